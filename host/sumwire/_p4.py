@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Constants of the P4 program. Generated from p4src/include by `make p4`; do not edit."""
+
+from typing import Final
+
+WORD_BITS: Final = 1024
+WORD_BYTES: Final = 128
+SLOT_WORDS: Final = 8
+LANE_BITS: Final = 32
+THC_INDEX_PLANES: Final = 4
+SLOTS_TOTAL: Final = 4096
+JOBS_MAX: Final = 64
+WORKERS_MAX: Final = 1024
+JOB_WORKERS_MAX: Final = 32
+ROUTES_MAX: Final = 1024
+AGGREGATORS_MAX: Final = 16
+ETHERNET_BYTES: Final = 14
+IPV4_BYTES: Final = 20
+UDP_BYTES: Final = 8
+SUMWIRE_BYTES: Final = 28
+ETHERTYPE_IPV4: Final = 2048
+ETHERTYPE_ARP: Final = 2054
+ARP_REQUEST: Final = 1
+ARP_REPLY: Final = 2
+IP_PROTOCOL_UDP: Final = 17
+RESULT_TTL: Final = 64
+DROP_PORT: Final = 511
+SUMWIRE_PORT: Final = 21335
+SUMWIRE_VERSION: Final = 1
+KIND_CONTRIBUTE: Final = 1
+KIND_RESULT: Final = 2
+KIND_STALE: Final = 3
+KIND_PROBE: Final = 4
+OP_THC: Final = 1
+OP_MAX32: Final = 2
+OP_SUM32: Final = 3
+OP_SIGN: Final = 4
+OP_VOTE: Final = 5
+FLAG_FLUSH: Final = 1
+FLAG_PARTIAL: Final = 2
+FLAG_OVERFLOW: Final = 4
+FLAG_TRIMMED: Final = 8
+FLAG_CE: Final = 16
+FLAG_RESYNC: Final = 32
+VERDICT_NONE: Final = 0
+VERDICT_FIRST: Final = 1
+VERDICT_ADD: Final = 2
+VERDICT_LAST: Final = 3
+VERDICT_DUPLICATE: Final = 4
+VERDICT_REPEAT: Final = 5
+VERDICT_FLUSH: Final = 6
+VERDICT_STALE: Final = 7
+VERDICT_REJECT: Final = 8
+VERDICTS: Final = 16
+REJECT_NONE: Final = 0
+REJECT_LENGTH: Final = 1
+REJECT_VERSION: Final = 2
+REJECT_KIND: Final = 3
+REJECT_OP: Final = 4
+REJECT_WORDS: Final = 5
+REJECT_JOB: Final = 6
+REJECT_WORKER: Final = 7
+REJECT_PORT: Final = 8
+REJECT_ADDRESS: Final = 9
+REJECT_SLOT: Final = 10
+REJECT_JOB_OP: Final = 11
+REJECT_COUNT: Final = 12
+REJECT_CHECKSUM: Final = 13
+REJECT_NOT_SUMWIRE: Final = 14
+REJECT_SLOT_OP: Final = 15
+REJECTS: Final = 32
+
+# (field, width in bits) of the Sumwire header, in wire order
+SUMWIRE_FIELDS: Final = (
+    ("version", 4),
+    ("kind", 4),
+    ("op", 8),
+    ("job", 16),
+    ("slot", 16),
+    ("worker", 8),
+    ("count", 8),
+    ("round", 32),
+    ("contributors", 32),
+    ("flags", 8),
+    ("words", 8),
+    ("bucket", 16),
+    ("chunk", 32),
+)

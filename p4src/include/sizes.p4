@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every size of the program, once. `make p4` copies the constants to Python.
+
+#ifndef SUMWIRE_SIZES_P4_
+#define SUMWIRE_SIZES_P4_
+
+// One word of payload: a plane of 1024 values, or 32 lanes of 32 bits.
+const int WORD_BITS = 1024;
+const int WORD_BYTES = WORD_BITS / 8;
+// Words of payload in a slot, and the most a packet carries. 8 words are 8 sum planes: sums up to 255.
+const int SLOT_WORDS = 8;
+const int LANE_BITS = 32;
+// Planes of a THC index on the way up.
+const int THC_INDEX_PLANES = 4;
+
+// Slots of all jobs together; a job gets a range of them.
+const int SLOTS_TOTAL = 4096;
+const int JOBS_MAX = 64;
+const int WORKERS_MAX = 1024;
+// Workers of one job at one switch: the width of the contributors bitmap.
+const int JOB_WORKERS_MAX = 32;
+const int ROUTES_MAX = 1024;
+const int AGGREGATORS_MAX = 16;
+
+// Bytes on the wire; the headers are in headers.p4, their sum is tested.
+const int ETHERNET_BYTES = 14;
+const int IPV4_BYTES = 20;
+const int UDP_BYTES = 8;
+const int SUMWIRE_BYTES = 28;
+
+#endif

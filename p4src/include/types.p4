@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The vocabulary of the program: types, codes on the wire, verdicts and reject reasons.
+// Numbers here are part of the wire format or of a counter's index: add, never renumber.
+
+#ifndef SUMWIRE_TYPES_P4_
+#define SUMWIRE_TYPES_P4_
+
+#include "sizes.p4"
+
+typedef bit<1024> word_t;
+typedef bit<48> mac_t;
+typedef bit<32> ipv4_t;
+typedef bit<9> port_t;
+typedef bit<16> job_t;
+typedef bit<8> worker_t;
+typedef bit<32> bitmap_t;
+typedef bit<32> slot_t;
+
+const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<16> ETHERTYPE_ARP = 0x0806;
+const bit<16> ARP_REQUEST = 1;
+const bit<16> ARP_REPLY = 2;
+const bit<8> IP_PROTOCOL_UDP = 17;
+const bit<8> RESULT_TTL = 64;
+// bmv2's drop port.
+const port_t DROP_PORT = 511;
+
+const bit<16> SUMWIRE_PORT = 21335;
+const bit<4> SUMWIRE_VERSION = 1;
+
+// kind
+const bit<4> KIND_CONTRIBUTE = 1;
+const bit<4> KIND_RESULT = 2;
+const bit<4> KIND_STALE = 3;
+const bit<4> KIND_PROBE = 4;
+
+// op. A job's entry allows ops by the bit (1 << op).
+const bit<8> OP_THC = 1;
+const bit<8> OP_MAX32 = 2;
+const bit<8> OP_SUM32 = 3;
+const bit<8> OP_SIGN = 4;
+const bit<8> OP_VOTE = 5;
+
+// flags
+const bit<8> FLAG_FLUSH = 0x01;
+const bit<8> FLAG_PARTIAL = 0x02;
+const bit<8> FLAG_OVERFLOW = 0x04;
+const bit<8> FLAG_TRIMMED = 0x08;
+const bit<8> FLAG_CE = 0x10;
+const bit<8> FLAG_RESYNC = 0x20;
+
+// verdict: index of the counter `verdicts`
+const bit<8> VERDICT_NONE = 0;
+const bit<8> VERDICT_FIRST = 1;
+const bit<8> VERDICT_ADD = 2;
+const bit<8> VERDICT_LAST = 3;
+const bit<8> VERDICT_DUPLICATE = 4;
+const bit<8> VERDICT_REPEAT = 5;
+const bit<8> VERDICT_FLUSH = 6;
+const bit<8> VERDICT_STALE = 7;
+const bit<8> VERDICT_REJECT = 8;
+const int VERDICTS = 16;
+
+// reject reason: index of the counter `rejects`
+const bit<8> REJECT_NONE = 0;
+const bit<8> REJECT_LENGTH = 1;       // frame, IPv4, UDP and `words` disagree on the length
+const bit<8> REJECT_VERSION = 2;
+const bit<8> REJECT_KIND = 3;         // not a kind that a worker sends to a switch
+const bit<8> REJECT_OP = 4;           // unknown op
+const bit<8> REJECT_WORDS = 5;        // not the number of words this op has
+const bit<8> REJECT_JOB = 6;          // no such job
+const bit<8> REJECT_WORKER = 7;       // no such worker in the job
+const bit<8> REJECT_PORT = 8;         // the worker is behind another port
+const bit<8> REJECT_ADDRESS = 9;      // the worker has another source address
+const bit<8> REJECT_SLOT = 10;        // outside the job's slots
+const bit<8> REJECT_JOB_OP = 11;      // an op the job was not admitted for
+const bit<8> REJECT_COUNT = 12;       // count is zero or above what the worker stands for
+const bit<8> REJECT_CHECKSUM = 13;    // IPv4 header checksum
+const bit<8> REJECT_NOT_SUMWIRE = 14; // to the aggregator's address, but no Sumwire packet
+const bit<8> REJECT_SLOT_OP = 15;     // another op than the one that opened the slot's round
+const int REJECTS = 32;
+
+#endif

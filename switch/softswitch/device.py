@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a control plane may ask of a running switch: names and integers, no P4Runtime.
+
+The engine implements :class:`Device`; the P4Runtime server translates requests into these calls.
+Names are the fully qualified names of bmv2's JSON (``ingress.forward``). Every call is atomic with
+respect to packets: it takes effect between two packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class DeviceError(Exception):
+    """A request the device refuses; the message names the value and the rule."""
+
+
+class UnsupportedProgramError(DeviceError):
+    """The program uses a construct outside the supported subset; the message has its P4 file and line."""
+
+
+class NotFoundError(DeviceError):
+    """No such table, action, entry, counter, index or group."""
+
+
+class EntryExistsError(DeviceError):
+    """An entry with this key (and priority) is already there."""
+
+
+class TableFullError(DeviceError):
+    """The table holds as many entries as its declared size."""
+
+
+class InvalidEntryError(DeviceError):
+    """The entry does not fit the table: key shape, value width, action, read-only table."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    value: int
+
+
+@dataclass(frozen=True)
+class Lpm:
+    value: int
+    prefix_len: int
+
+
+@dataclass(frozen=True)
+class Ternary:
+    value: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class Range:
+    low: int
+    high: int
+
+
+KeyMatch = Exact | Lpm | Ternary | Range
+
+
+@dataclass(frozen=True)
+class ActionCall:
+    """``args`` in the action's parameter order."""
+
+    name: str
+    args: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class CounterValue:
+    packets: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a table. ``key`` has one match per key field, in the table's order (a "don't care" is
+    Lpm(0, 0), Ternary(0, 0) or the full Range). ``priority`` is P4Runtime's: larger wins, 0 where the
+    table has neither ternary nor range keys. ``counter`` is None without a direct counter."""
+
+    key: tuple[KeyMatch, ...]
+    action: ActionCall
+    priority: int = 0
+    is_const: bool = False
+    counter: CounterValue | None = None
+
+
+@dataclass(frozen=True)
+class Replica:
+    port: int
+    instance: int
+
+
+class Device(Protocol):
+    def load(self, bmv2_json: str) -> None:
+        """Replace program, entries, counters, registers and groups. Raises UnsupportedProgramError, and then changes nothing."""
+
+    def insert(self, table: str, entry: Entry) -> None: ...
+
+    def modify(self, table: str, entry: Entry) -> None: ...
+
+    def delete(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> None: ...
+
+    def entries(self, table: str) -> list[Entry]:
+        """Without the default action; const entries included."""
+
+    def default_action(self, table: str) -> ActionCall | None: ...
+
+    def set_default_action(self, table: str, action: ActionCall | None) -> None:
+        """None restores the program's own default action."""
+
+    def read_counter(self, counter: str, index: int) -> CounterValue: ...
+
+    def write_counter(self, counter: str, index: int, value: CounterValue) -> None: ...
+
+    def counter_size(self, counter: str) -> int: ...
+
+    def write_direct_counter(self, table: str, key: tuple[KeyMatch, ...], priority: int, value: CounterValue) -> None: ...
+
+    def set_group(self, group: int, replicas: Sequence[Replica]) -> None:
+        """Create or replace a multicast group."""
+
+    def delete_group(self, group: int) -> None: ...
+
+    def groups(self) -> dict[int, tuple[Replica, ...]]: ...
+
+    def inject(self, port: int, frame: bytes) -> None:
+        """Run one frame through the pipeline as if it had come in at ``port`` (PacketOut uses the CPU port)."""
+
+    def on_cpu_frame(self, callback: Callable[[bytes], None] | None) -> None:
+        """Frames leaving by the CPU port go to ``callback`` (PacketIn) as deparsed."""
