@@ -51,7 +51,7 @@ def sumwire_fields(include: Path) -> list[tuple[str, int]]:
     widths = {
         name: int(bits) for name_src in SOURCES for bits, name in _TYPEDEF.findall((include / name_src).read_text())
     }
-    header = _HEADER.search((include / "headers.p4").read_text())
+    header = _HEADER.search(text)
     if header is None:
         raise P4SourceError("headers.p4 has no `header sumwire_t`")
     fields = []
