@@ -48,9 +48,8 @@ def constants(include: Path) -> dict[str, int]:
 
 def sumwire_fields(include: Path) -> list[tuple[str, int]]:
     """(field, width in bits) of header sumwire_t, in wire order."""
-    widths = {
-        name: int(bits) for name_src in SOURCES for bits, name in _TYPEDEF.findall((include / name_src).read_text())
-    }
+    text = "".join((include / source).read_text() for source in SOURCES)
+    widths = {name: int(bits) for bits, name in _TYPEDEF.findall(text)}
     header = _HEADER.search(text)
     if header is None:
         raise P4SourceError("headers.p4 has no `header sumwire_t`")
