@@ -8,13 +8,13 @@
 
 #include "types.p4"
 
-header ethernet_t {
+header ethernet_h {
     mac_t dst;
     mac_t src;
     bit<16> ethertype;
 }
 
-header arp_t {
+header arp_h {
     bit<16> htype;
     bit<16> ptype;
     bit<8> hlen;
@@ -26,14 +26,15 @@ header arp_t {
     ipv4_t tpa;
 }
 
-header ipv4_t_h {
+header ipv4_h {
     bit<4> version;
     bit<4> ihl;
     bit<6> dscp;
     bit<2> ecn;
     bit<16> total_len;
     bit<16> id;
-    bit<3> flags;
+    bit<2> flags;
+    bit<1> more_fragments;
     bit<13> frag_offset;
     bit<8> ttl;
     bit<8> protocol;
@@ -42,14 +43,14 @@ header ipv4_t_h {
     ipv4_t dst;
 }
 
-header udp_t {
+header udp_h {
     bit<16> src_port;
     bit<16> dst_port;
     bit<16> len;
     bit<16> checksum;
 }
 
-header sumwire_t {
+header sumwire_h {
     bit<4> version;
     bit<4> kind;
     bit<8> op;
@@ -71,11 +72,11 @@ header word_h {
 }
 
 struct headers_t {
-    ethernet_t ethernet;
-    arp_t arp;
-    ipv4_t_h ipv4;
-    udp_t udp;
-    sumwire_t sumwire;
+    ethernet_h ethernet;
+    arp_h arp;
+    ipv4_h ipv4;
+    udp_h udp;
+    sumwire_h sumwire;
     word_h word0;
     word_h word1;
     word_h word2;

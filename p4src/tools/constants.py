@@ -18,7 +18,7 @@ TARGETS = ("host/sumwire/_p4.py", "controller/sumwire_controller/_p4.py")
 
 _CONST = re.compile(r"^const\s+(?:int|bit<\d+>|\w+)\s+(\w+)\s*=\s*([^;]+);", re.MULTILINE)
 _TYPEDEF = re.compile(r"^typedef\s+bit<(\d+)>\s+(\w+)\s*;", re.MULTILINE)
-_HEADER = re.compile(r"^header\s+sumwire_t\s*\{(.*?)\}", re.MULTILINE | re.DOTALL)
+_HEADER = re.compile(r"^header\s+sumwire_h\s*\{(.*?)\}", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"^\s*(bit<\d+>|\w+)\s+(\w+)\s*;", re.MULTILINE)
 _BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
 
@@ -47,12 +47,12 @@ def constants(include: Path) -> dict[str, int]:
 
 
 def sumwire_fields(include: Path) -> list[tuple[str, int]]:
-    """(field, width in bits) of header sumwire_t, in wire order."""
+    """(field, width in bits) of header sumwire_h, in wire order."""
     text = "".join((include / source).read_text() for source in SOURCES)
     widths = {name: int(bits) for bits, name in _TYPEDEF.findall(text)}
     header = _HEADER.search(text)
     if header is None:
-        raise P4SourceError("headers.p4 has no `header sumwire_t`")
+        raise P4SourceError("headers.p4 has no `header sumwire_h`")
     fields = []
     for kind, name in _FIELD.findall(header.group(1)):
         literal = re.fullmatch(r"bit<(\d+)>", kind)

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Turns a contribution into the switch's reply: a RESULT for all or for one, a STALE for one, or nothing.
+
+#ifndef SUMWIRE_REPLY_P4_
+#define SUMWIRE_REPLY_P4_
+
+#include "../headers.p4"
+#include "../metadata.p4"
+
+// Ingress: what is said, and to whom.
+control Reply(inout headers_t hdr,
+              inout metadata_t meta,
+              inout standard_metadata_t standard_metadata) {
+    action to_sender() {
+        meta.is_reply = 1;
+        standard_metadata.egress_spec = standard_metadata.ingress_port;
+    }
+
+    action to_group() {
+        meta.is_reply = 1;
+        standard_metadata.mcast_grp = meta.admission.group;
+    }
+
+    action fill_result() {
+        hdr.sumwire.kind = KIND_RESULT;
+        hdr.sumwire.count = meta.state.count;
+        hdr.sumwire.contributors = meta.state.contributors;
+        hdr.sumwire.flags = meta.state.flags;
+    }
+
+    action fill_stale() {
+        hdr.sumwire.kind = KIND_STALE;
+        hdr.sumwire.round = meta.state.round;
+        hdr.sumwire.count = 0;
+        hdr.sumwire.contributors = 0;
+        hdr.sumwire.flags = 0;
+        hdr.sumwire.words = 0;
+        hdr.word0.setInvalid();
+        hdr.word1.setInvalid();
+        hdr.word2.setInvalid();
+        hdr.word3.setInvalid();
+    }
+
+    action fill_lower_headers() {
+        hdr.udp.len = UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES;
+        hdr.udp.checksum = 0;
+        hdr.udp.src_port = SUMWIRE_PORT;
+        hdr.ipv4.total_len = IPV4_BYTES + hdr.udp.len;
+        hdr.ipv4.id = 0;
+        hdr.ipv4.ttl = RESULT_TTL;
+        hdr.ipv4.src = hdr.ipv4.dst;
+        hdr.ethernet.src = meta.switch_mac;
+    }
+
+    apply {
+        if (meta.verdict == VERDICT_LAST || meta.verdict == VERDICT_FLUSH) {
+            fill_result();
+            to_group();
+        } else if (meta.verdict == VERDICT_DUPLICATE) {
+            fill_result();
+            to_sender();
+        } else if (meta.verdict == VERDICT_STALE) {
+            fill_stale();
+            to_sender();
+        }
+        if (meta.is_reply == 1) {
+            fill_lower_headers();
+        }
+    }
+}
+
+// Egress: the address of the worker this replica goes to.
+control ReplyAddress(inout headers_t hdr,
+                     in metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
+    @id(0x01000015)
+    action address(@id(1) mac_t mac, @id(2) ipv4_t ip, @id(3) bit<16> udp_port) {
+        hdr.ethernet.dst = mac;
+        hdr.ipv4.dst = ip;
+        hdr.udp.dst_port = udp_port;
+    }
+
+    @id(0x01000016)
+    action no_address() {
+        mark_to_drop(standard_metadata);
+    }
+
+    @id(0x02000008)
+    table replica {
+        key = {
+            hdr.sumwire.job : exact @id(1) @name("job");
+            hdr.sumwire.worker : exact @id(2) @name("worker");
+        }
+        actions = {
+            address;
+            @defaultonly no_address;
+        }
+        const default_action = no_address();
+        size = WORKERS_MAX;
+    }
+
+    apply {
+        if (meta.is_reply == 1) {
+            // A replica's instance is its worker + 1; a reply to the sender alone has none.
+            if (standard_metadata.egress_rid != 0) {
+                hdr.sumwire.worker = (worker_t)(standard_metadata.egress_rid - 1);
+            }
+            replica.apply();
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The slot protocol (docs/protocol.md): reads a slot's state, comes to a verdict, writes the new state.
+// Nothing but packets ever changes a slot; owner and round make what an earlier job or use left harmless.
+
+#ifndef SUMWIRE_SLOT_P4_
+#define SUMWIRE_SLOT_P4_
+
+#include "../headers.p4"
+#include "../metadata.p4"
+
+control Slot(in headers_t hdr, inout metadata_t meta) {
+    register<bit<32>>(SLOTS_TOTAL) owner;
+    register<bit<32>>(SLOTS_TOTAL) round;
+    register<bitmap_t>(SLOTS_TOTAL) contributors;
+    register<bit<8>>(SLOTS_TOTAL) count;
+    register<bit<8>>(SLOTS_TOTAL) arrived;
+    register<bit<8>>(SLOTS_TOTAL) flags;
+    register<bit<8>>(SLOTS_TOTAL) op;
+    register<bit<1>>(SLOTS_TOTAL) closed;
+
+    bit<32> slot_owner;
+    bit<1> older;        // the packet is of a round before the slot's
+    bit<1> contributed;  // the worker is in already
+    bit<1> flush;
+    bit<1> completes;    // with this packet the quorum is there
+
+    action read_state() {
+        owner.read(slot_owner, meta.admission.slot);
+        round.read(meta.state.round, meta.admission.slot);
+        contributors.read(meta.state.contributors, meta.admission.slot);
+        count.read(meta.state.count, meta.admission.slot);
+        arrived.read(meta.state.arrived, meta.admission.slot);
+        flags.read(meta.state.flags, meta.admission.slot);
+        op.read(meta.state.op, meta.admission.slot);
+        closed.read(meta.state.closed, meta.admission.slot);
+    }
+
+    action forget_state() {
+        meta.state.fresh = 1;
+        meta.state.round = hdr.sumwire.round;
+        meta.state.contributors = 0;
+        meta.state.count = 0;
+        meta.state.arrived = 0;
+        meta.state.flags = 0;
+        meta.state.op = hdr.sumwire.op;
+        meta.state.closed = 0;
+    }
+
+    action write_state() {
+        owner.write(meta.admission.slot, meta.admission.generation);
+        round.write(meta.admission.slot, meta.state.round);
+        contributors.write(meta.admission.slot, meta.state.contributors);
+        count.write(meta.admission.slot, meta.state.count);
+        arrived.write(meta.admission.slot, meta.state.arrived);
+        flags.write(meta.admission.slot, meta.state.flags);
+        op.write(meta.admission.slot, meta.state.op);
+        closed.write(meta.admission.slot, meta.state.closed);
+    }
+
+    action add_contributor() {
+        meta.state.contributors = meta.state.contributors | meta.admission.worker_bit;
+        meta.state.count = meta.state.count + hdr.sumwire.count;
+        meta.state.arrived = meta.state.arrived + 1;
+        meta.folds = 1;
+    }
+
+    // Bits for the verdict's key, in an action: as statements of a control each would be a branch and two tables.
+    action compare() {
+        contributed = (bit<1>)(meta.state.contributors & meta.admission.worker_bit != 0);
+        completes = (bit<1>)(meta.state.arrived + 1 >= meta.admission.quorum);
+        flush = (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0);
+    }
+
+    @id(0x01000009)
+    action first() {
+        meta.verdict = VERDICT_FIRST;
+        add_contributor();
+    }
+
+    @id(0x0100000A)
+    action add() {
+        meta.verdict = VERDICT_ADD;
+        add_contributor();
+    }
+
+    @id(0x0100000B)
+    action last() {
+        meta.verdict = VERDICT_LAST;
+        add_contributor();
+        meta.state.closed = 1;
+        meta.answers = 1;
+    }
+
+    @id(0x0100000C)
+    action duplicate() {
+        meta.verdict = VERDICT_DUPLICATE;
+        meta.answers = 1;
+    }
+
+    @id(0x0100000D)
+    action repeat() {
+        meta.verdict = VERDICT_REPEAT;
+    }
+
+    @id(0x0100000E)
+    action flush_slot() {
+        meta.verdict = VERDICT_FLUSH;
+        meta.state.closed = 1;
+        meta.state.flags = FLAG_PARTIAL;
+        meta.answers = 1;
+    }
+
+    @id(0x0100000F)
+    action stale() {
+        meta.verdict = VERDICT_STALE;
+    }
+
+    @id(0x01000010)
+    action no_verdict() {
+        meta.verdict = VERDICT_NONE;
+    }
+
+    @id(0x02000005)
+    table verdict {
+        key = {
+            older : ternary @id(1);
+            meta.state.fresh : ternary @id(2) @name("fresh");
+            meta.state.closed : ternary @id(3) @name("closed");
+            contributed : ternary @id(4);
+            completes : ternary @id(5);
+            flush : ternary @id(6);
+        }
+        actions = {
+            first;
+            add;
+            last;
+            duplicate;
+            repeat;
+            flush_slot;
+            stale;
+            @defaultonly no_verdict;
+        }
+        const default_action = no_verdict();
+        const entries = {
+            (1, _, _, _, _, _) : stale();       // of a round that is over
+            (0, 1, _, _, 1, _) : last();        // a job whose quorum is one
+            (0, 1, _, _, 0, _) : first();       // opens the round
+            (0, 0, 1, _, _, _) : duplicate();   // closed: the result was lost on its way to this worker, or it came late
+            (0, 0, 0, 1, _, 1) : flush_slot();  // open, asked to close without the missing
+            (0, 0, 0, 1, _, 0) : repeat();      // open, counted already
+            (0, 0, 0, 0, 1, _) : last();        // reaches the quorum
+            (0, 0, 0, 0, 0, _) : add();
+        }
+    }
+
+    apply {
+        read_state();
+        older = 0;
+        // Serial-number arithmetic (RFC 1982): newer by less than half the circle.
+        bit<32> ahead = hdr.sumwire.round - meta.state.round;
+        if (slot_owner != meta.admission.generation || (ahead != 0 && ahead < 0x80000000)) {
+            forget_state();
+        } else if (ahead != 0) {
+            older = 1;
+        } else if (meta.state.op != hdr.sumwire.op) {
+            meta.reject = REJECT_SLOT_OP;
+        }
+        if (meta.reject == REJECT_NONE) {
+            compare();
+            verdict.apply();
+            if (meta.folds == 1 || meta.verdict == VERDICT_FLUSH) {
+                write_state();
+            }
+        }
+    }
+}
+
+#endif

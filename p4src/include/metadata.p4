@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+
+#ifndef SUMWIRE_METADATA_P4_
+#define SUMWIRE_METADATA_P4_
+
+#include "types.p4"
+
+// What the job's and the worker's table entries say (control/admission.p4).
+struct admission_t {
+    bit<32> generation;  // never reused, never 0: tells a slot's owner from every earlier one
+    slot_t slot;         // in the switch's registers: the job's base + the packet's slot
+    bit<8> quorum;
+    bit<16> group;       // multicast group of the job's workers
+    bitmap_t worker_bit;
+}
+
+// What a slot's registers say, and after control/slot.p4 what they will say.
+struct slot_state_t {
+    bit<32> round;
+    bitmap_t contributors;
+    bit<8> count;    // what a host divides by
+    bit<8> arrived;  // contributors at this switch; equals count but in a tree
+    bit<8> flags;    // of the result, once closed
+    bit<8> op;       // that opened the round
+    bit<1> closed;
+    bit<1> fresh;    // a new owner or a newer round: what the slot holds is to be overwritten
+}
+
+// Eight planes of 1024 values, p0 the least significant.
+struct planes_t {
+    word_t p0;
+    word_t p1;
+    word_t p2;
+    word_t p3;
+    word_t p4;
+    word_t p5;
+    word_t p6;
+    word_t p7;
+}
+
+struct metadata_t {
+    bit<8> reject;       // REJECT_*, REJECT_NONE while there is nothing against the packet
+    bit<8> verdict;      // VERDICT_*
+    bit<1> folds;        // the payload is to be folded into the slot
+    bit<1> answers;      // a RESULT goes out
+    bit<1> to_switch;    // addressed to the aggregator
+    bit<1> is_reply;     // made by the switch: addresses and checksum are ours to fill
+    mac_t switch_mac;
+    ipv4_t lookup_address;
+    admission_t admission;
+    slot_state_t state;
+}
+
+#endif

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parses ARP, IPv4, UDP and Sumwire. A packet on Sumwire's port that is no contribution is not dropped
+// here, since it may be ordinary traffic between hosts: the reason is noted, what was not extracted stays
+// payload, and ingress decides by the destination address.
+
+#ifndef SUMWIRE_PARSER_P4_
+#define SUMWIRE_PARSER_P4_
+
+#include "headers.p4"
+#include "metadata.p4"
+
+parser SumwireParser(packet_in packet,
+                     out headers_t hdr,
+                     inout metadata_t meta,
+                     inout standard_metadata_t standard_metadata) {
+    state start {
+        meta.reject = REJECT_NOT_SUMWIRE;
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_ARP: parse_arp;
+            ETHERTYPE_IPV4: parse_ipv4;
+            default: accept;
+        }
+    }
+
+    state parse_arp {
+        packet.extract(hdr.arp);
+        transition accept;
+    }
+
+    // Fragments and packets with options are forwarded by their address, and never parsed further.
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.more_fragments,
+                          hdr.ipv4.frag_offset, hdr.ipv4.protocol) {
+            (4, 5, 0, 0, IP_PROTOCOL_UDP): parse_udp;
+            default: accept;
+        }
+    }
+
+    state parse_udp {
+        packet.extract(hdr.udp);
+        transition select(hdr.udp.dst_port) {
+            SUMWIRE_PORT: check_lengths;
+            default: accept;
+        }
+    }
+
+    // Frame, IPv4 and UDP agree, and there is room for the Sumwire header.
+    state check_lengths {
+        meta.reject = REJECT_LENGTH;
+        bit<1> lengths_agree = (bit<1>)(
+            standard_metadata.packet_length == (bit<32>)hdr.ipv4.total_len + ETHERNET_BYTES &&
+            hdr.ipv4.total_len == hdr.udp.len + IPV4_BYTES &&
+            hdr.udp.len >= UDP_BYTES + SUMWIRE_BYTES);
+        transition select(lengths_agree) {
+            1: parse_sumwire;
+            default: accept;
+        }
+    }
+
+    state parse_sumwire {
+        packet.extract(hdr.sumwire);
+        transition select(hdr.sumwire.version) {
+            SUMWIRE_VERSION: check_kind;
+            default: reject_version;
+        }
+    }
+
+    state check_kind {
+        transition select(hdr.sumwire.kind) {
+            KIND_CONTRIBUTE: check_op;
+            default: reject_kind;
+        }
+    }
+
+    // The words an op has on the way up are here and in no other place of the program.
+    state check_op {
+        transition select(hdr.sumwire.op, hdr.sumwire.words) {
+            (OP_THC, 4): check_payload;
+            (OP_MAX32, 1): check_payload;
+            (OP_THC, _): reject_words;
+            (OP_MAX32, _): reject_words;
+            default: reject_op;
+        }
+    }
+
+    state check_payload {
+        // Where it does not fit, the reason is REJECT_LENGTH still.
+        bit<1> payload_fits = (bit<1>)(
+            hdr.udp.len == UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES);
+        transition select(payload_fits, hdr.sumwire.words) {
+            (1, 1): parse_one_word;
+            (1, 4): parse_four_words;
+            default: accept;
+        }
+    }
+
+    state parse_one_word {
+        packet.extract(hdr.word0);
+        transition parsed;
+    }
+
+    state parse_four_words {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.word1);
+        packet.extract(hdr.word2);
+        packet.extract(hdr.word3);
+        transition parsed;
+    }
+
+    state parsed {
+        meta.reject = REJECT_NONE;
+        transition accept;
+    }
+
+    state reject_version {
+        meta.reject = REJECT_VERSION;
+        transition accept;
+    }
+
+    state reject_kind {
+        meta.reject = REJECT_KIND;
+        transition accept;
+    }
+
+    state reject_op {
+        meta.reject = REJECT_OP;
+        transition accept;
+    }
+
+    state reject_words {
+        meta.reject = REJECT_WORDS;
+        transition accept;
+    }
+}
+
+#endif

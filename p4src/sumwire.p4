@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sumwire's switch program for v1model: a table of contents. Each line of apply is one file in include/control.
+
+#include <core.p4>
+#include <v1model.p4>
+
+#include "include/sizes.p4"
+#include "include/types.p4"
+#include "include/headers.p4"
+#include "include/metadata.p4"
+#include "include/parser.p4"
+#include "include/checksum.p4"
+#include "include/control/forwarding.p4"
+#include "include/control/admission.p4"
+#include "include/control/slot.p4"
+#include "include/control/aggregate.p4"
+#include "include/control/reply.p4"
+#include "include/control/accounting.p4"
+
+control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    Forwarding() forwarding;
+    Admission() admission;
+    Slot() slot;
+    Aggregate() aggregate;
+    Reply() reply;
+    Accounting() accounting;
+
+    apply {
+        forwarding.apply(hdr, meta, standard_metadata);
+        if (meta.to_switch == 1 && hdr.ipv4.isValid()) {
+            if (meta.reject == REJECT_NONE) {
+                admission.apply(hdr, meta, standard_metadata);
+            }
+            if (meta.reject == REJECT_NONE) {
+                slot.apply(hdr, meta);
+            }
+            if (meta.reject == REJECT_NONE) {
+                aggregate.apply(hdr, meta);
+                reply.apply(hdr, meta, standard_metadata);
+            }
+            accounting.apply(meta);
+        }
+    }
+}
+
+control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    ReplyAddress() reply_address;
+
+    apply {
+        reply_address.apply(hdr, meta, standard_metadata);
+    }
+}
+
+control SumwireDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.arp);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.sumwire);
+        packet.emit(hdr.word0);
+        packet.emit(hdr.word1);
+        packet.emit(hdr.word2);
+        packet.emit(hdr.word3);
+        packet.emit(hdr.word4);
+        packet.emit(hdr.word5);
+        packet.emit(hdr.word6);
+        packet.emit(hdr.word7);
+    }
+}
+
+V1Switch(SumwireParser(), VerifyIpv4Checksum(), ingress(), egress(), ComputeIpv4Checksum(),
+         SumwireDeparser()) main;

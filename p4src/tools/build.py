@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`make p4`: compiles sumwire.p4 and writes all that follows from the P4 sources.
+
+Writes p4src/build/{sumwire.json,sumwire.p4info.txtpb,manifest.json} and the two generated `_p4.py`.
+With --constants only the latter, which needs no p4c.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import constants
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path("p4src/sumwire.p4")
+BUILD = Path("p4src/build")
+JSON = BUILD / "sumwire.json"
+P4INFO = BUILD / "sumwire.p4info.txtpb"
+MANIFEST = BUILD / "manifest.json"
+COMPILER = "p4c-bm2-ss"
+HOW_TO_GET_P4C = f"""{COMPILER} is not on PATH, so the P4 sources cannot be compiled.
+It comes with p4lang's packages (Ubuntu and Debian: https://github.com/p4lang/p4c#installing-packaged-versions-of-p4c,
+package p4lang-p4c) and with the container docker.io/p4lang/p4c.
+Without it everything still runs: {JSON} and {P4INFO} are part of the repository."""
+
+
+class BuildError(Exception):
+    """p4c is missing or refused the program."""
+
+
+def compiler_version() -> str:
+    """p4c's version, for example "1.2.5.16"; raises BuildError where there is no p4c."""
+    if shutil.which(COMPILER) is None:
+        raise BuildError(HOW_TO_GET_P4C)
+    text = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
+    return text.split("Version", 1)[1].split()[0]
+
+
+def compile_program(program: Path, json_out: Path, p4info_out: Path) -> None:
+    """Runs p4c from the repository's root: the paths in the JSON are relative, hence the same everywhere."""
+    command = [COMPILER, "--Wdisable=unused", "--Werror", str(program)]
+    command += ["-o", str(json_out), "--p4runtime-files", str(p4info_out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)} failed:\n{done.stderr}")
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()
+
+
+def sources() -> list[Path]:
+    """Every P4 file, relative to the root, in a fixed order."""
+    return sorted(path.relative_to(ROOT) for path in (ROOT / "p4src").rglob("*.p4"))
+
+
+def hashes() -> dict[str, dict[str, str]]:
+    """What the manifest must say of the files as they are now."""
+    return {
+        "sources": {str(path): sha256(path) for path in sources()},
+        "artifacts": {str(path): sha256(path) for path in (JSON, P4INFO)},
+    }
+
+
+def write_constants() -> None:
+    text = constants.render(ROOT / "p4src/include")
+    for target in constants.TARGETS:
+        (ROOT / target).write_text(text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--constants", action="store_true", help="only write the Python constants")
+    arguments = parser.parse_args()
+    write_constants()
+    if arguments.constants:
+        return 0
+    try:
+        version = compiler_version()
+        (ROOT / BUILD).mkdir(exist_ok=True)
+        compile_program(PROGRAM, JSON, P4INFO)
+    except BuildError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    manifest = {"p4c": version, **hashes()}
+    (ROOT / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+    sys.stdout.write(f"p4c {version}: wrote {JSON}, {P4INFO}, {MANIFEST}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
