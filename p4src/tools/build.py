@@ -39,8 +39,8 @@ def compiler_version() -> str:
     """p4c's version, for example "1.2.5.16"; raises BuildError where there is no p4c."""
     if shutil.which(COMPILER) is None:
         raise BuildError(HOW_TO_GET_P4C)
-    text = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
-    return text.split("Version", 1)[1].split()[0]
+    done = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True)
+    return (done.stdout + done.stderr).split("Version", 1)[1].split()[0]
 
 
 def compile_program(program: Path, json_out: Path, p4info_out: Path) -> None:
