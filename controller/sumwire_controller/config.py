@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration of one switch, as frozen data. `parse.py` reads it, `validate.py` knows its rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Final
+
+from sumwire_controller import _p4
+from sumwire_controller._p4 import SUMWIRE_PORT
+
+OP_CODES: Final[dict[str, int]] = {
+    name.removeprefix("OP_").lower(): code for name, code in vars(_p4).items() if name.startswith("OP_")
+}
+"""Every op of the wire format by its name in the configuration, with its code."""
+
+OPS_BUILT: Final = ("thc", "max32")
+"""The ops that this P4 program computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """How to reach the switch. `grpc` is "host:port" of its P4Runtime server."""
+
+    name: str
+    grpc: str
+    device_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregator:
+    """The virtual address the workers send to; the switch answers ARP for it. `mac` is "aa:bb:cc:dd:ee:ff"."""
+
+    ip: IPv4Address
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A host behind the switch: its addresses, the switch port it is on, the UDP port it receives results at."""
+
+    name: str
+    ip: IPv4Address
+    mac: str
+    port: int
+    udp_port: int = SUMWIRE_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRange:
+    """The switch's slots `base` to `base + count - 1`."""
+
+    base: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """First slot behind the range."""
+        return self.base + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Thc:
+    """THC's table of a job: 2^bits increasing values, and the share p of values outside the truncation range."""
+
+    bits: int
+    p: float
+    table: tuple[int, ...]
+
+    @property
+    def granularity(self) -> int:
+        """The largest value of the table."""
+        return self.table[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One training run. The order of `workers` (names) gives the worker numbers, from 0."""
+
+    name: str
+    id: int
+    ops: tuple[str, ...]
+    workers: tuple[str, ...]
+    quorum: int
+    slots: SlotRange
+    thc: Thc | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything the control plane of one switch wants to be true."""
+
+    switch: Switch
+    aggregator: Aggregator
+    ports: tuple[int, ...]
+    workers: tuple[Worker, ...]
+    jobs: tuple[Job, ...]
+
+    def worker(self, name: str) -> Worker:
+        """:raises KeyError: no worker of that name."""
+        for worker in self.workers:
+            if worker.name == name:
+                return worker
+        raise KeyError(name)
+
+
+def mac_number(mac: str) -> int:
+    """The 48-bit number of "aa:bb:cc:dd:ee:ff"."""
+    return int(mac.replace(":", ""), 16)
+
+
+def mac_text(number: int) -> str:
+    """ "aa:bb:cc:dd:ee:ff" of a 48-bit number."""
+    return number.to_bytes(6, "big").hex(":")

@@ -1,0 +1,169 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Config -> the entries a switch should hold. Pure: no switch, no clock.
+
+Generations. A job's slots are never cleared; state left in them is harmless because its owner, the job's generation,
+is another number. So a generation is never given twice on a switch. One row of the job table, of a job that no
+configuration may have and that admits nobody, remembers the highest one given: the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sumwire_controller._p4 import WORD_BITS
+from sumwire_controller.anf import coefficients
+from sumwire_controller.config import OP_CODES, Config, Job, Worker, mac_number, mac_text
+from sumwire_controller.program import (
+    AGGREGATOR,
+    FORWARD,
+    JOB,
+    REPLICA,
+    TABLES,
+    THC_HIGH,
+    THC_LOW,
+    WORD_PLANES_LOW,
+    WORKER,
+    TableShape,
+)
+
+ALL_ONES: Final = (1 << WORD_BITS) - 1
+"""A coefficient that is set: a mask over a whole plane."""
+LEDGER_JOB: Final = (1 << 16) - 1
+"""Job number of the ledger row. No configuration may use it (job ids end far below)."""
+HOST_WEIGHT: Final = 1
+"""A host's packet holds its own contribution only."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """One row: `key` and `args` are numbers in the order of the program's keys and action parameters.
+
+    The only LPM key, `forward`'s, always has its full length here.
+    """
+
+    table: str
+    key: tuple[int, ...]
+    args: tuple[int, ...]
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What two rows of which only one can exist have in common."""
+        return (self.table, self.key)
+
+    def arg(self, name: str) -> int:
+        """The action's argument of that name."""
+        return self.args[TABLES[self.table].parameters.index(name)]
+
+    def __str__(self) -> str:
+        shape = TABLES[self.table]
+        key = ", ".join(f"{name}={_shown(name, value)}" for name, value in zip(shape.keys, self.key, strict=True))
+        return f"{self.table}[{key}] {shape.action}({_arguments(shape, self.args)})"
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastGroup:
+    """A group of (port, instance) replicas."""
+
+    group: int
+    replicas: frozenset[tuple[int, int]]
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        return ("multicast group", self.group)
+
+    def __str__(self) -> str:
+        return f"group {self.group}: " + ", ".join(f"{port}#{instance}" for port, instance in sorted(self.replicas))
+
+
+Entry = TableEntry | MulticastGroup
+
+
+def _arguments(shape: TableShape, args: tuple[int, ...]) -> str:
+    if shape.name in (THC_LOW.name, THC_HIGH.name):  # masks: the names of those that are set say it all
+        return " ".join(name for name, value in zip(shape.parameters, args, strict=True) if value)
+    return ", ".join(f"{name}={_shown(name, value)}" for name, value in zip(shape.parameters, args, strict=True))
+
+
+def _shown(name: str, value: int) -> str:
+    if name == "mac":
+        return mac_text(value)
+    if name in ("dst", "address", "ip"):
+        return ".".join(str(byte) for byte in value.to_bytes(4, "big"))
+    return f"{value:#x}" if name in ("job_ops", "worker_bit") else str(value)
+
+
+def group_of(job: Job) -> int:
+    """The job's multicast group; never 0, which means no group."""
+    return job.id + 1
+
+
+def desired_entries(config: Config, generations: Mapping[int, int], last_generation: int) -> frozenset[Entry]:
+    """Everything the switch should hold.
+
+    :param generations: job id -> its generation, for every job of the config.
+    :param last_generation: the highest generation ever given on this switch; 0 if none was.
+    """
+    found: set[Entry] = set(_common(config))
+    for job in config.jobs:
+        found.update(job_entries(config, job, generations[job.id]))
+    if last_generation:
+        found.add(ledger_entry(last_generation))
+    return frozenset(found)
+
+
+def _common(config: Config) -> Iterator[Entry]:
+    """Entries of no job."""
+    yield TableEntry(AGGREGATOR.name, (int(config.aggregator.ip),), (mac_number(config.aggregator.mac),))
+    for worker in config.workers:
+        yield TableEntry(FORWARD.name, (int(worker.ip),), (worker.port,))
+
+
+def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
+    """All entries of one job."""
+    workers = [config.worker(name) for name in job.workers]
+    yield _admission(job, generation)
+    yield MulticastGroup(group_of(job), frozenset((worker.port, k + 1) for k, worker in enumerate(workers)))
+    for k, worker in enumerate(workers):
+        yield from _seat(job, k, worker)
+    if job.thc is not None:
+        yield from _thc(job.id, job.thc.table)
+
+
+def _admission(job: Job, generation: int) -> TableEntry:
+    ops = sum(1 << OP_CODES[op] for op in job.ops)
+    args = (generation, job.slots.base, job.slots.count, job.quorum, group_of(job), ops)
+    return TableEntry(JOB.name, (job.id,), args)
+
+
+def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:
+    key = (job.id, number)
+    yield TableEntry(WORKER.name, key, (worker.port, int(worker.ip), 1 << number, HOST_WEIGHT))
+    yield TableEntry(REPLICA.name, key, (mac_number(worker.mac), int(worker.ip), worker.udp_port))
+
+
+def _thc(job_id: int, table: tuple[int, ...]) -> Iterator[Entry]:
+    masks = [tuple(ALL_ONES if c else 0 for c in plane) for plane in coefficients(table)]
+    yield TableEntry(THC_LOW.name, (job_id,), sum(masks[:WORD_PLANES_LOW], ()))
+    if max(table) >> WORD_PLANES_LOW:
+        yield TableEntry(THC_HIGH.name, (job_id,), sum(masks[WORD_PLANES_LOW:], ()))
+
+
+def ledger_entry(last_generation: int) -> TableEntry:
+    """The row that remembers the highest generation; no slots, no ops, no group."""
+    return TableEntry(JOB.name, (LEDGER_JOB,), (last_generation, 0, 0, 0, 0, 0))
+
+
+def job_of(entry: Entry) -> int | None:
+    """The job id an entry belongs to, the ledger's included; None for forwarding and the aggregator."""
+    if isinstance(entry, MulticastGroup):
+        return entry.group - 1
+    return None if entry.table in (FORWARD.name, AGGREGATOR.name) else entry.key[0]
+
+
+def admissions(entries: Iterable[Entry]) -> dict[int, TableEntry]:
+    """The rows of the job table by job id, the ledger's included."""
+    rows = (entry for entry in entries if isinstance(entry, TableEntry) and entry.table == JOB.name)
+    return {entry.key[0]: entry for entry in rows}
