@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Error feedback: what compression left out of a gradient is added to the next one.
+
+The invariant is compressed + residual = input. Residuals are float32 and live in the gradient's own space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from sumwire.codec.errors import FeedbackShapeError
+
+
+class ErrorFeedback:
+    """Residuals by the caller's key, one tensor each."""
+
+    def __init__(self) -> None:
+        self._residuals: dict[Hashable, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self._residuals)
+
+    def compensate(self, key: Hashable, x: Tensor) -> Tensor:
+        """x plus the key's residual (0 at first), a new float32 tensor.
+
+        Raises FeedbackShapeError if the stored residual has another shape; `reset` the key to start anew.
+        """
+        residual = self._residuals.get(key)
+        if residual is None:
+            return x.detach().to(torch.float32, copy=True)
+        if residual.shape != x.shape:
+            raise FeedbackShapeError(
+                f"residual {key!r} has shape {tuple(residual.shape)}, its gradient {tuple(x.shape)}: reset it first"
+            )
+        return torch.add(x.detach(), residual.to(x.device))
+
+    def store(self, key: Hashable, residual: Tensor) -> None:
+        """Keep what this round left out, in place of the former residual. The tensor is kept, not copied."""
+        self._residuals[key] = residual.detach()
+
+    def reset(self, key: Hashable | None = None) -> None:
+        """Forget one key's residual, or all of them."""
+        if key is None:
+            self._residuals.clear()
+        else:
+            self._residuals.pop(key, None)
+
+
+class ParameterFeedback:
+    """Residuals by parameter, for buckets whose make-up changes.
+
+    DDP regroups parameters into other buckets after its first iteration. A residual follows its parameter into
+    any bucket; it is dropped when the parameter comes with another number of values. Parameters are named by any
+    hashable id that is not reused, e.g. their position in the model; id() of an object is not safe.
+    """
+
+    def __init__(self) -> None:
+        self._residuals: dict[Hashable, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self._residuals)
+
+    def residual(self, parameter: Hashable) -> Tensor | None:
+        """The parameter's flat residual, or None."""
+        return self._residuals.get(parameter)
+
+    def compensate(self, bucket: Tensor, parts: Sequence[tuple[Hashable, int]]) -> Tensor:
+        """The flat bucket plus its parameters' residuals, a new float32 tensor.
+
+        `parts` lists (parameter, number of values) in the bucket's order. Raises FeedbackShapeError unless they
+        fill the bucket exactly and name each parameter once.
+        """
+        _check_parts(bucket, parts)
+        total = bucket.detach().to(torch.float32, copy=True)
+        start = 0
+        for parameter, numel in parts:
+            residual = self._residuals.get(parameter)
+            if residual is not None and residual.numel() != numel:
+                del self._residuals[parameter]
+            elif residual is not None:
+                total[start : start + numel] += residual.to(total.device)
+            start += numel
+        return total
+
+    def store(self, parts: Sequence[tuple[Hashable, int]], residual: Tensor) -> None:
+        """Keep a bucket's new flat residual, cut by parameter. The tensor is kept, not copied."""
+        _check_parts(residual, parts)
+        pieces = torch.split(residual.detach(), [numel for _, numel in parts])
+        for (parameter, _), piece in zip(parts, pieces, strict=True):
+            self._residuals[parameter] = piece
+
+    def keep_only(self, parameters: Iterable[Hashable]) -> None:
+        """Forget every parameter not named: those that left the model."""
+        wanted = set(parameters)
+        self._residuals = {name: piece for name, piece in self._residuals.items() if name in wanted}
+
+    def reset(self) -> None:
+        """Forget all residuals."""
+        self._residuals.clear()
+
+
+def _check_parts(flat: Tensor, parts: Sequence[tuple[Hashable, int]]) -> None:
+    total = sum(numel for _, numel in parts)
+    if flat.dim() != 1 or flat.numel() != total:
+        raise FeedbackShapeError(f"tensor of shape {tuple(flat.shape)}: its parameters need ({total},)")
+    if len({parameter for parameter, _ in parts}) != len(parts):
+        raise FeedbackShapeError("a parameter is named twice in one bucket: each has one residual")

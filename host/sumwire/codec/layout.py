@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a tensor's values are cut into rotation blocks and wire chunks. Needs no data, and no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire import _p4 as p4
+from sumwire.codec.errors import CodecError
+
+# Values of one THC chunk: one per bit of a plane.
+CHUNK_VALUES: Final = p4.WORD_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class BlockGroup:
+    """Consecutive blocks of one size, and the first value, chunk and block of the group."""
+
+    first_value: int
+    first_block: int
+    blocks: int
+    block_values: int
+
+    @property
+    def values(self) -> int:
+        """Values of the group, padding included."""
+        return self.blocks * self.block_values
+
+    @property
+    def first_chunk(self) -> int:
+        """Chunk that holds the group's first value."""
+        return self.first_value // CHUNK_VALUES
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of the group; a block is a whole number of them."""
+        return self.values // CHUNK_VALUES
+
+    @property
+    def block_chunks(self) -> int:
+        """Chunks of one block."""
+        return self.block_values // CHUNK_VALUES
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The cut of `length` values: every chunk lies in one block, every block has one norm."""
+
+    length: int
+    groups: tuple[BlockGroup, ...]
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks, and so of norms."""
+        return sum(group.blocks for group in self.groups)
+
+    @property
+    def chunks(self) -> int:
+        """Number of wire chunks."""
+        return sum(group.chunks for group in self.groups)
+
+    @property
+    def padded_length(self) -> int:
+        """Values with padding, the length of all blocks together."""
+        return self.chunks * CHUNK_VALUES
+
+    def chunk_blocks(self) -> NDArray[np.intp]:
+        """The block of every chunk, shape (chunks,)."""
+        parts = [
+            np.repeat(np.arange(g.first_block, g.first_block + g.blocks, dtype=np.intp), g.block_chunks)
+            for g in self.groups
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.intp)
+
+
+def check_block(block: int | None) -> None:
+    """Raise CodecError unless `block` is None (one block of full length) or a power of two >= CHUNK_VALUES."""
+    if block is not None and (block < CHUNK_VALUES or block & (block - 1)):
+        raise CodecError(f"block={block}: must be a power of two of at least {CHUNK_VALUES} values, or None")
+
+
+def layout(length: int, block: int | None) -> Layout:
+    """Cut `length` values into blocks.
+
+    With a block size: whole blocks first, then the rest in ever smaller powers of two down to one chunk, so that
+    padding never costs more than part of one chunk. With None: one block, the next power of two.
+    Raises CodecError for a negative length or an impossible block size.
+    """
+    check_block(block)
+    if length < 0:
+        raise CodecError(f"length={length}: must not be negative")
+    if length == 0:
+        return Layout(0, ())
+    if block is None:
+        return Layout(length, (BlockGroup(0, 0, 1, max(CHUNK_VALUES, 1 << (length - 1).bit_length())),))
+    groups: list[BlockGroup] = []
+    left = -(-length // CHUNK_VALUES) * CHUNK_VALUES
+    first_value = first_block = 0
+    size = block
+    while left:
+        count = left // size
+        if count:
+            groups.append(BlockGroup(first_value, first_block, count, size))
+            first_value += count * size
+            first_block += count
+            left -= count * size
+        size //= 2
+    return Layout(length, tuple(groups))

@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Counter-based random bits, equal on every worker, CPU and GPU.
+
+Pure 64-bit integer arithmetic, wrapping: word i of a stream with key K is mix64(K + (i + 1) * GOLDEN), the
+SplitMix64 generator (Steele, Lea, Flood, OOPSLA 2014) at a random position. A key is folded from its parts:
+fold(parts) starts at 0 and takes state = mix64((state ^ part) + GOLDEN) for each part.
+
+Sign streams: key = fold(SIGN_TAG, job, sequence, bucket, block). Value i of the block has bit i % 64 (from the least
+significant) of word i // 64; a set bit means -1. All workers compute the same.
+
+Rounding streams: key = fold(ROUNDING_TAG, job, worker, sequence, bucket). Value i of the padded bucket has 16 bits,
+lane i % 4 (from the least significant) of word i // 4. Each worker has its own, and a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+GOLDEN: Final = 0x9E3779B97F4A7C15
+MIX_1: Final = 0xBF58476D1CE4E5B9
+MIX_2: Final = 0x94D049BB133111EB
+SIGN_TAG: Final = 0x5349474E  # "SIGN"
+ROUNDING_TAG: Final = 0x524F554E  # "ROUN"
+
+WORD_BITS: Final = 64
+LANES: Final = 4
+LANE_STEPS: Final = 1 << 16
+_MASK: Final = (1 << 64) - 1
+
+
+def mix64(word: int) -> int:
+    """SplitMix64's finalizer on one unsigned 64-bit word."""
+    word &= _MASK
+    word = ((word ^ (word >> 30)) * MIX_1) & _MASK
+    word = ((word ^ (word >> 27)) * MIX_2) & _MASK
+    return word ^ (word >> 31)
+
+
+def fold(*parts: int) -> int:
+    """One 64-bit key from several integers; their order matters."""
+    state = 0
+    for part in parts:
+        state = mix64((state ^ (part & _MASK)) + GOLDEN)
+    return state
+
+
+def _signed(word: int) -> int:
+    """The int64 with the bits of an unsigned 64-bit word: torch has no uint64 arithmetic."""
+    word &= _MASK
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _xor_shift_(words: Tensor, shift: int, scratch: Tensor) -> None:
+    """words ^= words >>> shift, in place. torch shifts int64 arithmetically, so the copied sign bits are masked."""
+    torch.bitwise_right_shift(words, shift, out=scratch)
+    scratch.bitwise_and_((1 << (64 - shift)) - 1)
+    words.bitwise_xor_(scratch)
+
+
+def mix64_(words: Tensor) -> Tensor:
+    """`mix64` on an int64 tensor, in place."""
+    scratch = torch.empty_like(words)
+    _xor_shift_(words, 30, scratch)
+    words.mul_(_signed(MIX_1))
+    _xor_shift_(words, 27, scratch)
+    words.mul_(_signed(MIX_2))
+    _xor_shift_(words, 31, scratch)
+    return words
+
+
+def stream_words(key: int, start: int, count: int, device: torch.device) -> Tensor:
+    """Words start..start+count-1 of the stream with this key, int64, shape (count,)."""
+    counter = torch.arange(start + 1, start + count + 1, dtype=torch.int64, device=device)
+    return mix64_(counter.mul_(_signed(GOLDEN)).add_(_signed(key)))
+
+
+def _little_endian() -> None:
+    if sys.byteorder != "little":
+        raise OSError(f"{sys.byteorder}-endian host: sign and rounding streams are laid out for little-endian ones")
+
+
+@dataclass(frozen=True, slots=True)
+class SignStream:
+    """The diagonal D of one bucket's rotations, for one device; `base` is the key without the block."""
+
+    base: int
+    device: torch.device
+    _rows: Tensor
+
+    @classmethod
+    def of(cls, job: int, sequence: int, bucket: int, device: torch.device) -> SignStream:
+        """The stream of this bucket in this round: the same on all workers."""
+        _little_endian()
+        byte = torch.arange(256, device=device)[:, None]
+        bits = (byte >> torch.arange(8, device=device)) & 1
+        rows = (1 - 2 * bits).to(torch.float32)
+        return cls(fold(SIGN_TAG, job, sequence, bucket), device, rows)
+
+    def words(self, first_block: int, blocks: int, block_values: int) -> Tensor:
+        """Raw words of consecutive blocks, int64, shape (blocks, block_values // 64)."""
+        keys = torch.arange(first_block, first_block + blocks, dtype=torch.int64, device=self.device)
+        keys = mix64_(keys.bitwise_xor_(_signed(self.base)).add_(_signed(GOLDEN)))
+        steps = torch.arange(1, block_values // WORD_BITS + 1, dtype=torch.int64, device=self.device)
+        return mix64_(keys[:, None] + steps.mul_(_signed(GOLDEN)))
+
+    def signs(self, first_block: int, blocks: int, block_values: int, scale: float = 1.0) -> Tensor:
+        """+-scale as float32, shape (blocks, block_values); block_values is a multiple of 64."""
+        octets = self.words(first_block, blocks, block_values).view(torch.uint8).reshape(-1)
+        rows = self._rows if scale == 1.0 else self._rows * scale
+        return rows.index_select(0, octets.to(torch.int32)).view(blocks, block_values)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingStream:
+    """One worker's private uniform numbers of one bucket, for one device."""
+
+    key: int
+    device: torch.device
+
+    @classmethod
+    def of(cls, job: int, worker: int, sequence: int, bucket: int, device: torch.device) -> RoundingStream:
+        """The stream of this worker for this bucket in this round."""
+        _little_endian()
+        return cls(fold(ROUNDING_TAG, job, worker, sequence, bucket), device)
+
+    def uniform(self, first_value: int, count: int) -> Tensor:
+        """Midpoints (k + 1/2) / 65536 of 65536 equal cells of (0, 1), float32, shape (count,).
+
+        first_value and count are multiples of 4. Never 0 nor 1; a probability met by comparing with it is
+        right within 2**-17.
+        """
+        lanes = stream_words(self.key, first_value // LANES, count // LANES, self.device).view(torch.int16)
+        return lanes.to(torch.float32).add_(LANE_STEPS / 2 + 0.5).mul_(1 / LANE_STEPS)
