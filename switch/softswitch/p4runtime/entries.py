@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""P4Runtime match fields and actions to and from the device's keys and calls.
+
+Specification: "Match Format", "Action Specification".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch.device import ActionCall, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.p4runtime import values
+from softswitch.p4runtime.errors import InternalError, InvalidArgumentError, PermissionDeniedError, UnimplementedError
+from softswitch.p4runtime.p4info import KeyField, MatchKind, P4Info, Scope, Table
+
+_OMIT = 'a "don\'t care" match must be left out'
+
+
+def decode_key(table: Table, matches: Iterable[Any]) -> tuple[KeyMatch, ...]:
+    """One device match per key field, in key order, from ``FieldMatch`` messages in any order.
+
+    Raises InvalidArgumentError naming table, field, value and rule.
+    """
+    given: dict[int, Any] = {}
+    known = {field.id for field in table.fields}
+    for match in matches:
+        if match.field_id not in known:
+            raise InvalidArgumentError(f"table {table.name!r} has no match field id {match.field_id}")
+        if match.field_id in given:
+            raise InvalidArgumentError(f"table {table.name!r}: match field id {match.field_id} is given twice")
+        given[match.field_id] = match
+    return tuple(_decode_match(table, field, given.get(field.id)) for field in table.fields)
+
+
+def _decode_match(table: Table, field: KeyField, match: Any | None) -> KeyMatch:
+    what = f"table {table.name!r}, field {field.name!r}"
+    if match is None:
+        if field.kind is MatchKind.EXACT:
+            raise InvalidArgumentError(f"{what}: an exact match cannot be left out")
+        return _dont_care(field)
+    kind = match.WhichOneof("field_match_type")
+    if kind != field.kind.name.lower():
+        raise InvalidArgumentError(f"{what}: is matched {field.kind.name.lower()}, the request has {kind}")
+    return _DECODERS[field.kind](getattr(match, kind), field.width, what)
+
+
+def _dont_care(field: KeyField) -> KeyMatch:
+    match field.kind:
+        case MatchKind.LPM:
+            return Lpm(0, 0)
+        case MatchKind.RANGE:
+            return Range(0, _ones(field.width))
+        case _:
+            return Ternary(0, 0)
+
+
+def _decode_exact(match: Any, width: int, what: str) -> KeyMatch:
+    return Exact(values.decode(match.value, width, what))
+
+
+def _decode_optional(match: Any, width: int, what: str) -> KeyMatch:
+    return Ternary(values.decode(match.value, width, what), _ones(width))
+
+
+def _decode_lpm(match: Any, width: int, what: str) -> KeyMatch:
+    value = values.decode(match.value, width, what)
+    length = match.prefix_len
+    if length == 0:
+        raise InvalidArgumentError(f"{what}: prefix length 0; {_OMIT}")
+    if not 0 < length <= width:
+        raise InvalidArgumentError(f"{what}: prefix length {length} is not in 1..{width}")
+    if value & _ones(width - length):
+        raise InvalidArgumentError(f"{what}: value {value:#x} has bits set beyond its prefix length {length}")
+    return Lpm(value, length)
+
+
+def _decode_ternary(match: Any, width: int, what: str) -> KeyMatch:
+    value = values.decode(match.value, width, what)
+    mask = values.decode(match.mask, width, f"{what}, mask")
+    if mask == 0:
+        raise InvalidArgumentError(f"{what}: mask 0; {_OMIT}")
+    if value & ~mask:
+        raise InvalidArgumentError(f"{what}: value {value:#x} has bits set outside its mask {mask:#x}")
+    return Ternary(value, mask)
+
+
+def _decode_range(match: Any, width: int, what: str) -> KeyMatch:
+    low = values.decode(match.low, width, f"{what}, low")
+    high = values.decode(match.high, width, f"{what}, high")
+    if low > high:
+        raise InvalidArgumentError(f"{what}: low {low:#x} is above high {high:#x}")
+    if low == 0 and high == _ones(width):
+        raise InvalidArgumentError(f"{what}: the range holds every value; {_OMIT}")
+    return Range(low, high)
+
+
+_DECODERS: dict[MatchKind, Callable[[Any, int, str], KeyMatch]] = {
+    MatchKind.EXACT: _decode_exact,
+    MatchKind.LPM: _decode_lpm,
+    MatchKind.TERNARY: _decode_ternary,
+    MatchKind.RANGE: _decode_range,
+    MatchKind.OPTIONAL: _decode_optional,
+}
+
+
+def _ones(width: int) -> int:
+    return (1 << width) - 1
+
+
+def encode_key(table: Table, key: Sequence[KeyMatch]) -> list[Any]:
+    """``FieldMatch`` messages of a device key, "don't care" left out, values canonical."""
+    pairs = zip(table.fields, key, strict=True)
+    return [_encode_match(field, match) for field, match in pairs if match != _dont_care(field)]
+
+
+def _encode_match(field: KeyField, match: KeyMatch) -> Any:
+    message = p4runtime_pb2.FieldMatch(field_id=field.id)
+    match match:
+        case Exact(value):
+            message.exact.value = values.encode(value)
+        case Lpm(value, prefix_len):
+            message.lpm.value = values.encode(value)
+            message.lpm.prefix_len = prefix_len
+        case Ternary(value, _) if field.kind is MatchKind.OPTIONAL:
+            message.optional.value = values.encode(value)
+        case Ternary(value, mask):
+            message.ternary.value = values.encode(value)
+            message.ternary.mask = values.encode(mask)
+        case Range(low, high):
+            message.range.low = values.encode(low)
+            message.range.high = values.encode(high)
+    return message
+
+
+def decode_priority(table: Table, priority: int) -> int:
+    """Raises InvalidArgumentError: above 0 where the key has a ternary, range or optional field, else 0."""
+    if table.needs_priority and priority <= 0:
+        raise InvalidArgumentError(f"table {table.name!r}: priority {priority}, its key needs one above 0")
+    if not table.needs_priority and priority != 0:
+        raise InvalidArgumentError(f"table {table.name!r}: priority {priority}, its key takes none (0)")
+    return priority
+
+
+def decode_action(info: P4Info, table: Table, action: Any, *, is_default: bool) -> ActionCall:
+    """The call in a ``TableAction``. Raises InvalidArgumentError, or PermissionDeniedError for a wrong scope."""
+    kind = action.WhichOneof("type")
+    if table.implementation_id:
+        raise UnimplementedError(f"table {table.name!r} has an action profile; action profiles are not offered")
+    if kind != "action":
+        raise InvalidArgumentError(f"table {table.name!r} takes a plain action, the request has {kind}")
+    return _decode_call(info, table, action.action, is_default=is_default)
+
+
+def _decode_call(info: P4Info, table: Table, call: Any, *, is_default: bool) -> ActionCall:
+    scope = table.scopes.get(call.action_id)
+    if scope is None:
+        raise InvalidArgumentError(f"table {table.name!r} has no action id {call.action_id:#010x}")
+    action = info.actions[call.action_id]
+    if scope is (Scope.ENTRY_ONLY if is_default else Scope.DEFAULT_ONLY):
+        use = "the default action" if is_default else "an entry"
+        raise PermissionDeniedError(f"table {table.name!r}: action {action.name!r} may not be {use}'s")
+    what = f"action {action.name!r}"
+    given = _params_by_id(what, call.params)
+    unknown = given.keys() - {param.id for param in action.params}
+    if unknown:
+        raise InvalidArgumentError(f"{what} has no parameter id {min(unknown)}")
+    missing = [param.name for param in action.params if param.id not in given]
+    if missing:
+        raise InvalidArgumentError(f"{what}: parameter {missing[0]!r} is missing")
+    args = (values.decode(given[p.id], p.width, f"{what}, parameter {p.name!r}") for p in action.params)
+    return ActionCall(action.name, tuple(args))
+
+
+def _params_by_id(what: str, params: Iterable[Any]) -> dict[int, bytes]:
+    given: dict[int, bytes] = {}
+    for param in params:
+        if param.param_id in given:
+            raise InvalidArgumentError(f"{what}: parameter id {param.param_id} is given twice")
+        given[param.param_id] = param.value
+    return given
+
+
+def encode_action(info: P4Info, call: ActionCall) -> Any:
+    """A ``TableAction`` with canonical values. Raises InternalError where the P4Info lacks the device's action."""
+    action = info.actions_by_name.get(call.name)
+    if action is None:
+        raise InternalError(f"action {call.name!r} of the device is not in the P4Info")
+    message = p4runtime_pb2.TableAction()
+    message.action.action_id = action.id
+    for param, value in zip(action.params, call.args, strict=True):
+        message.action.params.add(param_id=param.id, value=values.encode(value))
+    return message

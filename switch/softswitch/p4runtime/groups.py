@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Multicast groups (specification: "MulticastGroupEntry")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch.device import Device, Replica
+from softswitch.p4runtime import values
+from softswitch.p4runtime.errors import AlreadyExistsError, InvalidArgumentError, NotThereError, UnimplementedError
+from softswitch.p4runtime.pipeline import GroupNote
+
+#: Widths of v1model's standard_metadata fields mcast_grp, egress_rid and egress_port.
+GROUP_BITS = 16
+INSTANCE_BITS = 16
+PORT_BITS = 9
+
+_UPDATE = p4runtime_pb2.Update
+
+
+def write(device: Device, notes: dict[int, GroupNote], update_type: int, entry: Any) -> None:
+    """Apply one update of a ``PacketReplicationEngineEntry``."""
+    group = _group_of(entry)
+    group_id = _decode_id(group.multicast_group_id)
+    exists = group_id in device.groups()
+    if update_type == _UPDATE.INSERT and exists:
+        raise AlreadyExistsError(f"multicast group {group_id} exists already")
+    if update_type != _UPDATE.INSERT and not exists:
+        raise NotThereError(f"multicast group {group_id} does not exist")
+    if update_type == _UPDATE.DELETE:
+        device.delete_group(group_id)
+        notes.pop(group_id, None)
+        return
+    replicas = _decode_replicas(group_id, group.replicas)
+    device.set_group(group_id, tuple(replicas))
+    byte_ports = frozenset((r.port, r.instance) for r, as_bytes in replicas.items() if as_bytes)
+    notes[group_id] = GroupNote(group.metadata, byte_ports)
+
+
+def read(device: Device, notes: Mapping[int, GroupNote], entry: Any) -> Iterator[Any]:
+    """``Entity`` messages: one group, or all groups (id 0). Raises NotThereError for an unknown group."""
+    wanted = _group_of(entry).multicast_group_id
+    groups = device.groups()
+    if wanted and wanted not in groups:
+        raise NotThereError(f"multicast group {wanted} does not exist")
+    for group_id in [wanted] if wanted else sorted(groups):
+        yield _encode(group_id, groups[group_id], notes.get(group_id, GroupNote()))
+
+
+def _group_of(entry: Any) -> Any:
+    kind = entry.WhichOneof("type")
+    if kind is None:
+        raise InvalidArgumentError("the packet replication engine entry is empty")
+    if kind != "multicast_group_entry":
+        raise UnimplementedError(f"{kind} is not offered; multicast_group_entry is")
+    return entry.multicast_group_entry
+
+
+def _decode_id(group_id: int) -> int:
+    if not 0 < group_id < 1 << GROUP_BITS:
+        raise InvalidArgumentError(f"multicast group id {group_id} is not in 1..{(1 << GROUP_BITS) - 1}")
+    return group_id
+
+
+def _decode_replicas(group_id: int, messages: Any) -> dict[Replica, bool]:
+    """Each replica, with True where its port came as a bytestring."""
+    replicas: dict[Replica, bool] = {}
+    for position, message in enumerate(messages):
+        what = f"multicast group {group_id}, replica {position}"
+        kind = message.WhichOneof("port_kind")
+        if kind is None:
+            raise InvalidArgumentError(f"{what}: has no port")
+        port = values.decode(message.port, PORT_BITS, f"{what}, port") if kind == "port" else message.egress_port
+        if port >= 1 << PORT_BITS:
+            raise InvalidArgumentError(f"{what}, port: value {port:#x} does not fit bit<{PORT_BITS}>")
+        if message.instance >= 1 << INSTANCE_BITS:
+            raise InvalidArgumentError(
+                f"{what}, instance: value {message.instance:#x} does not fit bit<{INSTANCE_BITS}>"
+            )
+        replica = Replica(port, message.instance)
+        if replica in replicas:
+            raise InvalidArgumentError(f"{what}: port {port}, instance {message.instance} is given twice")
+        replicas[replica] = kind == "port"
+    return replicas
+
+
+def _encode(group_id: int, replicas: tuple[Replica, ...], note: GroupNote) -> Any:
+    entity = p4runtime_pb2.Entity()
+    group = entity.packet_replication_engine_entry.multicast_group_entry
+    group.multicast_group_id = group_id
+    group.metadata = note.metadata
+    for replica in replicas:
+        message = group.replicas.add(instance=replica.instance)
+        if (replica.port, replica.instance) in note.byte_ports:
+            message.port = values.encode(replica.port)
+        else:
+            message.egress_port = replica.port
+    return entity

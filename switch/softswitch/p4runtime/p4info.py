@@ -1,0 +1,217 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Names, ids and widths of one P4Info message, indexed and checked once.
+
+Specification: "P4Info Objects".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from p4.config.v1 import p4info_pb2
+
+from softswitch.p4runtime.errors import InvalidArgumentError, NotThereError
+
+_MATCH_TYPES = p4info_pb2.MatchField.MatchType
+_PREFIXES = p4info_pb2.P4Ids.Prefix
+
+
+class MatchKind(enum.Enum):
+    EXACT = _MATCH_TYPES.Value("EXACT")
+    LPM = _MATCH_TYPES.Value("LPM")
+    TERNARY = _MATCH_TYPES.Value("TERNARY")
+    RANGE = _MATCH_TYPES.Value("RANGE")
+    OPTIONAL = _MATCH_TYPES.Value("OPTIONAL")
+
+
+class Scope(enum.Enum):
+    """Where a table may use an action."""
+
+    ENTRY_AND_DEFAULT = p4info_pb2.ActionRef.Scope.Value("TABLE_AND_DEFAULT")
+    ENTRY_ONLY = p4info_pb2.ActionRef.Scope.Value("TABLE_ONLY")
+    DEFAULT_ONLY = p4info_pb2.ActionRef.Scope.Value("DEFAULT_ONLY")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A named unsigned integer of ``width`` bits: an action parameter or a packet metadata field."""
+
+    id: int
+    name: str
+    width: int
+
+
+@dataclass(frozen=True)
+class KeyField(Value):
+    kind: MatchKind
+
+
+@dataclass(frozen=True)
+class Action:
+    id: int
+    name: str
+    params: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``fields`` in key order; ``scopes`` by action id."""
+
+    id: int
+    name: str
+    fields: tuple[KeyField, ...]
+    scopes: Mapping[int, Scope]
+    is_const: bool
+    has_initial_entries: bool
+    has_const_default: bool
+    has_direct_counter: bool
+    implementation_id: int
+
+    @property
+    def needs_priority(self) -> bool:
+        return any(field.kind in _PRIORITISED for field in self.fields)
+
+
+_PRIORITISED = frozenset({MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL})
+
+
+@dataclass(frozen=True)
+class Counter:
+    id: int
+    name: str
+
+
+@dataclass(frozen=True)
+class P4Info:
+    tables: Mapping[int, Table]
+    actions: Mapping[int, Action]
+    actions_by_name: Mapping[str, Action]
+    counters: Mapping[int, Counter]
+    #: Fields of the headers annotated @controller_header; None where the program has none.
+    packet_in: tuple[Value, ...] | None
+    packet_out: tuple[Value, ...] | None
+
+    def table(self, table_id: int) -> Table:
+        return _find(self.tables, table_id, "TABLE")
+
+    def action(self, action_id: int) -> Action:
+        return _find(self.actions, action_id, "ACTION")
+
+    def counter(self, counter_id: int) -> Counter:
+        return _find(self.counters, counter_id, "COUNTER")
+
+
+_T = TypeVar("_T")
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+_I = TypeVar("_I", bound=_Identified)
+
+
+def _find(objects: Mapping[int, _T], object_id: int, kind: str) -> _T:
+    """Raises InvalidArgumentError for an id that cannot be one of this kind, NotThereError for an unknown one."""
+    if object_id in objects:
+        return objects[object_id]
+    if object_id >> 24 == _PREFIXES.Value(kind):
+        raise NotThereError(f"{kind.lower()} id {object_id:#010x} is not in the P4Info")
+    raise InvalidArgumentError(f"{object_id:#010x} is not the id of a {kind.lower()}")
+
+
+def parse(message: Any) -> P4Info:
+    """Index a ``p4.config.v1.P4Info``.
+
+    Raises InvalidArgumentError where ids repeat or dangle, or a width or match type is missing.
+    """
+    actions = _by_id((_action(action) for action in message.actions), "action")
+    counted = frozenset(counter.direct_table_id for counter in message.direct_counters)
+    tables = _by_id((_table(table, actions, counted) for table in message.tables), "table")
+    counters = _by_id((Counter(c.preamble.id, c.preamble.name) for c in message.counters), "counter")
+    dangling = counted - tables.keys()
+    if dangling:
+        raise InvalidArgumentError(f"direct counter of table id {min(dangling):#010x}, which is not in the P4Info")
+    headers = {header.preamble.name: _header(header) for header in message.controller_packet_metadata}
+    return P4Info(
+        tables=tables,
+        actions=actions,
+        actions_by_name={action.name: action for action in actions.values()},
+        counters=counters,
+        packet_in=headers.get("packet_in"),
+        packet_out=headers.get("packet_out"),
+    )
+
+
+def _by_id(objects: Iterable[_I], kind: str) -> dict[int, _I]:
+    index: dict[int, _I] = {}
+    for item in objects:
+        if item.id == 0:
+            raise InvalidArgumentError(f"P4Info: {kind} {item.name!r} has id 0")
+        if item.id in index:
+            raise InvalidArgumentError(
+                f"P4Info: {kind} id {item.id:#010x} is both {index[item.id].name!r} and {item.name!r}"
+            )
+        index[item.id] = item
+    return index
+
+
+def _value(message: Any, owner: str) -> Value:
+    if message.bitwidth <= 0:
+        raise InvalidArgumentError(
+            f"P4Info: {owner}, {message.name!r} has no bit width; translated types are not offered"
+        )
+    return Value(message.id, message.name, message.bitwidth)
+
+
+def _action(message: Any) -> Action:
+    name = message.preamble.name
+    params = _by_id((_value(param, f"action {name!r}") for param in message.params), "parameter")
+    return Action(message.preamble.id, name, tuple(params.values()))
+
+
+def _header(message: Any) -> tuple[Value, ...]:
+    owner = f"header {message.preamble.name!r}"
+    return tuple(_by_id((_value(field, owner) for field in message.metadata), "packet metadata").values())
+
+
+def _key_field(message: Any, table: str) -> KeyField:
+    value = _value(message, f"table {table!r}")
+    try:
+        kind = MatchKind(message.match_type)
+    except ValueError:
+        shown = message.other_match_type or message.match_type
+        raise InvalidArgumentError(
+            f"P4Info: table {table!r}, field {value.name!r}: match type {shown!r} is unknown"
+        ) from None
+    return KeyField(value.id, value.name, value.width, kind)
+
+
+def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int]) -> Table:
+    name = message.preamble.name
+    fields = _by_id((_key_field(field, name) for field in message.match_fields), "match field")
+    scopes = {ref.id: Scope(ref.scope) for ref in message.action_refs}
+    unknown = scopes.keys() - actions.keys()
+    if unknown:
+        raise InvalidArgumentError(
+            f"P4Info: table {name!r} refers to action id {min(unknown):#010x}, which is not there"
+        )
+    return Table(
+        id=message.preamble.id,
+        name=name,
+        fields=tuple(fields.values()),
+        scopes=scopes,
+        is_const=message.is_const_table,
+        has_initial_entries=message.has_initial_entries,
+        has_const_default=message.const_default_action_id != 0,
+        has_direct_counter=message.preamble.id in counted,
+        implementation_id=message.implementation_id,
+    )

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The committed forwarding pipeline: its config, the index of its P4Info, and what only the server keeps.
+
+Metadata that a controller attaches to entries and groups is opaque to the switch, so the device never sees it.
+Specification: "P4 Forwarding-Pipeline Configuration".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch.device import KeyMatch
+from softswitch.p4runtime import p4info
+from softswitch.p4runtime.errors import InvalidArgumentError
+
+#: Table name, key, priority.
+EntryKey = tuple[str, tuple[KeyMatch, ...], int]
+
+
+@dataclass(frozen=True)
+class EntryNote:
+    metadata: bytes = b""
+    controller_metadata: int = 0
+
+
+@dataclass(frozen=True)
+class GroupNote:
+    """``byte_ports`` are the (port, instance) pairs whose port was written as a bytestring, to be read back so."""
+
+    metadata: bytes = b""
+    byte_ports: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass
+class Notes:
+    """Opaque data of the controller; goes with the pipeline it was written for."""
+
+    entries: dict[EntryKey, EntryNote] = field(default_factory=dict)
+    defaults: dict[str, EntryNote] = field(default_factory=dict)
+    groups: dict[int, GroupNote] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    info: p4info.P4Info
+    config: Any
+    notes: Notes = field(default_factory=Notes)
+
+
+def parse(config: Any) -> tuple[Pipeline, str]:
+    """The pipeline of a ``ForwardingPipelineConfig`` and its bmv2 JSON text, not yet given to the device.
+
+    Raises InvalidArgumentError where a part is missing or malformed.
+    """
+    if not config.HasField("p4info"):
+        raise InvalidArgumentError("the pipeline config has no P4Info")
+    if not config.p4_device_config:
+        raise InvalidArgumentError("the pipeline config has no p4_device_config (bmv2 JSON)")
+    try:
+        bmv2_json = config.p4_device_config.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(f"p4_device_config is not bmv2 JSON text: {error}") from error
+    kept = p4runtime_pb2.ForwardingPipelineConfig()
+    kept.CopyFrom(config)
+    return Pipeline(p4info.parse(config.p4info), kept), bmv2_json
+
+
+def select(config: Any, response_type: int) -> Any:
+    """The fields of ``config`` that a GetForwardingPipelineConfigRequest of this type asks for."""
+    types = p4runtime_pb2.GetForwardingPipelineConfigRequest
+    if response_type not in types.ResponseType.values():
+        raise InvalidArgumentError(f"response type {response_type} is unknown")
+    selected = p4runtime_pb2.ForwardingPipelineConfig()
+    if config.HasField("cookie"):
+        selected.cookie.CopyFrom(config.cookie)
+    if response_type in (types.ALL, types.P4INFO_AND_COOKIE):
+        selected.p4info.CopyFrom(config.p4info)
+    if response_type in (types.ALL, types.DEVICE_CONFIG_AND_COOKIE):
+        selected.p4_device_config = config.p4_device_config
+    return selected

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What each RPC does, without gRPC: requests in, replies or typed errors out.
+
+The thread model: any thread may call any method. The write gate makes Write, Read and
+SetForwardingPipelineConfig each see a state between two others; packets pass beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch.device import Device, DeviceError
+from softswitch.p4runtime import packetio, pipeline, read, write
+from softswitch.p4runtime.arbitration import Arbiter, election_id_of
+from softswitch.p4runtime.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotThereError,
+    P4RuntimeError,
+    PermissionDeniedError,
+    UnimplementedError,
+    from_device,
+)
+from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.stream import Stream
+
+#: Version of the P4Runtime API this package implements.
+API_VERSION = "1.4.1"
+
+_ACTIONS = p4runtime_pb2.SetForwardingPipelineConfigRequest
+_LOG = logging.getLogger(__name__)
+
+
+class Service:
+    """P4Runtime for one device.
+
+    ``cpu_port`` is where packet-outs enter; None refuses them. ``verify`` checks a bmv2 JSON text without loading
+    it (raising DeviceError); None refuses the action VERIFY.
+    """
+
+    def __init__(
+        self, device: Device, device_id: int, cpu_port: int | None, verify: Callable[[str], object] | None
+    ) -> None:
+        self._device = device
+        self._device_id = device_id
+        self._cpu_port = cpu_port
+        self._verify = verify
+        self._write_gate = threading.Lock()
+        self._pipeline: Pipeline | None = None
+        self.arbiter = Arbiter(device_id, self._write_gate)
+
+    def set_pipeline(self, request: Any) -> None:
+        self._check_target(request)
+        with self._write_gate:
+            self.arbiter.require_primary(election_id_of(request))
+            match request.action:
+                case _ACTIONS.VERIFY:
+                    self._verify_config(request)
+                case _ACTIONS.VERIFY_AND_COMMIT:
+                    self._commit_config(request)
+                case action if action in _ACTIONS.Action.values() and action != _ACTIONS.UNSPECIFIED:
+                    raise UnimplementedError(f"{_ACTIONS.Action.Name(action)} is not offered; VERIFY_AND_COMMIT is")
+                case action:
+                    raise InvalidArgumentError(f"action {action} is unspecified or unknown")
+
+    def _verify_config(self, request: Any) -> None:
+        if self._verify is None:
+            raise UnimplementedError("VERIFY is not offered; VERIFY_AND_COMMIT is")
+        _, bmv2_json = pipeline.parse(request.config)
+        try:
+            self._verify(bmv2_json)
+        except DeviceError as error:
+            raise InvalidArgumentError(str(error)) from error
+
+    def _commit_config(self, request: Any) -> None:
+        parsed, bmv2_json = pipeline.parse(request.config)
+        try:
+            self._device.load(bmv2_json)
+        except DeviceError as error:
+            raise InvalidArgumentError(str(error)) from error
+        self._pipeline = parsed
+
+    def get_pipeline(self, request: Any) -> Any:
+        self._check_device_id(request.device_id)
+        response = p4runtime_pb2.GetForwardingPipelineConfigResponse()
+        current = self._pipeline
+        if current is not None:
+            response.config.CopyFrom(pipeline.select(current.config, request.response_type))
+        return response
+
+    def write(self, request: Any) -> None:
+        self._check_target(request)
+        with self._write_gate:
+            self.arbiter.require_primary(election_id_of(request))
+            current = self._require_pipeline()
+            write.check_atomicity(request.atomicity)
+            write.apply(self._device, current, request.updates)
+
+    def read(self, request: Any) -> read.Result:
+        self._check_target(request)
+        with self._write_gate:
+            return read.collect(self._device, self._require_pipeline(), request.entities)
+
+    def stream_message(self, stream: Stream, message: Any) -> None:
+        """Handle one message of a controller. An error it raises must terminate the stream."""
+        if message.WhichOneof("update") == "arbitration":
+            self.arbiter.update(stream, message.arbitration)
+            return
+        try:
+            self._other_stream_message(stream, message)
+        except P4RuntimeError as error:
+            stream.send(_stream_error(message, error))
+        except DeviceError as error:
+            stream.send(_stream_error(message, from_device(error)))
+
+    def _other_stream_message(self, stream: Stream, message: Any) -> None:
+        kind = message.WhichOneof("update")
+        if kind is None:
+            raise InvalidArgumentError("the stream message is empty, or of a kind this server does not know")
+        if kind != "packet":
+            raise UnimplementedError(f"{kind} is not offered")
+        if self.arbiter.primary is not stream:
+            raise PermissionDeniedError("only the primary controller may send packets")
+        if self._cpu_port is None:
+            raise FailedPreconditionError("the switch has no CPU port")
+        frame = packetio.frame_of_packet_out(self._require_pipeline().info.packet_out, message.packet)
+        self._device.inject(self._cpu_port, frame)
+
+    def packet_in(self, frame: bytes) -> None:
+        """Hand a frame that left by the CPU port to the primary. Never blocks; a frame nobody can take is lost."""
+        primary, current = self.arbiter.primary, self._pipeline
+        if primary is None or current is None:
+            return
+        try:
+            packet = packetio.packet_in_of_frame(current.info.packet_in, frame)
+        except InvalidArgumentError as error:
+            _LOG.warning("packet-in dropped: %s", error)
+            return
+        if not primary.offer_packet(p4runtime_pb2.StreamMessageResponse(packet=packet)):
+            _LOG.debug("packet-in dropped: the primary controller does not read fast enough")
+
+    def _check_target(self, request: Any) -> None:
+        self._check_device_id(request.device_id)
+        if request.role or getattr(request, "role_id", 0):  # a ReadRequest has no role_id
+            raise NotThereError(f"role {request.role!r} is not known; there is the default role only")
+
+    def _check_device_id(self, device_id: int) -> None:
+        if device_id != self._device_id:
+            raise NotThereError(f"device id {device_id} is not this device's, {self._device_id}")
+
+    def _require_pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            raise FailedPreconditionError("no forwarding pipeline config is set")
+        return self._pipeline
+
+
+def _stream_error(message: Any, error: P4RuntimeError) -> Any:
+    """A ``StreamError`` that carries the offending message back."""
+    response = p4runtime_pb2.StreamMessageResponse()
+    response.error.canonical_code = error.code
+    response.error.message = str(error)
+    match message.WhichOneof("update"):
+        case "packet":
+            response.error.packet_out.packet_out.CopyFrom(message.packet)
+        case "digest_ack":
+            response.error.digest_list_ack.digest_list_ack.CopyFrom(message.digest_ack)
+        case "other":
+            response.error.other.other.CopyFrom(message.other)
+    return response

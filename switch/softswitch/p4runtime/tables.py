@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Writing table entries, default entries and direct counters.
+
+Specification: "TableEntry", "Default Entry", "Constant Tables", "Direct Resources".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch.device import CounterValue, Device, Entry, KeyMatch
+from softswitch.p4runtime import counters
+from softswitch.p4runtime.entries import decode_action, decode_key, decode_priority
+from softswitch.p4runtime.errors import (
+    InvalidArgumentError,
+    NotThereError,
+    PermissionDeniedError,
+    UnimplementedError,
+)
+from softswitch.p4runtime.p4info import Table
+from softswitch.p4runtime.pipeline import EntryNote, Pipeline
+
+_INSERT = p4runtime_pb2.Update.INSERT
+_MODIFY = p4runtime_pb2.Update.MODIFY
+_DELETE = p4runtime_pb2.Update.DELETE
+
+
+@dataclass(frozen=True)
+class Row:
+    """Where an entry is: the part of a ``TableEntry`` that is its identity."""
+
+    table: Table
+    key: tuple[KeyMatch, ...]
+    priority: int
+
+    def find(self, device: Device) -> Entry:
+        """Raises NotThereError."""
+        for entry in device.entries(self.table.name):
+            if entry.key == self.key and entry.priority == self.priority:
+                return entry
+        raise NotThereError(f"table {self.table.name!r} has no entry {self.key} of priority {self.priority}")
+
+
+def decode_row(table: Table, message: Any) -> Row:
+    """Raises InvalidArgumentError where match fields or priority break a rule."""
+    if not table.fields:
+        raise InvalidArgumentError(f"table {table.name!r} has no key, so no entry but the default one")
+    return Row(table, decode_key(table, message.match), decode_priority(table, message.priority))
+
+
+def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) -> None:
+    """Apply one update of a ``TableEntry``."""
+    table = pipeline.info.table(message.table_id)
+    if message.is_const:
+        raise InvalidArgumentError(f"table {table.name!r}: is_const is for the program to set, not for a request")
+    if message.is_default_action:
+        _write_default(device, pipeline, table, update_type, message)
+        return
+    row = decode_row(table, message)
+    if update_type == _DELETE:
+        _check_not_const(device, row)
+        device.delete(table.name, row.key, row.priority)
+        _note_entry(pipeline, row, EntryNote())
+        return
+    if message.HasField("action") or update_type == _INSERT:
+        _check_not_const(device, row)
+    _put(device, pipeline, row, update_type, message)
+
+
+def write_direct_counter(device: Device, pipeline: Pipeline, message: Any) -> None:
+    """Set the counter of one entry (``DirectCounterEntry``). Without ``data`` nothing changes."""
+    table = direct_counter_table(pipeline, message.table_entry)
+    row = decode_row(table, message.table_entry)
+    row.find(device)
+    if message.HasField("data"):
+        value = counters.decode_data(message.data, f"direct counter of table {table.name!r}")
+        device.write_direct_counter(table.name, row.key, row.priority, value)
+
+
+def direct_counter_table(pipeline: Pipeline, entry: Any) -> Table:
+    """The counted table a request names. Raises InvalidArgumentError, UnimplementedError for a default entry."""
+    table = pipeline.info.table(entry.table_id)
+    if not table.has_direct_counter:
+        raise InvalidArgumentError(f"table {table.name!r} has no direct counter")
+    if entry.is_default_action:
+        raise UnimplementedError(f"table {table.name!r}: the direct counter of a default entry is not offered")
+    return table
+
+
+def _write_default(device: Device, pipeline: Pipeline, table: Table, update_type: int, message: Any) -> None:
+    what = f"table {table.name!r}, default entry"
+    if update_type != _MODIFY:
+        raise InvalidArgumentError(f"{what}: always exists, so the only update is MODIFY")
+    if message.match or message.priority:
+        raise InvalidArgumentError(f"{what}: takes neither match fields nor a priority")
+    if table.has_const_default:
+        raise PermissionDeniedError(f"{what}: is const")
+    _refuse_unoffered(table, message)
+    if message.HasField("counter_data"):
+        raise UnimplementedError(f"{what}: the direct counter of a default entry is not offered")
+    if not message.HasField("action"):
+        device.set_default_action(table.name, None)
+        pipeline.notes.defaults.pop(table.name, None)
+        return
+    action = decode_action(pipeline.info, table, message.action, is_default=True)
+    device.set_default_action(table.name, action)
+    pipeline.notes.defaults[table.name] = _note_of(message)
+
+
+def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message: Any) -> None:
+    """INSERT or MODIFY. Everything is decoded before the device sees anything."""
+    table = row.table
+    _refuse_unoffered(table, message)
+    counter = _decode_counter(table, message)
+    if message.HasField("action"):
+        action = decode_action(pipeline.info, table, message.action, is_default=False)
+        entry = Entry(row.key, action, row.priority)
+        if update_type == _INSERT:
+            device.insert(table.name, entry)
+        else:
+            device.modify(table.name, entry)
+    elif update_type == _INSERT:
+        raise InvalidArgumentError(f"table {table.name!r}: an INSERT needs an action")
+    else:
+        row.find(device)
+    if counter is not None:
+        device.write_direct_counter(table.name, row.key, row.priority, counter)
+    _note_entry(pipeline, row, _note_of(message))
+
+
+def _check_not_const(device: Device, row: Row) -> None:
+    """Raises PermissionDeniedError for a const table and for a const entry of a preinitialised one."""
+    table = row.table
+    if table.is_const:
+        raise PermissionDeniedError(f"table {table.name!r} is const: only its direct counters may change")
+    if not table.has_initial_entries:
+        return
+    for entry in device.entries(table.name):
+        if entry.is_const and entry.key == row.key and entry.priority == row.priority:
+            raise PermissionDeniedError(f"table {table.name!r}: entry {row.key} is const")
+
+
+def _refuse_unoffered(table: Table, message: Any) -> None:
+    for name in ("meter_config", "meter_counter_data"):
+        if message.HasField(name):
+            raise UnimplementedError(f"table {table.name!r}: {name} is set; direct meters are not offered")
+    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
+        raise InvalidArgumentError(f"table {table.name!r} has no idle timeout")
+
+
+def _decode_counter(table: Table, message: Any) -> CounterValue | None:
+    if not message.HasField("counter_data"):
+        return None
+    if not table.has_direct_counter:
+        raise InvalidArgumentError(f"table {table.name!r}: counter_data is set, but it has no direct counter")
+    return counters.decode_data(message.counter_data, f"direct counter of table {table.name!r}")
+
+
+def _note_of(message: Any) -> EntryNote:
+    return EntryNote(message.metadata, message.controller_metadata)
+
+
+def _note_entry(pipeline: Pipeline, row: Row, note: EntryNote) -> None:
+    where = (row.table.name, row.key, row.priority)
+    if note == EntryNote():
+        pipeline.notes.entries.pop(where, None)
+    else:
+        pipeline.notes.entries[where] = note

@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The Write RPC's updates, each applied and reported on its own (specification: "Write RPC")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from p4.v1 import p4runtime_pb2
+
+from softswitch.device import Device, DeviceError
+from softswitch.p4runtime import counters, groups, tables
+from softswitch.p4runtime.errors import (
+    BatchError,
+    InvalidArgumentError,
+    P4RuntimeError,
+    UnimplementedError,
+    from_device,
+)
+from softswitch.p4runtime.pipeline import Pipeline
+
+_UPDATE = p4runtime_pb2.Update
+_WRITE_REQUEST = p4runtime_pb2.WriteRequest
+
+
+def check_atomicity(atomicity: int) -> None:
+    """Raises UnimplementedError for the optional modes, InvalidArgumentError for an unknown one."""
+    if atomicity not in _WRITE_REQUEST.Atomicity.values():
+        raise InvalidArgumentError(f"atomicity {atomicity} is unknown")
+    if atomicity != _WRITE_REQUEST.CONTINUE_ON_ERROR:
+        name = _WRITE_REQUEST.Atomicity.Name(atomicity)
+        raise UnimplementedError(f"atomicity {name} is not offered; CONTINUE_ON_ERROR is")
+
+
+def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any]) -> None:
+    """Attempt every update in order. Raises BatchError if any failed; the others have been done."""
+    outcomes = [_outcome(device, pipeline, update) for update in updates]
+    if any(outcomes):
+        raise BatchError("updates", outcomes)
+
+
+def _outcome(device: Device, pipeline: Pipeline, update: Any) -> P4RuntimeError | None:
+    try:
+        _apply_one(device, pipeline, update)
+    except P4RuntimeError as error:
+        return error
+    except DeviceError as error:
+        return from_device(error)
+    return None
+
+
+def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
+    kind = update.entity.WhichOneof("entity")
+    if update.type not in (_UPDATE.INSERT, _UPDATE.MODIFY, _UPDATE.DELETE):
+        raise InvalidArgumentError(f"update type {update.type} is not INSERT, MODIFY or DELETE")
+    match kind:
+        case "table_entry":
+            tables.write(device, pipeline, update.type, update.entity.table_entry)
+        case "counter_entry":
+            _require_modify(update, "counter entries")
+            counters.write(device, pipeline.info, update.entity.counter_entry)
+        case "direct_counter_entry":
+            _require_modify(update, "direct counter entries")
+            tables.write_direct_counter(device, pipeline, update.entity.direct_counter_entry)
+        case "packet_replication_engine_entry":
+            entry = update.entity.packet_replication_engine_entry
+            groups.write(device, pipeline.notes.groups, update.type, entry)
+        case None:
+            raise InvalidArgumentError("the update has no entity")
+        case _:
+            raise UnimplementedError(f"writing a {kind} is not offered")
+
+
+def _require_modify(update: Any, what: str) -> None:
+    if update.type != _UPDATE.MODIFY:
+        raise InvalidArgumentError(f"{_UPDATE.Type.Name(update.type)}: {what} take MODIFY only")
