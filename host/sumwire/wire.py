@@ -29,7 +29,7 @@ class WireError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The 28 bytes in front of the payload words; version is always the current one."""
+    """The 24 bytes in front of the payload words; version is always the current one."""
 
     kind: int
     op: int

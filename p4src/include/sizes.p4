@@ -28,6 +28,6 @@ const int AGGREGATORS_MAX = 16;
 const int ETHERNET_BYTES = 14;
 const int IPV4_BYTES = 20;
 const int UDP_BYTES = 8;
-const int SUMWIRE_BYTES = 28;
+const int SUMWIRE_BYTES = 24;
 
 #endif

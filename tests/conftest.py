@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Markers for what a machine may lack, and the options that turn their skips into failures."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+
+def _has_mininet() -> bool:
+    # `import mininet` alone succeeds from the repository's root without Mininet: the folder mininet/ is in the way.
+    return os.geteuid() == 0 and importlib.util.find_spec("mininet") is not None and _finds("mininet.net")
+
+
+def _finds(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+# marker -> (is it here, what is missing)
+NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
+    "root": (lambda: os.geteuid() == 0, "needs root"),
+    "bmv2": (lambda: shutil.which("simple_switch_grpc") is not None, "simple_switch_grpc is not on PATH"),
+    "p4c": (lambda: shutil.which("p4c-bm2-ss") is not None, "p4c-bm2-ss is not on PATH"),
+    "mininet": (_has_mininet, "needs Mininet (mininet.net) and root"),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    for name in NEEDS:
+        parser.addoption(f"--require-{name}", action="store_true", help=f"fail, not skip, where {name} is missing")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, (is_here, what) in NEEDS.items():
+        if item.get_closest_marker(name) is None or is_here():
+            continue
+        if item.config.getoption(f"--require-{name}"):
+            pytest.fail(f"--require-{name}: {what}", pytrace=False)
+        pytest.skip(what)

@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is generated from the P4 sources is current, and the ids in it are stable."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "p4src/tools"))
+
+import build  # noqa: E402
+import constants  # noqa: E402
+
+MANIFEST = json.loads((ROOT / build.MANIFEST).read_text())
+
+# Ids are part of the interface to control planes: this list only ever grows.
+STABLE_IDS = {
+    "ingress.forwarding.forward": 0x02000001,
+    "ingress.forwarding.aggregator": 0x02000002,
+    "ingress.admission.job": 0x02000003,
+    "ingress.admission.worker": 0x02000004,
+    "ingress.slot.verdict": 0x02000005,
+    "ingress.aggregate.thc_lookup.thc_low": 0x02000006,
+    "ingress.aggregate.thc_lookup.thc_high": 0x02000007,
+    "egress.reply_address.replica": 0x02000008,
+    "ingress.forwarding.to_port": 0x01000001,
+    "ingress.forwarding.serve": 0x01000003,
+    "ingress.admission.admit_job": 0x01000005,
+    "ingress.admission.admit_worker": 0x01000007,
+    "ingress.aggregate.thc_lookup.coefficients_low": 0x01000011,
+    "ingress.aggregate.thc_lookup.coefficients_high": 0x01000013,
+    "egress.reply_address.address": 0x01000015,
+    "ingress.accounting.verdicts": 0x12000001,
+    "ingress.accounting.rejects": 0x12000002,
+    "ingress.admission.worker_packets": 0x13000001,
+}
+
+
+def test_manifest_matches_sources_and_artifacts() -> None:
+    assert {key: MANIFEST[key] for key in ("sources", "artifacts")} == build.hashes(), "stale: run `make p4`"
+
+
+@pytest.mark.parametrize("target", constants.TARGETS)
+def test_python_constants_are_current(target: str) -> None:
+    assert (ROOT / target).read_text() == constants.render(ROOT / "p4src/include"), "stale: run `make p4`"
+
+
+@pytest.mark.p4c
+def test_recompilation_is_byte_equal(tmp_path: Path) -> None:
+    version = build.compiler_version()
+    if version != MANIFEST["p4c"]:
+        pytest.skip(f"compiled with p4c {MANIFEST['p4c']}, here is {version}")
+    build.compile_program(build.PROGRAM, tmp_path / "json", tmp_path / "p4info.txtpb")
+    assert (tmp_path / "json").read_bytes() == (ROOT / build.JSON).read_bytes()
+    assert (tmp_path / "p4info.txtpb").read_bytes() == (ROOT / build.P4INFO).read_bytes()
+
+
+def test_ids_are_stable() -> None:
+    text = (ROOT / build.P4INFO).read_text()
+    found = {name: int(number) for number, name in re.findall(r'preamble \{\s+id: (\d+)\s+name: "([^"]+)"', text)}
+    assert {name: found.get(name) for name in STABLE_IDS} == STABLE_IDS
+
+
+def test_without_p4c_the_message_says_what_is_missing_and_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(build.BuildError, match=r"p4c-bm2-ss is not on PATH.*packages.*container"):
+        try:
+            build.compiler_version()
+        except build.BuildError as error:
+            raise build.BuildError(str(error).replace("\n", " ")) from error
+
+
+def test_a_constant_the_reader_cannot_evaluate_is_refused(tmp_path: Path) -> None:
+    for name in constants.SOURCES:
+        (tmp_path / name).write_text("")
+    (tmp_path / "sizes.p4").write_text("const int A = B << 2;\n")
+    with pytest.raises(constants.P4SourceError, match="B << 2"):
+        constants.constants(tmp_path)
+
+
+def test_the_header_is_as_long_as_sizes_say() -> None:
+    bits = sum(width for _, width in constants.sumwire_fields(ROOT / "p4src/include"))
+    assert bits == 8 * constants.constants(ROOT / "p4src/include")["SUMWIRE_BYTES"]
+
+
+def test_no_package_hides_the_real_mininet() -> None:
+    assert not (ROOT / "mininet/__init__.py").exists()

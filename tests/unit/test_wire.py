@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The Python definition of the packet against bytes typed by hand and against the P4 header's layout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from golden import model
+from hypothesis import given
+from hypothesis import strategies as st
+from sumwire import _p4, wire
+
+HEADER = wire.Header(
+    kind=_p4.KIND_CONTRIBUTE, op=_p4.OP_MAX32, job=0x0304, slot=0x0506, worker=7, count=8, round=0x090A0B0C,
+    contributors=0x0D0E0F10, flags=0x11, words=1, bucket=0x1314, chunk=0x15161718,
+)  # fmt: skip
+BYTES = bytes.fromhex("1102 0304 0506 07 08 090a0b0c 0d0e0f10 11 01 1314 15161718") + bytes(range(128))
+
+
+def test_golden_bytes() -> None:
+    assert wire.pack(HEADER, bytes(range(128))) == BYTES
+    assert wire.unpack(BYTES) == (HEADER, bytes(range(128)))
+
+
+def test_layout_is_the_p4_headers() -> None:
+    """Every field alone set to its largest value lands where headers.p4 puts it."""
+    offset = 0
+    for name, width in _p4.SUMWIRE_FIELDS:
+        if name not in ("version", "kind", "words"):
+            fields = {"kind": 1, "op": 0, "job": 0, "slot": 0, "worker": 0, "count": 0, name: 2**width - 1}
+            got = int.from_bytes(wire.pack(wire.Header(**fields)))
+            assert got & ~(0xFF << 184) & ~0 == (((2**width - 1) << (192 - offset - width)) & ~(0xFF << 184)), name
+        offset += width
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_give_a_packet_or_a_wire_error(data: bytes) -> None:
+    try:
+        header, payload = wire.unpack(data)
+    except wire.WireError:
+        return
+    assert wire.pack(header, payload) == data
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("kind", 16), ("op", 256), ("job", 65536), ("slot", -1), ("worker", 256), ("round", 2**32), ("chunk", 2**32)],
+)
+def test_value_that_does_not_fit(field: str, value: int) -> None:
+    fields = {"kind": 1, "op": 1, "job": 1, "slot": 0, "worker": 0, field: value}
+    with pytest.raises(wire.WireError, match=field):
+        wire.pack(wire.Header(**fields))
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (b"", "at least 24"),
+        (BYTES[:23], "at least 24"),
+        (b"\x21" + BYTES[1:], "version 2"),
+        (b"\x10" + BYTES[1:], "kind 0"),
+        (BYTES[:-1], "127 bytes of payload"),
+        (BYTES + b"\0", "129 bytes of payload"),
+    ],
+)
+def test_refused_bytes(data: bytes, rule: str) -> None:
+    with pytest.raises(wire.WireError, match=rule):
+        wire.unpack(data)
+
+
+def test_payload_that_is_not_whole_words() -> None:
+    with pytest.raises(wire.WireError, match="words=1 needs 128"):
+        wire.pack(HEADER, bytes(127))
+
+
+def test_golden_model_types_the_same_numbers() -> None:
+    """The golden model has its own copy of the wire's numbers; both follow docs/wire-format.md."""
+    assert (model.UDP_PORT, model.VALUES, model.WORD) == (_p4.SUMWIRE_PORT, _p4.WORD_BITS, _p4.WORD_BYTES)
+    assert (model.THC, model.MAX32) == (_p4.OP_THC, _p4.OP_MAX32)
+    assert (model.CONTRIBUTE, model.RESULT, model.STALE) == (_p4.KIND_CONTRIBUTE, _p4.KIND_RESULT, _p4.KIND_STALE)
+
+
+def test_importing_the_packet_does_not_load_torch() -> None:
+    code = "import sys, sumwire.wire; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
