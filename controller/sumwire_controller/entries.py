@@ -33,16 +33,14 @@ ALL_ONES: Final = (1 << WORD_BITS) - 1
 """A coefficient that is set: a mask over a whole plane."""
 LEDGER_JOB: Final = (1 << 16) - 1
 """Job number of the ledger row. No configuration may use it (job ids end far below)."""
+ADDRESS_BITS: Final = 32
 HOST_WEIGHT: Final = 1
 """A host's packet holds its own contribution only."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """One row: `key` and `args` are numbers in the order of the program's keys and action parameters.
-
-    The only LPM key, `forward`'s, always has its full length here.
-    """
+    """One row: `key` and `args` are numbers in the order of `program.py`'s keys and parameters."""
 
     table: str
     key: tuple[int, ...]
@@ -118,7 +116,7 @@ def _common(config: Config) -> Iterator[Entry]:
     """Entries of no job."""
     yield TableEntry(AGGREGATOR.name, (int(config.aggregator.ip),), (mac_number(config.aggregator.mac),))
     for worker in config.workers:
-        yield TableEntry(FORWARD.name, (int(worker.ip),), (worker.port,))
+        yield TableEntry(FORWARD.name, (int(worker.ip), ADDRESS_BITS), (worker.port,))
 
 
 def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:

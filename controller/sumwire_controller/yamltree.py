@@ -62,9 +62,10 @@ def _convert(
 
 def _scalar(node: yaml.Node, loader: yaml.SafeLoader) -> Scalar:
     try:
-        return loader.construct_object(node)
+        value: Scalar = loader.construct_object(node)
     except ValueError as error:  # such as the date 2026-99-99
         raise yaml.constructor.ConstructorError(None, None, str(error), node.start_mark) from error
+    return value
 
 
 def _mapping(
