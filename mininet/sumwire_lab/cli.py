@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: `sumwire-lab run|...`. The only place of the lab that prints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.options import SWITCHES, SYSTEMS, LinkOptions, RunOptions, TrainOptions
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and options."""
+    top = argparse.ArgumentParser(prog="sumwire-lab", description="Experiments with Sumwire in Mininet; needs root.")
+    commands = top.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train with gloo and through the switch, and compare")
+    _run_options(run)
+    return top
+
+
+def _run_options(run: argparse.ArgumentParser) -> None:
+    link, train, all_ = LinkOptions(), TrainOptions(), RunOptions()
+    run.add_argument("--workers", type=int, default=all_.workers, help="hosts, %(default)s")
+    run.add_argument("--bw", type=float, default=link.mbit, help="link rate in Mbit/s, %(default)s")
+    run.add_argument("--queue", type=int, default=link.queue_packets, help="packets a link's queue holds, %(default)s")
+    run.add_argument("--epochs", type=int, default=train.epochs, help="passes over the data, %(default)s")
+    run.add_argument("--steps", type=int, help="end after so many steps")
+    run.add_argument("--batch", type=int, default=train.batch, help="samples per worker and step, %(default)s")
+    run.add_argument("--hidden", type=int, default=train.hidden, help="units of a hidden layer, %(default)s")
+    run.add_argument("--seed", type=int, default=train.seed, help="%(default)s")
+    run.add_argument("--systems", default=",".join(SYSTEMS), help="which to train, in this order: %(default)s")
+    run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help="%(default)s: bmv2 if on PATH, else soft")
+    run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
+    run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
+    run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
+    _results_option(run)
+
+
+def _results_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--results", type=Path, default=Path("results"), help="folder of results, %(default)s")
+
+
+def run_options(arguments: argparse.Namespace) -> RunOptions:
+    """Raises OptionError."""
+    return RunOptions(
+        workers=arguments.workers,
+        link=LinkOptions(arguments.bw, arguments.queue),
+        train=TrainOptions(
+            epochs=arguments.epochs,
+            batch=arguments.batch,
+            hidden=arguments.hidden,
+            seed=arguments.seed,
+            max_steps=arguments.steps,
+        ),
+        systems=tuple(arguments.systems.split(",")),
+        switch=arguments.switch,
+        impair=arguments.impair,
+        malformed=arguments.malformed,
+        deadline_s=arguments.deadline,
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    options = run_options(arguments)
+    from sumwire_lab import report
+    from sumwire_lab.run import run
+
+    summary, folder = run(options, arguments.results, say)
+    say("")
+    say(report.table(summary))
+    say(f"\n{folder / 'report.html'}")
+    return 0
+
+
+_COMMANDS: Final[dict[str, Any]] = {"run": _run}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0, 1 for a failed experiment, 2 for wrong options, 130 after Ctrl-C."""
+    arguments = parser().parse_args(argv)
+    try:
+        code: int = _COMMANDS[arguments.command](arguments)
+    except ValueError as error:
+        if not isinstance(error, LabError):
+            raise
+        print(f"sumwire-lab: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except LabError as error:
+        print(f"sumwire-lab: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("sumwire-lab: interrupted, everything is cleaned up", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return code

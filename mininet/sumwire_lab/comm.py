@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measuring communication in the same way for every system: around the DDP hook, and on the host's link."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+Hook = Callable[[Any, dist.GradBucket], "torch.futures.Future[torch.Tensor]"]
+
+# In this network namespace, whatever is mounted on /sys.
+_COUNTERS: Final = Path("/proc/self/net/dev")
+_RX_BYTES_COLUMN: Final = 0
+_TX_BYTES_COLUMN: Final = 8
+
+
+@dataclass(frozen=True)
+class LinkBytes:
+    """Bytes that went through an interface, Ethernet headers included."""
+
+    rx: int
+    tx: int
+
+    def __sub__(self, other: LinkBytes) -> LinkBytes:
+        return LinkBytes(self.rx - other.rx, self.tx - other.tx)
+
+    def __add__(self, other: LinkBytes) -> LinkBytes:
+        return LinkBytes(self.rx + other.rx, self.tx + other.tx)
+
+
+def parse_counters(text: str, interface: str) -> LinkBytes:
+    """One interface's counters out of /proc/net/dev. Raises ValueError where it is not listed."""
+    for line in text.splitlines():
+        name, colon, values = line.partition(":")
+        if colon and name.strip() == interface:
+            columns = values.split()
+            return LinkBytes(rx=int(columns[_RX_BYTES_COLUMN]), tx=int(columns[_TX_BYTES_COLUMN]))
+    raise ValueError(f"interface {interface} is not in {_COUNTERS}")
+
+
+def link_bytes(interface: str) -> LinkBytes:
+    """Now, for an interface of this namespace."""
+    return parse_counters(_COUNTERS.read_text(), interface)
+
+
+@dataclass
+class HookTimer:
+    """Wraps a DDP communication hook and notes, per step, when communication began and ended.
+
+    Began: the step's first bucket is handed over. Ended: the last of its futures is done. DDP's `backward`
+    returns only after that, so both times are there when the step ends.
+    """
+
+    inner: Hook
+    inner_state: Any
+    keep: bool = False
+    """Keep a copy of the gradients and the results of the step, for the comparison with the true mean."""
+    gradients: dict[int, torch.Tensor] = field(default_factory=dict)
+    results: dict[int, torch.Tensor] = field(default_factory=dict)
+    _began: float | None = None
+    _ended: float = 0.0
+
+    def begin_step(self, keep: bool) -> None:
+        """Forget the step before."""
+        self.keep = keep
+        self._began = None
+        self.gradients.clear()
+        self.results.clear()
+
+    def seconds(self) -> float:
+        """Communication time of the step; 0 where no bucket was handed over."""
+        return 0.0 if self._began is None else self._ended - self._began
+
+    def hand_over(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        if self._began is None:
+            self._began = time.perf_counter()
+        index = bucket.index()
+        if self.keep:
+            self.gradients[index] = bucket.buffer().clone()
+        return self.inner(self.inner_state, bucket).then(lambda done: self._done(index, done))
+
+    def _done(self, index: int, future: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
+        result = future.value()
+        self._ended = time.perf_counter()
+        if self.keep:
+            self.results[index] = result.clone()
+        return result
+
+
+def aggregate_error(gradients: dict[int, torch.Tensor], results: dict[int, torch.Tensor], workers: int) -> float:
+    """NMSE of an aggregated gradient: |result - mean|^2 / |mean|^2 over all buckets of a step.
+
+    The true mean of what the workers handed over comes from an ordinary all-reduce, which the caller keeps out
+    of every measured time. Collective: every worker calls it at the same step.
+    """
+    error = energy = 0.0
+    for index in sorted(gradients):
+        mean = gradients[index].clone()
+        dist.all_reduce(mean)
+        mean /= workers
+        error += float((results[index] - mean).double().square().sum())
+        energy += float(mean.double().square().sum())
+    return error / energy if energy > 0 else 0.0

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for processes without sleeping: a process's end is an event on a file descriptor."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from sumwire_lab.errors import DeadlineError, ProcessDiedError
+
+LOG_TAIL_LINES: Final = 20
+_TICK_SECONDS: Final = 0.25
+
+
+def last_lines(path: Path, lines: int = LOG_TAIL_LINES) -> str:
+    """The end of a text file, or a word on why there is none."""
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return "(no log)"
+    return "\n".join(text.splitlines()[-lines:]) or "(empty)"
+
+
+@contextmanager
+def watch_fd(pid: int) -> Iterator[int]:
+    """A descriptor that becomes readable when the process ends."""
+    fd = os.pidfd_open(pid)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def wait_all(
+    working: Mapping[str, subprocess.Popen[bytes]],
+    serving: Mapping[str, subprocess.Popen[bytes]],
+    logs: Mapping[str, Path],
+    deadline_s: float,
+    tick: Callable[[], None],
+) -> None:
+    """Return when every `working` process has ended with 0, while every `serving` one goes on.
+
+    `tick` is called a few times a second. Raises ProcessDiedError as soon as a process ends otherwise, with the
+    end of its log, and DeadlineError after `deadline_s` seconds. The processes themselves are left to the caller.
+    """
+    end = time.monotonic() + deadline_s
+    poll = select.poll()
+    names: dict[int, str] = {}
+    try:
+        for name, process in [*working.items(), *serving.items()]:
+            fd = os.pidfd_open(process.pid)
+            names[fd] = name
+            poll.register(fd, select.POLLIN)
+        left = set(working)
+        while left:
+            for fd, _ in poll.poll(_TICK_SECONDS * 1000):
+                name = names[fd]
+                code = (working.get(name) or serving[name]).wait()
+                if name in serving or code != 0:
+                    raise ProcessDiedError(f"{name} ended with {code}; {logs[name]} ends:\n{last_lines(logs[name])}")
+                left.discard(name)
+                poll.unregister(fd)
+            tick()
+            if left and time.monotonic() > end:
+                raise DeadlineError(f"not done after {deadline_s:g} s, waiting for {', '.join(sorted(left))}")
+    finally:
+        for fd in names:
+            os.close(fd)

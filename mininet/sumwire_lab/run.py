@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`make run`: the same training once per system, then the comparison."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab import leftovers, report
+from sumwire_lab.errors import DeadlineError
+from sumwire_lab.options import RunOptions
+from sumwire_lab.session import Say, interruptible, open_session, train
+from sumwire_lab.summary import SystemResult, run_summary
+from sumwire_lab.topology import require_tools
+
+BASELINE: Final = "gloo"
+
+
+def new_folder(results: Path) -> Path:
+    """`results/<time>/`, and `results/latest` pointing to it."""
+    results.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    for suffix in ["", *(f"-{n}" for n in range(2, 100))]:
+        folder = results / (stamp + suffix)
+        if not folder.exists():
+            break
+    folder.mkdir()
+    partial = results / f".latest-{folder.name}"
+    partial.symlink_to(folder.name)
+    partial.replace(results / "latest")
+    return folder
+
+
+def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], Path]:
+    """Returns the summary and the folder with everything else. Raises LabError, KeyboardInterrupt."""
+    from sumwire_lab import switches
+
+    require_tools()
+    kind = switches.choose("soft" if options.impair is not None else options.switch)
+    folder = new_folder(results)
+    for line in leftovers.clean():
+        say(f"removed from an earlier run: {line}")
+    deadline = time.monotonic() + options.deadline_s
+    done: list[SystemResult] = []
+    with interruptible():
+        for system in options.systems:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise DeadlineError(f"the run took longer than {options.deadline_s:g} s")
+            used = None if system == BASELINE else kind
+            done.append(_one(system, options, used, folder, deadline_s=left, say=say))
+            # After each system, so that a later one that fails does not take the numbers of this one with it.
+            summary = run_summary(options, kind, done)
+            report.write(folder, summary, done)
+    return summary, folder
+
+
+def _one(
+    system: str, options: RunOptions, kind: str | None, folder: Path, *, deadline_s: float, say: Say
+) -> SystemResult:
+    where = "kernel bridge" if kind is None else f"{kind} switch"
+    say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {where}")
+    with open_session(options, kind, folder / system) as session:
+        return train(session, system, options, deadline_s, say)

@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""From the workers' records to the numbers of `summary.json`. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any, Final
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.options import TARGET_ACCURACY, RunOptions
+from sumwire_lab.records import StepRecord, WorkerRecord
+
+# DDP lays out its buckets anew after the first step; the first two steps are not like the others.
+WARM_UP_STEPS: Final = 2
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """One system's training: a record per worker, and how long everything took, set-up included."""
+
+    system: str
+    workers: tuple[WorkerRecord, ...]
+    wall_s: float
+    extra: dict[str, Any] = field(default_factory=dict)
+    """More of this system, for summary.json as it is."""
+
+
+def time_to_target(steps: Sequence[StepRecord], target: float) -> float | None:
+    """Training seconds until the test accuracy first reached the target; None if it never did."""
+    return next((s.clock_s for s in steps if s.accuracy >= target), None)
+
+
+def steps_to_target(steps: Sequence[StepRecord], target: float) -> int | None:
+    """The same in steps."""
+    return next((s.step + 1 for s in steps if s.accuracy >= target), None)
+
+
+def measured(steps: Sequence[StepRecord]) -> Sequence[StepRecord]:
+    """The steps that averages are taken over: all but the first two, where there are more."""
+    return steps[WARM_UP_STEPS:] if len(steps) > WARM_UP_STEPS else steps
+
+
+def system_summary(result: SystemResult) -> dict[str, Any]:
+    """One entry of `systems`. Per step: means over all workers and all measured steps; bytes are one worker's
+    link, both directions. Raises LabError where a worker has no steps or not as many as the others."""
+    counts = {len(w.steps) for w in result.workers}
+    if len(counts) != 1 or counts == {0}:
+        raise LabError(f"{result.system}: workers made {sorted(counts)} steps, they must be equal and above 0")
+    first = result.workers[0].steps
+    steps = [s for w in result.workers for s in measured(w.steps)]
+    fingerprints = {w.fingerprint for w in result.workers}
+    entry: dict[str, Any] = {
+        "accuracy": first[-1].accuracy,
+        "time_to_target_s": time_to_target(first, TARGET_ACCURACY),
+        "comm_s_per_step": fmean(s.comm_s for s in steps),
+        "wire_bytes_per_step": fmean(s.tx_bytes + s.rx_bytes for s in steps),
+        "steps": len(first),
+        "steps_to_target": steps_to_target(first, TARGET_ACCURACY),
+        "step_s": fmean(s.step_s for s in steps),
+        "comm_s_per_step_median": median(s.comm_s for s in steps),
+        "tx_bytes_per_step": fmean(s.tx_bytes for s in steps),
+        "rx_bytes_per_step": fmean(s.rx_bytes for s in steps),
+        "train_s": first[-1].clock_s,
+        "wall_s": result.wall_s,
+        "parameters": result.workers[0].parameters,
+        "replicas_equal": len(fingerprints) == 1 and None not in fingerprints,
+        "fingerprints": [w.fingerprint for w in result.workers],
+    }
+    if result.system != "gloo":
+        entry |= _switch_numbers(result.workers)
+    return entry | result.extra
+
+
+def _switch_numbers(workers: Iterable[WorkerRecord]) -> dict[str, Any]:
+    """What only systems through the switch have; counts are sums over the workers."""
+    workers = tuple(workers)
+    nmse = [s.nmse for s in workers[0].steps if s.nmse is not None]
+    return {
+        "nmse": fmean(nmse) if nmse else None,
+        "nmse_samples": len(nmse),
+        "retransmissions": sum(int(w.stats.get("retransmissions", 0)) for w in workers),
+        "fallbacks": sum(int(w.stats.get("fallbacks", 0)) for w in workers),
+    }
+
+
+def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult]) -> dict[str, Any]:
+    """The whole of `summary.json`; `switch` is the kind that was really used."""
+    return {
+        "workers": options.workers,
+        "link_mbit": options.link.mbit,
+        "switch": switch,
+        "queue_packets": options.link.queue_packets,
+        "seed": options.train.seed,
+        "impair": options.impair,
+        "target_accuracy": TARGET_ACCURACY,
+        "systems": {r.system: system_summary(r) for r in results},
+    }
+
+
+def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = "gloo") -> float | None:
+    """How many times less of `key` a system has than the baseline; None where one of them lacks it."""
+    systems = summary["systems"]
+    if system not in systems or baseline not in systems:
+        return None
+    mine, theirs = systems[system].get(key), systems[baseline].get(key)
+    return theirs / mine if mine and theirs else None

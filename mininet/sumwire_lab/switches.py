@@ -1,0 +1,186 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Switch nodes for Mininet: the soft switch, bmv2, and a kernel bridge for the baseline."""
+
+from __future__ import annotations
+
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from mininet.node import Switch
+
+from sumwire_lab.errors import DeadlineError, MissingToolError, ProcessDiedError
+from sumwire_lab.leftovers import Ledger
+from sumwire_lab.processes import last_lines, watch_fd
+from sumwire_lab.topology import Star, SwitchFactory, run_in
+
+BMV2: Final = "simple_switch_grpc"
+DEVICE_ID: Final = 1
+CPU_PORT: Final = 510
+READY_SECONDS: Final = 30.0
+_PROBE_SECONDS: Final = 0.05
+_STOP_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class SwitchFiles:
+    """Where a switch process writes."""
+
+    log: Path
+
+
+def choose(wanted: str) -> str:
+    """`soft` or `bmv2` for `auto`: bmv2 where it is on PATH. Raises MissingToolError for a bmv2 that is not there."""
+    there = shutil.which(BMV2) is not None
+    if wanted == "bmv2" and not there:
+        raise MissingToolError(f"switch=bmv2, but {BMV2} is not on PATH; switch=soft needs nothing")
+    if wanted == "auto":
+        return "bmv2" if there else "soft"
+    return wanted
+
+
+def free_tcp_port() -> int:
+    """A TCP port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def soft_command(interfaces: list[tuple[int, str]], grpc: str, impair: str | None) -> list[str]:
+    """The soft switch's command line; the same shape as bmv2's."""
+    command = [sys.executable, "-m", "softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(DEVICE_ID)]
+    if impair is not None:
+        command += ["--impair", impair]
+    return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
+
+
+def bmv2_command(interfaces: list[tuple[int, str]], grpc: str, thrift_port: int) -> list[str]:
+    """bmv2's command line. Thrift is not used, but without a port of its own two switches would collide."""
+    command = [BMV2, "--no-p4", *_ports(interfaces), "--device-id", str(DEVICE_ID), "--log-level", "warn"]
+    command += ["--log-console", "--thrift-port", str(thrift_port)]
+    return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
+
+
+def _ports(interfaces: list[tuple[int, str]]) -> list[str]:
+    return [word for port, name in interfaces for word in ("-i", f"{port}@{name}")]
+
+
+class BridgeNode(Switch):  # type: ignore[misc]
+    """A bridge of the kernel: forwards at no cost, so the baseline is at its best."""
+
+    def __init__(self, name: str, bridge: str = "", **params: Any) -> None:
+        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
+        self.bridge = bridge
+
+    def start(self, controllers: object) -> None:
+        run_in(self, ["ip", "link", "add", self.bridge, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])
+        run_in(self, ["sysctl", "-q", "-w", f"net.ipv6.conf.{self.bridge}.disable_ipv6=1"])
+        for interface in self.intfList():
+            if interface.name != "lo":
+                run_in(self, ["ip", "link", "set", interface.name, "master", self.bridge])
+        run_in(self, ["ip", "link", "set", self.bridge, "up"])
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+        self.pexec(["ip", "link", "delete", self.bridge])
+        super().stop(deleteIntfs)
+
+
+class P4Node(Switch):  # type: ignore[misc]
+    """A P4 switch process in the root namespace, without a program until a controller brings one."""
+
+    def __init__(
+        self,
+        name: str,
+        kind: str = "soft",
+        files: SwitchFiles | None = None,
+        ledger: Ledger | None = None,
+        impair: str | None = None,
+        **params: Any,
+    ) -> None:
+        if files is None or ledger is None:
+            raise TypeError("P4Node needs files and ledger")
+        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
+        self.kind = kind
+        self.grpc = f"127.0.0.1:{free_tcp_port()}"
+        self._files = files
+        self._ledger = ledger
+        self._impair = impair
+        self._log: IO[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, controllers: object) -> None:
+        interfaces = sorted((self.ports[i], i.name) for i in self.intfList() if i.name != "lo")
+        if self.kind == "bmv2":
+            command = bmv2_command(interfaces, self.grpc, free_tcp_port())
+        else:
+            command = soft_command(interfaces, self.grpc, self._impair)
+        self._log = self._files.log.open("wb")
+        # A session of its own: Ctrl-C in the terminal is for the run, which then stops the switch in its turn.
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        self._ledger.add_process(self.process.pid)
+        wait_listening(self.process, self.grpc, self._files.log)
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+        if self.process is not None:
+            stop_process(self.process)
+        if self._log is not None:
+            self._log.close()
+        super().stop(deleteIntfs)
+
+
+def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, seconds: float = READY_SECONDS) -> None:
+    """Return once `address` accepts connections.
+
+    Raises ProcessDiedError with the log's end where the process ends first, DeadlineError after `seconds`.
+    """
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + seconds
+    with watch_fd(process.pid) as fd:
+        while time.monotonic() < deadline:
+            try:
+                with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS):
+                    return
+            except OSError:
+                pass  # not yet: wait for the process's end or the next probe, whichever comes first
+            if select.select([fd], [], [], _PROBE_SECONDS)[0]:
+                raise ProcessDiedError(f"the switch ended with {process.wait()}; {log} ends:\n{last_lines(log)}")
+    raise DeadlineError(f"the switch does not listen on {address} after {seconds} s; {log} ends:\n{last_lines(log)}")
+
+
+def stop_process(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, and make it where it does not."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def bridge() -> SwitchFactory:
+    """Makes the baseline's switch."""
+
+    def make(net: Any, star: Star) -> Any:
+        return net.addSwitch("s1", cls=BridgeNode, bridge=f"{star.token}-br")
+
+    return make
+
+
+def p4(kind: str, log: Path, ledger: Ledger, impair: str | None = None) -> SwitchFactory:
+    """Makes a P4 switch of the kind `soft` or `bmv2`."""
+
+    def make(net: Any, star: Star) -> Any:
+        return net.addSwitch("s1", cls=P4Node, kind=kind, files=SwitchFiles(log), ledger=ledger, impair=impair)
+
+    return make
