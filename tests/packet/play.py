@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from golden import model
 from golden.model import GoldenSwitch, Host, Job, Packet, udp_frame
-from packet.star import AGGREGATOR, golden
+from packet.star import AGGREGATOR, golden_switch
 
 Frames = list[tuple[int, bytes]]
 
@@ -56,7 +56,7 @@ def describe(frame: bytes) -> str:
 @dataclass
 class Game:
     rig: Rig
-    model: GoldenSwitch = field(default_factory=golden)
+    golden: GoldenSwitch = field(default_factory=golden_switch)
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Game:
 
     def frame(self, port: int, frame: bytes) -> Frames:
         """Both switches get the frame; raises AssertionError with both answers where they differ."""
-        expected = sorted(self.model.receive(port, frame))
+        expected = sorted(self.golden.receive(port, frame))
         got = sorted(self.rig.exchange(port, frame))
         if got != expected:
             lines = [f"{self.rig.name}: in at port {port}: {describe(frame)}", "expected:"]
@@ -89,5 +89,5 @@ class Game:
         verdicts, rejects = self.rig.counters()
         verdicts.subtract(self._start[0])
         rejects.subtract(self._start[1])
-        assert +verdicts == +self.model.verdicts
-        assert +rejects == +self.model.rejects
+        assert +verdicts == +self.golden.verdicts
+        assert +rejects == +self.golden.rejects

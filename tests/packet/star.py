@@ -21,7 +21,7 @@ NORMS = Job(5, HOSTS, slot_base=100, slots=4, quorum=4, ops=frozenset({MAX32}))
 JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS)
 
 
-def golden() -> GoldenSwitch:
+def golden_switch() -> GoldenSwitch:
     return GoldenSwitch(AGGREGATOR, HOSTS, JOBS)
 
 

@@ -113,7 +113,7 @@ CASES: list[tuple[str, str, Callable[[Game], bytes]]] = [
 def test_refused_and_counted(rig: Rig, what: str, reason: str, build: Callable[[Game], bytes]) -> None:
     game = Game(rig)
     assert game.frame(HOSTS[0].port, build(game)) == [], what
-    assert game.model.rejects == {reason: 1}
+    assert game.golden.rejects == {reason: 1}
     # It left no trace: the slot is as new for the round that follows.
     for worker in range(4):
         game.contribute(FULL, worker)
@@ -123,21 +123,21 @@ def test_refused_and_counted(rig: Rig, what: str, reason: str, build: Callable[[
 def test_the_good_packet_the_cases_are_made_from_is_admitted(rig: Rig) -> None:
     game = Game(rig)
     game.frame(HOSTS[0].port, bytes(frame_of(good(game).encode())))
-    assert game.model.verdicts == {"FIRST": 1}
+    assert game.golden.verdicts == {"FIRST": 1}
     game.check_counters()
 
 
 def test_right_packet_at_the_wrong_port(rig: Rig) -> None:
     game = Game(rig)
     game.frame(HOSTS[1].port, bytes(frame_of(good(game).encode())))
-    assert game.model.rejects == {"PORT": 1}
+    assert game.golden.rejects == {"PORT": 1}
     game.check_counters()
 
 
 def test_op_the_job_was_not_admitted_for(rig: Rig) -> None:
     game = Game(rig)
     game.contribute(NORMS, 0, op=model.THC)
-    assert game.model.rejects == {"JOB_OP": 1}
+    assert game.golden.rejects == {"JOB_OP": 1}
     game.check_counters()
 
 
@@ -146,7 +146,7 @@ def test_another_op_than_the_slots(rig: Rig) -> None:
     for worker, op in ((0, model.THC), (1, model.MAX32), (1, model.THC)):
         game.contribute(QUORUM, worker, op=op)
     game.contribute(QUORUM, 2, op=model.MAX32)  # closed by now, refused all the same
-    assert game.model.rejects == {"SLOT_OP": 2}
+    assert game.golden.rejects == {"SLOT_OP": 2}
     game.check_counters()
 
 
@@ -155,7 +155,7 @@ def test_slot_of_the_neighbouring_job_is_out_of_reach(rig: Rig) -> None:
     game.contribute(WIDE, 0, 0)
     game.contribute(QUORUM, 0, 3)  # base 8 + 3 is the first slot of WIDE
     game.contribute(WIDE, 1, 0)
-    assert game.model.rejects == {"SLOT": 1}
+    assert game.golden.rejects == {"SLOT": 1}
     game.check_counters()
 
 
@@ -180,5 +180,5 @@ def test_tcp_to_the_aggregator(rig: Rig) -> None:
     frame = frame_of(b"")
     frame = frame[Ether].__class__(src=frame.src, dst=frame.dst) / IP(src=frame[IP].src, dst=frame[IP].dst) / TCP()
     game.frame(HOSTS[0].port, bytes(frame))
-    assert game.model.rejects == {"NOT_SUMWIRE": 1}
+    assert game.golden.rejects == {"NOT_SUMWIRE": 1}
     game.check_counters()

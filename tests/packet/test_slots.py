@@ -19,7 +19,7 @@ def test_all_contribute_and_all_get_the_result(rig: Rig, op: int) -> None:
     for worker in range(3):
         assert game.contribute(FULL, worker, op=op) == []
     assert len(game.contribute(FULL, 3, op=op)) == 4
-    assert game.model.verdicts == {"FIRST": 1, "ADD": 2, "LAST": 1}
+    assert game.golden.verdicts == {"FIRST": 1, "ADD": 2, "LAST": 1}
     game.check_counters()
 
 
@@ -52,7 +52,7 @@ def test_repeat_is_counted_once(rig: Rig, op: int) -> None:
     assert game.contribute(FULL, 1, op=op) == []
     for worker in (0, 2, 3):
         game.contribute(FULL, worker, op=op)
-    assert game.model.verdicts["REPEAT"] == 1
+    assert game.golden.verdicts["REPEAT"] == 1
     game.check_counters()
 
 
@@ -109,7 +109,7 @@ def test_rounds_wrap_around(rig: Rig) -> None:
         for worker in range(4):
             game.contribute(FULL, worker, round_=round_)
     assert game.contribute(FULL, 0, round_=2**32 - 1)  # stale now
-    assert game.model.verdicts["STALE"] == 1
+    assert game.golden.verdicts["STALE"] == 1
     game.check_counters()
 
 
@@ -117,7 +117,7 @@ def test_exactly_half_the_circle_away_is_not_newer(rig: Rig) -> None:
     game = Game(rig)
     game.contribute(FULL, 0, round_=0)
     game.contribute(FULL, 1, round_=2**31)
-    assert game.model.verdicts == {"FIRST": 1, "STALE": 1}
+    assert game.golden.verdicts == {"FIRST": 1, "STALE": 1}
     game.check_counters()
 
 
@@ -128,7 +128,7 @@ def test_a_lost_result_then_a_stale_packet(rig: Rig) -> None:
             game.contribute(FULL, worker, round_=round_)
     game.contribute(FULL, 2, round_=0)  # a copy from the round before, late
     game.contribute(FULL, 2, round_=1)  # the result of this round was lost: ask again
-    assert game.model.verdicts["DUPLICATE"] == 1
+    assert game.golden.verdicts["DUPLICATE"] == 1
     game.check_counters()
 
 
@@ -147,7 +147,7 @@ def test_a_job_of_one_worker(rig: Rig) -> None:
     game = Game(rig)
     assert len(game.contribute(SINGLE, 0, 1)) == 1
     assert len(game.contribute(SINGLE, 0, 1)) == 1
-    assert game.model.verdicts == {"LAST": 1, "DUPLICATE": 1}
+    assert game.golden.verdicts == {"LAST": 1, "DUPLICATE": 1}
     game.check_counters()
 
 

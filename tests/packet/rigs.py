@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Switches under test: the soft switch in process, and any switch program over veth pairs.
+
+All get their entries from the real controller over real gRPC.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+from golden.model import Host, udp_frame
+from packet.play import Frames
+from packet.star import HOSTS, controller_yaml
+from sumwire_controller import _p4
+from sumwire_controller.operations import bring_about
+from sumwire_controller.p4info import Program
+from sumwire_controller.parse import parse_config
+from sumwire_controller.switch import P4Switch
+
+ETH_P_ALL = 3
+READY_S = 30.0
+ANSWER_S = 5.0
+NAMES = {prefix: {value: name.removeprefix(prefix) for name, value in vars(_p4).items() if name.startswith(prefix)}
+         for prefix in ("VERDICT_", "REJECT_")}  # fmt: skip
+
+
+class Controlled:
+    """The control plane's side of a rig: entries, generations, counters."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self._config = parse_config(controller_yaml(address))
+        self._program = Program.load(None)
+        self._switch = P4Switch(self._config.switch)
+
+    def renew(self) -> None:
+        jobs = [job.name for job in self._config.jobs]
+        bring_about(self._config, self._switch, self._program, jobs, now=int(time.time()))
+
+    def counters(self) -> tuple[Counter[str], Counter[str]]:
+        verdicts = self._switch.counter(self._program.verdicts_id)
+        rejects = self._switch.counter(self._program.rejects_id)
+        return _named(verdicts, "VERDICT_"), _named(rejects, "REJECT_")
+
+    def close(self) -> None:
+        self._switch.close()
+
+
+def _named(cells: dict[int, tuple[int, int]], prefix: str) -> Counter[str]:
+    return Counter({NAMES[prefix].get(index, str(index)): packets for index, (packets, _) in cells.items() if packets})
+
+
+class ProcessRig(Controlled):
+    """`exchange` calls the pipeline in this process."""
+
+    def __init__(self, name: str, address: str, process: Callable[[int, bytes], Frames]) -> None:
+        super().__init__(name, address)
+        self._process = process
+
+    def exchange(self, port: int, frame: bytes) -> Frames:
+        return [(out, bytes(sent)) for out, sent in self._process(port, frame)]
+
+
+class VethRig(Controlled):
+    """`exchange` sends on one end of a veth pair.
+
+    A sentinel to every host follows each frame: per port nothing overtakes, so what came before the
+    sentinel is all there is, and no time-out decides.
+    """
+
+    def __init__(self, name: str, address: str, sockets: dict[int, socket.socket]) -> None:
+        super().__init__(name, address)
+        self._sockets = sockets
+        self._numbers = itertools.count()
+
+    def exchange(self, port: int, frame: bytes) -> Frames:
+        mark = b"sentinel %d" % next(self._numbers)
+        source = HOSTS[port - 1]
+        self._sockets[port].send(frame)
+        for host in HOSTS:
+            to = Host(host.port, host.mac, host.ip, udp_port=9)
+            self._sockets[port].send(udp_frame(source, to, mark))
+        return [(host.port, got) for host in HOSTS for got in self._until(host.port, mark)]
+
+    def _until(self, port: int, mark: bytes) -> Iterator[bytes]:
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            ready, _, _ = select.select([self._sockets[port]], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise AssertionError(f"{self.name}: port {port} did not forward the frame after the test frame")
+            frame = self._sockets[port].recv(4096)
+            if mark in frame:
+                return
+            yield frame
+
+
+# -- bringing switches up ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def soft_in_process() -> Iterator[ProcessRig]:
+    from softswitch.p4runtime.server import serve
+    from softswitch.switch import SoftSwitch
+
+    device = SoftSwitch(seed=1)
+    server = serve(device, "127.0.0.1:0", 1)
+    rig = ProcessRig("soft switch in process", f"127.0.0.1:{server.port}", device.process)
+    try:
+        yield rig
+    finally:
+        rig.close()
+        server.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def soft_command(interfaces: list[str], address: str) -> list[str]:
+    ports = itertools.chain.from_iterable(("-i", f"{k}@{name}") for k, name in enumerate(interfaces, 1))
+    return [sys.executable, "-m", "softswitch.cli", "--no-p4", "--device-id", "1", *ports, "--",
+            "--grpc-server-addr", address]  # fmt: skip
+
+
+def bmv2_command(interfaces: list[str], address: str) -> list[str]:
+    command = soft_command(interfaces, address)
+    thrift = ["--thrift-port", str(free_port())] if _has_thrift() else []
+    return ["simple_switch_grpc", *thrift, *command[3:]]
+
+
+def _has_thrift() -> bool:
+    """bmv2 may be built without Thrift, and then refuses the option."""
+    text = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False)
+    return "--thrift-port" in text.stdout + text.stderr
+
+
+@contextlib.contextmanager
+def over_veth(name: str, make_command: Callable[[list[str], str], list[str]], log: Path) -> Iterator[VethRig]:
+    address = f"127.0.0.1:{free_port()}"
+    with contextlib.ExitStack() as stack:
+        pairs = [stack.enter_context(veth_pair(f"swt{os.getpid() % 10000}p{k}")) for k in range(1, len(HOSTS) + 1)]
+        output = stack.enter_context(log.open("wb"))
+        process = subprocess.Popen(make_command([ours for ours, _ in pairs], address), stdout=output, stderr=output)
+        stack.callback(_end, process)
+        with grpc.insecure_channel(address) as channel:
+            grpc.channel_ready_future(channel).result(READY_S)
+        sockets = {k: stack.enter_context(raw_socket(theirs)) for k, (_, theirs) in enumerate(pairs, 1)}
+        rig = VethRig(name, address, sockets)
+        stack.callback(rig.close)
+        yield rig
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def veth_pair(stem: str) -> Iterator[tuple[str, str]]:
+    """Two connected interfaces that carry nothing but what we send."""
+    ends = (f"{stem}a", f"{stem}b")
+    subprocess.run(["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True)
+    try:
+        for end in ends:
+            Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
+            subprocess.run(["ip", "link", "set", end, "mtu", "2000", "up"], check=True)
+        yield ends
+    finally:
+        subprocess.run(["ip", "link", "del", ends[0]], check=True)
+
+
+@contextlib.contextmanager
+def raw_socket(interface: str) -> Iterator[socket.socket]:
+    # Protocol 0 until bound: the socket would hear every interface in between.
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
+        sock.setsockopt(263, 23, 1)  # SOL_PACKET, PACKET_IGNORE_OUTGOING: not our own frames
+        sock.bind((interface, ETH_P_ALL))
+        yield sock
