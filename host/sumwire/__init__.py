@@ -1,2 +1,65 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
+"""Sums gradients inside the network: the host library.
+
+Names are loaded on first use, so that ``import sumwire.wire`` needs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from sumwire.config import JobConfig as JobConfig
+    from sumwire.config import load_job as load_job
+    from sumwire.ddp import DdpState as DdpState
+    from sumwire.ddp import ddp_hook as ddp_hook
+    from sumwire.errors import ClosedError as ClosedError
+    from sumwire.errors import ConfigError as ConfigError
+    from sumwire.errors import DeadlineError as DeadlineError
+    from sumwire.errors import FallbackError as FallbackError
+    from sumwire.errors import NonFiniteError as NonFiniteError
+    from sumwire.errors import OrderError as OrderError
+    from sumwire.errors import RecreateError as RecreateError
+    from sumwire.errors import RetryError as RetryError
+    from sumwire.errors import StaleRunError as StaleRunError
+    from sumwire.errors import SumwireError as SumwireError
+    from sumwire.errors import UsageError as UsageError
+    from sumwire.job import Job as Job
+    from sumwire.reduction import all_reduce as all_reduce
+    from sumwire.stats import JobStats as JobStats
+
+_HOMES: Final = {
+    "ClosedError": "errors",
+    "ConfigError": "errors",
+    "DdpState": "ddp",
+    "DeadlineError": "errors",
+    "FallbackError": "errors",
+    "Job": "job",
+    "JobConfig": "config",
+    "JobStats": "stats",
+    "NonFiniteError": "errors",
+    "OrderError": "errors",
+    "RecreateError": "errors",
+    "RetryError": "errors",
+    "StaleRunError": "errors",
+    "SumwireError": "errors",
+    "UsageError": "errors",
+    "all_reduce": "reduction",
+    "ddp_hook": "ddp",
+    "load_job": "config",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -1,0 +1,211 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The job file: what a worker must know to take part in a job.
+
+The controller writes it (``sumwire-controller job-file``); :func:`load_job` reads and checks it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire import _p4 as p4
+from sumwire.errors import ConfigError
+
+FORMAT: Final = 1
+OP_CODES: Final[Mapping[str, int]] = {
+    "thc": p4.OP_THC,
+    "max32": p4.OP_MAX32,
+    "sum32": p4.OP_SUM32,
+    "sign": p4.OP_SIGN,
+    "vote": p4.OP_VOTE,
+}
+# The smallest range that leaves one slot in flight and one behind it.
+SLOTS_MIN: Final = 2
+_SUM_MAX: Final = (1 << p4.SLOT_WORDS) - 1
+_PORT_MAX: Final = 0xFFFF
+_JOB_MAX: Final = 0xFFFF
+
+_FIELDS: Final = frozenset(
+    {"format", "name", "job", "ops", "workers", "quorum", "slots", "aggregator", "addresses", "thc"}
+)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a worker sends from and listens."""
+
+    ip: str
+    udp_port: int
+
+
+@dataclass(frozen=True)
+class ThcParameters:
+    """The job's table: ``bits`` per index, clipped share ``p``, ``table`` of 2**bits rising integers from 0."""
+
+    bits: int
+    p: float
+    table: tuple[int, ...]
+
+    @property
+    def granularity(self) -> int:
+        return self.table[-1]
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """One job as one worker sees it. ``job`` is the number in the packets, ``name`` is for people."""
+
+    name: str
+    job: int
+    worker: int
+    workers: int
+    quorum: int
+    slots: int
+    aggregator: str
+    ops: tuple[str, ...]
+    addresses: tuple[Address, ...]
+    thc: ThcParameters | None
+
+    @property
+    def own_address(self) -> Address:
+        return self.addresses[self.worker]
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any], worker: int, *, where: str = "job") -> JobConfig:
+        """Check the content of a job file. Raises ConfigError at the first broken rule."""
+        fields = _Fields(data, where)
+        fields.only(_FIELDS)
+        fields.integer("format", FORMAT, FORMAT)
+        workers = fields.integer("workers", 1, p4.JOB_WORKERS_MAX)
+        ops = _ops(fields)
+        if not 0 <= worker < workers:
+            raise ConfigError("worker", worker, f"must be in 0..{workers - 1}", where=where)
+        return cls(
+            name=fields.text("name"),
+            job=fields.integer("job", 0, _JOB_MAX),
+            worker=worker,
+            workers=workers,
+            quorum=fields.integer("quorum", 1, workers),
+            slots=fields.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL),
+            aggregator=fields.ip("aggregator"),
+            ops=ops,
+            addresses=_addresses(fields, workers),
+            thc=_thc(fields, workers) if "thc" in ops else None,
+        )
+
+
+def load_job(path: str | Path, worker: int) -> JobConfig:
+    """Read a job file as worker ``worker`` (0..workers-1).
+
+    Raises ConfigError naming file, field, value and rule; OSError if the file cannot be read.
+    """
+    where = str(path)
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError("file", where, f"must be JSON ({error})", where=where) from error
+    if not isinstance(data, dict):
+        raise ConfigError("file", type(data).__name__, "must hold one JSON object", where=where)
+    return JobConfig.from_mapping(data, worker, where=where)
+
+
+class _Fields:
+    """Typed access to a JSON object; ``where`` starts every message."""
+
+    def __init__(self, data: Mapping[str, Any], where: str) -> None:
+        self._data = data
+        self.where = where
+
+    def only(self, known: frozenset[str]) -> None:
+        for name in self._data:
+            if name not in known:
+                raise self.error(name, f"unknown field; known are {', '.join(sorted(known))}")
+
+    def value(self, name: str) -> Any:
+        if name not in self._data:
+            raise ConfigError(name, None, "is required", where=self.where)
+        return self._data[name]
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        value = self.value(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise self.error(name, f"must be an integer in {low}..{high}")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self.value(name)
+        if not isinstance(value, str) or not value:
+            raise self.error(name, "must be a non-empty string")
+        return value
+
+    def ip(self, name: str) -> str:
+        value = self.text(name)
+        try:
+            IPv4Address(value)
+        except AddressValueError as error:
+            raise self.error(name, "must be an IPv4 address") from error
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        value = self.value(name)
+        if not isinstance(value, list):
+            raise self.error(name, "must be a list")
+        return value
+
+    def mapping(self, name: str) -> _Fields:
+        value = self.value(name)
+        if not isinstance(value, dict):
+            raise self.error(name, "must be an object")
+        return _Fields(value, f"{self.where}: {name}")
+
+    def error(self, name: str, rule: str) -> ConfigError:
+        return ConfigError(name, self._data.get(name), rule, where=self.where)
+
+
+def _ops(fields: _Fields) -> tuple[str, ...]:
+    ops = fields.items("ops")
+    if not ops or len(set(map(str, ops))) != len(ops) or any(op not in OP_CODES for op in ops):
+        raise fields.error("ops", f"must name each op once, out of {', '.join(OP_CODES)}")
+    return tuple(ops)
+
+
+def _addresses(fields: _Fields, workers: int) -> tuple[Address, ...]:
+    entries = fields.items("addresses")
+    if len(entries) != workers:
+        raise fields.error("addresses", f"must have one entry for each of {workers} workers")
+    addresses = []
+    for number, entry in enumerate(entries):
+        where = f"{fields.where}: addresses[{number}]"
+        if not isinstance(entry, dict):
+            raise ConfigError("entry", entry, "must be an object", where=where)
+        one = _Fields(entry, where)
+        one.only(frozenset({"worker", "ip", "udp_port"}))
+        one.integer("worker", number, number)
+        addresses.append(Address(one.ip("ip"), one.integer("udp_port", 1, _PORT_MAX)))
+    if len(set(addresses)) != workers:
+        raise fields.error("addresses", "two workers must not share ip and udp_port")
+    return tuple(addresses)
+
+
+def _thc(fields: _Fields, workers: int) -> ThcParameters:
+    thc = fields.mapping("thc")
+    thc.only(frozenset({"bits", "p", "table", "granularity"}))
+    bits = thc.integer("bits", 1, p4.THC_INDEX_PLANES)
+    p = thc.value("p")
+    if not isinstance(p, float) or not 0 < p < 1:
+        raise thc.error("p", "must be a share between 0 and 1")
+    table = thc.items("table")
+    if len(table) != 1 << bits or any(not isinstance(value, int) or isinstance(value, bool) for value in table):
+        raise thc.error("table", f"must have {1 << bits} integers for bits = {bits}")
+    if table[0] != 0 or any(low >= high for low, high in pairwise(table)):
+        raise thc.error("table", "must start at 0 and rise strictly")
+    if table[-1] * workers > _SUM_MAX:
+        raise thc.error("table", f"granularity {table[-1]} x {workers} workers must be <= {_SUM_MAX}")
+    return ThcParameters(bits, p, tuple(table))

@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Communication hook for torch's DistributedDataParallel.
+
+    import sumwire, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo")                      # DDP's own start-up, and the way out if the switch fails
+    config = sumwire.load_job("digits.json", worker=dist.get_rank())
+    with sumwire.Job(config) as job:
+        model = DistributedDataParallel(make_model())
+        model.register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
+        for inputs, labels in batches:
+            optimizer.zero_grad()
+            loss(model(inputs), labels).backward()       # gradients are summed in the switch meanwhile
+            optimizer.step()
+
+DDP hands over buckets in the same order on all ranks, and all go through one thread in that order, so every worker
+of the job does the same operations. The backward pass goes on while a bucket is on the wire.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+
+from sumwire.codec.feedback import ParameterFeedback
+from sumwire.errors import ClosedError
+from sumwire.job import Job
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One bucket. ``buffer`` is DDP's own: it stays untouched until the bucket's future is done."""
+
+    buffer: Tensor
+    index: int
+    parts: tuple[tuple[int, int], ...]
+    # On a GPU: when the gradients are in the buffer.
+    filled: torch.cuda.Event | None
+    future: Future[Tensor]
+
+
+class DdpState:
+    """The hook's state: one job, its thread, and the residuals of error feedback.
+
+    Residuals belong to parameters, not to buckets, since DDP regroups its buckets after the first iteration.
+    One state serves one DistributedDataParallel instance. ``error_feedback=False`` drops the residuals.
+    """
+
+    def __init__(self, job: Job, *, error_feedback: bool = True) -> None:
+        self.job = job
+        self.feedback = ParameterFeedback() if error_feedback else None
+        self._numbers: dict[int, int] = {}
+        # Held so that no id in _numbers is used again for another tensor.
+        self._parameters: list[Tensor] = []
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        job.on_close(self._stop)
+
+    def submit(self, bucket: dist.GradBucket) -> Future[Tensor]:
+        """Queue a bucket; the future holds the bucket's buffer, filled with the mean gradient."""
+        if self._closed:
+            raise ClosedError(f"job {self.job.config.name} is closed")
+        buffer = bucket.buffer()
+        task = _Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer), _future(buffer))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="sumwire", daemon=True)
+            self._thread.start()
+        self._tasks.put(task)
+        return task.future
+
+    def _parts(self, bucket: dist.GradBucket) -> tuple[tuple[int, int], ...]:
+        """(number of the parameter in this state, its values), in the bucket's order."""
+        parts = []
+        for parameter in bucket.parameters():
+            if id(parameter) not in self._numbers:
+                self._numbers[id(parameter)] = len(self._parameters)
+                self._parameters.append(parameter)
+            parts.append((self._numbers[id(parameter)], parameter.numel()))
+        return tuple(parts)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                self._reduce(task)
+            except Exception as error:  # noqa: BLE001 - whatever it is, backward() must get it and not wait for ever
+                _fail(task.future, error)
+            else:
+                task.future.set_result(task.buffer)
+
+    def _reduce(self, task: _Task) -> None:
+        if task.filled is not None:
+            task.filled.synchronize()
+        x = task.buffer if self.feedback is None else self.feedback.compensate(task.buffer, task.parts)
+        mean, residual = self.job.reduce(x, task.index)
+        task.buffer.copy_(mean)
+        if self.feedback is not None:
+            self.feedback.store(task.parts, residual)
+
+    def _stop(self) -> None:
+        """End the thread; buckets that still wait are done first."""
+        self._closed = True
+        if self._thread is not None:
+            self._tasks.put(None)
+            self._thread.join()
+            self._thread = None
+
+
+def ddp_hook(state: DdpState, bucket: dist.GradBucket) -> Future[Tensor]:
+    """DDP communication hook: ``model.register_comm_hook(DdpState(job), ddp_hook)``.
+
+    The bucket's gradients become their mean over the job's workers, in the bucket's dtype. Errors of the job come
+    out of ``backward()``.
+    """
+    return state.submit(bucket)
+
+
+def _future(buffer: Tensor) -> Future[Tensor]:
+    return Future(devices=[buffer.device] if buffer.is_cuda else None)
+
+
+def _filled(buffer: Tensor) -> torch.cuda.Event | None:
+    if not buffer.is_cuda:
+        return None
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(buffer.device))
+    return event
+
+
+def _fail(future: Future[Any], error: Exception) -> None:
+    future.set_exception(error)  # type: ignore[arg-type]

@@ -1,0 +1,223 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A switch on loopback: real UDP sockets on the workers' side, frames in process on the switch's side.
+
+Needs no root: every worker and the aggregator have an address of their own in 127.0.0.0/8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from golden import model
+from sumwire.config import JobConfig
+
+TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
+JOB = 7
+_networks = count()
+
+
+class FrameSwitch(Protocol):
+    def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]: ...
+
+
+@dataclass(frozen=True)
+class Impairment:
+    """Shares of datagrams, in each direction, each drawn from ``random.Random(seed)``.
+
+    ``late`` datagrams are delivered as well as kept, and come again up to some hundred datagrams later.
+    """
+
+    seed: int = 0
+    drop: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    late: float = 0.0
+
+
+@dataclass
+class Impairer:
+    """One direction: turns each datagram into those that are delivered now."""
+
+    settings: Impairment
+    rng: random.Random
+    held: list[tuple[int, Any]] = field(default_factory=list)
+
+    def pass_on(self, item: Any) -> list[Any]:
+        s, rng = self.settings, self.rng
+        out = [held for due, held in self.held if due <= 0]
+        self.held = [(due - 1, held) for due, held in self.held if due > 0]
+        if rng.random() < s.late:
+            self.held.append((rng.randrange(5, 300), item))
+        if rng.random() < s.drop:
+            return out
+        if rng.random() < s.reorder:
+            self.held.append((rng.randrange(1, 6), item))
+            return out
+        return [*out, *([item] * (2 if rng.random() < s.duplicate else 1))]
+
+
+def addresses(workers: int) -> tuple[str, list[str]]:
+    """A fresh aggregator address and workers' addresses, out of 127.0.0.0/8, by process and call."""
+    number = (os.getpid() * 61 + next(_networks)) % (254 * 254)
+    prefix = f"127.{1 + number // 254}.{1 + number % 254}"
+    return f"{prefix}.250", [f"{prefix}.{1 + worker}" for worker in range(workers)]
+
+
+def job_mapping(workers: int, slots: int, job: int = JOB) -> dict[str, Any]:
+    """The content of a job file on loopback."""
+    aggregator, ips = addresses(workers)
+    return {
+        "format": 1,
+        "name": "test",
+        "job": job,
+        "ops": ["thc", "max32"],
+        "workers": workers,
+        "quorum": workers,
+        "slots": slots,
+        "aggregator": aggregator,
+        "addresses": [{"worker": w, "ip": ip, "udp_port": model.UDP_PORT} for w, ip in enumerate(ips)],
+        "thc": {"bits": 4, "p": 0.03125, "table": list(TABLE)},
+    }
+
+
+def host(address: str, port: int, udp_port: int) -> model.Host:
+    return model.Host(port, bytes([2, 0, 0, 0, 0, port]), socket.inet_aton(address), udp_port)
+
+
+def golden_switch(mapping: dict[str, Any]) -> model.GoldenSwitch:
+    """The golden model with the one job of a job file."""
+    hosts = tuple(host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"])
+    job = model.Job(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], tuple(mapping["thc"]["table"]))
+    return model.GoldenSwitch(host(mapping["aggregator"], 99, model.UDP_PORT), hosts, (job,))
+
+
+def configs(mapping: dict[str, Any]) -> list[JobConfig]:
+    return [JobConfig.from_mapping(mapping, worker) for worker in range(mapping["workers"])]
+
+
+class Bridge:
+    """Serves the aggregator's address of a job file from a thread, until the ``with`` block ends.
+
+    ``deaf`` may be set at any time: a predicate on (datagram number, datagram); what it accepts is not heard.
+    """
+
+    def __init__(
+        self,
+        mapping: dict[str, Any],
+        switch: FrameSwitch,
+        impairment: Impairment | None = None,
+        deaf: Callable[[int, bytes], bool] | None = None,
+        mute: Callable[[int, bytes], bool] | None = None,
+    ) -> None:
+        self.switch = switch
+        self.deaf = deaf
+        self.mute = mute
+        self.heard = 0
+        self.sent = 0
+        impairment = impairment or Impairment()
+        rng = random.Random(impairment.seed)
+        self._up = Impairer(impairment, random.Random(rng.random()))
+        self._down = Impairer(impairment, random.Random(rng.random()))
+        self._aggregator = host(mapping["aggregator"], 99, model.UDP_PORT)
+        self._hosts = {a["ip"]: host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"]}
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        self._socket.bind((mapping["aggregator"], model.UDP_PORT))
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._thread = threading.Thread(target=self._serve, name="switch", daemon=True)
+        self.error: BaseException | None = None
+        self.seen: deque[tuple[str, bytes]] = deque(maxlen=50)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.write(self._wake_writer, b"x")
+        self._thread.join()
+        self._socket.close()
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
+        if self.error is not None:
+            raise self.error
+
+    def send_to_worker(self, ip: str, datagram: bytes) -> None:
+        """A datagram of the test's own, from the aggregator's address."""
+        self._socket.sendto(datagram, (ip, model.UDP_PORT))
+
+    def _serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        poll.register(self._wake_reader, select.POLLIN)
+        try:
+            while True:
+                ready = {fd for fd, _ in poll.poll()}
+                if self._wake_reader in ready:
+                    return
+                self._hear(*self._socket.recvfrom(4096))
+        except Exception as error:  # noqa: BLE001 - reported by __exit__ in the test's own thread
+            self.error = error
+
+    def _hear(self, datagram: bytes, sender: tuple[str, int]) -> None:
+        self.heard += 1
+        self.seen.append((sender[0], datagram))
+        if self.deaf is not None and self.deaf(self.heard, datagram):
+            return
+        for ip, data in self._up.pass_on((sender[0], datagram)):
+            known = self._hosts.get(ip)
+            if known is None:
+                continue
+            for port, frame in self.switch.receive(known.port, model.udp_frame(known, self._aggregator, data)):
+                self._tell(port, frame)
+
+    def _tell(self, port: int, frame: bytes) -> None:
+        self.sent += 1
+        if self.mute is not None and self.mute(self.sent, frame):
+            return
+        for out_port, out in self._down.pass_on((port, frame)):
+            ip, udp_port = socket.inet_ntoa(out[30:34]), int.from_bytes(out[36:38])
+            assert self._hosts[ip].port == out_port, f"frame to {ip} left by port {out_port}"
+            self._socket.sendto(out[42:], (ip, udp_port))
+
+
+def run_workers(work: Callable[[int], Any], workers: int, timeout_s: float = 60.0) -> list[Any]:
+    """``work(worker)`` in a thread each; results in order, or the first worker's exception."""
+    outcomes: list[Any] = [None] * workers
+    errors: list[tuple[int, BaseException]] = []
+
+    def run(worker: int) -> None:
+        try:
+            outcomes[worker] = work(worker)
+        except Exception as error:  # noqa: BLE001 - raised again below, in the test's own thread
+            errors.append((worker, error))
+
+    threads = [threading.Thread(target=run, args=(worker,), daemon=True) for worker in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout_s)
+        assert not thread.is_alive(), f"a worker hangs; errors so far: {errors}"
+    if errors:
+        raise errors[0][1]
+    return outcomes
+
+
+def write_job(mapping: dict[str, Any], path: Path) -> Path:
+    path.write_text(json.dumps(mapping))
+    return path
