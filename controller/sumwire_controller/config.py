@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Final
@@ -18,6 +19,9 @@ OP_CODES: Final[dict[str, int]] = {
 
 OPS_BUILT: Final = ("thc", "max32")
 """The ops that this P4 program computes."""
+
+MAC_PATTERN: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+MAC_RULE: Final = 'must be a MAC address in quotes, like "02:00:00:00:00:01"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 """Config -> the entries a switch should hold. Pure: no switch, no clock.
 
 Generations. A job's slots are never cleared; state left in them is harmless because its owner, the job's generation,
-is another number. So a generation is never given twice on a switch. One row of the job table, of a job that no
-configuration may have and that admits nobody, remembers the highest one given: the ledger.
+is another number. So a generation is never given twice on a switch. One row of the replica table, of a job that no
+configuration may have, so that no packet ever looks it up, remembers the highest one given: the ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,8 +31,8 @@ from sumwire_controller.program import (
 
 ALL_ONES: Final = (1 << WORD_BITS) - 1
 """A coefficient that is set: a mask over a whole plane."""
-LEDGER_JOB: Final = (1 << 16) - 1
-"""Job number of the ledger row. No configuration may use it (job ids end far below)."""
+LEDGER_KEY: Final = ((1 << 16) - 1, (1 << 8) - 1)
+"""(job, worker) of the ledger row. No configuration may use that job (job ids end far below)."""
 ADDRESS_BITS: Final = 32
 HOST_WEIGHT: Final = 1
 """A host's packet holds its own contribution only."""
@@ -57,6 +57,8 @@ class TableEntry:
 
     def __str__(self) -> str:
         shape = TABLES[self.table]
+        if is_ledger(self):
+            return f"{self.table}[{', '.join(map(str, self.key))}] ledger: last generation {self.arg('ip')}"
         key = ", ".join(f"{name}={_shown(name, value)}" for name, value in zip(shape.keys, self.key, strict=True))
         return f"{self.table}[{key}] {shape.action}({_arguments(shape, self.args)})"
 
@@ -98,17 +100,17 @@ def group_of(job: Job) -> int:
     return job.id + 1
 
 
-def desired_entries(config: Config, generations: Mapping[int, int], last_generation: int) -> frozenset[Entry]:
+def desired_entries(config: Config, generations: Mapping[int, int], last: int) -> frozenset[Entry]:
     """Everything the switch should hold.
 
     :param generations: job id -> its generation, for every job of the config.
-    :param last_generation: the highest generation ever given on this switch; 0 if none was.
+    :param last: the highest generation ever given on this switch; 0 if none was.
     """
     found: set[Entry] = set(_common(config))
     for job in config.jobs:
         found.update(job_entries(config, job, generations[job.id]))
-    if last_generation:
-        found.add(ledger_entry(last_generation))
+    if last:
+        found.add(ledger_entry(last))
     return frozenset(found)
 
 
@@ -150,18 +152,36 @@ def _thc(job_id: int, table: tuple[int, ...]) -> Iterator[Entry]:
 
 
 def ledger_entry(last_generation: int) -> TableEntry:
-    """The row that remembers the highest generation; no slots, no ops, no group."""
-    return TableEntry(JOB.name, (LEDGER_JOB,), (last_generation, 0, 0, 0, 0, 0))
+    """The row that remembers the highest generation, where other rows of its table have an IPv4 address."""
+    return TableEntry(REPLICA.name, LEDGER_KEY, (0, last_generation, 0))
+
+
+def is_ledger(entry: Entry) -> bool:
+    return isinstance(entry, TableEntry) and entry.table == REPLICA.name and entry.key == LEDGER_KEY
 
 
 def job_of(entry: Entry) -> int | None:
-    """The job id an entry belongs to, the ledger's included; None for forwarding and the aggregator."""
+    """The job id an entry belongs to; None for forwarding, the aggregator and the ledger."""
     if isinstance(entry, MulticastGroup):
         return entry.group - 1
-    return None if entry.table in (FORWARD.name, AGGREGATOR.name) else entry.key[0]
+    if entry.table in (FORWARD.name, AGGREGATOR.name) or is_ledger(entry):
+        return None
+    return entry.key[0]
+
+
+def admits(entry: Entry) -> bool:
+    """Is this the row that admits a job?"""
+    return isinstance(entry, TableEntry) and entry.table == JOB.name
 
 
 def admissions(entries: Iterable[Entry]) -> dict[int, TableEntry]:
-    """The rows of the job table by job id, the ledger's included."""
-    rows = (entry for entry in entries if isinstance(entry, TableEntry) and entry.table == JOB.name)
-    return {entry.key[0]: entry for entry in rows}
+    """The rows of the job table by job id."""
+    rows = (entry for entry in entries if isinstance(entry, TableEntry) and admits(entry))
+    return {row.key[0]: row for row in rows}
+
+
+def last_generation(entries: Collection[Entry]) -> int:
+    """The highest generation the entries know of; 0 if none."""
+    in_use = [row.arg("generation") for row in admissions(entries).values()]
+    noted = [entry.arg("ip") for entry in entries if isinstance(entry, TableEntry) and is_ledger(entry)]
+    return max(in_use + noted, default=0)

@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
-from typing import Final
 
+from sumwire_controller.config import MAC_PATTERN, MAC_RULE
 from sumwire_controller.errors import MISSING, Problem, join_path
 from sumwire_controller.yamltree import Node
-
-_MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
 @dataclass
@@ -107,9 +104,9 @@ class MappingReader:
         node = self.node(name)
         if node is None:
             return None
-        if isinstance(node.value, str) and _MAC.fullmatch(node.value.lower()):
+        if isinstance(node.value, str) and MAC_PATTERN.fullmatch(node.value.lower()):
             return node.value.lower()
-        self._wrong(name, node, 'must be a MAC address in quotes, like "02:00:00:00:00:01"')
+        self._wrong(name, node, MAC_RULE)
         return None
 
     def items(self, name: str) -> list[Node] | None:

@@ -14,15 +14,15 @@ from enum import Enum
 
 from sumwire_controller.config import Config
 from sumwire_controller.entries import (
-    LEDGER_JOB,
     Entry,
-    TableEntry,
     admissions,
+    admits,
     desired_entries,
+    is_ledger,
     job_entries,
     job_of,
+    last_generation,
 )
-from sumwire_controller.program import JOB
 
 _GENERATION_MAX = (1 << 32) - 1
 
@@ -69,7 +69,7 @@ def choose_generations(config: Config, actual: Collection[Entry], renew: Collect
     :param renew: names of jobs that get a new one in any case.
     """
     current = admissions(actual)
-    last = max((row.arg("generation") for row in current.values()), default=0)
+    last = last_generation(actual)
     held = _by_job(actual)
     chosen: dict[int, int] = {}
     for job in config.jobs:
@@ -101,33 +101,24 @@ def plan(desired: Collection[Entry], actual: Collection[Entry]) -> list[Change]:
     held = {entry.identity: entry for entry in actual}
     changes: list[Change] = []
     for identity, entry in held.items():
-        if identity not in wanted or (_admits(entry) and wanted[identity] != entry):
+        if identity not in wanted or (admits(entry) and wanted[identity] != entry):
             changes.append(Change(Write.DELETE, entry))
     for identity, entry in wanted.items():
-        if identity not in held or (_admits(entry) and held[identity] != entry):
+        if identity not in held or (admits(entry) and held[identity] != entry):
             changes.append(Change(Write.INSERT, entry))
         elif held[identity] != entry:
             changes.append(Change(Write.MODIFY, entry))
     return sorted(changes, key=_order)
 
 
-def _admits(entry: Entry) -> bool:
-    """Is this the row that admits a job?"""
-    return isinstance(entry, TableEntry) and entry.table == JOB.name and entry.key[0] != LEDGER_JOB
-
-
-def _is_ledger(entry: Entry) -> bool:
-    return isinstance(entry, TableEntry) and entry.table == JOB.name and entry.key[0] == LEDGER_JOB
-
-
 def _order(change: Change) -> tuple[int, str]:
     """The ledger before any generation is used; within a step by text, so that a plan is the same every time."""
-    if _is_ledger(change.entry):
+    if is_ledger(change.entry):
         step = 0
     elif change.write is Write.DELETE:
-        step = 1 if _admits(change.entry) else 2
+        step = 1 if admits(change.entry) else 2
     else:
-        step = 4 if _admits(change.entry) else 3
+        step = 4 if admits(change.entry) else 3
     return (step, str(change))
 
 

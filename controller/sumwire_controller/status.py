@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sumwire_controller import _p4
 from sumwire_controller.config import Config
-from sumwire_controller.entries import LEDGER_JOB, Entry, admissions
+from sumwire_controller.entries import Entry, admissions, last_generation
 from sumwire_controller.reconcile import Generations, desired_state, differences
 
 
@@ -109,16 +109,14 @@ def _generations_held(config: Config, actual: Collection[Entry]) -> Generations:
     """Generations as they are on the switch, so that they make no difference by themselves."""
     rows = admissions(actual)
     held = {job.id: rows[job.id].arg("generation") if job.id in rows else 0 for job in config.jobs}
-    last = max((row.arg("generation") for row in rows.values()), default=0)
-    return Generations(held, last)
+    return Generations(held, last_generation(actual))
 
 
 def _jobs(config: Config, actual: Collection[Entry]) -> Iterator[JobStatus]:
     names = {job.id: job.name for job in config.jobs}
     for job, row in sorted(admissions(actual).items()):
-        if job != LEDGER_JOB:
-            generation, base, slots, quorum = row.args[:4]
-            yield JobStatus(job, names.get(job, ""), generation, base, slots, quorum)
+        generation, base, slots, quorum = row.args[:4]
+        yield JobStatus(job, names.get(job, ""), generation, base, slots, quorum)
 
 
 def _named(cells: Mapping[int, tuple[int, int]], names: Mapping[int, str]) -> dict[str, Count]:

@@ -22,7 +22,19 @@ from sumwire_controller._p4 import (
     THC_INDEX_PLANES,
     WORKERS_MAX,
 )
-from sumwire_controller.config import OP_CODES, OPS_BUILT, Aggregator, Config, Job, Switch, Thc, Worker, mac_number
+from sumwire_controller.config import (
+    MAC_PATTERN,
+    MAC_RULE,
+    OP_CODES,
+    OPS_BUILT,
+    Aggregator,
+    Config,
+    Job,
+    Switch,
+    Thc,
+    Worker,
+    mac_number,
+)
 from sumwire_controller.errors import ConfigError, Problem
 
 PORT_MAX: Final = DROP_PORT - 1
@@ -32,8 +44,8 @@ JOB_ID_MAX: Final = (1 << 15) - 2
 """The multicast group of a job is its id + 1, and bmv2's P4Runtime server keeps groups from 2^15 on for itself."""
 SLOTS_MIN: Final = 2
 """A worker keeps half of the slots in flight, so one slot is none."""
-JOBS_ADMITTED_MAX: Final = JOBS_MAX - 1
-"""One row of the job table keeps the highest generation ever given, see `entries.py`."""
+SEATS_MAX: Final = WORKERS_MAX - 1
+"""Workers of all jobs together: rows of the worker and replica tables, of which the ledger takes one (`entries.py`)."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MAC_GROUP_BIT: Final = 1 << 40
@@ -99,7 +111,9 @@ def _name(path: str, name: str) -> Iterator[Problem]:
 def _address(path: str, ip: IPv4Address, mac: str) -> Iterator[Problem]:
     if ip.is_multicast or ip.is_unspecified or ip.is_loopback or ip.is_reserved:
         yield Problem(path, "ip", str(ip), "must be a unicast address of a host")
-    if mac_number(mac) == 0 or mac_number(mac) & _MAC_GROUP_BIT:
+    if not MAC_PATTERN.fullmatch(mac):
+        yield Problem(path, "mac", mac, MAC_RULE)
+    elif mac_number(mac) == 0 or mac_number(mac) & _MAC_GROUP_BIT:
         yield Problem(path, "mac", mac, "must be a unicast address, not zero")
 
 
@@ -239,13 +253,11 @@ def _thc_table(path: str, table: tuple[int, ...]) -> Iterator[Problem]:
 
 def _jobs_together(draft: Draft) -> Iterator[Problem]:
     jobs = draft.jobs_at()
-    if len(draft.jobs) > JOBS_ADMITTED_MAX:
-        yield Problem(
-            "", "jobs", f"{len(draft.jobs)} jobs", f"at most {JOBS_ADMITTED_MAX}: the job table has no more rows"
-        )
+    if len(draft.jobs) > JOBS_MAX:
+        yield Problem("", "jobs", f"{len(draft.jobs)} jobs", f"at most {JOBS_MAX}: the job table has no more rows")
     seats = sum(len(job.workers) for _, job in jobs)
-    if seats > WORKERS_MAX:
-        yield Problem("", "jobs", f"{seats} workers in all jobs", f"the worker table has {WORKERS_MAX} rows")
+    if seats > SEATS_MAX:
+        yield Problem("", "jobs", f"{seats} workers in all jobs", f"at most {SEATS_MAX}: the tables have no more rows")
     yield from _repeated(((path, "name", job.name) for path, job in jobs), "name")
     yield from _repeated(((path, "id", job.id) for path, job in jobs), "id")
     for (path, job), (other_path, other) in combinations(reversed(jobs), 2):
