@@ -56,7 +56,8 @@ def unpack_sum_planes(words: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Sum planes of shape (chunks, 8, 128) to sums of shape (chunks, 1024). Raises CodecError for other input."""
     _check(words, (SUM_PLANES, PLANE_BYTES))
     # The 8 bytes that hold the same 8 values come side by side and are then 8 values of 8 bits, transposed.
-    columns = np.ascontiguousarray(words.transpose(0, 2, 1))
+    # Always a copy: it is worked on in place, and an input in another memory order may be contiguous already.
+    columns = np.array(words.transpose(0, 2, 1), order="C", copy=True)
     matrices = columns.reshape(-1).view("<u8")
     scratch = np.empty((2, min(_REFLECT_WORDS, len(matrices))), np.uint64)
     for first in range(0, len(matrices), _REFLECT_WORDS):

@@ -9,8 +9,9 @@ fold(parts) starts at 0 and takes state = mix64((state ^ part) + GOLDEN) for eac
 Sign streams: key = fold(SIGN_TAG, job, sequence, bucket, block). Value i of the block has bit i % 64 (from the least
 significant) of word i // 64; a set bit means -1. All workers compute the same.
 
-Rounding streams: key = fold(ROUNDING_TAG, job, worker, sequence, bucket). Value i of the padded bucket has 16 bits,
-lane i % 4 (from the least significant) of word i // 4. Each worker has its own, and a run can be repeated.
+Rounding streams: key = fold(ROUNDING_TAG, job, worker, sequence, bucket). Value i of the padded bucket has the 16 bits
+of lane i % 4 (from the least significant) of word i // 4, read as a signed number k: (k + 32768.5) / 65536. Each worker
+has its own, and a run can be repeated.
 """
 
 from __future__ import annotations

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The registry's refusals, the oracles, and the benchmark's report."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sumwire import bench_codec, codec
+from sumwire.codec.base import CodecInfo, CodecRegistry, CodecRound, GradientCodec, default_registry
+from sumwire.codec.errors import CodecError
+from sumwire.codec.layout import Layout
+from sumwire.codec.oracles import TOLERANCE, oracle_rows, sum_words
+from sumwire.codec.tables import solve
+from sumwire.codec.thc import ThcCodec
+from torch import Tensor
+
+
+class Whole(GradientCodec):
+    """A codec that fits; its variants below do not."""
+
+    info: ClassVar[CodecInfo] = CodecInfo("whole", 3, 8, 8, 256)
+
+    def layout(self, length: int) -> Layout:
+        raise NotImplementedError
+
+    def begin(self, x: Tensor, sequence: int, bucket: int) -> CodecRound:
+        raise NotImplementedError
+
+
+class Unnamed(Whole):
+    info = None  # type: ignore[assignment]
+
+
+class Abstract(GradientCodec):
+    info: ClassVar[CodecInfo] = CodecInfo("abstract", 3, 8, 8, 256)
+
+
+class TooWide(Whole):
+    info: ClassVar[CodecInfo] = CodecInfo("wide", 3, 8, 9, 256)
+
+
+class Silent(Whole):
+    info: ClassVar[CodecInfo] = CodecInfo("silent", 3, 0, 8, 256)
+
+
+class Empty(Whole):
+    info: ClassVar[CodecInfo] = CodecInfo("empty", 3, 8, 8, 0)
+
+
+def test_registry_gives_back_what_it_took() -> None:
+    registry = default_registry()
+    assert registry["thc"] is ThcCodec
+    registry.register(Whole)
+    assert sorted(registry) == ["thc", "whole"]
+    assert list(default_registry()) == ["thc"], "registries share nothing"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        (Unnamed, "no CodecInfo"),
+        (Abstract, r"lacks \['begin', 'layout'\]"),
+        (TooWide, "words_down=9"),
+        (Silent, "words_up=0"),
+        (Empty, "chunk_values=0"),
+    ],
+)
+def test_registry_refuses(wrong: type[GradientCodec], rule: str) -> None:
+    with pytest.raises(CodecError, match=rule):
+        CodecRegistry().register(wrong)
+
+
+def test_registry_refuses_twice_and_unknown() -> None:
+    registry = default_registry()
+    with pytest.raises(CodecError, match="already ThcCodec"):
+        registry.register(ThcCodec)
+    with pytest.raises(CodecError, match=r"'none': known are \['thc'\]"):
+        registry["none"]
+
+
+def test_info_is_what_goes_over_the_wire() -> None:
+    one = ThcCodec(solve(4, 30, 1 / 32), job=1, worker=0).begin(torch.ones(3000), 0, 0)
+    words = one.encode(one.norms())
+    info = ThcCodec.info
+    assert words.shape == (-(-3000 // info.chunk_values), info.words_up, 128)
+    result: NDArray[np.uint8] = sum_words(solve(4, 30, 1 / 32), [words])
+    assert result.shape[1] == info.words_down
+    assert (info.op, info.preliminary_op) == (1, 2)
+
+
+def test_public_names_exist() -> None:
+    for name in dir(codec):
+        assert getattr(codec, name) is not None
+    assert codec.ThcCodec is importlib.import_module("sumwire.codec.thc").ThcCodec
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = codec.nothing
+
+
+def test_oracles_hold() -> None:
+    rows = oracle_rows()
+    assert len(rows) == len({name for name, _, _ in rows}) == 8
+    for name, measured, expected in rows:
+        assert measured == pytest.approx(expected, rel=TOLERANCE), name
+
+
+def test_benchmark_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(bench_codec, "_pin_to_one_core", lambda: False)
+    threads = torch.get_num_threads()
+    target = tmp_path / "new" / "out.json"
+    try:
+        bench_codec.main(["--values", "5000", "--rounds", "2", "--warmup", "1", "--json", str(target)])
+    finally:
+        torch.set_num_threads(threads)
+    summary = json.loads(target.read_text())
+    assert (summary["values"], summary["rounds"], summary["block"]) == (5000, 2, 4096)
+    assert list(summary["stages"]) == ["feedback add", "norms", "rotate", "encode", "decode", "residual"]
+    assert summary["target_ms"] == pytest.approx(0.2)
+    assert summary["min_ms"] >= sum(stage["min_ms"] for stage in summary["stages"].values()) > 0
+    assert "5000 values on one core" in capsys.readouterr().out

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Planes against numpy's bit functions, value by value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sumwire.codec.errors import CodecError
+from sumwire.codec.planes import pack_index_planes, unpack_index_planes, unpack_sum_planes
+
+
+def bit(word: bytes, value: int) -> int:
+    """Bit of `value` in a plane: counted from the most significant bit of byte 0."""
+    return word[value // 8] >> (7 - value % 8) & 1
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 3])
+def test_index_planes_value_by_value(chunks: int) -> None:
+    z = np.random.default_rng(chunks).integers(0, 16, (chunks, 1024), dtype=np.uint8)
+    words = pack_index_planes(z)
+    assert words.shape == (chunks, 4, 128) and words.dtype == np.uint8
+    for chunk in range(chunks):
+        planes = [words[chunk, word].tobytes() for word in range(4)]
+        for value in range(1024):
+            read = sum(bit(planes[word], value) << (3 - word) for word in range(4))
+            assert read == z[chunk, value]
+    assert np.array_equal(unpack_index_planes(words), z)
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 2])
+def test_sum_planes_value_by_value(chunks: int) -> None:
+    words = np.random.default_rng(chunks).integers(0, 256, (chunks, 8, 128), dtype=np.uint8)
+    sums = unpack_sum_planes(words)
+    assert sums.shape == (chunks, 1024) and sums.dtype == np.uint8
+    for chunk in range(chunks):
+        planes = [words[chunk, word].tobytes() for word in range(8)]
+        for value in range(1024):
+            assert sums[chunk, value] == sum(bit(planes[word], value) << (7 - word) for word in range(8))
+
+
+def test_many_chunks_are_like_few() -> None:
+    words = np.random.default_rng(5).integers(0, 256, (700, 8, 128), dtype=np.uint8)
+    expected = np.packbits(np.unpackbits(words, axis=-1).transpose(0, 2, 1), axis=-1)[..., 0]
+    before = words.copy()
+    assert np.array_equal(unpack_sum_planes(words), expected)
+    assert np.array_equal(words, before), "the input must stay as it is"
+    assert np.array_equal(unpack_sum_planes(words[::2]), expected[::2])
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_memory_order_does_not_matter(chunks: int) -> None:
+    """Planes whose transpose is the contiguous one, as numpy makes them of transposed bits."""
+    columns = np.random.default_rng(chunks).integers(0, 256, (chunks, 128, 8), dtype=np.uint8)
+    words = columns.transpose(0, 2, 1)
+    before = words.copy()
+    assert np.array_equal(unpack_sum_planes(words), unpack_sum_planes(before))
+    assert np.array_equal(words, before), "the input must stay as it is"
+
+
+def test_one_value_sets_one_bit() -> None:
+    z = np.zeros((1, 1024), np.uint8)
+    z[0, 9] = 0b1000
+    words = pack_index_planes(z)
+    assert words[0, 0, 1] == 0b01000000
+    assert words.sum() == 0b01000000
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.zeros((1, 1023), np.uint8), np.zeros((1, 1024), np.int64), np.zeros(1024, np.uint8)]
+)
+def test_wrong_indices(wrong: np.ndarray) -> None:
+    with pytest.raises(CodecError, match="needs uint8"):
+        pack_index_planes(wrong)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((1, 7, 128), np.uint8), np.zeros((1, 8, 127), np.uint8)])
+def test_wrong_sums(wrong: np.ndarray) -> None:
+    with pytest.raises(CodecError, match="needs uint8"):
+        unpack_sum_planes(wrong)

@@ -1,0 +1,474 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""THC rounds against a float64 reference and a switch written here with numpy's bit functions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sumwire.codec.errors import (
+    CodecError,
+    CountError,
+    NonFiniteError,
+    NormRangeError,
+    StageError,
+    SumRangeError,
+)
+from sumwire.codec.layout import layout
+from sumwire.codec.seeds import SignStream
+from sumwire.codec.tables import ThcTable, solve, uniform
+from sumwire.codec.thc import ThcCodec, ThcRound
+from torch import Tensor
+
+PUBLISHED = ThcTable((0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30), 4, 30, 1 / 32)
+LENGTHS = (0, 1, 1023, 1024, 1025, 2048, 3000, 5000, 7 * 1024 + 1)
+BLOCKS = (1024, 2048, 4096, None)
+
+
+def indices(words: np.ndarray) -> np.ndarray:
+    bits = np.unpackbits(words, axis=-1).astype(np.int64)
+    return np.tensordot(2 ** np.arange(words.shape[1])[::-1], bits, axes=(0, 1))
+
+
+def sum_planes(sums: np.ndarray) -> np.ndarray:
+    assert sums.min(initial=0) >= 0 and sums.max(initial=0) <= 255, "a sum overflows its planes"
+    bits = np.unpackbits(sums.astype(np.uint8)[..., None], axis=-1)
+    return np.packbits(bits.transpose(0, 2, 1), axis=-1)
+
+
+def switch(table: ThcTable, contributions: list[np.ndarray]) -> np.ndarray:
+    values = np.array(table.values)
+    total = sum(values[indices(words)] for words in contributions)
+    return sum_planes(np.asarray(total).reshape(len(contributions[0]), 1024))
+
+
+def begin_all(
+    gradients: list[Tensor], table: ThcTable = PUBLISHED, block: int | None = 4096, sequence: int = 3
+) -> list[ThcRound]:
+    return [
+        ThcCodec(table, job=9, worker=worker, block=block).begin(x, sequence, 5) for worker, x in enumerate(gradients)
+    ]
+
+
+def agree(rounds: list[ThcRound]) -> np.ndarray:
+    return np.maximum.reduce([one.norms() for one in rounds])
+
+
+def aggregate(rounds: list[ThcRound], table: ThcTable = PUBLISHED) -> list[Tensor]:
+    agreed = agree(rounds)
+    words = switch(table, [one.encode(agreed) for one in rounds])
+    return [one.decode(words, np.full(len(words), len(rounds))) for one in rounds]
+
+
+def gaussian(length: int, seed: int = 0) -> Tensor:
+    return torch.randn(length, generator=torch.Generator().manual_seed(seed))
+
+
+def layered(length: int, sigma: float, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    factors = torch.exp(sigma * torch.randn(-(-length // 4096), generator=generator))
+    return torch.randn(length, generator=generator) * factors.repeat_interleave(4096)[:length]
+
+
+def nmse(estimate: Tensor, truth: Tensor) -> float:
+    return float((estimate - truth).double().square().sum() / truth.double().square().sum())
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("length", [*LENGTHS, 100_000])
+def test_layout_covers_every_value_once(length: int, block: int | None) -> None:
+    cut = layout(length, block)
+    position = blocks = 0
+    for group in cut.groups:
+        assert (group.first_value, group.first_block) == (position, blocks)
+        assert group.blocks > 0 and group.block_values >= 1024 and group.block_values & (group.block_values - 1) == 0
+        position += group.values
+        blocks += group.blocks
+    assert (cut.padded_length, cut.blocks) == (position, blocks)
+    assert position >= length and cut.chunks == position // 1024
+    sizes = [group.block_values for group in cut.groups for _ in range(group.blocks)]
+    assert cut.chunk_blocks().tolist() == [b for b, size in enumerate(sizes) for _ in range(size // 1024)]
+    if block is None:
+        assert cut.blocks == min(length, 1) and position < max(2 * length, 1025)
+    else:
+        assert position - length < 1024 and max(sizes, default=0) <= block
+
+
+@pytest.mark.parametrize("block", [0, 512, 1000, 3072, -1024])
+def test_impossible_blocks(block: int) -> None:
+    with pytest.raises(CodecError, match=f"block={block}"):
+        layout(10, block)
+    with pytest.raises(CodecError, match=f"block={block}"):
+        ThcCodec(PUBLISHED, job=1, worker=0, block=block)
+
+
+def test_negative_length() -> None:
+    with pytest.raises(CodecError, match="length=-1"):
+        layout(-1, 1024)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_round_trip_of_every_length(length: int, block: int | None, dtype: torch.dtype) -> None:
+    gradients = [gaussian(length, seed).to(dtype) for seed in range(3)]
+    rounds = begin_all(gradients, block=block)
+    cut = layout(length, block)
+    assert all(one.norms().shape == (cut.blocks,) for one in rounds)
+    results = aggregate(rounds)
+    for result in results:
+        assert result.dtype == torch.float32 and result.shape == (length,)
+        assert torch.equal(result, results[0])
+    if length >= 1023:
+        mean = torch.stack([x.float() for x in gradients]).mean(dim=0)
+        assert nmse(results[0], mean) < 0.05
+    for x, one in zip(gradients, rounds, strict=True):
+        left = one.residual()
+        assert left.dtype == torch.float32 and left.shape == (length,)
+        # One worker's residual is about 2 % of its energy: far from all of it, and not nothing.
+        if length >= 1023:
+            assert 0.005 < float(left.square().sum() / x.float().square().sum()) < 0.06
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_compressed_plus_residual_is_the_input(length: int, block: int | None) -> None:
+    x = layered(length, 1.0, seed=length)
+    (one,) = begin_all([x], block=block)
+    (own,) = aggregate([one])
+    scale = float(x.norm()) or 1.0
+    assert torch.allclose(own + one.residual(), x, rtol=0, atol=1e-6 * scale)
+
+
+def reference_decode(x: np.ndarray, words: np.ndarray, signs: np.ndarray, table: ThcTable) -> np.ndarray:
+    """One worker, one block: RHT^-1(q / s) by the definition, in float64."""
+    d = len(x)
+    s = math.sqrt(d) / np.linalg.norm(x)
+    q = (np.array(table.values)[indices(words).reshape(-1)] - table.granularity / 2) * table.increment
+    h = np.ones((1, 1))
+    while len(h) < d:
+        h = np.kron(np.array([[1, 1], [1, -1]]), h)
+    return signs * (h @ (q / s)) / math.sqrt(d)
+
+
+@pytest.mark.parametrize("d", [1024, 2048])
+@pytest.mark.parametrize("table", [PUBLISHED, uniform(4, 1 / 64), solve(2, 11, 1 / 16), solve(1, 7, 1 / 8)])
+def test_decode_and_indices_follow_the_definition(d: int, table: ThcTable) -> None:
+    x = gaussian(d, seed=4)
+    (one,) = begin_all([x], table, block=d)
+    words = one.encode(agree([one]))
+    signs = SignStream.of(9, 3, 5, torch.device("cpu")).signs(0, 1, d)[0].double().numpy()
+    reference = reference_decode(x.double().numpy(), words, signs, table)
+    decoded = one.decode(switch(table, [words]), np.ones(len(words), np.int64))
+    assert np.allclose(decoded.numpy(), reference, rtol=0, atol=2e-6 * math.sqrt(d))
+    assert np.allclose(one.residual().numpy(), x.numpy() - reference, rtol=0, atol=2e-6 * math.sqrt(d))
+    # Every index is one of the two around its rotated, clamped coordinate.
+    h = np.ones((1, 1))
+    while len(h) < d:
+        h = np.kron(np.array([[1, 1], [1, -1]]), h)
+    u = h @ (signs * x.double().numpy()) / np.linalg.norm(x.double().numpy())
+    w = np.clip(u, -table.threshold, table.threshold) / table.increment + table.granularity / 2
+    z = indices(words).reshape(-1)
+    values = np.array(table.values)
+    below, above = values[np.maximum(z - 1, 0)], values[np.minimum(z + 1, len(values) - 1)]
+    assert (w >= below - 1e-4).all() and (w <= above + 1e-4).all()
+
+
+@pytest.mark.parametrize("table", [PUBLISHED, solve(2, 11, 1 / 16)])
+def test_rounding_is_unbiased(table: ThcTable) -> None:
+    """A single value rotates to the same +-1/32 in all of 1024 coordinates, and the agreed norm puts that anywhere
+    on the grid. Over many rounds the mean grid position is the true one, in gaps of every width."""
+    codec = ThcCodec(table, job=1, worker=0, block=1024)
+    values = np.array(table.values)
+    middle = table.granularity / 2
+    for cell in range(table.granularity):
+        wanted = cell + 0.37
+        distance = (wanted - middle) * table.increment
+        agreed = np.array([1 / abs(distance)], np.float32).view(np.uint32)
+        below = int(values[values <= wanted].max())
+        above = int(values[values > wanted].min())
+        ups = []
+        for sequence in range(8):
+            x = torch.zeros(1024)
+            x[0] = (
+                math.copysign(1.0, distance)
+                * SignStream.of(1, sequence, cell, torch.device("cpu")).signs(0, 1, 1024)[0, 0]
+            )
+            positions = values[indices(codec.begin(x, sequence, cell).encode(agreed))[0]]
+            assert set(positions.tolist()) <= {below, above}
+            ups.append((positions == above).mean())
+        probability = (wanted - below) / (above - below)
+        bound = 4.5 * math.sqrt(probability * (1 - probability) / (8 * 1024))
+        assert abs(np.mean(ups) - probability) < bound, f"cell {cell}"
+
+
+@pytest.mark.parametrize(("worker_scale", "expected"), [(1.0, 0.0203), (2.0, 0.0315), (4.0, 0.0436)])
+def test_unequal_norms_cost_what_is_known(worker_scale: float, expected: float) -> None:
+    gradients = [gaussian(1 << 18, seed) * (worker_scale if seed == 0 else 1.0) for seed in range(4)]
+    results = aggregate(begin_all(gradients, block=None))
+    assert nmse(results[0], torch.stack(gradients).mean(dim=0)) == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize(("block", "sigma"), [(None, 0.0), (1024, 1.5), (4096, 1.0)])
+def test_blocks_with_own_norms_follow_layers(block: int | None, sigma: float) -> None:
+    """The same small error in every layer, however different their scales; averaged over the layers, as the energy
+    of all lies in a few."""
+    x = layered(1 << 19, sigma)
+    result = aggregate(begin_all([x] * 8, block=block))[0]
+    errors = [nmse(a, b) for a, b in zip(result.view(-1, 4096), x.view(-1, 4096), strict=True)]
+    assert np.mean(errors) == pytest.approx(0.0088, rel=0.03)
+    assert max(errors) < 0.02
+
+
+def test_blocks_under_one_norm_would_not() -> None:
+    """Why every block has its own norm: the same blocks under the tensor's norm are several times worse."""
+    x = layered(1 << 19, 1.0)
+    rounds = begin_all([x] * 8, block=1024)
+    common = np.full(512, float(x.norm()) / math.sqrt(512), np.float32).view(np.uint32)
+    words = switch(PUBLISHED, [one.encode(common) for one in rounds])
+    assert nmse(rounds[0].decode(words, np.full(512, 8)), x) > 0.05
+
+
+def test_missing_workers_do_not_bias() -> None:
+    """Chunks with fewer contributors are the mean of those, and one with none is zero."""
+    gradients = [gaussian(4096, seed) + 0.3 for seed in range(3)]
+    rounds = begin_all(gradients, block=1024)
+    agreed = agree(rounds)
+    contributions = [one.encode(agreed) for one in rounds]
+    counts = np.array([3, 2, 1, 0])
+    words = np.concatenate([switch(PUBLISHED, [c[k : k + 1] for c in contributions[:count]]) if count
+                            else np.full((1, 8, 128), 255, np.uint8) for k, count in enumerate(counts)])  # fmt: skip
+    result = rounds[2].decode(words, counts)
+    for chunk, count in enumerate(counts[:3]):
+        part = slice(1024 * chunk, 1024 * (chunk + 1))
+        mean = torch.stack(gradients[:count])[:, part].mean(dim=0)
+        assert nmse(result[part], mean) < 0.06
+    assert torch.equal(result[3072:], torch.zeros(1024))
+
+
+def test_counts_may_differ_within_a_block() -> None:
+    """A block of several chunks: the energy of a chunk nobody sent is missing, the rest is whole."""
+    x = gaussian(4096)
+    rounds = begin_all([x, x], block=4096)
+    agreed = agree(rounds)
+    first, second = (one.encode(agreed) for one in rounds)
+    full = rounds[0].decode(switch(PUBLISHED, [first, second]), np.full(4, 2))
+    words = switch(PUBLISHED, [first, second])
+    words[1] = switch(PUBLISHED, [first])[1]
+    mixed = rounds[0].decode(words, np.array([2, 1, 2, 2]))
+    assert nmse(mixed, x) < 0.03 and nmse(mixed, full) < 0.03
+    holed = rounds[0].decode(switch(PUBLISHED, [first, second]), np.array([2, 0, 2, 2]))
+    assert nmse(holed, x) == pytest.approx(0.25, abs=0.04)
+
+
+def test_left_out_chunks_stay_in_the_residual() -> None:
+    x = gaussian(5000)
+    rounds = begin_all([x, x], block=2048)
+    agreed = agree(rounds)
+    first = rounds[0].encode(agreed)
+    rounds[1].encode(agreed)
+    included = np.array([True, False, True, False, True])
+    counts = included.astype(np.int64)
+    own = rounds[0].decode(switch(PUBLISHED, [first]), counts)
+    assert torch.allclose(own + rounds[0].residual(included), x, rtol=0, atol=1e-4)
+    assert torch.allclose(rounds[1].residual(np.zeros(5, np.bool_)), x, rtol=0, atol=1e-4)
+
+
+def test_all_indices_at_the_top_fill_the_sums() -> None:
+    workers = 255 // 30
+    top = np.full((2, 4, 128), 255, np.uint8)
+    (one,) = begin_all([gaussian(2048)], block=1024)
+    one.encode(agree([one]))
+    result = one.decode(switch(PUBLISHED, [top] * workers), np.full(2, workers))
+    alone = one.decode(switch(PUBLISHED, [top]), np.ones(2, np.int64))
+    assert torch.allclose(result, alone, rtol=1e-6, atol=1e-6)
+    with pytest.raises(AssertionError, match="overflows"):
+        switch(PUBLISHED, [top] * (workers + 1))
+    with pytest.raises(CountError, match=r"must be 0\.\.8"):
+        one.decode(switch(PUBLISHED, [top]), np.full(2, workers + 1))
+
+
+@pytest.mark.parametrize("length", [1, 1024, 5000])
+def test_zero_gradient_stays_zero(length: int) -> None:
+    rounds = begin_all([torch.zeros(length)] * 2)
+    assert not rounds[0].norms().any()
+    results = aggregate(rounds)
+    assert torch.equal(results[0], torch.zeros(length))
+    assert torch.equal(rounds[0].residual(), torch.zeros(length))
+
+
+def test_zero_blocks_beside_others() -> None:
+    x = gaussian(4096)
+    x[1024:2048] = 0.0
+    rounds = begin_all([x, x], block=1024)
+    result = aggregate(rounds)[0]
+    assert torch.equal(result[1024:2048], torch.zeros(1024))
+    assert nmse(result, x) < 0.03
+
+
+def test_one_zero_worker_among_others() -> None:
+    x = gaussian(4096)
+    result = aggregate(begin_all([x, torch.zeros(4096)], block=1024))[0]
+    assert nmse(result, x / 2) < 0.08
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 4999])
+def test_non_finite_values_are_named(bad: float, place: int, dtype: torch.dtype) -> None:
+    x = gaussian(5000).to(dtype)
+    x[place] = bad
+    x[2000] = bad
+    with pytest.raises(NonFiniteError, match="bucket 5") as caught:
+        begin_all([x])
+    assert caught.value.first_index == min(place, 2000)
+    assert caught.value.nans == (2 if math.isnan(bad) else 0)
+    assert caught.value.infinities == (0 if math.isnan(bad) else 2)
+
+
+@pytest.mark.parametrize("scale", [1e-38, 1e-28, 1e-20, 1e-12, 1e12, 1e20, 1e26])
+@pytest.mark.parametrize("block", [1024, 2048, None])
+def test_extreme_scales(scale: float, block: int | None) -> None:
+    x = gaussian(3000) * scale
+    (one,) = begin_all([x], block=block)
+    (own,) = aggregate([one])
+    left = one.residual()
+    assert torch.isfinite(own).all() and torch.isfinite(left).all()
+    assert torch.allclose(own + left, x, rtol=0, atol=1e-5 * scale)
+    if scale > 1e-29:
+        assert nmse(own / scale, x / scale) < 0.04
+    else:
+        assert not own.any(), "norms below 2**-96 count as zero, their values stay in the residual"
+
+
+def test_norms_order_as_integers_and_are_right() -> None:
+    x = layered(20_000, 1.5)
+    (one,) = begin_all([x], block=4096)
+    norms = one.norms().view(np.float32)
+    cut = layout(20_000, 4096)
+    starts = [0, 4096, 8192, 12288, 16384]
+    assert cut.blocks == len(starts)
+    wanted = [float(x[a : a + 4096].double().norm()) for a in starts]
+    assert np.allclose(norms, wanted, rtol=1e-5)
+    assert np.array_equal(np.argsort(one.norms()), np.argsort(norms))
+
+
+@pytest.mark.parametrize("value", [3e38, 1e30])
+def test_norm_too_large(value: float) -> None:
+    with pytest.raises(NormRangeError, match="of block 1"):
+        begin_all([torch.cat([torch.ones(4096), torch.full((4096,), value)])])
+
+
+@pytest.mark.parametrize("agreed", [math.inf, math.nan, -1.0, 1e30])
+def test_agreed_norm_out_of_range(agreed: float) -> None:
+    (one,) = begin_all([gaussian(1024)])
+    with pytest.raises(NormRangeError, match="agreed norm"):
+        one.encode(np.array([agreed], np.float32).view(np.uint32))
+
+
+def test_agreed_norm_below_the_own_clips() -> None:
+    x = gaussian(4096)
+    (one,) = begin_all([x])
+    words = one.encode((one.norms().view(np.float32) / 1000).view(np.uint32))
+    own = one.decode(switch(PUBLISHED, [words]), np.ones(4, np.int64))
+    assert torch.allclose(own + one.residual(), x, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("agreed", [np.zeros(2, np.uint32), np.zeros(1, np.int64), np.zeros((1, 1), np.uint32)])
+def test_agreed_norms_of_wrong_shape(agreed: np.ndarray) -> None:
+    (one,) = begin_all([gaussian(1024)])
+    with pytest.raises(CodecError, match="needs uint32"):
+        one.encode(agreed)
+
+
+@pytest.mark.parametrize(
+    "x", [torch.zeros((2, 3)), torch.zeros(4, dtype=torch.float64), torch.zeros(4, dtype=torch.int32)]
+)
+def test_tensors_of_wrong_kind(x: Tensor) -> None:
+    with pytest.raises(CodecError, match="needs a flat one"):
+        begin_all([x])
+
+
+@pytest.mark.parametrize("counts", [np.array([1]), np.array([1.0, 1.0]), np.array([1, -1]), np.array([1, 9])])
+def test_wrong_counts(counts: np.ndarray) -> None:
+    (one,) = begin_all([gaussian(2048)])
+    words = one.encode(agree([one]))
+    with pytest.raises(CountError):
+        one.decode(switch(PUBLISHED, [words]), counts)
+
+
+def test_impossible_sums_are_refused() -> None:
+    (one,) = begin_all([gaussian(2048)])
+    words = one.encode(agree([one]))
+    sums = np.full((2, 1024), 30)
+    sums[1, 77] = 31
+    with pytest.raises(SumRangeError, match="sum 31 in chunk 1"):
+        one.decode(sum_planes(sums), np.ones(2, np.int64))
+    with pytest.raises(CodecError, match="result chunks"):
+        one.decode(switch(PUBLISHED, [words])[:1], np.ones(2, np.int64))
+
+
+def test_steps_out_of_order() -> None:
+    (one,) = begin_all([gaussian(1024)])
+    with pytest.raises(StageError, match="decode"):
+        one.decode(np.zeros((1, 8, 128), np.uint8), np.ones(1, np.int64))
+    with pytest.raises(StageError, match="residual"):
+        one.residual()
+    one.rotate()
+    with pytest.raises(StageError, match="rotate"):
+        one.rotate()
+    one.encode(agree([one]))
+    with pytest.raises(StageError, match="encode"):
+        one.encode(agree([one]))
+    one.residual()
+    with pytest.raises(StageError, match="residual"):
+        one.residual()
+
+
+def test_input_is_left_alone_and_views_work() -> None:
+    whole = gaussian(6000)
+    copy = whole.clone()
+    strided = whole[::2]
+    result = aggregate(begin_all([strided]))[0]
+    assert nmse(result, strided) < 0.04
+    assert torch.equal(whole, copy)
+
+
+def test_gradients_are_not_tracked() -> None:
+    x = gaussian(2000).requires_grad_()
+    result = aggregate(begin_all([x]))[0]
+    assert not result.requires_grad
+
+
+def test_rounds_repeat_and_workers_differ() -> None:
+    x = gaussian(4096)
+    (one,), (again,) = begin_all([x]), begin_all([x])
+    agreed = agree([one])
+    words = one.encode(agreed)
+    assert np.array_equal(words, again.encode(agreed))
+    other = ThcCodec(PUBLISHED, job=9, worker=1).begin(x, 3, 5)
+    assert 0.05 < (indices(words) != indices(other.encode(agreed))).mean() < 0.6
+
+
+def test_tables_that_do_not_fit() -> None:
+    with pytest.raises(CodecError, match="5 bits"):
+        ThcCodec(uniform(5, 1 / 32), job=1, worker=0)
+    with pytest.raises(CodecError, match="granularity 256"):
+        ThcCodec(solve(4, 256, 1 / 32), job=1, worker=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("block", [1024, 2048, 4096])
+def test_cuda_agrees_with_cpu(block: int) -> None:
+    x = layered(100_000, 1.0)
+    here, there = begin_all([x], block=block)[0], begin_all([x.cuda()], block=block)[0]
+    agreed = agree([here])
+    words = here.encode(agreed)
+    assert np.array_equal(words, there.encode(agreed))
+    summed = switch(PUBLISHED, [words])
+    counts = np.ones(len(words), np.int64)
+    assert torch.equal(here.decode(summed, counts), there.decode(summed, counts).cpu())
+    assert torch.equal(here.residual(), there.residual().cpu())
