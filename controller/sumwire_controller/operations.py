@@ -60,7 +60,7 @@ class Report:
 def apply(
     config: Config,
     *,
-    build_dir: Path | None = None,
+    build_dir: Path | str | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
     renew: Collection[str] = (),
 ) -> Report:
@@ -105,7 +105,7 @@ def _check(config: Config, desired: frozenset[Entry], switch: SwitchControl, pro
         raise ReadBackError(f"switch {config.switch.name}: reads back differently: " + "; ".join(lines))
 
 
-def read_status(config: Config, *, build_dir: Path | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> Status:
+def read_status(config: Config, *, build_dir: Path | str | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> Status:
     """Tables and counters of a switch, and how they differ from the configuration. Writes nothing.
 
     :raises ConfigError, ArtifactError, SwitchError: as for `apply`.

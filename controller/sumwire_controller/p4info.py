@@ -66,12 +66,12 @@ class Program:
         _by_alias(p4info.direct_counters, WORKER_COUNTER, "direct counter")
 
     @classmethod
-    def load(cls, build_dir: Path | None = None) -> Program:
+    def load(cls, build_dir: Path | str | None = None) -> Program:
         """Reads JSON and P4Info from a folder; by default the checkout's p4src/build.
 
         :raises ArtifactError: a file is missing or not P4Info.
         """
-        folder = DEFAULT_BUILD_DIR if build_dir is None else build_dir
+        folder = DEFAULT_BUILD_DIR if build_dir is None else Path(build_dir)
         p4info = p4info_pb2.P4Info()
         try:
             text_format.Parse((folder / P4INFO_NAME).read_text(encoding="utf-8"), p4info)

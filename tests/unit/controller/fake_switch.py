@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A switch without a network: it keeps entries by P4Runtime's rules and checks after every write that no job is
+admitted while part of it is missing."""
+
+from __future__ import annotations
+
+from sumwire_controller.entries import Entry, MulticastGroup, TableEntry, is_ledger
+from sumwire_controller.errors import SwitchRefusedError
+from sumwire_controller.p4info import Program
+from sumwire_controller.reconcile import Change, Write
+
+
+class FakeSwitch:
+    """Implements `SwitchControl`. `fail_after` writes are done, the next is refused."""
+
+    def __init__(self, entries: frozenset[Entry] = frozenset(), *, running: bool = True) -> None:
+        self.held = {entry.identity: entry for entry in entries}
+        self.running = running
+        self.pushes = 0
+        self.fail_after: int | None = None
+        self.forgets = False
+        self.generations_admitted: list[int] = []
+
+    def runs(self, program: Program) -> bool:
+        return self.running
+
+    def push(self, program: Program) -> None:
+        self.running = True
+        self.pushes += 1
+        self.held.clear()
+
+    def entries(self, program: Program) -> frozenset[Entry]:
+        return frozenset(self.held.values())
+
+    def write(self, program: Program, change: Change) -> None:
+        if self.fail_after is not None:
+            if self.fail_after == 0:
+                raise SwitchRefusedError(f"{change}: told to refuse")
+            self.fail_after -= 1
+        is_there = change.entry.identity in self.held
+        assert is_there is (change.write is not Write.INSERT), f"{change}: there before: {is_there}"
+        if change.write is Write.DELETE:
+            assert self.held.pop(change.entry.identity) == change.entry
+        elif not self.forgets:
+            self.held[change.entry.identity] = change.entry
+        if isinstance(change.entry, TableEntry) and change.entry.table == "job" and change.write is Write.INSERT:
+            self.generations_admitted.append(change.entry.args[0])
+        if not is_ledger(change.entry):
+            self._no_job_is_admitted_by_half()
+
+    def _no_job_is_admitted_by_half(self) -> None:
+        tables = [entry for entry in self.held.values() if isinstance(entry, TableEntry)]
+        for row in tables:
+            if row.table != "job":
+                continue
+            job, group = row.key[0], self.held.get(("multicast group", row.args[4]))
+            assert isinstance(group, MulticastGroup), f"job {job} is admitted without its group"
+            seats = {instance - 1 for _, instance in group.replicas}
+            for table in ("worker", "replica"):
+                held = {entry.key[1] for entry in tables if entry.table == table and entry.key[0] == job}
+                assert held == seats, f"job {job} is admitted with {table} rows {held} for workers {seats}"
+            if row.args[5] & 1 << 1:
+                assert ("thc_low", (job,)) in self.held, f"job {job} is admitted without its table"
