@@ -74,12 +74,14 @@ class Host:
     udp_port: int = UDP_PORT
 
 
-def udp_frame(src: Host, dst: Host, payload: bytes, *, ttl: int = 64, dscp_ecn: int = 0) -> bytes:
-    """Ethernet, IPv4 with a right checksum, UDP with checksum 0."""
-    head = struct.pack("!BBHHHBBH4s4s", 0x45, dscp_ecn, 28 + len(payload), 0, 0, ttl, 17, 0, src.ip, dst.ip)
+def udp_frame(
+    src: Host, dst: Host, payload: bytes, *, ttl: int = 64, dscp_ecn: int = 0, ident: int = 0, udp_checksum: int = 0
+) -> bytes:
+    """Ethernet, IPv4 with a right checksum, UDP with the checksum given."""
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, dscp_ecn, 28 + len(payload), ident, 0, ttl, 17, 0, src.ip, dst.ip)
     checksum = 0xFFFF ^ ones_complement_sum(head)
     head = head[:10] + struct.pack("!H", checksum) + head[12:]
-    udp = struct.pack("!HHHH", src.udp_port, dst.udp_port, 8 + len(payload), 0)
+    udp = struct.pack("!HHHH", src.udp_port, dst.udp_port, 8 + len(payload), udp_checksum)
     return dst.mac + src.mac + b"\x08\x00" + head + udp + payload
 
 

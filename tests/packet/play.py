@@ -77,7 +77,9 @@ class Game:
     def send(self, job: Job, packet: Packet, sender: Host | None = None) -> Frames:
         """A packet from the worker it names, or from another sender."""
         sender = sender or job.workers[packet.worker]
-        return self.frame(sender.port, udp_frame(sender, AGGREGATOR, packet.encode()))
+        # Values that no reply may have kept.
+        kept = {"ttl": 63, "ident": 0x1234, "udp_checksum": 0x5678}
+        return self.frame(sender.port, udp_frame(sender, AGGREGATOR, packet.encode(), **kept))
 
     def contribute(
         self, job: Job, worker: int, slot: int = 0, round_: int = 0, op: int = model.THC, **fields: int
