@@ -19,21 +19,24 @@ DDP hands over buckets in the same order on all ranks, and all go through one th
 of the job does the same operations. The backward pass goes on while a bucket is on the wire.
 """
 
-from __future__ import annotations
-
+import contextlib
 import queue
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
 from sumwire.codec.feedback import ParameterFeedback
 from sumwire.errors import ClosedError
 from sumwire.job import Job
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+else:
+    from torch.distributed import GradBucket
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,9 @@ class DdpState:
     """The hook's state: one job, its thread, and the residuals of error feedback.
 
     Residuals belong to parameters, not to buckets, since DDP regroups its buckets after the first iteration.
-    One state serves one DistributedDataParallel instance. ``error_feedback=False`` drops the residuals.
+    A parameter without gradient in a step keeps its residual for a step that uses it: if no worker used it, DDP
+    throws the result away, and a residual in it would be lost. One state serves one DistributedDataParallel
+    instance. ``error_feedback=False`` drops the residuals.
     """
 
     def __init__(self, job: Job, *, error_feedback: bool = True) -> None:
@@ -66,7 +71,7 @@ class DdpState:
         self._closed = False
         job.on_close(self._stop)
 
-    def submit(self, bucket: dist.GradBucket) -> Future[Tensor]:
+    def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket; the future holds the bucket's buffer, filled with the mean gradient."""
         if self._closed:
             raise ClosedError(f"job {self.job.config.name} is closed")
@@ -76,9 +81,10 @@ class DdpState:
             self._thread = threading.Thread(target=self._work, name="sumwire", daemon=True)
             self._thread.start()
         self._tasks.put(task)
+        _raise_from_backward(task.future)
         return task.future
 
-    def _parts(self, bucket: dist.GradBucket) -> tuple[tuple[int, int], ...]:
+    def _parts(self, bucket: GradBucket) -> tuple[tuple[int, int], ...]:
         """(number of the parameter in this state, its values), in the bucket's order."""
         parts = []
         for parameter in bucket.parameters():
@@ -93,18 +99,36 @@ class DdpState:
             try:
                 self._reduce(task)
             except Exception as error:  # noqa: BLE001 - whatever it is, backward() must get it and not wait for ever
-                _fail(task.future, error)
+                task.future.set_exception(error)  # type: ignore[arg-type]
             else:
                 task.future.set_result(task.buffer)
 
     def _reduce(self, task: _Task) -> None:
         if task.filled is not None:
             task.filled.synchronize()
-        x = task.buffer if self.feedback is None else self.feedback.compensate(task.buffer, task.parts)
+        if self.feedback is None:
+            task.buffer.copy_(self.job.reduce(task.buffer, task.index)[0])
+            return
+        x = self.feedback.compensate(task.buffer, task.parts)
+        idle = self._idle(task)
+        for piece, _ in idle:
+            x[piece] = 0.0
         mean, residual = self.job.reduce(x, task.index)
         task.buffer.copy_(mean)
-        if self.feedback is not None:
-            self.feedback.store(task.parts, residual)
+        for piece, kept in idle:
+            residual[piece] = 0.0 if kept is None else kept
+        self.feedback.store(task.parts, residual)
+
+    def _idle(self, task: _Task) -> list[tuple[slice, Tensor | None]]:
+        """Pieces of the bucket whose gradient is all zero, each with the residual to keep."""
+        assert self.feedback is not None
+        idle, start = [], 0
+        for parameter, numel in task.parts:
+            piece = slice(start, start + numel)
+            if not bool(task.buffer[piece].any()):
+                idle.append((piece, self.feedback.residual(parameter)))
+            start += numel
+        return idle
 
     def _stop(self) -> None:
         """End the thread; buckets that still wait are done first."""
@@ -115,13 +139,27 @@ class DdpState:
             self._thread = None
 
 
-def ddp_hook(state: DdpState, bucket: dist.GradBucket) -> Future[Tensor]:
+def ddp_hook(state: DdpState, bucket: GradBucket) -> Future[Tensor]:
     """DDP communication hook: ``model.register_comm_hook(DdpState(job), ddp_hook)``.
 
     The bucket's gradients become their mean over the job's workers, in the bucket's dtype. Errors of the job come
     out of ``backward()``.
     """
     return state.submit(bucket)
+
+
+def _raise_from_backward(future: Future[Tensor]) -> None:
+    """Let backward() end with the error's own type: DDP itself would turn it into a RuntimeError about a cast.
+
+    DDP queues its own end-of-backward callback after the last bucket, so these waits come first. A bucket that is
+    ready before backward, since none of its parameters is used, has no backward pass to report to.
+    """
+    with contextlib.suppress(RuntimeError):
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: _wait(future))  # type: ignore[attr-defined]
+
+
+def _wait(future: Future[Tensor]) -> None:
+    future.wait()
 
 
 def _future(buffer: Tensor) -> Future[Tensor]:
@@ -131,10 +169,6 @@ def _future(buffer: Tensor) -> Future[Tensor]:
 def _filled(buffer: Tensor) -> torch.cuda.Event | None:
     if not buffer.is_cuda:
         return None
-    event = torch.cuda.Event()
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record(torch.cuda.current_stream(buffer.device))
     return event
-
-
-def _fail(future: Future[Any], error: Exception) -> None:
-    future.set_exception(error)  # type: ignore[arg-type]
