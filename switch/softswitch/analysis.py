@@ -1,0 +1,179 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a program reads and writes: engines leave out what nobody looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from softswitch import ir
+
+FieldKey = tuple[str, str]
+STANDARD = "standard_metadata"
+
+
+def expr_fields(expr: ir.Expr) -> Iterator[FieldKey]:
+    """Fields whose value ``expr`` uses."""
+    match expr:
+        case ir.FieldRef(header, name, _, _):
+            yield header, name
+        case ir.Unary(_, operand) | ir.Cast(_, operand, _):
+            yield from expr_fields(operand)
+        case ir.Binary(_, left, right):
+            yield from expr_fields(left)
+            yield from expr_fields(right)
+        case ir.Ternary(condition, then, otherwise):
+            for part in (condition, then, otherwise):
+                yield from expr_fields(part)
+
+
+def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:
+    """Expressions that ``statement`` itself evaluates, those inside an If's branches not included."""
+    match statement:
+        case ir.Assign(_, value):
+            return (value,)
+        case ir.RegisterRead(_, _, index) | ir.Count(_, index):
+            return (index,)
+        case ir.RegisterWrite(_, index, value):
+            return (index, value)
+        case ir.Random(_, low, high):
+            return (low, high)
+        case ir.Hash(_, base, _, modulus):
+            return (base, modulus)
+        case ir.LogMessage(_, values):
+            return values
+        case ir.If(condition, _, _):
+            return (condition,)
+    return ()
+
+
+def flatten(statements: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
+    """Every statement, those inside branches included."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, ir.If):
+            yield from flatten(statement.then)
+            yield from flatten(statement.otherwise)
+
+
+def written_field(statement: ir.Statement) -> FieldKey | None:
+    if isinstance(statement, ir.Assign | ir.RegisterRead | ir.Random | ir.Hash):
+        return statement.target.header, statement.target.field
+    return None
+
+
+@dataclass
+class Effects:
+    """``touched``: headers whose validity or whole content changes."""
+
+    reads: set[FieldKey]
+    writes: set[FieldKey]
+    touched: set[str]
+    copies: set[tuple[str, str]]
+    drops: bool = False
+
+    @classmethod
+    def none(cls) -> Effects:
+        return cls(set(), set(), set(), set())
+
+    def statements(self, statements: Iterable[ir.Statement], program: ir.Program) -> None:
+        for statement in flatten(statements):
+            for operand in operands(statement):
+                self.reads.update(expr_fields(operand))
+            written = written_field(statement)
+            if written is not None:
+                self.writes.add(written)
+            match statement:
+                case ir.SetValid(header) | ir.SetInvalid(header):
+                    self.touched.add(header)
+                case ir.AssignHeader(target, source):
+                    self.touched.add(target)
+                    self.copies.add((target, source))
+                case ir.MarkToDrop():
+                    self.drops = True
+                    self.writes.update([(STANDARD, "egress_spec"), (STANDARD, "mcast_grp")])
+                case ir.Hash(_, _, calculation, _):
+                    self.calculation(program.calculations[calculation])
+
+    def calculation(self, calculation: ir.Calculation) -> None:
+        for chunk in calculation.chunks:
+            self.reads.update(expr_fields(chunk.value))
+
+    def pipeline(self, pipeline: ir.Pipeline, program: ir.Program) -> None:
+        by_index = {action.index: action for action in program.actions}
+        for node in pipeline.nodes.values():
+            if isinstance(node, ir.Conditional):
+                self.reads.update(expr_fields(node.condition))
+                continue
+            for key in node.keys:
+                self.reads.update(expr_fields(key.target))
+            for index in node.actions:
+                self.statements(by_index[index].body, program)
+
+    def parser(self, program: ir.Program) -> None:
+        for state in program.parser.states.values():
+            for part in state.key:
+                self.reads.update(expr_fields(part))
+            for op in state.ops:
+                if isinstance(op, ir.Advance):
+                    self.reads.update(expr_fields(op.bits))
+                elif isinstance(op, ir.Verify):
+                    self.reads.update(expr_fields(op.condition))
+                    self.reads.update(expr_fields(op.error))
+                elif not isinstance(op, ir.Extract):
+                    self.statements([op], program)
+
+    def checksums(self, program: ir.Program, *, update: bool) -> None:
+        for checksum in program.checksums:
+            if not (checksum.update if update else checksum.verify):
+                continue
+            self.reads.update(expr_fields(checksum.condition))
+            self.calculation(program.calculations[checksum.calculation])
+            target = (checksum.target.header, checksum.target.field)
+            if update:
+                self.writes.add(target)
+            else:
+                self.reads.add(target)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Facts about a whole program.
+
+    ``read``: fields whose value matters inside the program. ``changed``: headers some statement may change.
+    ``late``: fields, and ``late_headers``: headers, that egress or the checksum update may change.
+    """
+
+    read: frozenset[FieldKey]
+    written: frozenset[FieldKey]
+    changed: frozenset[str]
+    extracted: frozenset[str]
+    late: frozenset[FieldKey]
+    late_headers: frozenset[str]
+    copies: frozenset[tuple[str, str]]
+    egress_reads: frozenset[FieldKey]
+
+
+def analyse(program: ir.Program) -> Usage:
+    early, late = Effects.none(), Effects.none()
+    early.parser(program)
+    early.checksums(program, update=False)
+    early.pipeline(program.ingress, program)
+    late.pipeline(program.egress, program)
+    late.checksums(program, update=True)
+    written = early.writes | late.writes
+    changed = {header for header, _ in written} | early.touched | late.touched
+    extracted = {
+        op.header for state in program.parser.states.values() for op in state.ops if isinstance(op, ir.Extract)
+    }
+    return Usage(
+        read=frozenset(early.reads | late.reads),
+        written=frozenset(written),
+        changed=frozenset(h for h in changed if not program.headers[h].metadata),
+        extracted=frozenset(extracted),
+        late=frozenset(late.writes),
+        late_headers=frozenset({h for h, _ in late.writes} | late.touched),
+        copies=frozenset(early.copies | late.copies),
+        egress_reads=frozenset(late.reads),
+    )

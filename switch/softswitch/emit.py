@@ -1,0 +1,221 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole program as one Python function ``process(port, frame)``.
+
+Everything a packet carries is a local variable of that function: no objects, no copies between stages. The
+names the function uses besides (tables, registers, counters, groups) are put into its namespace by
+:mod:`softswitch.machine`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from softswitch import ir
+from softswitch.analysis import STANDARD, FieldKey, analyse
+from softswitch.emit_deparser import DeparserEmitter
+from softswitch.emit_expr import ExprEmitter
+from softswitch.emit_hash import hash_value
+from softswitch.emit_parser import ParserEmitter
+from softswitch.emit_pipeline import PipelineEmitter
+from softswitch.emit_stmt import DROP_PORT, LENGTH, Context, Names, StatementEmitter, _bare
+from softswitch.layout import UnitKind, plan_storage
+from softswitch.writer import Writer
+
+INSTANCE_REPLICA = 5
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """``unpack``/``pack``: struct formats by the suffix of the global they are bound to."""
+
+    source: str
+    context: Context
+    unpack: dict[str, str]
+    pack: dict[str, str]
+
+
+def emit_program(program: ir.Program) -> Emitted:
+    usage = analyse(program)
+    standard = {member.name for member in program.headers[STANDARD].fields}
+    intrinsic: set[FieldKey] = {(STANDARD, name) for name in ("egress_spec", "mcast_grp") if name in standard}
+    storage = plan_storage(program, usage, intrinsic)
+    track_length = (STANDARD, "packet_length") in usage.egress_reads
+    context = Context(program, usage, storage, Names.of(program), track_length)
+    out = Writer()
+    with out.block("def process(port, frame):"):
+        emitter = _ProcessEmitter(context, out)
+        emitter.emit()
+    valid = {name: layout.valid for name, layout in storage.layouts.items()}
+    return Emitted(
+        out.text(),
+        context,
+        {valid[name]: text for name, text in emitter.unpack.items()},
+        {valid[name]: text for name, text in emitter.pack.items()},
+    )
+
+
+class _ProcessEmitter:
+    def __init__(self, context: Context, out: Writer) -> None:
+        self._context = context
+        self._out = out
+        self._program = context.program
+        self._fields = context.storage.fields
+        self.unpack: dict[str, str] = {}
+        self.pack: dict[str, str] = {}
+
+    def emit(self) -> None:
+        self._start()
+        self.unpack = ParserEmitter(self._context, self._out).emit()
+        self._verify()
+        self._out.comment("ingress")
+        PipelineEmitter(self._context, self._out, self._program.ingress).emit()
+        self._replicate()
+        deparser = DeparserEmitter(self._context, self._out)
+        deparser.before_replicas()
+        saved = self._late_locals()
+        self._out.extend(f"s_{name} = {name}" for name in saved)
+        self._out.line("out = []")
+        with self._out.block("for port, rid in replicas:"):
+            self._out.extend(f"{name} = s_{name}" for name in saved)
+            self._start_egress()
+            self._out.comment("egress")
+            PipelineEmitter(self._context, self._out, self._program.egress).emit()
+            self._leave(deparser)
+        self._out.line("return out")
+        self.pack = deparser.formats()
+
+    # -- start -----------------------------------------------------------
+
+    def _standard(self, name: str, value: str) -> None:
+        """Set a field of standard_metadata, if anyone looks at it."""
+        local = self._fields.get((STANDARD, name))
+        if local is not None:
+            self._out.line(f"{local} = {value}")
+
+    def _start(self) -> None:
+        self._out.line("size = len(frame)")
+        read = self._context.usage.read
+        zero: list[str] = []
+        for (header, name), local in self._fields.items():
+            if self._program.headers[header].metadata or (header, name) in read:
+                zero.append(local)
+        zero += [layout.valid for layout in self._context.storage.layouts.values()]
+        zero += self._late_locals()
+        zero = [name for name in dict.fromkeys(zero) if name not in self._late_bytes()]
+        for start in range(0, len(zero), 16):
+            self._out.zero(zero[start : start + 16])
+        self._out.zero(self._late_bytes(), "b''")
+        self._standard("ingress_port", "port")
+        self._standard("packet_length", "size")
+        self._standard("ingress_global_timestamp", "now()")
+        no_error = self._program.errors["NoError"]
+        if no_error:
+            self._standard("parser_error", str(no_error))
+        if self._context.track_length:
+            self._out.line(f"{LENGTH} = size")
+
+    # -- checksums -------------------------------------------------------
+
+    def _verify(self) -> None:
+        error = self._fields.get((STANDARD, "checksum_error"))
+        if error is None:
+            return
+        expressions = ExprEmitter(self._context.storage)
+        for checksum in self._program.checksums:
+            if not checksum.verify:
+                continue
+            target = checksum.target
+            condition = expressions.boolean(checksum.condition)
+            self._out.comment(f"verify {target.header}.{target.field}")
+            with self._out.block(f"if {self._context.storage.valid(target.header)} and {condition}:"):
+                calculation = self._program.calculations[checksum.calculation]
+                value = hash_value(calculation, self._context.storage, self._program, self._out, target.header)
+                with self._out.block(f"if {value.text} != {self._fields[target.header, target.field]}:"):
+                    self._out.line(f"{error} = 1")
+
+    def _update(self) -> None:
+        expressions = ExprEmitter(self._context.storage)
+        statements = StatementEmitter(self._context, self._out, expressions)
+        for checksum in self._program.checksums:
+            if not checksum.update:
+                continue
+            target = checksum.target
+            self._out.comment(f"update {target.header}.{target.field}")
+            with self._out.block(f"if {_bare(expressions.boolean(checksum.condition))}:"):
+                known = _implied_header(checksum.condition)
+                calculation = self._program.calculations[checksum.calculation]
+                value = hash_value(calculation, self._context.storage, self._program, self._out, known)
+                statements.store(target, value, set())
+
+    # -- between ingress and egress --------------------------------------
+
+    def _replicate(self) -> None:
+        spec = self._fields[STANDARD, "egress_spec"]
+        group = self._fields.get((STANDARD, "mcast_grp"))
+        rid = self._fields.get((STANDARD, "egress_rid"), "0")
+        self._out.comment("replication")
+        if group is not None:
+            with self._out.block(f"if {group}:"):
+                self._out.line(f"replicas = groups.get({group}, ())")
+                self._standard("instance_type", str(INSTANCE_REPLICA))
+            head = f"elif {spec} == {DROP_PORT}:"
+        else:
+            head = f"if {spec} == {DROP_PORT}:"
+        with self._out.block(head):
+            self._out.line("return []")
+        with self._out.block("else:"):
+            self._out.line(f"replicas = (({spec}, {rid}),)")
+
+    def _late_locals(self) -> list[str]:
+        """Locals that the stages behind replication may change: every replica starts with the same."""
+        usage, storage = self._context.usage, self._context.storage
+        names = [self._fields[key] for key in sorted(usage.late) if key in self._fields]
+        for header in sorted(usage.late_headers):
+            layout = storage.layouts.get(header)
+            if layout is None:
+                continue
+            names.append(layout.valid)
+            if self._context.keeps_position(header):
+                names.append(layout.position)
+            names += [unit.local for unit in layout.units if unit.kind is UnitKind.INTEGER]
+        names += self._late_bytes()
+        if self._context.track_length:
+            names.append(LENGTH)
+        intrinsic = {"egress_spec", "egress_port", "egress_rid"}
+        skipped = {self._fields.get((STANDARD, name)) for name in intrinsic}
+        return [name for name in dict.fromkeys(names) if name not in skipped]
+
+    def _late_bytes(self) -> list[str]:
+        """Uninspected bytes of headers that the late stages may clear."""
+        layouts = [self._context.storage.layouts.get(name) for name in sorted(self._context.usage.late_headers)]
+        return [unit.local for layout in layouts if layout for unit in layout.units if unit.kind is UnitKind.BYTES]
+
+    def _start_egress(self) -> None:
+        if (STANDARD, "egress_spec") in self._context.usage.egress_reads | self._context.usage.late:
+            self._standard("egress_spec", "0")
+        self._standard("egress_port", "port")
+        self._standard("egress_rid", "rid")
+        self._standard("egress_global_timestamp", "now()")
+        if self._context.track_length:
+            self._standard("packet_length", LENGTH)
+
+    def _leave(self, deparser: DeparserEmitter) -> None:
+        if (STANDARD, "egress_spec") in self._context.usage.late:
+            with self._out.block(f"if {self._fields[STANDARD, 'egress_spec']} == {DROP_PORT}:"):
+                self._out.line("continue")
+        self._update()
+        self._out.comment("deparser")
+        self._out.line(f"out.append((port, {deparser.per_replica()}))")
+
+
+def _implied_header(condition: ir.Expr) -> str | None:
+    """A header that is valid wherever ``condition`` holds."""
+    match condition:
+        case ir.Valid(header):
+            return header
+        case ir.Unary("d2b" | "b2d", operand):
+            return _implied_header(operand)
+        case ir.Binary("and", left, right):
+            return _implied_header(left) or _implied_header(right)
+    return None

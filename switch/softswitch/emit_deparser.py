@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Headers back to bytes. What egress cannot change is put together once for all replicas."""
+
+from __future__ import annotations
+
+from softswitch.emit_stmt import Context
+from softswitch.layout import UnitKind, group_width, pack_arguments, struct_codes
+from softswitch.writer import Writer
+
+
+class DeparserEmitter:
+    def __init__(self, context: Context, out: Writer) -> None:
+        self._context = context
+        self._out = out
+        usage = context.usage
+        self._order = [
+            name for name in context.program.deparser if name in usage.extracted or name in usage.changed
+        ]
+        self._formats: dict[str, str] = {}
+        self._pieces: list[str] = []
+
+    def formats(self) -> dict[str, str]:
+        """Struct formats by header name, for those headers that may be rebuilt from fields."""
+        return self._formats
+
+    def before_replicas(self) -> None:
+        """Writes the parts no replica changes, and fixes what is left for each replica."""
+        run: list[str] = []
+        count = 0
+
+        def flush() -> None:
+            nonlocal count
+            if not run:
+                return
+            text = run[0] if len(run) == 1 else f"join_bytes(({', '.join(run)}))"
+            self._out.line(f"part{count} = {text}")
+            self._pieces.append(f"part{count}")
+            count += 1
+            run.clear()
+
+        for header in self._order:
+            if header in self._context.usage.late_headers:
+                flush()
+                self._pieces.append(self._bytes(header))
+            else:
+                run.append(self._bytes(header))
+        run.append("frame[payload:]")
+        flush()
+
+    def per_replica(self) -> str:
+        """The text of the frame that leaves."""
+        return self._pieces[0] if len(self._pieces) == 1 else f"join_bytes(({', '.join(self._pieces)}))"
+
+    def _bytes(self, header: str) -> str:
+        layout = self._context.storage.layouts[header]
+        end = f"{layout.position} + {layout.header.size_bytes}"
+        kept = f"frame[{layout.position}:{end}]"
+        if header not in self._context.usage.changed:
+            text = kept
+        elif header in self._context.usage.extracted:
+            text = f"{kept} if {layout.position} >= 0 else {self._packed(header)}"
+        else:
+            text = self._packed(header)
+        return f"(({text}) if {layout.valid} else b'')"
+
+    def _packed(self, header: str) -> str:
+        layout = self._context.storage.layouts[header]
+        if len(layout.groups) == 1 and group_width(layout.groups[0]) > 64 and len(layout.groups[0]) == 1:
+            unit = layout.groups[0][0]
+            if unit.kind is UnitKind.INTEGER and not unit.signed:
+                return f"{unit.local}.to_bytes({unit.width // 8})"
+        self._formats[header] = ">" + "".join(struct_codes(group) for group in layout.groups)
+        arguments = [text for group in layout.groups for text in pack_arguments(group)]
+        return f"pack_{layout.valid}({', '.join(arguments)})"

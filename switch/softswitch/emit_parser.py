@@ -1,0 +1,197 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The parser as straight-line Python: every path through the states is written out, so offsets are constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from softswitch import ir
+from softswitch.analysis import STANDARD
+from softswitch.device import UnsupportedProgramError
+from softswitch.emit_expr import ExprEmitter
+from softswitch.emit_stmt import Context, StatementEmitter
+from softswitch.layout import struct_codes, unpack_targets
+from softswitch.writer import Writer
+
+MAX_STATES = 2000
+
+
+@dataclass(frozen=True)
+class Position:
+    """Bytes from the frame's start: a constant, after a computed advance added to the variable ``base``."""
+
+    offset: int = 0
+    base: str = ""
+
+    def text(self, more: int = 0) -> str:
+        return f"{self.base} + {self.offset + more}" if self.base else str(self.offset + more)
+
+    def plus(self, more: int) -> Position:
+        return Position(self.offset + more, self.base)
+
+
+def lookaheads(expr: ir.Expr) -> Iterator[ir.Lookahead]:
+    match expr:
+        case ir.Lookahead():
+            yield expr
+        case ir.Unary(_, operand) | ir.Cast(_, operand, _):
+            yield from lookaheads(operand)
+        case ir.Binary(_, left, right):
+            yield from lookaheads(left)
+            yield from lookaheads(right)
+        case ir.Ternary(condition, then, otherwise):
+            for part in (condition, then, otherwise):
+                yield from lookaheads(part)
+
+
+class ParserEmitter:
+    """Writes a loop that runs once; ``break`` leaves the parser with ``payload`` set to the bytes consumed."""
+
+    def __init__(self, context: Context, out: Writer) -> None:
+        self._context = context
+        self._out = out
+        self._at = Position()
+        self._expressions = ExprEmitter(context.storage, self._peek)
+        self._statements = StatementEmitter(context, out, self._expressions)
+        self._written = 0
+
+    def emit(self) -> dict[str, str]:
+        """Returns struct formats by header name, for those headers that the code unpacks."""
+        with self._out.block("while True:"):
+            self._state(self._context.program.parser.start, Position())
+        return {
+            header: ">" + "".join(struct_codes(group) for group in self._context.storage.layouts[header].groups)
+            for header in sorted(self._context.usage.extracted)
+        }
+
+    def _state(self, name: str | None, at: Position) -> None:
+        if name is None:
+            self._leave(at)
+            return
+        self._written += 1
+        if self._written > MAX_STATES:
+            raise UnsupportedProgramError(f"parser state {name!r}: more than {MAX_STATES} paths through the parser")
+        state = self._context.program.parser.states[name]
+        self._out.comment(f"state {name}")
+        for op in state.ops:
+            at = self._op(op, at)
+        self._transition(state, at)
+
+    def _leave(self, at: Position, error: str | None = None) -> None:
+        local = self._context.storage.fields.get((STANDARD, "parser_error"))
+        if error is not None and local is not None:
+            self._out.line(f"{local} = {error}")
+        self._out.line(f"payload = {at.text()}")
+        self._out.line("break")
+
+    def _need(self, at: Position, size_bytes: int) -> None:
+        if size_bytes == 0:
+            return
+        with self._out.block(f"if size < {at.text(size_bytes)}:"):
+            self._leave(at, str(self._context.program.errors["PacketTooShort"]))
+
+    # -- operations ------------------------------------------------------
+
+    def _op(self, op: ir.ParserOp, at: Position) -> Position:
+        self._at = at
+        match op:
+            case ir.Extract(header):
+                return self._extract(header, at)
+            case ir.Advance(bits):
+                return self._advance(bits, at)
+            case ir.Verify(condition, error):
+                self._need_lookahead(condition, at)
+                with self._out.block(f"if not {self._expressions.boolean(condition)}:"):
+                    self._leave(at, self._expressions.data(error).text)
+            case ir.Assign(_, value):
+                self._need_lookahead(value, at)
+                self._statements.body([op], set(), ir.Source(), tail=False)
+            case _:
+                self._statements.body([op], set(), ir.Source(), tail=False)
+        return at
+
+    def _extract(self, header: str, at: Position) -> Position:
+        layout = self._context.storage.layouts[header]
+        size_bytes = layout.header.size_bytes
+        self._need(at, size_bytes)
+        targets: list[str] = []
+        statements: list[str] = []
+        for index, group in enumerate(layout.groups):
+            names, lines = unpack_targets(group, index)
+            targets += names
+            statements += lines
+        if targets:
+            self._out.line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = unpack_{layout.valid}(frame, {at.text()})")
+            self._out.extend(statements)
+        self._out.line(f"{layout.valid} = 1")
+        if self._context.keeps_position(header):
+            self._out.line(f"{layout.position} = {at.text()}")
+        return at.plus(size_bytes)
+
+    def _advance(self, bits: ir.Expr, at: Position) -> Position:
+        amount = self._expressions.data(bits)
+        invalid = str(self._context.program.errors.get("ParserInvalidArgument", 0))
+        if amount.constant is not None:
+            if amount.constant % 8:
+                self._leave(at, invalid)
+                return at
+            self._need(at, amount.constant // 8)
+            return at.plus(amount.constant // 8)
+        self._out.line(f"step = {amount.text}")
+        with self._out.block("if step & 7:"):
+            self._leave(at, invalid)
+        with self._out.block(f"if size < {at.text()} + (step >> 3):"):
+            self._leave(at, str(self._context.program.errors["PacketTooShort"]))
+        self._out.line(f"base = {at.text()} + (step >> 3)")
+        return Position(0, "base")
+
+    # -- lookahead and select --------------------------------------------
+
+    def _need_lookahead(self, expr: ir.Expr, at: Position) -> None:
+        bits = max((peek.offset + peek.width for peek in lookaheads(expr)), default=0)
+        self._need(at, -(-bits // 8))
+
+    def _peek(self, peek: ir.Lookahead) -> str:
+        first, last = peek.offset // 8, -(-(peek.offset + peek.width) // 8)
+        start, end = self._at.text(first), self._at.text(last)
+        text = f"from_bytes(frame[{start}:{end}])"
+        shift = 8 * last - peek.offset - peek.width
+        if shift:
+            text = f"({text} >> {shift})"
+        if 8 * (last - first) - shift > peek.width:
+            text = f"({text} & {(1 << peek.width) - 1:#x})"
+        return text
+
+    def _transition(self, state: ir.ParserState, at: Position) -> None:
+        self._at = at
+        names: list[str] = []
+        for index, part in enumerate(state.key):
+            self._need_lookahead(part, at)
+            text = self._expressions.data(part).text
+            if isinstance(part, ir.Lookahead):
+                self._out.line(f"key{index} = {text}")
+                text = f"key{index}"
+            names.append(text)
+        for case in state.cases:
+            condition = self._condition(case, names, state.key)
+            if not condition:
+                self._state(case.next_state, at)
+                return
+            with self._out.block(f"if {condition}:"):
+                self._state(case.next_state, at)
+        if state.has_default:
+            self._state(state.default, at)
+        else:
+            self._leave(at, str(self._context.program.errors["NoMatch"]))
+
+    def _condition(self, case: ir.Case, names: list[str], key: tuple[ir.Expr, ...]) -> str:
+        parts = []
+        for name, part, value, mask in zip(names, key, case.values, case.masks, strict=True):
+            width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
+            if mask == (1 << width) - 1:
+                parts.append(f"{name} == {value:#x}")
+            elif mask:
+                parts.append(f"{name} & {mask:#x} == {value:#x}")
+        return " and ".join(parts)

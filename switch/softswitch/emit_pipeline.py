@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A pipeline as nested Python: tables are dict look-ups, actions are written out where they run.
+
+An entry of a table is the tuple ``(position of the action in the table, counter cell or None, *action data)``.
+Where the action data is wide and the action only computes, the data is a single function instead, written for
+that entry with the data as constants (:func:`specialised_source`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from softswitch import ir
+from softswitch.analysis import expr_fields, flatten, operands, written_field
+from softswitch.device import UnsupportedProgramError
+from softswitch.emit_expr import ExprEmitter, Value, constant, full
+from softswitch.emit_stmt import Context, StatementEmitter, _bare
+from softswitch.graph import joins
+from softswitch.load_pipeline import successors
+from softswitch.writer import Writer
+
+MAX_NODES = 20000
+SPECIALISE_WIDTH = 64
+
+
+class PipelineEmitter:
+    def __init__(self, context: Context, out: Writer, pipeline: ir.Pipeline) -> None:
+        self._context = context
+        self._out = out
+        self._pipeline = pipeline
+        self._joins = joins(pipeline.start, lambda name: successors(pipeline.nodes[name]))
+        self._actions = {action.index: action for action in context.program.actions}
+        self._expressions = ExprEmitter(context.storage)
+        self._statements = StatementEmitter(context, out, self._expressions)
+        self._written = 0
+
+    def emit(self) -> None:
+        """Writes the pipeline; ``exit`` leaves it, by a loop that runs once where the program has one."""
+        indices = {i for node in self._pipeline.nodes.values() if isinstance(node, ir.Table) for i in node.actions}
+        exits = any(isinstance(s, ir.Exit) for index in indices for s in flatten(self._actions[index].body))
+        if not exits:
+            self._block(self._pipeline.start, None)
+            return
+        with self._out.block("while True:"):
+            self._block(self._pipeline.start, None)
+            self._out.line("break")
+
+    def _block(self, name: str | None, stop: str | None) -> None:
+        while name is not None and name != stop:
+            self._written += 1
+            node = self._pipeline.nodes[name]
+            if self._written > MAX_NODES:
+                raise UnsupportedProgramError(f"{node.source}: control {self._pipeline.name!r} branches too much")
+            join = self._joins[name]
+            if isinstance(node, ir.Conditional):
+                self._conditional(node, join)
+            else:
+                self._table(node, join)
+            name = join
+
+    def _conditional(self, node: ir.Conditional, join: str | None) -> None:
+        if node.on_true == node.on_false:
+            return
+        condition = self._expressions.boolean(node.condition)
+        if node.on_true == join:
+            with self._out.block(f"if not {condition}:"):
+                self._block(node.on_false, join)
+            return
+        with self._out.block(f"if {_bare(condition)}:"):
+            self._block(node.on_true, join)
+        if node.on_false != join:
+            with self._out.block("else:"):
+                self._block(node.on_false, join)
+
+    # -- tables ----------------------------------------------------------
+
+    def _table(self, table: ir.Table, join: str | None) -> None:
+        if not table.keys and table.default_const:
+            self._keyless(table, join)
+            return
+        name = self._context.names.tables[table.name]
+        self._out.comment(f"table {table.name}")
+        self._look_up(table, name)
+        if table.has_counter:
+            self._out.line("cell = entry[1]")
+            with self._out.block("if cell:"):
+                self._out.line("cell[0] += 1")
+                self._out.line("cell[1] += size")
+        branches = table.by_hit and table.on_hit != table.on_miss
+        if branches:
+            self._out.line(f"hit_{name} = entry is not default_{name}")
+        follow = {index: join if table.by_hit else table.next[index] for index in table.actions}
+        separate = self._shares_branch(follow, join)
+        if separate:
+            self._out.line(f"ran_{name} = entry[0]")
+        self._dispatch(table, follow, None if separate else join, nested=not separate and not table.by_hit)
+        if separate:
+            self._follow(name, table, follow, join)
+        if branches:
+            self._by_hit(table, name, join)
+        elif table.by_hit:
+            self._block(table.on_hit, join)
+
+    def _keyless(self, table: ir.Table, join: str | None) -> None:
+        """A call of one action, written by the compiler as a table that always misses."""
+        action = self._actions[table.default_action]
+        args = [constant(value) for value in table.default_args]
+        if action.body:
+            self._out.comment(f"action {action.name}")
+        self._statements.action(action, args)
+        self._block(table.on_miss if table.by_hit else table.next[table.default_action], join)
+
+    def _look_up(self, table: ir.Table, name: str) -> None:
+        if not table.keys:
+            self._out.line(f"entry = default_{name}")
+            return
+        parts = []
+        for key in table.keys:
+            text = self._expressions.data(key.target).text
+            parts.append(text if key.mask in (None, full(key.width)) else f"{text} & {key.mask:#x}")
+        key_text = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+        if table.kind is ir.MatchKind.EXACT:
+            self._out.line(f"entry = get_{name}({key_text}, default_{name})")
+            return
+        self._out.line(f"key = {key_text}")
+        self._out.line(f"entry = get_{name}(key) or find_{name}(key)")
+
+    def _shares_branch(self, follow: dict[int, str | None], join: str | None) -> bool:
+        """Whether two actions go on with the same node before the join: it is written once then."""
+        nodes = [node for node in follow.values() if node != join]
+        return len(nodes) != len(set(nodes))
+
+    def _dispatch(self, table: ir.Table, follow: dict[int, str | None], join: str | None, *, nested: bool) -> None:
+        busy = [
+            (position, self._actions[index])
+            for position, index in enumerate(table.actions)
+            if self._actions[index].body or (nested and follow[index] != join)
+        ]
+        if not busy:
+            return
+        if len(table.actions) == 1:
+            self._run(table, 0, nested, follow, join)
+            return
+        if len(busy) > 1:
+            self._out.line("ran = entry[0]")
+        for number, (position, _) in enumerate(busy):
+            test = "ran" if len(busy) > 1 else "entry[0]"
+            with self._out.block(f"{'elif' if number else 'if'} {test} == {position}:"):
+                self._run(table, position, nested, follow, join)
+
+    def _run(
+        self, table: ir.Table, position: int, nested: bool, follow: dict[int, str | None], join: str | None
+    ) -> None:
+        action = self._actions[table.actions[position]]
+        if action.body:
+            self._out.comment(f"action {action.name}")
+            if is_specialised(action):
+                call_specialised(self._context, action, self._out)
+            else:
+                self._statements.action(action, self._arguments(action))
+        if nested:
+            self._block(follow[action.index], join)
+
+    def _arguments(self, action: ir.Action) -> list[Value]:
+        names = [f"p{i}" for i in range(len(action.parameters))]
+        if len(names) == 1:
+            self._out.line("p0 = entry[2]")
+        elif names:
+            self._out.line(f"_, _, {', '.join(names)} = entry")
+        return [Value(name, 0, full(p.width)) for name, p in zip(names, action.parameters, strict=True)]
+
+    def _follow(self, name: str, table: ir.Table, follow: dict[int, str | None], join: str | None) -> None:
+        targets: dict[str | None, list[int]] = {}
+        for position, index in enumerate(table.actions):
+            if follow[index] != join:
+                targets.setdefault(follow[index], []).append(position)
+        for number, (target, positions) in enumerate(targets.items()):
+            listed = ", ".join(map(str, positions))
+            test = f"== {listed}" if len(positions) == 1 else f"in ({listed})"
+            with self._out.block(f"{'elif' if number else 'if'} ran_{name} {test}:"):
+                self._block(target, join)
+
+    def _by_hit(self, table: ir.Table, name: str, join: str | None) -> None:
+        if table.on_hit == join:
+            with self._out.block(f"if not hit_{name}:"):
+                self._block(table.on_miss, join)
+            return
+        with self._out.block(f"if hit_{name}:"):
+            self._block(table.on_hit, join)
+        if table.on_miss != join:
+            with self._out.block("else:"):
+                self._block(table.on_miss, join)
+
+
+# ---------------------------------------------------------------- actions written for one entry
+
+
+def is_specialised(action: ir.Action) -> bool:
+    """Whether entries carry a function for this action: wide data, and nothing but computing."""
+    wide = any(parameter.width > SPECIALISE_WIDTH for parameter in action.parameters)
+    return wide and all(isinstance(s, ir.Assign | ir.If) for s in flatten(action.body))
+
+
+def _interface(context: Context, action: ir.Action) -> tuple[list[str], list[str], list[str]]:
+    """Locals the action reads, locals it writes, and headers it changes."""
+    fields = context.storage.fields
+    reads: list[str] = []
+    writes: list[str] = []
+    headers: list[str] = []
+    conditional = False
+    for statement in flatten(action.body):
+        conditional = conditional or isinstance(statement, ir.If)
+        for operand in operands(statement):
+            reads += [fields[key] for key in expr_fields(operand)]
+            reads += [context.storage.valid(header) for header in _valid_headers(operand)]
+        written = written_field(statement)
+        if written is not None and written in fields:
+            writes.append(fields[written])
+            headers.append(written[0])
+    if conditional:
+        reads += writes
+    return list(dict.fromkeys(reads)), list(dict.fromkeys(writes)), list(dict.fromkeys(headers))
+
+
+def _valid_headers(expr: ir.Expr) -> list[str]:
+    match expr:
+        case ir.Valid(header):
+            return [header]
+        case ir.Unary(_, operand) | ir.Cast(_, operand, _):
+            return _valid_headers(operand)
+        case ir.Binary(_, left, right):
+            return _valid_headers(left) + _valid_headers(right)
+        case ir.Ternary(condition, then, otherwise):
+            return _valid_headers(condition) + _valid_headers(then) + _valid_headers(otherwise)
+    return []
+
+
+def call_specialised(context: Context, action: ir.Action, out: Writer) -> None:
+    reads, writes, headers = _interface(context, action)
+    if not writes:
+        return
+    targets = ", ".join(writes)
+    out.line(f"{targets} = entry[2]({', '.join(reads)})")
+    for header in headers:
+        if context.keeps_position(header):
+            out.line(f"{context.storage.layouts[header].position} = -1")
+
+
+def specialised_source(context: Context, action: ir.Action, args: Sequence[int]) -> str:
+    """A function ``specialised`` that computes ``action`` with its data as constants."""
+    reads, writes, headers = _interface(context, action)
+    out = Writer()
+    with out.block(f"def specialised({', '.join(reads)}):"):
+        expressions = ExprEmitter(context.storage)
+        expressions.params = [constant(value) for value in args]
+        statements = StatementEmitter(context, out, expressions)
+        statements.body(action.body, set(headers), action.source, tail=True)
+        out.line(f"return {', '.join(writes) or 'None'}")
+    return out.text()

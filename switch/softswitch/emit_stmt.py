@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Statements to Python lines: what actions do, inlined where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from softswitch import ir
+from softswitch.analysis import STANDARD, Usage
+from softswitch.device import UnsupportedProgramError
+from softswitch.emit_expr import ExprEmitter, Value, wrap
+from softswitch.emit_hash import hash_value
+from softswitch.layout import Layout, Storage, UnitKind
+from softswitch.writer import Writer, identifier
+
+DROP_PORT = 511
+LENGTH = "packet_length"  # local variable: the packet's length with the headers added and removed so far
+
+
+@dataclass
+class Names:
+    """Names of run-time objects in the generated module's namespace."""
+
+    registers: dict[str, str] = field(default_factory=dict)
+    counters: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, program: ir.Program) -> Names:
+        taken: set[str] = set()
+        return cls(
+            {name: identifier(f"R_{name}", taken) for name in program.registers},
+            {name: identifier(f"C_{name}", taken) for name in program.counters},
+            {name: identifier(name, taken) for name in program.tables},
+        )
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every emitter needs to know about the program."""
+
+    program: ir.Program
+    usage: Usage
+    storage: Storage
+    names: Names
+    track_length: bool
+
+    def keeps_position(self, header: str) -> bool:
+        """Whether the header may leave as the bytes it came in with."""
+        return header in self.usage.extracted and header in self.program.deparser
+
+
+class StatementEmitter:
+    """Writes statements to ``out``. ``params`` are the values of the enclosing action's parameters."""
+
+    def __init__(self, context: Context, out: Writer, expressions: ExprEmitter) -> None:
+        self._context = context
+        self._out = out
+        self._expressions = expressions
+
+    def action(self, action: ir.Action, params: Sequence[Value]) -> bool:
+        """The body of one action. Returns whether it may leave the pipeline with ``break``."""
+        self._expressions.params = list(params)
+        before = len(self._out.lines)
+        self.body(action.body, set(), action.source, tail=True)
+        self._expressions.params = []
+        return any(line.strip() == "break" for line in self._out.lines[before:])
+
+    def body(self, statements: Sequence[ir.Statement], changed: set[str], source: ir.Source, *, tail: bool) -> None:
+        """``changed``: headers already marked as changed on this path. ``tail``: nothing of the action follows."""
+        for number, statement in enumerate(statements):
+            last = tail and number == len(statements) - 1
+            match statement:
+                case ir.If(condition, then, otherwise):
+                    with self._out.block(f"if {self._expressions.boolean(condition)}:"):
+                        self.body(then, set(changed), source, tail=last)
+                    if otherwise:
+                        with self._out.block("else:"):
+                            self.body(otherwise, set(changed), source, tail=last)
+                case ir.Exit():
+                    if not last:
+                        raise UnsupportedProgramError(f"{source}: statements after exit are not supported")
+                    self._out.line("break")
+                case _:
+                    self._simple(statement, changed)
+
+    # -- single statements -----------------------------------------------
+
+    def _simple(self, statement: ir.Statement, changed: set[str]) -> None:
+        match statement:
+            case ir.Assign(target, value):
+                self.store(target, self._expressions.data(value), changed)
+            case ir.AssignHeader(target, source):
+                self._copy_header(target, source, changed)
+            case ir.SetValid(header):
+                self._set_valid(header, changed)
+            case ir.SetInvalid(header):
+                self._set_invalid(header)
+            case ir.RegisterRead(target, register, index):
+                self._register_read(target, register, index, changed)
+            case ir.RegisterWrite(register, index, value):
+                self._register_write(register, index, value)
+            case ir.Count(counter, index):
+                self._count(counter, index)
+            case ir.MarkToDrop():
+                self._mark_to_drop()
+            case ir.Random(target, low, high):
+                self._random(target, low, high, changed)
+            case ir.Hash(target, base, calculation, modulus):
+                self._hash(target, base, calculation, modulus, changed)
+            case ir.LogMessage(text, values):
+                texts = "".join(self._expressions.data(value).text + ", " for value in values)
+                self._out.line(f"log_message({text!r}, ({texts}))")
+
+    def store(self, target: ir.FieldRef, value: Value, changed: set[str]) -> None:
+        """``target = value``, wrapped; nothing for a field that nobody reads."""
+        local = self._context.storage.fields.get((target.header, target.field))
+        if local is None:
+            return
+        text = wrap(value, target.width, signed=target.signed)
+        if text != local:
+            self._out.line(f"{local} = {_bare(text)}")
+        self._mark(target.header, changed)
+
+    def _mark(self, header: str, changed: set[str]) -> None:
+        if header in changed or not self._context.keeps_position(header):
+            return
+        changed.add(header)
+        self._out.line(f"{self._context.storage.layouts[header].position} = -1")
+
+    def _layout(self, header: str) -> Layout:
+        return self._context.storage.layouts[header]
+
+    def _copy_header(self, target: str, source: str, changed: set[str]) -> None:
+        destination, origin = self._layout(target), self._layout(source)
+        with self._out.block(f"if {origin.valid}:"):
+            self._out.line(f"{destination.valid} = 1")
+            for member in self._context.program.headers[target].fields:
+                ours = self._context.storage.fields.get((target, member.name))
+                theirs = self._context.storage.fields.get((source, member.name))
+                if ours is not None and theirs is not None:
+                    self._out.line(f"{ours} = {theirs}")
+            self._mark(target, set(changed))
+        with self._out.block("else:"):
+            self._out.line(f"{destination.valid} = 0")
+
+    def _set_valid(self, header: str, changed: set[str]) -> None:
+        layout = self._layout(header)
+        with self._out.block(f"if not {layout.valid}:"):
+            self._out.line(f"{layout.valid} = 1")
+            clear_fields(self._out, layout)
+            if self._context.track_length:
+                self._out.line(f"{LENGTH} += {layout.header.size_bytes}")
+            self._mark(header, set(changed))
+
+    def _set_invalid(self, header: str) -> None:
+        layout = self._layout(header)
+        if self._context.track_length:
+            with self._out.block(f"if {layout.valid}:"):
+                self._out.line(f"{LENGTH} -= {layout.header.size_bytes}")
+        self._out.line(f"{layout.valid} = 0")
+
+    # -- stateful objects ------------------------------------------------
+
+    def _index(self, index: Value, size: int) -> tuple[str, str]:
+        """Index text, and the condition under which it is inside (empty when always)."""
+        if index.low >= 0 and index.high < size:
+            return index.text, ""
+        text = index.text
+        return text, f"if {text} < {size}:" if index.low >= 0 else f"if 0 <= {text} < {size}:"
+
+    def _guarded(self, guard: str, lines: list[str]) -> None:
+        if guard:
+            with self._out.block(guard):
+                self._out.extend(lines)
+        else:
+            self._out.extend(lines)
+
+    def _register_read(self, target: ir.FieldRef, register: str, index: ir.Expr, changed: set[str]) -> None:
+        local = self._context.storage.fields.get((target.header, target.field))
+        if local is None:
+            return
+        declared = self._context.program.registers[register]
+        where, guard = self._index(self._expressions.data(index), declared.size)
+        cell = f"{self._context.names.registers[register]}[{_bare(where)}]"
+        low = -(1 << (declared.width - 1)) if declared.signed else 0
+        value = Value(cell, low, (1 << declared.width) - 1)
+        self._guarded(guard, [f"{local} = {_bare(wrap(value, target.width, signed=target.signed))}"])
+        self._mark(target.header, changed)
+
+    def _register_write(self, register: str, index: ir.Expr, value: ir.Expr) -> None:
+        declared = self._context.program.registers[register]
+        where, guard = self._index(self._expressions.data(index), declared.size)
+        text = wrap(self._expressions.data(value), declared.width, signed=declared.signed)
+        self._guarded(guard, [f"{self._context.names.registers[register]}[{_bare(where)}] = {_bare(text)}"])
+
+    def _count(self, counter: str, index: ir.Expr) -> None:
+        declared = self._context.program.counters[counter]
+        where, guard = self._index(self._expressions.data(index), declared.size)
+        lines = ["cell[0] += 1", "cell[1] += size"]
+        self._guarded(guard, [f"cell = {self._context.names.counters[counter]}[{_bare(where)}]", *lines])
+
+    def _mark_to_drop(self) -> None:
+        fields = self._context.storage.fields
+        self._out.line(f"{fields[STANDARD, 'egress_spec']} = {DROP_PORT}")
+        if (STANDARD, "mcast_grp") in fields:
+            self._out.line(f"{fields[STANDARD, 'mcast_grp']} = 0")
+
+    # -- random and hash -------------------------------------------------
+
+    def _random(self, target: ir.FieldRef, low: ir.Expr, high: ir.Expr, changed: set[str]) -> None:
+        bottom, top = self._expressions.data(low), self._expressions.data(high)
+        with self._out.block(f"if {bottom.text} <= {top.text}:"):
+            drawn = Value(f"random_integer({_bare(bottom.text)}, {_bare(top.text)})", bottom.low, top.high)
+            local = self._context.storage.fields.get((target.header, target.field))
+            # Drawn also where nobody looks, so that what is read never changes the sequence.
+            self._out.line(f"{local or 'unused'} = {_bare(wrap(drawn, target.width, signed=target.signed))}")
+            self._mark(target.header, set(changed))
+
+    def _hash(
+        self, target: ir.FieldRef, base: ir.Expr, calculation: str, modulus: ir.Expr, changed: set[str]
+    ) -> None:
+        described = self._context.program.calculations[calculation]
+        digest = hash_value(described, self._context.storage, self._context.program, self._out)
+        divisor, start = self._expressions.data(modulus), self._expressions.data(base)
+        text = digest.text
+        if divisor.constant is None:
+            text = f"{text} % ({divisor.text} or 1)"
+            digest = Value(text, 0, digest.high)
+        elif digest.high >= max(divisor.constant, 1):
+            text = f"{text} % {max(divisor.constant, 1)}"
+            digest = Value(text, 0, max(divisor.constant, 1) - 1)
+        total = Value(f"({text} + {start.text})", start.low, digest.high + start.high)
+        self.store(target, digest if start.constant == 0 else total, changed)
+
+
+def clear_fields(out: Writer, layout: Layout) -> None:
+    """All fields of an invalid header become 0."""
+    out.zero(unit.local for unit in layout.units if unit.kind is UnitKind.INTEGER)
+    for unit in layout.units:
+        if unit.kind is UnitKind.BYTES:
+            out.line(f"{unit.local} = bytes({unit.width // 8})")
+
+
+def _bare(text: str) -> str:
+    """Without the outer parentheses, where they enclose the whole text."""
+    if not text.startswith("("):
+        return text
+    depth = 0
+    for position, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text[1:-1] if position == len(text) - 1 else text
+    return text

@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A program ready to run: the generated function and the objects it works on."""
+
+from __future__ import annotations
+
+import linecache
+import logging
+import random
+import struct
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from softswitch import ir
+from softswitch.device import CounterValue, NotFoundError
+from softswitch.emit import Emitted, emit_program
+from softswitch.emit_hash import RUNTIME
+from softswitch.emit_pipeline import is_specialised, specialised_source
+from softswitch.load import load_program
+from softswitch.tables import Cell, Compiled, RuntimeTable
+
+_log = logging.getLogger("softswitch.program")
+_numbers = count(1)
+
+Process = Callable[[int, bytes], list[tuple[int, bytes]]]
+
+
+class Machine:
+    """One loaded program. Not thread-safe: :class:`softswitch.switch.SoftSwitch` holds the lock.
+
+    ``process(port, frame)`` returns the frames that leave, with their ports. ``groups`` maps a multicast
+    group to ``(port, instance)`` pairs. ``clock`` gives microseconds.
+    """
+
+    def __init__(self, bmv2_json: str, generator: random.Random, clock: Callable[[], int]) -> None:
+        self.program = load_program(bmv2_json)
+        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.registers = {name: [0] * register.size for name, register in self.program.registers.items()}
+        self._counters: dict[str, list[Cell]] = {
+            name: [[0, 0] for _ in range(array.size)]
+            for name, array in self.program.counters.items()
+            if array.table is None
+        }
+        emitted = emit_program(self.program)
+        self.source = emitted.source
+        self._context = emitted.context
+        self._actions = {action.index: action for action in self.program.actions}
+        self._namespace = self._build_namespace(emitted, generator, clock)
+        self.tables = {name: self._build_table(table) for name, table in self.program.tables.items()}
+        _execute(emitted.source, f"<softswitch program {next(_numbers)}>", self._namespace)
+        self.process: Process = self._namespace["process"]
+
+    # -- assembly --------------------------------------------------------
+
+    def _build_namespace(
+        self, emitted: Emitted, generator: random.Random, clock: Callable[[], int]
+    ) -> dict[str, Any]:
+        names = emitted.context.names
+        space: dict[str, Any] = {
+            **RUNTIME,
+            "from_bytes": int.from_bytes,
+            "join_bytes": b"".join,
+            "random_integer": generator.randint,
+            "now": lambda: clock() & 0xFFFFFFFFFFFF,
+            "log_message": _log_message,
+            "groups": self.groups,
+        }
+        space |= {f"unpack_{name}": struct.Struct(text).unpack_from for name, text in emitted.unpack.items()}
+        space |= {f"pack_{name}": struct.Struct(text).pack for name, text in emitted.pack.items()}
+        space |= {names.registers[name]: cells for name, cells in self.registers.items()}
+        space |= {names.counters[name]: cells for name, cells in self._counters.items()}
+        return space
+
+    def _build_table(self, table: ir.Table) -> RuntimeTable:
+        name = self._context.names.tables[table.name]
+
+        def compiler(position: int, args: tuple[int, ...], cell: Cell | None) -> Compiled:
+            return self._compile_entry(self._actions[table.actions[position]], position, args, cell)
+
+        def publish(default: Compiled) -> None:
+            self._namespace[f"default_{name}"] = default
+
+        runtime = RuntimeTable(table, self._actions, compiler, publish)
+        looked_up = runtime.exact if table.kind is ir.MatchKind.EXACT else runtime.memo
+        self._namespace[f"get_{name}"] = looked_up.get
+        self._namespace[f"find_{name}"] = runtime.find
+        return runtime
+
+    def _compile_entry(
+        self, action: ir.Action, position: int, args: tuple[int, ...], cell: Cell | None
+    ) -> Compiled:
+        if not is_specialised(action):
+            return (position, cell, *args)
+        space: dict[str, Any] = {}
+        source = specialised_source(self._context, action, args)
+        _execute(source, f"<softswitch {action.name} {next(_numbers)}>", space)
+        return (position, cell, space["specialised"])
+
+    # -- counters --------------------------------------------------------
+
+    def counter_cells(self, name: str) -> list[Cell]:
+        cells = self._counters.get(name)
+        if cells is None:
+            raise NotFoundError(f"there is no indirect counter {name}")
+        return cells
+
+    def counter_cell(self, name: str, index: int) -> Cell:
+        cells = self.counter_cells(name)
+        if not 0 <= index < len(cells):
+            raise NotFoundError(f"counter {name} has no index {index}: its size is {len(cells)}")
+        return cells[index]
+
+    def read_counter(self, name: str, index: int) -> CounterValue:
+        return CounterValue(*self.counter_cell(name, index))
+
+
+def _execute(source: str, name: str, space: dict[str, Any]) -> None:
+    """Compile generated code; its lines show in tracebacks and profiles."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), space)  # noqa: S102
+
+
+def _log_message(text: str, values: tuple[int, ...]) -> None:
+    """P4's log_msg: braces stand for the values in turn."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    for value in values:
+        text = text.replace("{}", str(value), 1)
+    _log.info("%s", text)

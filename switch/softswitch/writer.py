@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of Python with indentation, and names that are valid and unique."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+
+def identifier(name: str, taken: set[str]) -> str:
+    """A Python identifier near ``name`` that is not in ``taken``; adds it there."""
+    base = re.sub(r"\W", "_", name)
+    candidate, number = base, 2
+    while candidate in taken:
+        candidate, number = f"{base}_{number}", number + 1
+    taken.add(candidate)
+    return candidate
+
+
+class Writer:
+    """Collects source lines."""
+
+    def __init__(self, depth: int = 0) -> None:
+        self.lines: list[str] = []
+        self._depth = depth
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self._depth + text)
+
+    def extend(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.line(text)
+
+    def comment(self, text: str) -> None:
+        self.line("# " + text.replace("\n", " "))
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """``head`` ends in a colon; an empty body becomes ``pass``."""
+        self.line(head)
+        self._depth += 1
+        before = len(self.lines)
+        yield
+        if all(line.lstrip().startswith("#") for line in self.lines[before:]):
+            self.line("pass")
+        self._depth -= 1
+
+    def zero(self, names: Iterable[str], value: str = "0") -> None:
+        """One chained assignment; nothing for no names."""
+        chain = " = ".join(names)
+        if chain:
+            self.line(f"{chain} = {value}")
+
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
