@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import random
+
 from golden.model import MAX32, GoldenSwitch, Host, Job
 
 # The table published with THC (granularity 30), and one that needs all eight planes.
@@ -18,7 +20,17 @@ QUORUM = Job(2, HOSTS[:3], slot_base=8, slots=3, quorum=2, table=PUBLISHED_TABLE
 WIDE = Job(3, HOSTS[2:], slot_base=11, slots=4, quorum=2, table=WIDE_TABLE)
 SINGLE = Job(4, HOSTS[1:2], slot_base=4094, slots=2, quorum=1, table=PUBLISHED_TABLE)
 NORMS = Job(5, HOSTS, slot_base=100, slots=4, quorum=4, ops=frozenset({MAX32}))
-JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS)
+
+# Any table must do: random ones up to 255, a worker each, so that every one of the 128 coefficients matters.
+RANDOM_TABLES = tuple(
+    (0, *sorted(random.Random(seed).sample(range(1, 256), 15)))
+    for seed in range(12)
+)
+SOLOS = tuple(
+    Job(10 + k, HOSTS[:1], slot_base=200 + 2 * k, slots=2, quorum=1, table=table)
+    for k, table in enumerate(RANDOM_TABLES)
+)
+JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, *SOLOS)
 
 
 def golden_switch() -> GoldenSwitch:

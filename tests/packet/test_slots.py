@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from golden import model
 from packet.play import Game, Rig, contribution, random_payload
-from packet.star import FULL, NORMS, QUORUM, SINGLE, WIDE
+from packet.star import FULL, NORMS, QUORUM, SINGLE, SOLOS, WIDE
 
 OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32])
 
@@ -162,16 +162,15 @@ def test_largest_sum_does_not_overflow(rig: Rig) -> None:
         assert set(sums.tolist()) == {job.table[15] * len(job.workers)}
 
 
-def test_every_index_is_looked_up_in_every_table(rig: Rig) -> None:
+@pytest.mark.parametrize("job", [FULL, WIDE, *SOLOS], ids=lambda job: f"job{job.number}")
+def test_every_index_is_looked_up(rig: Rig, job: model.Job) -> None:
     game = Game(rig)
     indices = np.arange(model.VALUES) % 16
-    for job in (FULL, WIDE):
-        other = model.to_planes(np.zeros(model.VALUES, int), 4)
-        game.send(job, contribution(job, 0, 1, 0, model.to_planes(indices, 4)))
-        for worker in range(1, len(job.workers)):
-            out = game.send(job, contribution(job, worker, 1, 0, other))
-        expected = np.asarray(job.table)[indices]
-        assert np.array_equal(model.from_planes(out[0][1][66:]), expected)
+    zeros = model.to_planes(np.zeros(model.VALUES, int), 4)
+    out = game.send(job, contribution(job, 0, 1, 0, model.to_planes(indices, 4)))
+    for worker in range(1, len(job.workers)):
+        out = game.send(job, contribution(job, worker, 1, 0, zeros))
+    assert np.array_equal(model.from_planes(out[0][1][66:]), np.asarray(job.table)[indices])
 
 
 @pytest.mark.parametrize(
