@@ -75,17 +75,18 @@ def _decode_replicas(group_id: int, messages: Any) -> dict[Replica, bool]:
         if kind is None:
             raise InvalidArgumentError(f"{what}: has no port")
         port = values.decode(message.port, PORT_BITS, f"{what}, port") if kind == "port" else message.egress_port
-        if port >= 1 << PORT_BITS:
-            raise InvalidArgumentError(f"{what}, port: value {port:#x} does not fit bit<{PORT_BITS}>")
-        if message.instance >= 1 << INSTANCE_BITS:
-            raise InvalidArgumentError(
-                f"{what}, instance: value {message.instance:#x} does not fit bit<{INSTANCE_BITS}>"
-            )
+        _check_width(f"{what}, port", port, PORT_BITS)
+        _check_width(f"{what}, instance", message.instance, INSTANCE_BITS)
         replica = Replica(port, message.instance)
         if replica in replicas:
             raise InvalidArgumentError(f"{what}: port {port}, instance {message.instance} is given twice")
         replicas[replica] = kind == "port"
     return replicas
+
+
+def _check_width(what: str, value: int, width: int) -> None:
+    if value >= 1 << width:
+        raise InvalidArgumentError(f"{what}: value {value:#x} does not fit bit<{width}>")
 
 
 def _encode(group_id: int, replicas: tuple[Replica, ...], note: GroupNote) -> Any:

@@ -195,10 +195,17 @@ def _key_field(message: Any, table: str) -> KeyField:
     return KeyField(value.id, value.name, value.width, kind)
 
 
+def _scope(ref: Any, table: str) -> Scope:
+    try:
+        return Scope(ref.scope)
+    except ValueError:
+        raise InvalidArgumentError(f"P4Info: table {table!r}: action scope {ref.scope} is unknown") from None
+
+
 def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int]) -> Table:
     name = message.preamble.name
     fields = _by_id((_key_field(field, name) for field in message.match_fields), "match field")
-    scopes = {ref.id: Scope(ref.scope) for ref in message.action_refs}
+    scopes = {ref.id: _scope(ref, name) for ref in message.action_refs}
     unknown = scopes.keys() - actions.keys()
     if unknown:
         raise InvalidArgumentError(

@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A device without a data plane: it keeps what the control plane writes, by the rules of ``softswitch.device``.
+
+It reads from the bmv2 JSON only what those rules need. Frames go through a Python function given at construction.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from softswitch.device import (
+    ActionCall,
+    CounterValue,
+    Entry,
+    EntryExistsError,
+    Exact,
+    InvalidEntryError,
+    KeyMatch,
+    Lpm,
+    NotFoundError,
+    Range,
+    Replica,
+    TableFullError,
+    Ternary,
+    UnsupportedProgramError,
+)
+
+#: (ingress port, frame) to the frames that leave by the CPU port.
+FakePipeline = Callable[[int, bytes], Iterable[bytes]]
+
+_Where = tuple[tuple[KeyMatch, ...], int]
+
+
+@dataclass
+class _Table:
+    size: int
+    counted: bool
+    actions: frozenset[str]
+    program_default: ActionCall | None
+    default: ActionCall | None
+    rows: dict[_Where, Entry] = field(default_factory=dict)
+
+
+def _match(item: dict[str, Any]) -> KeyMatch:
+    key = int(item["key"], 16) if "key" in item else 0
+    match item["match_type"]:
+        case "exact":
+            return Exact(key)
+        case "lpm":
+            return Lpm(key, item["prefix_length"])
+        case "ternary":
+            return Ternary(key, int(item["mask"], 16))
+        case "range":
+            return Range(int(item["start"], 16), int(item["end"], 16))
+    raise UnsupportedProgramError(f"match type {item['match_type']!r}")
+
+
+class FakeDevice:
+    def __init__(self, pipeline: FakePipeline = lambda _port, _frame: ()) -> None:
+        self._pipeline = pipeline
+        self._lock = threading.RLock()
+        self._tables: dict[str, _Table] = {}
+        self._counters: dict[str, list[CounterValue]] = {}
+        self._groups: dict[int, tuple[Replica, ...]] = {}
+        self._on_cpu_frame: Callable[[bytes], None] | None = None
+        self.injected: list[tuple[int, bytes]] = []
+
+    def load(self, bmv2_json: str) -> None:
+        try:
+            program = json.loads(bmv2_json)
+        except json.JSONDecodeError as error:
+            raise UnsupportedProgramError(f"not JSON: {error}") from error
+        actions = {action["id"]: action["name"] for action in program["actions"]}
+        tables = {
+            table["name"]: self._table(table, actions)
+            for pipeline in program["pipelines"]
+            for table in pipeline["tables"]
+        }
+        arrays = [array for array in program["counter_arrays"] if not array["is_direct"]]
+        with self._lock:
+            self._tables = tables
+            self._counters = {array["name"]: [CounterValue()] * array["size"] for array in arrays}
+            self._groups = {}
+
+    @staticmethod
+    def _call(action: dict[str, Any], actions: dict[int, str]) -> ActionCall:
+        return ActionCall(actions[action["action_id"]], tuple(int(value, 16) for value in action["action_data"]))
+
+    def _table(self, table: dict[str, Any], actions: dict[int, str]) -> _Table:
+        default = self._call(table["default_entry"], actions) if "default_entry" in table else None
+        counted = table["with_counters"]
+        made = _Table(table["max_size"], counted, frozenset(table["actions"]), default, default)
+        entries = table.get("entries", ())
+        for position, entry in enumerate(entries):
+            key = tuple(_match(item) for item in entry["match_key"])
+            priority = len(entries) - position if table["match_type"] in ("ternary", "range") else 0
+            made.rows[key, priority] = Entry(key, self._call(entry["action_entry"], actions), priority, is_const=True)
+        return made
+
+    def _named(self, table: str) -> _Table:
+        if table not in self._tables:
+            raise NotFoundError(f"no table {table!r}")
+        return self._tables[table]
+
+    def _checked(self, table: str, entry: Entry) -> tuple[_Table, _Where]:
+        named = self._named(table)
+        if entry.action.name not in named.actions:
+            raise InvalidEntryError(f"table {table!r} has no action {entry.action.name!r}")
+        return named, (entry.key, entry.priority)
+
+    def insert(self, table: str, entry: Entry) -> None:
+        with self._lock:
+            named, where = self._checked(table, entry)
+            if where in named.rows:
+                raise EntryExistsError(f"table {table!r} has {where} already")
+            if len(named.rows) >= named.size:
+                raise TableFullError(f"table {table!r} holds {named.size} entries")
+            named.rows[where] = replace(entry, counter=CounterValue() if named.counted else None)
+
+    def modify(self, table: str, entry: Entry) -> None:
+        with self._lock:
+            named, where = self._checked(table, entry)
+            if where not in named.rows:
+                raise NotFoundError(f"table {table!r} has no {where}")
+            named.rows[where] = replace(entry, counter=named.rows[where].counter)
+
+    def delete(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> None:
+        with self._lock:
+            if self._named(table).rows.pop((key, priority), None) is None:
+                raise NotFoundError(f"table {table!r} has no {key}")
+
+    def entries(self, table: str) -> list[Entry]:
+        with self._lock:
+            return list(self._named(table).rows.values())
+
+    def default_action(self, table: str) -> ActionCall | None:
+        with self._lock:
+            return self._named(table).default
+
+    def set_default_action(self, table: str, action: ActionCall | None) -> None:
+        with self._lock:
+            named = self._named(table)
+            named.default = named.program_default if action is None else action
+
+    def _cells(self, counter: str, index: int) -> list[CounterValue]:
+        if index not in range(self.counter_size(counter)):
+            raise NotFoundError(f"counter {counter!r} has no index {index}")
+        return self._counters[counter]
+
+    def read_counter(self, counter: str, index: int) -> CounterValue:
+        with self._lock:
+            return self._cells(counter, index)[index]
+
+    def write_counter(self, counter: str, index: int, value: CounterValue) -> None:
+        with self._lock:
+            self._cells(counter, index)[index] = value
+
+    def counter_size(self, counter: str) -> int:
+        if counter not in self._counters:
+            raise NotFoundError(f"no counter {counter!r}")
+        return len(self._counters[counter])
+
+    def write_direct_counter(self, table: str, key: tuple[KeyMatch, ...], priority: int, value: CounterValue) -> None:
+        with self._lock:
+            rows = self._named(table).rows
+            if (key, priority) not in rows:
+                raise NotFoundError(f"table {table!r} has no {key}")
+            rows[key, priority] = replace(rows[key, priority], counter=value)
+
+    def set_group(self, group: int, replicas: Sequence[Replica]) -> None:
+        with self._lock:
+            self._groups[group] = tuple(replicas)
+
+    def delete_group(self, group: int) -> None:
+        with self._lock:
+            if self._groups.pop(group, None) is None:
+                raise NotFoundError(f"no group {group}")
+
+    def groups(self) -> dict[int, tuple[Replica, ...]]:
+        with self._lock:
+            return dict(self._groups)
+
+    def inject(self, port: int, frame: bytes) -> None:
+        self.injected.append((port, frame))
+        for out in self._pipeline(port, frame):
+            self.emit(out)
+
+    def emit(self, frame: bytes) -> None:
+        """As if the data plane had sent ``frame`` to the CPU port."""
+        callback = self._on_cpu_frame
+        if callback is not None:
+            callback(frame)
+
+    def on_cpu_frame(self, callback: Callable[[bytes], None] | None) -> None:
+        self._on_cpu_frame = callback
