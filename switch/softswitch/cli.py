@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``softswitch``: the same shape of command line as bmv2's ``simple_switch_grpc``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from softswitch.device import DeviceError
+from softswitch.impair import ImpairmentError, ImpairmentSpec, parse_impairment
+from softswitch.load import load_program
+from softswitch.ports import PortError, PortRunner
+from softswitch.switch import DROP_PORT, SoftSwitch
+
+_log = logging.getLogger("softswitch")
+
+DEFAULT_ADDRESS = "127.0.0.1:9559"
+LOG_LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL,
+}
+
+
+def _interface(text: str) -> tuple[int, str]:
+    number, separator, name = text.partition("@")
+    if not separator or not name or not number.isdigit() or int(number) >= DROP_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r}: write PORT@INTERFACE with a port in 0..{DROP_PORT - 1}")
+    return int(number), name
+
+
+def _impairment(text: str) -> ImpairmentSpec:
+    try:
+        return parse_impairment(text)
+    except ImpairmentError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="softswitch",
+        description="Runs a P4 program that p4c compiled for bmv2 (v1model).",
+        epilog="Options may stand before or after '--', as with simple_switch_grpc.",
+    )
+    parser.add_argument("program", nargs="?", type=Path, help="the JSON that p4c emits for bmv2")
+    parser.add_argument("--no-p4", action="store_true", help="start without a program, P4Runtime will bring it")
+    parser.add_argument(
+        "-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@INTERFACE", dest="interfaces"
+    )
+    parser.add_argument("--device-id", type=int, default=0, help="P4Runtime device id (0)")
+    parser.add_argument("--cpu-port", type=int, default=None, help="port of packet-in and packet-out")
+    parser.add_argument("--grpc-server-addr", default=DEFAULT_ADDRESS, help=f"P4Runtime address ({DEFAULT_ADDRESS})")
+    parser.add_argument("--seed", type=int, default=None, help="fixes what P4's random() draws")
+    parser.add_argument(
+        "--impair",
+        type=_impairment,
+        default=None,
+        metavar="SPEC",
+        help="for tests: drop=0.01,dup=0.01,reorder=0.02,seed=7[,ports=1+2][,direction=rx|tx|both]",
+    )
+    parser.add_argument("-L", "--log-level", choices=sorted(LOG_LEVELS), default="info")
+    parser.add_argument("--log-console", action="store_true", help="accepted for bmv2's sake: logs always go to stderr")
+    parser.add_argument("--dump-python", action="store_true", help="print the Python generated for the program, and end")
+    return parser
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    words = [word for word in (sys.argv[1:] if argv is None else argv) if word != "--"]
+    parser = _parser()
+    arguments = parser.parse_args(words)
+    if (arguments.program is None) != arguments.no_p4:
+        parser.error("give either a program or --no-p4")
+    numbers = [number for number, _ in arguments.interfaces]
+    if len(set(numbers)) != len(numbers):
+        parser.error(f"-i: port {next(n for n in numbers if numbers.count(n) > 1)} is given twice")
+    if arguments.dump_python and arguments.program is None:
+        parser.error("--dump-python needs a program")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs until SIGINT or SIGTERM. Returns 0, or 1 when the program, a port or the server cannot be used."""
+    arguments = _arguments(argv)
+    logging.basicConfig(
+        level=LOG_LEVELS[arguments.log_level], format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        text = arguments.program.read_text() if arguments.program is not None else None
+        switch = SoftSwitch(text, seed=arguments.seed, cpu_port=arguments.cpu_port)
+        if arguments.dump_python:
+            print(switch.loaded.source, end="")
+            return 0
+        return _run(switch, arguments)
+    except (DeviceError, PortError, OSError) as error:
+        _log.error("%s", error)
+        return 1
+
+
+def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
+    try:
+        from softswitch.p4runtime.server import serve
+    except ImportError as error:
+        _log.error("P4Runtime needs the packages p4runtime and grpcio: %s", error)
+        return 1
+    ending = threading.Event()
+    failures: list[BaseException] = []
+
+    def failed(error: BaseException) -> None:
+        failures.append(error)
+        ending.set()
+
+    previous = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(PortRunner(switch, dict(arguments.interfaces), arguments.impair, failed))
+            server = serve(
+                switch, arguments.grpc_server_addr, arguments.device_id, arguments.cpu_port, verify=load_program
+            )
+            stack.callback(server.stop)
+            ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
+            _log.info("ready: device %d, P4Runtime port %d, ports %s", arguments.device_id, server.port, ports)
+            ending.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Loss, duplication and reordering of frames, for tests: a state machine without threads or clocks of its own.
+
+One :class:`Impairment` stands for one direction of one port. What happens to the n-th frame follows from
+the seed, the port and the direction alone, so that a run with the same traffic is repeated exactly.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+MAX_HELD_FRAMES = 3  # later frames that may overtake a held one
+HOLD_LIMIT_S = 0.005  # a held frame goes out after this time at the latest
+
+
+class ImpairmentError(ValueError):
+    """An impairment specification that cannot be used; the message names key, value and rule."""
+
+
+@dataclass(frozen=True)
+class ImpairmentSpec:
+    """Probabilities per frame, each in 0..1. ``ports`` None means all."""
+
+    drop: float = 0.0
+    dup: float = 0.0
+    reorder: float = 0.0
+    seed: int = 0
+    ports: frozenset[int] | None = None
+    receive: bool = True
+    send: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("drop", "dup", "reorder"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                raise ImpairmentError(f"{name}={value}: a probability is in 0..1")
+
+    def applies(self, port: int) -> bool:
+        return self.ports is None or port in self.ports
+
+
+def parse_impairment(text: str) -> ImpairmentSpec:
+    """``drop=0.01,dup=0.01,reorder=0.02,seed=7,ports=1+2,direction=both``; every key is optional.
+
+    ``direction``: ``rx`` (frames received), ``tx`` (frames sent) or ``both``. Raises ImpairmentError.
+    """
+    values: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, separator, value = part.partition("=")
+        if not separator:
+            raise ImpairmentError(f"{part!r}: write key=value")
+        if key in values:
+            raise ImpairmentError(f"{key}: given twice")
+        values[key] = value
+    known = {"drop", "dup", "reorder", "seed", "ports", "direction"}
+    for key, value in values.items():
+        if key not in known:
+            raise ImpairmentError(f"{key}={value}: unknown key; known are {', '.join(sorted(known))}")
+    direction = values.get("direction", "both")
+    if direction not in ("rx", "tx", "both"):
+        raise ImpairmentError(f"direction={direction}: it is rx, tx or both")
+    return ImpairmentSpec(
+        drop=_probability(values, "drop"),
+        dup=_probability(values, "dup"),
+        reorder=_probability(values, "reorder"),
+        seed=_integer("seed", values.get("seed", "0")),
+        ports=_ports(values.get("ports")),
+        receive=direction != "tx",
+        send=direction != "rx",
+    )
+
+
+def _probability(values: dict[str, str], key: str) -> float:
+    text = values.get(key, "0")
+    try:
+        return float(text)
+    except ValueError:
+        raise ImpairmentError(f"{key}={text}: not a number") from None
+
+
+def _integer(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ImpairmentError(f"{key}={text}: not an integer") from None
+
+
+def _ports(text: str | None) -> frozenset[int] | None:
+    if text is None:
+        return None
+    return frozenset(_integer("ports", part) for part in text.split("+"))
+
+
+@dataclass
+class _Held:
+    frame: bytes
+    frames_left: int
+    deadline: float
+
+
+@dataclass
+class ImpairmentCounters:
+    dropped: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+
+
+class Impairment:
+    """One direction of one port. ``lane`` tells apart what must draw differently, such as ``"1 rx"``.
+
+    Times are seconds of any monotonic clock, passed in by the caller.
+    """
+
+    def __init__(self, spec: ImpairmentSpec, lane: str) -> None:
+        self._spec = spec
+        self._random = random.Random(f"{spec.seed} {lane}")
+        self._held: list[_Held] = []
+        self.counters = ImpairmentCounters()
+
+    def push(self, frame: bytes, now: float) -> list[bytes]:
+        """One frame comes; returns the frames that go on now, in order."""
+        draw = self._random.random
+        lost, twice, late = draw() < self._spec.drop, draw() < self._spec.dup, draw() < self._spec.reorder
+        overtaken_by = self._random.randint(1, MAX_HELD_FRAMES)
+        out: list[bytes] = []
+        held_before = list(self._held)
+        if lost:
+            self.counters.dropped += 1
+        elif late:
+            self.counters.reordered += 1
+            self._held.append(_Held(frame, overtaken_by, now + HOLD_LIMIT_S))
+            if twice:
+                self.counters.duplicated += 1
+                out.append(frame)
+        else:
+            out.append(frame)
+            if twice:
+                self.counters.duplicated += 1
+                out.append(frame)
+        if out:
+            for held in held_before:
+                held.frames_left -= 1
+        return out + self._release(now)
+
+    def poll(self, now: float) -> list[bytes]:
+        """Frames whose time is up."""
+        return self._release(now)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next held frame is due at the latest; None when none is held."""
+        return min((held.deadline for held in self._held), default=None)
+
+    def _release(self, now: float) -> list[bytes]:
+        if not self._held:
+            return []
+        due = [held.frame for held in self._held if held.frames_left <= 0 or held.deadline <= now]
+        self._held = [held for held in self._held if held.frames_left > 0 and held.deadline > now]
+        return due
