@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 
-Hook = Callable[[Any, dist.GradBucket], "torch.futures.Future[torch.Tensor]"]
+Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
 
 # In this network namespace, whatever is mounted on /sys.
 _COUNTERS: Final = Path("/proc/self/net/dev")
@@ -78,7 +79,7 @@ class HookTimer:
         """Communication time of the step; 0 where no bucket was handed over."""
         return 0.0 if self._began is None else self._ended - self._began
 
-    def hand_over(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def hand_over(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         if self._began is None:
             self._began = time.perf_counter()
         index = bucket.index()

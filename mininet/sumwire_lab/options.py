@@ -21,7 +21,7 @@ class LinkOptions:
     """One host's link: the same rate in both directions, each end with its own queue."""
 
     mbit: float = 10.0
-    queue_packets: int = 512
+    queue_packets: int = 256
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.mbit <= 10_000:

@@ -27,8 +27,15 @@ def line(system: str, record: WorkerRecord, elapsed_s: float) -> str:
 class Progress:
     """Follows all workers' records; says something when there is news, but not more often than every two seconds."""
 
-    def __init__(self, system: str, followers: Sequence[Follower], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        system: str,
+        followers: Sequence[Follower],
+        say: Callable[[str], None],
+        on_first_step: Callable[[], None] = lambda: None,
+    ) -> None:
         self._system = system
+        self._on_first_step = on_first_step
         self._followers = followers
         self._say = say
         self._first_s: float | None = None
@@ -45,6 +52,7 @@ class Progress:
         now = time.monotonic()
         if self._first_s is None:
             self._first_s = now - record.steps[0].step_s
+            self._on_first_step()
         step = record.steps[-1].step
         finished = step + 1 == record.total_steps
         if step > self._said_step and (finished or now - self._said_s >= LINE_SECONDS):

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab import leftovers, report
 from sumwire_lab.errors import DeadlineError
+from sumwire_lab.flood import Flood
 from sumwire_lab.options import RunOptions
 from sumwire_lab.session import Say, interruptible, open_session, train
 from sumwire_lab.summary import SystemResult, run_summary
@@ -19,8 +21,8 @@ from sumwire_lab.topology import require_tools
 BASELINE: Final = "gloo"
 
 
-def new_folder(results: Path) -> Path:
-    """`results/<time>/`, and `results/latest` pointing to it."""
+def new_folder(results: Path, latest: bool = True) -> Path:
+    """`results/<time>/`, and with `latest` the link `results/latest` to it."""
     results.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
     for suffix in ["", *(f"-{n}" for n in range(2, 100))]:
@@ -28,6 +30,8 @@ def new_folder(results: Path) -> Path:
         if not folder.exists():
             break
     folder.mkdir()
+    if not latest:
+        return folder
     partial = results / f".latest-{folder.name}"
     partial.symlink_to(folder.name)
     partial.replace(results / "latest")
@@ -64,4 +68,6 @@ def _one(
     where = "kernel bridge" if kind is None else f"{kind} switch"
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {where}")
     with open_session(options, kind, folder / system) as session:
-        return train(session, system, options, deadline_s, say)
+        flood = Flood(session, options)
+        result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
+        return replace(result, extra=flood.finish(deadline_s))

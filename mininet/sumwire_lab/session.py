@@ -65,16 +65,24 @@ def open_session(options: RunOptions, kind: str | None, folder: Path) -> Iterato
         star = plan(options.workers, options.link, ledger.token)
         factory = switches.bridge()
         if kind is not None:
-            factory = switches.p4(kind, folder / "switch.log", ledger, options.impair)
+            factory = switches.p4(switches.P4Process(kind, folder / "switch.log", ledger, options.impair))
         network = stack.enter_context(Network(star, ledger, factory))
         job_file = grpc = None
         if kind is not None:
             grpc = network.switch.grpc
-            job_file = control.install(star, grpc, switches.DEVICE_ID, folder)
+            job_file = control.install(star, grpc, switches.DEVICE_ID, folder, side_jobs=options.malformed > 0)
         yield Session(star, network, ledger, folder, job_file, grpc)
 
 
-def train(session: Session, system: str, options: RunOptions, deadline_s: float, say: Say) -> SystemResult:
+def train(
+    session: Session,
+    system: str,
+    options: RunOptions,
+    *,
+    deadline_s: float,
+    say: Say,
+    on_first_step: Callable[[], None] = lambda: None,
+) -> SystemResult:
     """Train once on the session's hosts. Raises what `wait_all` raises; no worker outlives the call."""
     star, folder = session.star, session.folder
     names = [f"worker{rank}" for rank in range(len(star.hosts))]
@@ -90,7 +98,7 @@ def train(session: Session, system: str, options: RunOptions, deadline_s: float,
     )
     spec_path = folder / "spec.json"
     spec.save(spec_path)
-    progress = Progress(system, followers, say)
+    progress = Progress(system, followers, say, on_first_step)
     began = time.monotonic()
     working: dict[str, subprocess.Popen[bytes]] = {}
     try:

@@ -10,9 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from mininet.node import Switch
 
@@ -27,13 +26,6 @@ CPU_PORT: Final = 510
 READY_SECONDS: Final = 30.0
 _PROBE_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True)
-class SwitchFiles:
-    """Where a switch process writes."""
-
-    log: Path
 
 
 def choose(wanted: str) -> str:
@@ -92,48 +84,58 @@ class BridgeNode(Switch):  # type: ignore[misc]
         super().stop(deleteIntfs)
 
 
-class P4Node(Switch):  # type: ignore[misc]
-    """A P4 switch process in the root namespace, without a program until a controller brings one."""
+class P4Process:
+    """A P4 switch process on interfaces of the root namespace, without a program until a controller brings one."""
 
-    def __init__(
-        self,
-        name: str,
-        kind: str = "soft",
-        files: SwitchFiles | None = None,
-        ledger: Ledger | None = None,
-        impair: str | None = None,
-        **params: Any,
-    ) -> None:
-        if files is None or ledger is None:
-            raise TypeError("P4Node needs files and ledger")
-        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
+    def __init__(self, kind: str, log: Path, ledger: Ledger, impair: str | None = None) -> None:
         self.kind = kind
         self.grpc = f"127.0.0.1:{free_tcp_port()}"
-        self._files = files
+        self._log = log
         self._ledger = ledger
         self._impair = impair
-        self._log: IO[bytes] | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, controllers: object) -> None:
-        interfaces = sorted((self.ports[i], i.name) for i in self.intfList() if i.name != "lo")
+    def start(self, interfaces: list[tuple[int, str]]) -> None:
+        """Start it on (port, interface) pairs and wait until it answers. Raises what `wait_listening` raises."""
         if self.kind == "bmv2":
             command = bmv2_command(interfaces, self.grpc, free_tcp_port())
         else:
             command = soft_command(interfaces, self.grpc, self._impair)
-        self._log = self._files.log.open("wb")
-        # A session of its own: Ctrl-C in the terminal is for the run, which then stops the switch in its turn.
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        with self._log.open("wb") as log:
+            # A session of its own: Ctrl-C in the terminal is for the run, which then stops the switch in its turn.
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
         self._ledger.add_process(self.process.pid)
-        wait_listening(self.process, self.grpc, self._files.log)
+        wait_listening(self.process, self.grpc, self._log)
 
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+    def stop(self) -> None:
         if self.process is not None:
             stop_process(self.process)
-        if self._log is not None:
-            self._log.close()
+
+
+class P4Node(Switch):  # type: ignore[misc]
+    """A P4 switch as a node of Mininet."""
+
+    def __init__(self, name: str, p4: P4Process | None = None, **params: Any) -> None:
+        if p4 is None:
+            raise TypeError("P4Node needs its process: addSwitch(..., p4=P4Process(...))")
+        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
+        self._p4 = p4
+
+    @property
+    def grpc(self) -> str:
+        return self._p4.grpc
+
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None:
+        return self._p4.process
+
+    def start(self, controllers: object) -> None:
+        self._p4.start(sorted((self.ports[i], i.name) for i in self.intfList() if i.name != "lo"))
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
+        self._p4.stop()
         super().stop(deleteIntfs)
 
 
@@ -177,10 +179,10 @@ def bridge() -> SwitchFactory:
     return make
 
 
-def p4(kind: str, log: Path, ledger: Ledger, impair: str | None = None) -> SwitchFactory:
-    """Makes a P4 switch of the kind `soft` or `bmv2`."""
+def p4(process: P4Process) -> SwitchFactory:
+    """Puts a P4 switch into the network."""
 
     def make(net: Any, star: Star) -> Any:
-        return net.addSwitch("s1", cls=P4Node, kind=kind, files=SwitchFiles(log), ledger=ledger, impair=impair)
+        return net.addSwitch("s1", cls=P4Node, p4=process)
 
     return make

@@ -127,7 +127,7 @@ class Worker:
         began = time.perf_counter()
         self._optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(self._ddp(digits.train_x[chosen]), digits.train_y[chosen])
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._schedule.step()
         seconds = time.perf_counter() - began
@@ -160,7 +160,7 @@ def make_hook(spec: WorkerSpec, rank: int) -> tuple[HookTimer, Callable[[], dict
 
     if spec.job_file is None:
         raise ValueError(f"system {spec.system} needs a job file")
-    return open_hook(Path(spec.job_file), rank, spec.train.seed)
+    return open_hook(Path(spec.job_file), rank)
 
 
 def end_with_parent() -> None:
