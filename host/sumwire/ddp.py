@@ -155,7 +155,7 @@ def _raise_from_backward(future: Future[Tensor]) -> None:
     ready before backward, since none of its parameters is used, has no backward pass to report to.
     """
     with contextlib.suppress(RuntimeError):
-        torch.autograd.Variable._execution_engine.queue_callback(lambda: _wait(future))  # type: ignore[attr-defined]
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: _wait(future))
 
 
 def _wait(future: Future[Tensor]) -> None:

@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of the DDP and fall-back tests do. Each function runs on every rank and returns plain data."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import sumwire
+from sumwire.config import JobConfig
+
+
+class Net(nn.Module):
+    """Four layers; ``spare`` takes part only in every second step, on all ranks alike or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(20, 300)
+        self.middle = nn.Linear(300, 50)
+        self.spare = nn.Linear(50, 50)
+        self.last = nn.Linear(50, 3)
+
+    def forward(self, x: Tensor, use_spare: bool) -> Tensor:
+        x = torch.relu(self.middle(torch.relu(self.first(x))))
+        out: Tensor = self.last(self.spare(x) if use_spare else x)
+        return out
+
+
+def open_job(rank: int, mapping: dict[str, Any], **options: Any) -> sumwire.Job:
+    return sumwire.Job(JobConfig.from_mapping(mapping, rank), block=1024, **options)
+
+
+def flat_grads(model: nn.Module) -> Tensor:
+    return torch.cat([p.grad.flatten() if p.grad is not None else torch.zeros(p.numel()) for p in model.parameters()])
+
+
+def train(rank: int, mapping: dict[str, Any], steps: int, unused: bool, accumulate: bool) -> dict[str, Any]:
+    torch.manual_seed(1)
+    ours = DistributedDataParallel(Net(), find_unused_parameters=unused, bucket_cap_mb=0.02)
+    torch.manual_seed(1)
+    theirs = DistributedDataParallel(Net(), find_unused_parameters=unused, bucket_cap_mb=0.02)
+    errors, sums, exact = [], torch.zeros(0), torch.zeros(0)
+    with open_job(rank, mapping) as job:
+        state = sumwire.DdpState(job)
+        ours.register_comm_hook(state, sumwire.ddp_hook)
+        generator = torch.Generator().manual_seed(100 + rank)
+        for step in range(steps):
+            for model in (ours, theirs):
+                model.zero_grad()
+            batches = [torch.randn(8, 20, generator=generator) for _ in range(2 if accumulate else 1)]
+            use_spare = not unused or step % 2 == 0
+            for model in (ours, theirs):
+                if accumulate:
+                    with model.no_sync():
+                        model(batches[0], use_spare).square().mean().backward()
+                model(batches[-1], use_spare).square().mean().backward()
+            got, want = flat_grads(ours), flat_grads(theirs)
+            errors.append(float((got - want).square().sum() / want.square().sum()))
+            sums = got if step == 0 else sums + got
+            exact = want if step == 0 else exact + want
+        stats = job.stats
+        residuals = len(state.feedback) if state.feedback else 0
+        thread = state._thread
+    return {
+        "errors": errors,
+        "sum_error": float((sums - exact).square().sum() / exact.square().sum()),
+        "grads": got.tolist(),
+        "operations": stats.operations,
+        "fallbacks": stats.fallbacks,
+        "residuals": residuals,
+        "thread_alive": thread is not None and thread.is_alive(),
+    }
+
+
+def fail_without_fallback(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
+    """No switch, no fall-back: what backward() raises, then and afterwards."""
+    torch.manual_seed(1)
+    model = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
+    raised = []
+    with open_job(rank, mapping, deadline_s=0.3, join_s=0.3, fallback="never") as job:
+        model.register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
+        try:
+            model(torch.randn(8, 20), True).square().mean().backward()
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            raised.append((type(error).__name__, str(error)))
+    return {"raised": raised}
+
+
+def operations(
+    rank: int, mapping: dict[str, Any], counts: list[int], length: int, deadline_s: float = 0.5
+) -> dict[str, Any]:
+    """``counts[rank]`` all-reduces, bucket k = operation k, of tensors that :func:`inputs` tells the test too."""
+    records: list[str] = []
+    handler = _Records(records)
+    logging.getLogger("sumwire").addHandler(handler)
+    results, residuals, error = [], [], ""
+    try:
+        with open_job(rank, mapping, deadline_s=deadline_s, join_s=deadline_s) as job:
+            for number in range(counts[rank]):
+                tensor = inputs(rank, number, length)
+                results.append(sumwire.all_reduce(tensor, job, feedback="x", bucket=number).tolist())
+                residuals.append(job.feedback.compensate("x", torch.zeros(length)).tolist())
+            fallen = job.fallen_back
+    except sumwire.SumwireError as raised:
+        error, fallen = f"{type(raised).__name__}: {raised}", job.fallen_back
+    finally:
+        logging.getLogger("sumwire").removeHandler(handler)
+    return {
+        "results": results,
+        "residuals": residuals,
+        "error": error,
+        "fallen": fallen,
+        "log": records,
+        "fallbacks": job.stats.fallbacks,
+        "ordinary": job.stats.fallback_operations,
+    }
+
+
+def inputs(rank: int, number: int, length: int) -> Tensor:
+    return torch.randn(length, generator=torch.Generator().manual_seed(1000 * rank + number))
+
+
+class _Records(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(record.getMessage())

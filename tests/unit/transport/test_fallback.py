@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Agreed fall-back and the DDP hook on four real gloo ranks, with the golden switch on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from golden import model
+from unit.transport import ddp_cases
+from unit.transport.ranks import Ranks
+from unit.transport.udp_bridge import Bridge, Impairment, golden_switch, job_mapping
+
+RANKS = 4
+LENGTH = 5000
+# NMSE of THC with the default table: 0.0203 (docs of the codec); with room for short tensors.
+NMSE_MAX = 0.03
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
+        yield started
+
+
+def packet(datagram: bytes) -> model.Packet:
+    return model.decode(datagram)
+
+
+def exact_means(operations: int) -> list[torch.Tensor]:
+    return [sum(ddp_cases.inputs(r, k, LENGTH) for r in range(RANKS)) / RANKS for k in range(operations)]
+
+
+def assert_equal_and_near(outcomes: list[dict[str, Any]], operations: int) -> None:
+    """All ranks have the same results, and with their residuals they account for every input in full:
+    inputs so far = results so far + residuals now, as means over the workers."""
+    for outcome in outcomes:
+        assert outcome["error"] == ""
+        assert outcome["results"] == outcomes[0]["results"]
+    given, received = torch.zeros(LENGTH), torch.zeros(LENGTH)
+    for number, exact in enumerate(exact_means(operations)):
+        given += exact
+        received += torch.tensor(outcomes[0]["results"][number])
+        left = sum(torch.tensor(outcome["residuals"][number]) for outcome in outcomes) / RANKS
+        torch.testing.assert_close(received + left, given, rtol=0, atol=2e-5)
+
+
+def test_switch_falls_silent_in_the_middle(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping), deaf=lambda _, d: packet(d).bucket >= 2 and packet(d).chunk > 1):
+        outcomes = ranks.run(ddp_cases.operations, mapping, [4] * RANKS, LENGTH)
+    assert_equal_and_near(outcomes, 4)
+    for outcome in outcomes:
+        assert (outcome["fallbacks"], outcome["ordinary"], outcome["fallen"]) == (1, 2, True)
+        assert not any(outcome["residuals"][3]), "the ordinary all-reduce leaves nothing out"
+        [line] = outcome["log"]
+        assert "falls back" in line
+        assert "slot" in line
+        assert "missing" in line
+
+
+def test_switch_silent_from_the_start(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    outcomes = ranks.run(ddp_cases.operations, mapping, [2] * RANKS, LENGTH)
+    assert_equal_and_near(outcomes, 2)
+    assert [outcome["ordinary"] for outcome in outcomes] == [2] * RANKS
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["others go on", "others close"])
+def test_one_worker_misses_a_result(ranks: Ranks, last: bool) -> None:
+    """It gets that result from another worker, so that no replica applies another sum."""
+    mapping = job_mapping(RANKS, 8)
+    victim = 1
+    address = mapping["addresses"][victim]["ip"]
+
+    def lost(_: int, frame: bytes) -> bool:
+        result = packet(frame[42:])
+        to_victim = ".".join(map(str, frame[30:34])) == address
+        return to_victim and result.op == model.THC and result.bucket == 1 and result.chunk == 4
+
+    operations = 2 if last else 4
+    with Bridge(mapping, golden_switch(mapping), mute=lost):
+        outcomes = ranks.run(ddp_cases.operations, mapping, [operations] * RANKS, LENGTH)
+    assert_equal_and_near(outcomes, operations)
+    for rank, outcome in enumerate(outcomes):
+        assert outcome["ordinary"] == operations - 2, "operation 1 was summed by the switch for all"
+        assert any(outcome["residuals"][1]), "so its residuals stand"
+        assert outcome["fallbacks"] == (0 if last and rank != victim else 1)
+
+
+def test_nobody_waits_for_a_worker_that_closed(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping)):
+        outcomes = ranks.run(ddp_cases.operations, mapping, [1, 2, 2, 2], LENGTH)
+    assert outcomes[0]["error"] == ""
+    for outcome in outcomes[1:]:
+        assert outcome["error"] == "FallbackError: operation 1 cannot be finished: ranks [0] have closed the job"
+        assert outcome["results"] == outcomes[0]["results"]
+
+
+@pytest.mark.parametrize(
+    ("unused", "accumulate", "operations"),
+    [(False, False, 11), (True, False, 18), (False, True, 11)],
+    ids=["rebuilt buckets", "unused parameters", "no_sync"],
+)
+def test_ddp_gradients(ranks: Ranks, unused: bool, accumulate: bool, operations: int) -> None:
+    """Against DDP's own all-reduce on the same batches: near in each step, nearer in sum (error feedback).
+
+    DDP makes one bucket in its first step and two after it has rebuilt them; with find_unused_parameters it keeps
+    the three it started with.
+    """
+    mapping = job_mapping(RANKS, 64)
+    impairment = Impairment(seed=5, drop=0.01, duplicate=0.01, reorder=0.02)
+    with Bridge(mapping, golden_switch(mapping), impairment):
+        outcomes = ranks.run(ddp_cases.train, mapping, 6, unused, accumulate)
+    for outcome in outcomes:
+        assert max(outcome["errors"]) < NMSE_MAX
+        assert outcome["sum_error"] < max(outcome["errors"]) / 5
+        assert outcome["grads"] == outcomes[0]["grads"]
+        assert outcome["operations"] == operations
+        assert outcome["residuals"] == 8
+        assert outcome["fallbacks"] == 0
+        assert not outcome["thread_alive"]
+
+
+def test_errors_come_out_of_backward(ranks: Ranks) -> None:
+    for outcome in ranks.run(ddp_cases.fail_without_fallback, job_mapping(RANKS, 8)):
+        [(kind, text)] = outcome["raised"]
+        assert kind == "DeadlineError"
+        assert "slot 0" in text

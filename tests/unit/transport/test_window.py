@@ -1,0 +1,264 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The window alone: what goes out when, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from sumwire.errors import DeadlineError, StaleRunError, UsageError
+from sumwire.rtt import RttEstimator
+from sumwire.window import NOTHING, REORDER_TOLERANCE, TIMEOUT_BURST_CHUNKS, Window, round_newer
+
+
+def window(slots: int, deadline_s: float = 10.0) -> Window:
+    return Window(slots, RttEstimator(initial_s=0.2, min_s=0.03, max_s=1.0), job=1, deadline_s=deadline_s)
+
+
+def drain(w: Window, now: float) -> list[int]:
+    chunks = []
+    while (chunk := w.take(now)) != NOTHING:
+        chunks.append(chunk)
+    return chunks
+
+
+def answer(w: Window, chunk: int, now: float) -> int:
+    return w.on_result(*w.place(chunk), now)
+
+
+@pytest.mark.parametrize("slots", [0, 1])
+def test_fewer_than_two_slots_are_refused(slots: int) -> None:
+    with pytest.raises(UsageError, match=f"slots = {slots}"):
+        window(slots)
+
+
+@pytest.mark.parametrize("slots", [2, 3, 4, 7, 8])
+@pytest.mark.parametrize("chunks", [0, 1, 2, 5, 40])
+def test_clean_exchange_sends_each_chunk_once(slots: int, chunks: int) -> None:
+    w = window(slots)
+    w.begin(chunks, 0.0)
+    sent = drain(w, 0.0)
+    assert sent == list(range(min(slots // 2, chunks)))
+    for chunk in range(chunks):
+        assert answer(w, chunk, 0.01) == chunk
+        sent += drain(w, 0.01)
+    assert sent == list(range(chunks))
+    assert w.done
+    assert w.counters.resent == 0
+
+
+def test_next_chunk_waits_for_its_own_predecessor_only() -> None:
+    w = window(8)
+    w.begin(20, 0.0)
+    assert drain(w, 0.0) == [0, 1, 2, 3]
+    answer(w, 2, 0.01)
+    assert drain(w, 0.01) == [6]
+    answer(w, 0, 0.01)
+    assert drain(w, 0.01) == [4]
+
+
+def test_odd_slots_wait_for_both_predecessors() -> None:
+    """Chunk 4 of 7 slots: 7 // 2 = 3 back is 1, and 4 back is 0. Without 0, some worker could pass it by a round."""
+    w = window(7)
+    w.begin(20, 0.0)
+    assert drain(w, 0.0) == [0, 1, 2]
+    answer(w, 1, 0.01)
+    assert drain(w, 0.01) == []
+    answer(w, 0, 0.01)
+    assert drain(w, 0.01) == [3, 4]
+
+
+def test_sequence_goes_on_over_exchanges() -> None:
+    w = window(5)
+    w.begin(3, 0.0)
+    for chunk in range(3):
+        drain(w, 0.0)
+        answer(w, chunk, 0.0)
+    w.begin(4, 1.0)
+    assert [w.place(chunk) for chunk in range(4)] == [(3, 0), (4, 0), (0, 1), (1, 1)]
+    assert w.on_result(2, 0, 1.0) == NOTHING, "a late result of the exchange before"
+
+
+def test_rounds_wrap_at_32_bits() -> None:
+    w = window(4)
+    w.base = 4 * (2**32 - 1) + 3
+    w.begin(2, 0.0)
+    assert [w.place(chunk) for chunk in range(2)] == [(3, 2**32 - 1), (0, 0)]
+    drain(w, 0.0)
+    assert w.on_result(3, 2**32 - 1, 0.1) == 0
+    assert w.on_result(0, 0, 0.1) == 1
+    w.begin(1, 0.0)
+    drain(w, 0.0)
+    w.on_stale(1, 2**32 - 1)
+    with pytest.raises(StaleRunError):
+        w.on_stale(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "newer"),
+    [(1, 0, True), (0, 1, False), (0, 0, False), (0, 2**32 - 1, True), (2**31, 0, False), (2**31 - 1, 0, True)],
+)
+def test_serial_number_arithmetic(a: int, b: int, newer: bool) -> None:
+    assert round_newer(a, b) is newer
+
+
+def test_duplicates_unsent_and_foreign_results_are_ignored() -> None:
+    w = window(8)
+    w.begin(10, 0.0)
+    drain(w, 0.0)
+    assert answer(w, 1, 0.1) == 1
+    assert answer(w, 1, 0.1) == NOTHING
+    assert answer(w, 7, 0.1) == NOTHING, "not sent yet"
+    assert w.on_result(0, 5, 0.1) == NOTHING, "far ahead"
+    assert w.on_result(9, 0, 0.1) == NOTHING, "no such slot"
+    assert w.on_result(65535, 2**32 - 1, 0.1) == NOTHING
+    assert w.open_chunks == 9
+
+
+def test_overtaken_chunk_is_resent_at_once_and_once() -> None:
+    w = window(16)
+    w.begin(8, 0.0)
+    drain(w, 0.0)
+    for chunk in range(1, REORDER_TOLERANCE):
+        answer(w, chunk, 0.01)
+        assert drain(w, 0.01) == []
+    answer(w, REORDER_TOLERANCE, 0.01)
+    assert drain(w, 0.01) == [0]
+    for chunk in range(REORDER_TOLERANCE + 1, 8):
+        answer(w, chunk, 0.02)
+        assert drain(w, 0.02) == []
+    assert (w.counters.resent_quick, w.counters.resent_timeout) == (1, 0)
+
+
+def test_answer_to_a_resent_chunk_overtakes_nothing() -> None:
+    """One needless resend, answered from the first sending, must not make everything before it look lost."""
+    w = window(32)
+    w.begin(16, 0.0)
+    drain(w, 0.0)
+    resent = drain(w, 0.25)
+    assert len(resent) == TIMEOUT_BURST_CHUNKS
+    for chunk in resent:
+        answer(w, chunk, 0.26)
+    assert drain(w, 0.26) == []
+
+
+def test_timer_resends_few_backs_off_and_grows_with_progress() -> None:
+    w = window(64)
+    w.begin(32, 0.0, sampled=False)
+    drain(w, 0.0)
+    assert w.wake_at() == pytest.approx(0.2)
+    assert drain(w, 0.199) == []
+    assert drain(w, 0.2) == [0, 1, 2, 3]
+    assert w.wake_at() == pytest.approx(0.2 + 0.4)
+    assert drain(w, 0.61) == [4, 5, 6, 7], "nothing came back: no more than before"
+    answer(w, 0, 0.7)
+    assert drain(w, 0.82) == list(range(8, 16)), "the path answers: twice as many, and the first timeout again"
+
+
+def test_timer_leaves_young_chunks_alone() -> None:
+    w = window(8)
+    w.begin(8, 0.0)
+    drain(w, 0.0)
+    answer(w, 3, 0.15)
+    assert drain(w, 0.15) == [7]
+    assert 7 not in drain(w, 10.0 - 9.6)
+
+
+def test_deadline_counts_from_the_last_new_result() -> None:
+    w = window(8, deadline_s=5.0)
+    w.begin(12, 0.0)
+    drain(w, 0.0)
+    w.check_deadline(4.9)
+    answer(w, 1, 4.9)
+    answer(w, 1, 9.0)
+    w.check_deadline(9.8)
+    drain(w, 9.8)
+    with pytest.raises(DeadlineError, match=r"job 1: no result for 5\.10 s; slot \d, round 0, chunk") as caught:
+        w.check_deadline(10.0)
+    assert caught.value.open_chunks == 11
+    assert caught.value.missing is None
+    assert caught.value.chunk == caught.value.slot != 1
+
+
+def test_wake_at_never_lies_beyond_timer_or_deadline() -> None:
+    w = window(8, deadline_s=0.1)
+    w.begin(1, 0.0)
+    drain(w, 0.0)
+    assert w.wake_at() == pytest.approx(0.1)
+
+
+def test_stale_answers() -> None:
+    w = window(4)
+    w.begin(10, 0.0)
+    drain(w, 0.0)
+    for chunk in (0, 1, 2, 3):
+        answer(w, chunk, 0.0)
+        drain(w, 0.0)
+    # In flight: 4 and 5, slots 0 and 1 in round 1.
+    w.on_stale(0, 1)
+    w.on_stale(0, 0)
+    w.on_stale(3, 7)
+    assert w.counters.stale == 3
+    with pytest.raises(StaleRunError, match="slot 1 is in round 2, this worker waits for round 1"):
+        w.on_stale(1, 2)
+
+
+def test_stale_at_the_start_tells_to_renew() -> None:
+    w = window(4)
+    w.begin(10, 0.0)
+    drain(w, 0.0)
+    with pytest.raises(StaleRunError, match="renew the job's generation"):
+        w.on_stale(0, 3)
+
+
+def test_begin_before_the_end_is_refused() -> None:
+    w = window(4)
+    w.begin(1, 0.0)
+    with pytest.raises(UsageError, match="1 chunks"):
+        w.begin(1, 0.0)
+
+
+def test_round_trips_are_sampled_by_karns_rule() -> None:
+    rtt = RttEstimator()
+    w = Window(8, rtt)
+    w.begin(2, 0.0)
+    drain(w, 0.0)
+    answer(w, 0, 0.1)
+    assert rtt.smoothed_s == pytest.approx(0.1)
+    drain(w, 5.0)
+    answer(w, 1, 5.1)
+    assert rtt.smoothed_s == pytest.approx(0.1), "chunk 1 was resent: which of its packets was answered is unknown"
+
+
+def test_waiting_for_workers_is_no_sample() -> None:
+    rtt = RttEstimator()
+    w = Window(8, rtt)
+    w.begin(1, 0.0, sampled=False)
+    drain(w, 0.0)
+    answer(w, 0, 0.15)
+    assert rtt.smoothed_s is None
+
+
+def test_rfc_6298_figures() -> None:
+    """Section 2.2 and 2.3, by hand: R = 0.1, then R' = 0.2."""
+    rtt = RttEstimator(initial_s=0.5, min_s=0.01, max_s=2.0)
+    assert rtt.timeout_s == 0.5
+    rtt.sample(0.1)
+    assert rtt.timeout_s == pytest.approx(0.1 + 4 * 0.05)
+    rtt.sample(0.2)
+    assert rtt.variation_s == pytest.approx(0.75 * 0.05 + 0.25 * 0.1)
+    assert rtt.smoothed_s == pytest.approx(0.1125)
+    rtt.back_off()
+    rtt.back_off()
+    assert rtt.timeout_s == pytest.approx(4 * (0.1125 + 4 * 0.0625))
+    rtt.back_off()
+    assert rtt.timeout_s == 2.0
+    rtt.settle()
+    assert rtt.timeout_s == pytest.approx(0.1125 + 4 * 0.0625)
+
+
+@pytest.mark.parametrize("limits", [(0.1, 0.2, 1.0), (2.0, 0.1, 1.0), (0.1, 0.0, 1.0)])
+def test_impossible_timeouts_are_refused(limits: tuple[float, float, float]) -> None:
+    initial_s, min_s, max_s = limits
+    with pytest.raises(ValueError, match="0 < min <= initial <= max"):
+        RttEstimator(initial_s=initial_s, min_s=min_s, max_s=max_s)
