@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sumwire.codec.errors import CodecError
 
-# Values handled at a time: two float32 buffers of this size stay in a core's second-level cache.
+# Values handled at a time: a float32 buffer of this size stays in a core's second-level cache.
 TILE_VALUES: Final = 1 << 17
 # Longest transform done in one pass over transposed tiles; longer ones are split in two factors.
 PASS_VALUES: Final = 1 << 12
@@ -46,37 +46,41 @@ def tile_rows(d: int) -> int:
     return max(1, TILE_VALUES // d)
 
 
-def _butterflies(a: Tensor, b: Tensor, d: int, columns: int) -> Tensor:
-    """H along the first axis of (d, columns), unnormalised. `a` is the flat input, `b` scratch; returns the one
-    that holds the result."""
+def _butterflies_(x: Tensor, d: int, columns: int) -> None:
+    """H along the first axis of a flat (d, columns) tensor, unnormalised, in place.
+
+    a, b become a + b and (a + b) - 2 b. The second is a - b with one more rounding, for half the memory traffic of
+    computing both from a and b, which have to be kept for that.
+    """
     half = d // 2
     while half:
-        source = a.view(d // (2 * half), 2, half * columns)
-        target = b.view(d // (2 * half), 2, half * columns)
-        torch.add(source[:, 0], source[:, 1], out=target[:, 0])
-        torch.sub(source[:, 0], source[:, 1], out=target[:, 1])
-        a, b = b, a
+        a, b = x.view(d // (2 * half), 2, half * columns).unbind(1)
+        a.add_(b)
+        torch.add(a, b, alpha=-2, out=b)
         half //= 2
-    return a
 
 
 def hadamard_(x: Tensor) -> Tensor:
     """H x along the rows of a contiguous (rows, d) tensor, unnormalised, in place. d is a power of two."""
-    rows, d = x.shape
+    return hadamard_into(x, x)
+
+
+def hadamard_into(source: Tensor, target: Tensor) -> Tensor:
+    """H along the rows of `source`, written to `target`: contiguous tensors (rows, d) of one dtype, or one tensor."""
+    rows, d = source.shape
     _log2(d)
-    if d == 1 or rows == 0:
-        return x
     if d > PASS_VALUES:
-        return _split_hadamard_(x, PASS_VALUES // 4)
+        return _split_hadamard_(target.copy_(source), PASS_VALUES // 4)
     step = tile_rows(d)
-    buffers = x.new_empty((2, min(rows, step) * d))
+    buffer = source.new_empty(min(rows, step) * d)
     for first in range(0, rows, step):
-        tile = x[first : first + step]
+        tile = source[first : first + step]
         # Blocks become columns: every butterfly then adds long contiguous runs.
-        a, b = buffers[:, : tile.numel()]
-        a.view(d, len(tile)).copy_(tile.t())
-        tile.copy_(_butterflies(a, b, d, len(tile)).view(d, len(tile)).t())
-    return x
+        columns = buffer[: tile.numel()]
+        columns.view(d, len(tile)).copy_(tile.t())
+        _butterflies_(columns, d, len(tile))
+        target[first : first + step].copy_(columns.view(d, len(tile)).t())
+    return target
 
 
 def _split_hadamard_(x: Tensor, low: int) -> Tensor:
@@ -85,12 +89,13 @@ def _split_hadamard_(x: Tensor, low: int) -> Tensor:
     high = d // low
     hadamard_(x.view(rows * high, low))
     step = min(low, max(COLUMNS_MIN, TILE_VALUES // high))
-    a, b = x.new_empty((2, high * step))
+    buffer = x.new_empty(high * step)
     for matrix in x.view(rows, high, low):
         for first in range(0, low, step):
             columns = matrix[:, first : first + step]
-            a.view(high, step).copy_(columns)
-            columns.copy_(_butterflies(a, b, high, step).view(high, step))
+            buffer.view(high, step).copy_(columns)
+            _butterflies_(buffer, high, step)
+            columns.copy_(buffer.view(high, step))
     return x
 
 

@@ -28,7 +28,7 @@ from sumwire.codec import planes
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, CountError, NonFiniteError, NormRangeError, StageError, SumRangeError
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, check_block, layout
-from sumwire.codec.rotation import hadamard_, half_scale, rest_scale, tile_rows
+from sumwire.codec.rotation import hadamard_into, half_scale, rest_scale, tile_rows
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
 
@@ -51,8 +51,12 @@ class _Tile:
     first_value: int
 
     @property
+    def size(self) -> int:
+        return self.blocks * self.block_values
+
+    @property
     def values(self) -> slice:
-        return slice(self.first_value, self.first_value + self.blocks * self.block_values)
+        return slice(self.first_value, self.first_value + self.size)
 
     @property
     def rows(self) -> slice:
@@ -170,13 +174,14 @@ class ThcRound(CodecRound):
             raise StageError("rotate: this round is already rotated")
         x = self._x
         rotated = torch.empty(self.layout.padded_length, dtype=torch.float32, device=self._device)
+        scratch = self._scratch()
         for tile in _tiles(self.layout):
             signs = self._signs.signs(*self._sign_arguments(tile), half_scale(tile.block_values)).view(-1)
             here = x[tile.values]
-            target = rotated[tile.values]
-            torch.mul(here, signs[: len(here)], out=target[: len(here)])
-            target[len(here) :] = 0.0
-            hadamard_(target.view(tile.shape))
+            flipped = scratch[: len(signs)]
+            torch.mul(here, signs[: len(here)], out=flipped[: len(here)])
+            flipped[len(here) :] = 0.0
+            hadamard_into(flipped.view(tile.shape), rotated[tile.values].view(tile.shape))
         self._rotated = rotated
         self._x = None
 
@@ -220,14 +225,15 @@ class ThcRound(CodecRound):
         self._check_sums(sums, counts)
         centre, factor = self._chunk_factors(counts)
         sums_t = torch.from_numpy(sums).to(self._device)
-        result = torch.empty(self.layout.padded_length, dtype=torch.float32, device=self._device)
+        result = torch.empty(self.layout.length, dtype=torch.float32, device=self._device)
+        scratch = self._scratch()
         for tile in _tiles(self.layout):
-            target = result[tile.values]
-            by_chunk = target.view(-1, CHUNK_VALUES)
-            torch.sub(sums_t[tile.chunks], centre[tile.chunks], out=by_chunk)
-            by_chunk.mul_(factor[tile.chunks])
-            self._unrotate_(target.view(tile.shape), tile)
-        return result[: self.layout.length]
+            mean = scratch[: tile.size]
+            by_chunk = mean.view(-1, CHUNK_VALUES)
+            by_chunk.copy_(sums_t[tile.chunks])
+            by_chunk.sub_(centre[tile.chunks]).mul_(factor[tile.chunks])
+            self._unrotate(mean, tile, result[tile.values])
+        return result
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """x minus what this worker's indices stand for, float32, shape (length,); with `included`, shape (chunks,),
@@ -238,8 +244,9 @@ class ThcRound(CodecRound):
         if included is not None:
             self._restore_chunks(left, included)
         self._rotated = None
+        scratch = self._scratch()
         for tile in _tiles(self.layout):
-            self._unrotate_(left[tile.values].view(tile.shape), tile)
+            self._unrotate(left[tile.values], tile, left[: self.layout.length][tile.values], scratch)
         return left[: self.layout.length]
 
     def _round(self, v: Tensor, to_grid: Tensor, tables: _CellTables, tile: _Tile) -> Tensor:
@@ -250,11 +257,21 @@ class ThcRound(CodecRound):
         position = w.mul_(tables.slope.index_select(0, cell)).add_(tables.offset.index_select(0, cell))
         return position.add_(self._rounding.uniform(tile.first_value, len(w))).to(torch.int32)
 
-    def _unrotate_(self, y: Tensor, tile: _Tile) -> None:
-        """The inverse of what `rotate` did to a tile. As that left out rest_scale, it is due twice here."""
-        hadamard_(y)
+    def _unrotate(self, y: Tensor, tile: _Tile, target: Tensor, scratch: Tensor | None = None) -> None:
+        """Write the inverse of what `rotate` did to a tile to `target`, which ends where the tensor does.
+
+        Works in `scratch`, or else in y. As `rotate` left out rest_scale, it is due twice here.
+        """
+        flipped = y if scratch is None else scratch[: tile.size]
+        hadamard_into(y.view(tile.shape), flipped.view(tile.shape))
         scale = half_scale(tile.block_values) * rest_scale(tile.block_values) ** 2
-        y.mul_(self._signs.signs(*self._sign_arguments(tile), scale))
+        signs = self._signs.signs(*self._sign_arguments(tile), scale).view(-1)
+        torch.mul(flipped[: len(target)], signs[: len(target)], out=target)
+
+    def _scratch(self) -> Tensor:
+        """Room for the largest tile, small enough to stay in cache."""
+        most = max((tile.size for tile in _tiles(self.layout)), default=0)
+        return torch.empty(most, dtype=torch.float32, device=self._device)
 
     def _sign_arguments(self, tile: _Tile) -> tuple[int, int, int]:
         return tile.first_block, tile.blocks, tile.block_values

@@ -113,12 +113,8 @@ def test_oracles_hold() -> None:
 
 def test_benchmark_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(bench_codec, "_pin_to_one_core", lambda: False)
-    threads = torch.get_num_threads()
     target = tmp_path / "new" / "out.json"
-    try:
-        bench_codec.main(["--values", "5000", "--rounds", "2", "--warmup", "1", "--json", str(target)])
-    finally:
-        torch.set_num_threads(threads)
+    bench_codec.main(["--values", "5000", "--rounds", "2", "--warmup", "1", "--json", str(target)])
     summary = json.loads(target.read_text())
     assert (summary["values"], summary["rounds"], summary["block"]) == (5000, 2, 4096)
     assert list(summary["stages"]) == ["feedback add", "norms", "rotate", "encode", "decode", "residual"]

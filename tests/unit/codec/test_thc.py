@@ -30,7 +30,8 @@ BLOCKS = (1024, 2048, 4096, None)
 
 def indices(words: np.ndarray) -> np.ndarray:
     bits = np.unpackbits(words, axis=-1).astype(np.int64)
-    return np.tensordot(2 ** np.arange(words.shape[1])[::-1], bits, axes=(0, 1))
+    result: np.ndarray = np.tensordot(2 ** np.arange(words.shape[1])[::-1], bits, axes=(0, 1))
+    return result
 
 
 def sum_planes(sums: np.ndarray) -> np.ndarray:
@@ -151,7 +152,8 @@ def reference_decode(x: np.ndarray, words: np.ndarray, signs: np.ndarray, table:
     h = np.ones((1, 1))
     while len(h) < d:
         h = np.kron(np.array([[1, 1], [1, -1]]), h)
-    return signs * (h @ (q / s)) / math.sqrt(d)
+    result: np.ndarray = signs * (h @ (q / s)) / math.sqrt(d)
+    return result
 
 
 @pytest.mark.parametrize("d", [1024, 2048])
