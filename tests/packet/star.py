@@ -22,10 +22,7 @@ SINGLE = Job(4, HOSTS[1:2], slot_base=4094, slots=2, quorum=1, table=PUBLISHED_T
 NORMS = Job(5, HOSTS, slot_base=100, slots=4, quorum=4, ops=frozenset({MAX32}))
 
 # Any table must do: random ones up to 255, a worker each, so that every one of the 128 coefficients matters.
-RANDOM_TABLES = tuple(
-    (0, *sorted(random.Random(seed).sample(range(1, 256), 15)))
-    for seed in range(12)
-)
+RANDOM_TABLES = tuple((0, *sorted(random.Random(seed).sample(range(1, 256), 15))) for seed in range(12))
 SOLOS = tuple(
     Job(10 + k, HOSTS[:1], slot_base=200 + 2 * k, slots=2, quorum=1, table=table)
     for k, table in enumerate(RANDOM_TABLES)
