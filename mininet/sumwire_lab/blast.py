@@ -74,13 +74,11 @@ class Count:
 def templates(spec: BlastSpec) -> list[list[bytearray]]:
     """Frames by [slot][worker], round 0, with different indices in each."""
     payloads = [bytes((37 * k + 11 * worker) % 256 for k in range(4 * WORD_BYTES)) for worker in range(len(spec.ends))]
-    return [
-        [
-            bytearray(frames.frame(ends, _header(slot, worker), payloads[worker]))
-            for worker, ends in enumerate(spec.ends)
-        ]
-        for slot in range(spec.slots)
-    ]
+
+    def one(slot: int, worker: int) -> bytearray:
+        return bytearray(frames.frame(spec.ends[worker], _header(slot, worker), payloads[worker]))
+
+    return [[one(slot, worker) for worker in range(len(spec.ends))] for slot in range(spec.slots)]
 
 
 def _header(slot: int, worker: int) -> Header:

@@ -28,6 +28,17 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train with gloo and through the switch, and compare")
     _run_options(run)
+    allreduce = commands.add_parser("bench-allreduce", help="seconds of one all-reduce, gloo against Sumwire")
+    allreduce.add_argument("--sizes", default="100k,1M", help="float32 values, %(default)s")
+    allreduce.add_argument("--bw", default="10,100", help="link rates in Mbit/s, %(default)s")
+    allreduce.add_argument("--workers", type=int, default=RunOptions().workers, help="hosts, %(default)s")
+    allreduce.add_argument("--switch", choices=SWITCHES, default="auto", help="%(default)s: bmv2 if on PATH, else soft")
+    _results_option(allreduce)
+    switch = commands.add_parser("bench-switch", help="THC packets per second into each switch")
+    switch.add_argument("--switches", help="soft, bmv2 or soft,bmv2; default: those that are here")
+    _results_option(switch)
+    _results_option(commands.add_parser("verify-thc", help="run the checks of the THC work and say what holds"))
+    commands.add_parser("clean", help="remove what crashed runs left")
     return top
 
 
@@ -85,7 +96,55 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-_COMMANDS: Final[dict[str, Any]] = {"run": _run}
+def _bench_allreduce(arguments: argparse.Namespace) -> int:
+    from sumwire_lab import bench_allreduce as bench
+
+    sizes, rates = bench.parse_sizes(arguments.sizes), bench.parse_rates(arguments.bw)
+    options = RunOptions(workers=arguments.workers, switch=arguments.switch)
+    rows = bench.bench(sizes, rates, options, arguments.results, say)
+    say("\n" + bench.table(rows))
+    return 0
+
+
+def _bench_switch(arguments: argparse.Namespace) -> int:
+    from sumwire_lab.bench_switch import bench
+    from sumwire_lab.switches import choose
+
+    kinds = ["soft"] if choose("auto") == "soft" else ["soft", "bmv2"]
+    if arguments.switches:
+        kinds = arguments.switches.split(",")
+    record = bench(kinds, arguments.results, say)
+    for kind, rate in record["packets_per_second"].items():
+        say(f"{kind:>5}  {rate:>10,.0f} packets/s (median)")
+    if record["ratio"] is not None:
+        say(f"soft / bmv2: {record['ratio']:.2f}")
+    return 0
+
+
+def _verify_thc(arguments: argparse.Namespace) -> int:
+    from sumwire_lab import checks
+    from sumwire_lab.verify_thc import verify
+
+    done = verify(arguments.results, say)
+    say("\n" + checks.table(done))
+    return EXIT_FAILED if any(check.holds is False for check in done) else 0
+
+
+def _clean(arguments: argparse.Namespace) -> int:
+    from sumwire_lab import leftovers
+
+    for line in leftovers.clean():
+        say(f"removed {line}")
+    return 0
+
+
+_COMMANDS: Final[dict[str, Any]] = {
+    "run": _run,
+    "bench-allreduce": _bench_allreduce,
+    "bench-switch": _bench_switch,
+    "verify-thc": _verify_thc,
+    "clean": _clean,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
