@@ -14,10 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from p4.config.v1 import p4info_pb2
 
-from softswitch.p4runtime.errors import InvalidArgumentError, NotThereError
+from softswitch.p4runtime.errors import InvalidArgumentError
 
 _MATCH_TYPES = p4info_pb2.MatchField.MatchType
-_PREFIXES = p4info_pb2.P4Ids.Prefix
 
 
 class MatchKind(enum.Enum):
@@ -96,13 +95,10 @@ class P4Info:
     packet_out: tuple[Value, ...] | None
 
     def table(self, table_id: int) -> Table:
-        return _find(self.tables, table_id, "TABLE")
-
-    def action(self, action_id: int) -> Action:
-        return _find(self.actions, action_id, "ACTION")
+        return _find(self.tables, table_id, "table")
 
     def counter(self, counter_id: int) -> Counter:
-        return _find(self.counters, counter_id, "COUNTER")
+        return _find(self.counters, counter_id, "counter")
 
 
 _T = TypeVar("_T")
@@ -120,12 +116,9 @@ _I = TypeVar("_I", bound=_Identified)
 
 
 def _find(objects: Mapping[int, _T], object_id: int, kind: str) -> _T:
-    """Raises InvalidArgumentError for an id that cannot be one of this kind, NotThereError for an unknown one."""
-    if object_id in objects:
-        return objects[object_id]
-    if object_id >> 24 == _PREFIXES.Value(kind):
-        raise NotThereError(f"{kind.lower()} id {object_id:#010x} is not in the P4Info")
-    raise InvalidArgumentError(f"{object_id:#010x} is not the id of a {kind.lower()}")
+    if object_id not in objects:
+        raise InvalidArgumentError(f"{object_id:#010x} is not the id of a {kind} in the P4Info")
+    return objects[object_id]
 
 
 def parse(message: Any) -> P4Info:

@@ -99,7 +99,7 @@ def _write_default(device: Device, pipeline: Pipeline, table: Table, update_type
         raise InvalidArgumentError(f"{what}: takes neither match fields nor a priority")
     if table.has_const_default:
         raise PermissionDeniedError(f"{what}: is const")
-    _refuse_unoffered(table, message)
+    _refuse_absent(table, message)
     if message.HasField("counter_data"):
         raise UnimplementedError(f"{what}: the direct counter of a default entry is not offered")
     if not message.HasField("action"):
@@ -114,7 +114,7 @@ def _write_default(device: Device, pipeline: Pipeline, table: Table, update_type
 def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message: Any) -> None:
     """INSERT or MODIFY. Everything is decoded before the device sees anything."""
     table = row.table
-    _refuse_unoffered(table, message)
+    _refuse_absent(table, message)
     counter = _decode_counter(table, message)
     if message.HasField("action"):
         action = decode_action(pipeline.info, table, message.action, is_default=False)
@@ -144,10 +144,10 @@ def _check_not_const(device: Device, row: Row) -> None:
             raise PermissionDeniedError(f"table {table.name!r}: entry {row.key} is const")
 
 
-def _refuse_unoffered(table: Table, message: Any) -> None:
+def _refuse_absent(table: Table, message: Any) -> None:
     for name in ("meter_config", "meter_counter_data"):
         if message.HasField(name):
-            raise UnimplementedError(f"table {table.name!r}: {name} is set; direct meters are not offered")
+            raise InvalidArgumentError(f"table {table.name!r}: {name} is set, but it has no direct meter")
     if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
         raise InvalidArgumentError(f"table {table.name!r} has no idle timeout")
 

@@ -16,7 +16,7 @@ from softswitch.p4runtime import p4info
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
-from unit.p4runtime.client import DEVICE_ID, Controller, Program, code_of, election, insert, items_of
+from unit.p4runtime.client import DEVICE_ID, Controller, Program, code_of, election, insert, items_of, modify
 from unit.p4runtime.fake_device import FakeDevice
 
 Connect = Callable[[], Controller]
@@ -237,10 +237,10 @@ def test_every_update_is_attempted_and_reported_in_order(primary: Controller, pr
 
 
 def test_codes_survive_a_batch_too_long_for_its_messages(primary: Controller, program: Program) -> None:
-    unknown = p4rt.TableEntry(table_id=0x02000001)
+    absent = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
     bad = program.entry("exact_t", dst=("exact", b"\x01" * 300))
     call = primary.stub.Write.with_call
-    request = primary.write_request(*[insert(bad)] * 60, *[insert(unknown)] * 20)
+    request = primary.write_request(*[insert(bad)] * 60, *[modify(absent)] * 20)
     with pytest.raises(Exception, match="80 of 80 updates failed") as caught:
         call(request, timeout=10)
     errors: list[Any] = items_of(caught.value)

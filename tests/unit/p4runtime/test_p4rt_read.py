@@ -120,7 +120,7 @@ BAD: dict[str, tuple[Ask, str]] = {
         "INVALID_ARGUMENT",
     ),
     "value too wide": (lambda p: p.entry("exact_t", dst=("exact", b"\x01" * 7)), "INVALID_ARGUMENT"),
-    "unknown table": (lambda p: p4rt.TableEntry(table_id=0x02000001), "NOT_FOUND"),
+    "unknown table": (lambda p: p4rt.TableEntry(table_id=0x02000001), "INVALID_ARGUMENT"),
     "not a table": (lambda p: p4rt.TableEntry(table_id=0x01000001), "INVALID_ARGUMENT"),
     "default with priority": (ask("range_t", is_default_action=True, priority=1), "INVALID_ARGUMENT"),
 }
@@ -160,9 +160,11 @@ def test_counter_data_over_all_tables_skips_the_uncounted(
 
 
 def test_batch_reads_what_it_can(primary: Controller, program: Program, rows: dict[str, Any]) -> None:
+    unknown_group = p4rt.Entity()
+    unknown_group.packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 9
     requests = [
         p4rt.Entity(table_entry=program.entry("lpm_t")),
-        p4rt.Entity(table_entry=p4rt.TableEntry(table_id=0x02000001)),
+        unknown_group,
         p4rt.Entity(),
         p4rt.Entity(table_entry=program.entry("exact_t", dst=("exact", b"\x01"))),
     ]

@@ -65,7 +65,7 @@ def unknown_counter(program: Program) -> Any:
         (MODIFY, lambda p: cell(p, CELLS, (1, 1)), "OUT_OF_RANGE"),
         (MODIFY, lambda p: cell(p, 0, (-1, 1)), "INVALID_ARGUMENT"),
         (MODIFY, lambda p: cell(p, 0, (1, -1)), "INVALID_ARGUMENT"),
-        (MODIFY, unknown_counter, "NOT_FOUND"),
+        (MODIFY, unknown_counter, "INVALID_ARGUMENT"),
     ],
 )
 def test_counter_write_is_refused(

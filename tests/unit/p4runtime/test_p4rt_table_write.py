@@ -182,7 +182,7 @@ BAD: dict[str, tuple[Callable[[Program], Any], str, str]] = {
     "param empty": (lambda p: exact(p, port=b""), INVALID, "'port'"),
     "table id 0": (changed(exact, set_field("table_id", 0)), INVALID, "table"),
     "table id of an action": (changed(exact, set_field("table_id", 0x01000001)), INVALID, "table"),
-    "table unknown": (changed(exact, set_field("table_id", 0x02000001)), "NOT_FOUND", "0x02000001"),
+    "table unknown": (changed(exact, set_field("table_id", 0x02000001)), INVALID, "0x02000001"),
     "is_const": (changed(exact, set_field("is_const", True)), INVALID, "is_const"),
     "keyless": (lambda p: p.entry("keyless_t", action=p.action("drop")), INVALID, "no key"),
     "const table": (
@@ -198,7 +198,7 @@ BAD: dict[str, tuple[Callable[[Program], Any], str, str]] = {
     ),
     "idle timeout": (changed(exact, set_field("idle_timeout_ns", 1)), INVALID, "idle timeout"),
     "time since last hit": (changed(exact, lambda e: e.time_since_last_hit.SetInParent()), INVALID, "idle timeout"),
-    "direct meter": (changed(exact, lambda e: e.meter_config.SetInParent()), "UNIMPLEMENTED", "meter"),
+    "direct meter": (changed(exact, lambda e: e.meter_config.SetInParent()), INVALID, "meter"),
 }
 
 
