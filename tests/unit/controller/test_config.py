@@ -220,7 +220,9 @@ def test_sizes_of_the_switch() -> None:
     jobs = [job(f"j{k}", k, 32, 2 * k, 2) for k in range(65)]
     for each in jobs:
         each["workers"] = [f"h{k}" for k in range(16)]
-    parse_config(text({**data, "jobs": jobs[:63]}))
+    assert [problem.value for problem in problems_of({**data, "jobs": jobs[:64]})] == ["1024 workers in all jobs"]
+    jobs[63]["workers"].pop()
+    parse_config(text({**data, "jobs": jobs[:64]}))
     assert [problem.full_path for problem in problems_of({**data, "jobs": jobs})] == ["jobs", "jobs"]
     assert [problem.full_path for problem in problems_of({**data, "workers": hosts})] == ["workers"]
     jobs[0]["workers"] = [f"h{k}" for k in range(32)]

@@ -57,11 +57,10 @@ def test_in_sync_whatever_the_generation() -> None:
 def test_differences_are_named() -> None:
     worker = next(entry for entry in AS_CONFIGURED if str(entry).startswith("worker[job=6, worker=1]"))
     group = next(entry for entry in AS_CONFIGURED if isinstance(entry, MulticastGroup))
-    changed = (AS_CONFIGURED - {worker, group}) | {
-        MulticastGroup(7, frozenset({(1, 1)})),
-        TableEntry("forward", (0x0A000900, 24), (2,)),
-    }
-    found = status(changed)
+    others: frozenset[Entry] = frozenset(
+        {MulticastGroup(7, frozenset({(1, 1)})), TableEntry("forward", (0x0A000900, 24), (2,))}
+    )
+    found = status((AS_CONFIGURED - {worker, group}) | others)
     assert not found.in_sync
     assert found.differences == (
         "differs: group 7: 1#1, want group 7: 1#1, 2#2",
