@@ -181,10 +181,7 @@ class ParserEmitter:
                 return
             with self._out.block(f"if {condition}:"):
                 self._state(case.next_state, at)
-        if state.has_default:
-            self._state(state.default, at)
-        else:
-            self._leave(at, str(self._context.program.errors["NoMatch"]))
+        self._state(state.default, at)
 
     def _condition(self, case: ir.Case, names: list[str], key: tuple[ir.Expr, ...]) -> str:
         parts = []

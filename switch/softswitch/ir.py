@@ -290,13 +290,12 @@ class Case:
 
 @dataclass(frozen=True)
 class ParserState:
-    """Without a default (``has_default`` False) a key that no case matches ends in error NoMatch."""
+    """A key that no case matches goes to ``default``; None accepts. bmv2 knows no error for a missing default."""
 
     name: str
     ops: tuple[ParserOp, ...]
     key: tuple[Expr, ...]
     cases: tuple[Case, ...]
-    has_default: bool
     default: str | None
 
 

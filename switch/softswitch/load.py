@@ -184,16 +184,15 @@ def _state(node: Json, expressions: ExprLoader, loader: ActionLoader) -> ir.Pars
     widths = [_key_width(part, source) for part in key]
     cases: list[ir.Case] = []
     default: str | None = None
-    has_default = False
     for transition in node["transitions"]:
         kind = transition.get("type", "default" if transition["value"] == "default" else "hexstr")
         if kind == "default":
-            has_default, default = True, transition["next_state"]
+            default = transition["next_state"]
             break
         if kind != "hexstr":
             raise unsupported(f"transition of type {kind!r} in parser state {node['name']!r}", source)
         cases.append(_case(transition, widths))
-    return ir.ParserState(node["name"], ops, key, tuple(cases), has_default, default)
+    return ir.ParserState(node["name"], ops, key, tuple(cases), default)
 
 
 def _key_width(part: ir.Expr, source: ir.Source) -> int:

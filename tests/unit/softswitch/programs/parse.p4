@@ -18,7 +18,7 @@ parser parse(packet_in packet, out headers hdr, inout metadata meta, inout stand
     state start {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.kind, standard.ingress_port) {
-            (0x8100, _): parse_tag;
+            (0x7100, _): parse_tag;
             (0x9000 &&& 0xff00, 3): skip_four;
             (0x9000 &&& 0xff00, _): parse_item;
             default: accept;

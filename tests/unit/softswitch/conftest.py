@@ -1,0 +1,24 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The test programs beside this file, compiled: ``switch_for("parse")`` is a fresh switch that runs parse.p4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from softswitch.switch import SoftSwitch
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.fixture
+def program_text() -> Callable[[str], str]:
+    return lambda name: (PROGRAMS / f"{name}.json").read_text()
+
+
+@pytest.fixture
+def switch_for(program_text: Callable[[str], str]) -> Callable[[str], SoftSwitch]:
+    return lambda name: SoftSwitch(program_text(name), seed=1, cpu_port=510)

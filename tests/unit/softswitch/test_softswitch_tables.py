@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Look-ups of every match kind, constant entries, what follows a table, direct counters."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from softswitch.device import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Ternary
+from softswitch.switch import SoftSwitch
+
+EXACT, LPM, MASKED, RANGE, FIXED_EXACT, FIXED_TERNARY, OPTIONAL = range(7)
+MISS_DEFAULT = 0xFFFF
+
+
+@pytest.fixture
+def switch(switch_for: Callable[[str], SoftSwitch]) -> SoftSwitch:
+    return switch_for("tables")
+
+
+def probe(which: int, small: int = 0, medium: int = 0, address: int = 0) -> bytes:
+    return struct.pack(">BBHIQ", which, small, medium, address, 0)
+
+
+def mark(value: int) -> ActionCall:
+    return ActionCall("ingress.mark", (value,))
+
+
+def look_up(switch: SoftSwitch, frame: bytes) -> tuple[int, int, int, int]:
+    """Port, ``which``, ``medium`` and ``trace`` of the only frame that comes out."""
+    ((port, out),) = switch.process(0, frame)
+    which, _, medium, _, trace = struct.unpack(">BBHIQ", out)
+    return port, which, medium, trace
+
+
+def trace(switch: SoftSwitch, frame: bytes) -> int:
+    return look_up(switch, frame)[3]
+
+
+def test_exact_hit_and_miss_take_their_branches(switch: SoftSwitch) -> None:
+    switch.insert("ingress.exact_pair", Entry((Exact(5), Exact(600)), ActionCall("ingress.mark_and_send", (77, 9))))
+    assert look_up(switch, probe(EXACT, 5, 600)) == (9, 0xAA, 601, 77)
+    assert look_up(switch, probe(EXACT, 5, 601)) == (1, 0xBB, 602, 0)
+    assert look_up(switch, probe(EXACT, 6, 600)) == (1, 0xBB, 601, 0)
+
+
+def test_an_entry_with_the_default_action_is_a_hit(switch: SoftSwitch) -> None:
+    switch.insert("ingress.exact_pair", Entry((Exact(5), Exact(600)), ActionCall("ingress.nothing")))
+    assert look_up(switch, probe(EXACT, 5, 600))[1] == 0xAA
+
+
+def test_dropping_action(switch: SoftSwitch) -> None:
+    switch.insert("ingress.exact_pair", Entry((Exact(5), Exact(600)), ActionCall("ingress.drop_it")))
+    assert switch.process(0, probe(EXACT, 5, 600)) == []
+
+
+def test_modify_delete_and_default(switch: SoftSwitch) -> None:
+    key = (Exact(5), Exact(600))
+    switch.insert("ingress.exact_pair", Entry(key, mark(1)))
+    switch.modify("ingress.exact_pair", Entry(key, mark(2)))
+    assert trace(switch, probe(EXACT, 5, 600)) == 2
+    switch.delete("ingress.exact_pair", key)
+    assert look_up(switch, probe(EXACT, 5, 600))[1] == 0xBB
+    switch.set_default_action("ingress.exact_pair", mark(9))
+    assert look_up(switch, probe(EXACT, 5, 600)) == (1, 0xBB, 601, 9)
+    switch.set_default_action("ingress.exact_pair", None)
+    assert trace(switch, probe(EXACT, 5, 600)) == 0
+
+
+def test_direct_counter_counts_hits_only(switch: SoftSwitch) -> None:
+    key = (Exact(5), Exact(600))
+    switch.insert("ingress.exact_pair", Entry(key, mark(1)))
+    for frame in (probe(EXACT, 5, 600), probe(EXACT, 5, 600) + b"four", probe(EXACT, 9, 9)):
+        switch.process(0, frame)
+    assert switch.entries("ingress.exact_pair") == [Entry(key, mark(1), counter=CounterValue(2, 36))]
+    switch.modify("ingress.exact_pair", Entry(key, mark(2)))
+    assert switch.entries("ingress.exact_pair")[0].counter == CounterValue(2, 36)
+    switch.write_direct_counter("ingress.exact_pair", key, 0, CounterValue(7, 8))
+    switch.process(0, probe(EXACT, 5, 600))
+    assert switch.entries("ingress.exact_pair")[0].counter == CounterValue(8, 24)
+
+
+def test_longest_prefix_wins_whatever_the_order(switch: SoftSwitch) -> None:
+    for length, value in ((16, 0x0A010000), (8, 0x0A000000), (32, 0x0A010203), (0, 0)):
+        switch.insert("ingress.longest", Entry((Lpm(value, length),), mark(length)))
+    expected = {0x0A010203: 32, 0x0A010204: 16, 0x0A020304: 8, 0x0B000000: 0, 0xFFFFFFFF: 0}
+    assert {address: trace(switch, probe(LPM, address=address)) for address in expected} == expected
+    switch.delete("ingress.longest", (Lpm(0x0A010203, 32),))
+    assert trace(switch, probe(LPM, address=0x0A010203)) == 16
+    switch.delete("ingress.longest", (Lpm(0, 0),))
+    assert trace(switch, probe(LPM, address=0x0B000000)) == MISS_DEFAULT
+    switch.set_default_action("ingress.longest", mark(3))
+    assert trace(switch, probe(LPM, address=0x0B000000)) == 3
+
+
+def test_ternary_takes_the_largest_priority(switch: SoftSwitch) -> None:
+    rows = [
+        (Ternary(0x10, 0xF0), Ternary(0, 0), Exact(7), 10),
+        (Ternary(0x12, 0xFF), Ternary(0, 0), Exact(7), 20),
+        (Ternary(0, 0), Ternary(0x0A000000, 0xFF000000), Exact(7), 15),
+    ]
+    for number, (small, address, medium, priority) in enumerate(rows):
+        switch.insert("ingress.masked", Entry((small, address, medium), mark(number + 1), priority))
+    assert trace(switch, probe(MASKED, 0x11, 7)) == 1
+    assert trace(switch, probe(MASKED, 0x12, 7)) == 2
+    assert trace(switch, probe(MASKED, 0x11, 7, 0x0A000001)) == 3
+    assert trace(switch, probe(MASKED, 0x12, 7, 0x0A000001)) == 2
+    assert trace(switch, probe(MASKED, 0x12, 8)) == 0
+
+
+def test_same_key_with_two_priorities_is_two_entries(switch: SoftSwitch) -> None:
+    key = (Ternary(1, 0xFF), Ternary(0, 0), Exact(0))
+    switch.insert("ingress.masked", Entry(key, mark(1), 1))
+    switch.insert("ingress.masked", Entry(key, mark(2), 2))
+    assert trace(switch, probe(MASKED, 1)) == 2
+    switch.delete("ingress.masked", key, 2)
+    assert trace(switch, probe(MASKED, 1)) == 1
+
+
+def test_range_edges_and_priority(switch: SoftSwitch) -> None:
+    switch.insert("ingress.between", Entry((Range(100, 200), Exact(1)), mark(1), 1))
+    switch.insert("ingress.between", Entry((Range(200, 300), Exact(1)), mark(2), 2))
+    expected = {99: 0, 100: 1, 199: 1, 200: 2, 300: 2, 301: 0}
+    assert {medium: trace(switch, probe(RANGE, 1, medium)) for medium in expected} == expected
+    assert trace(switch, probe(RANGE, 2, 150)) == 0
+
+
+def test_optional_is_ternary_with_a_full_or_empty_mask(switch: SoftSwitch) -> None:
+    switch.insert("ingress.maybe", Entry((Ternary(0, 0),), mark(1), 1))
+    switch.insert("ingress.maybe", Entry((Ternary(5, 0xFF),), mark(2), 2))
+    assert [trace(switch, probe(OPTIONAL, small)) for small in (4, 5)] == [1, 2]
+
+
+def test_constant_entries_and_the_branch_by_action(switch: SoftSwitch) -> None:
+    assert look_up(switch, probe(FIXED_EXACT, 1)) == (7, 4, 1, 0x11)
+    assert look_up(switch, probe(FIXED_EXACT, 2)) == (7, 4, 1, 0x22)
+    assert look_up(switch, probe(FIXED_EXACT, 9)) == (8, 4, 1, 0)
+
+
+def test_exit_in_an_action_ends_the_pipeline(switch: SoftSwitch) -> None:
+    # medium is not incremented behind the table.
+    assert look_up(switch, probe(FIXED_EXACT, 3)) == (1, 4, 0xDEAD, 0)
+
+
+def test_constant_entries_win_in_program_order(switch: SoftSwitch) -> None:
+    expected = {(0x15, 50): 1, (0x15, 99): 1, (0x15, 100): 2, (0x15, 550): 2, (0x42, 550): 3, (0x42, 601): 4, (3, 3): 0xEE}
+    found = {pair: trace(switch, probe(FIXED_TERNARY, *pair)) for pair in expected}
+    assert found == expected
+    entries = switch.entries("ingress.fixed_ternary")
+    assert [entry.priority for entry in entries] == [4, 3, 2, 1]
+    assert all(entry.is_const for entry in entries)
+
+
+def test_more_keys_than_the_memo_holds(switch: SoftSwitch) -> None:
+    switch.insert("ingress.longest", Entry((Lpm(0x80000000, 1),), mark(1)))
+    found = [trace(switch, probe(LPM, address=step * 0x20001)) for step in range(5000)]
+    assert found == [1 if step * 0x20001 >= 0x80000000 else MISS_DEFAULT for step in range(5000)]
