@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of verify-thc: what holds, what does not, what cannot be decided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sumwire_lab import checks
+from sumwire_lab.checks import Check
+
+
+def system(**changes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "accuracy": 0.97,
+        "comm_s_per_step": 1.0,
+        "time_to_target_s": 10.0,
+        "replicas_equal": True,
+        "fallbacks": 0,
+        "retransmissions": 3,
+        "fingerprints": ["a", "a"],
+    }
+    return {**base, **changes}
+
+
+@pytest.mark.parametrize(("comm", "time", "verdicts"), [(5.0, 40.0, [True, True]), (4.9, 39.0, [False, False])])
+def test_speed(comm: float, time: float, verdicts: list[bool]) -> None:
+    summary = {"systems": {"gloo": system(comm_s_per_step=comm, time_to_target_s=time), "thc": system()}}
+    assert [check.holds for check in checks.speed(summary, "x")] == verdicts
+
+
+def test_a_target_never_reached_does_not_hold() -> None:
+    summary = {"systems": {"gloo": system(), "thc": system(time_to_target_s=None)}}
+    assert [check.holds for check in checks.speed(summary, "x")] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("thc", "gloo", "holds"),
+    [
+        (system(accuracy=0.975), system(accuracy=0.970), True),
+        (system(accuracy=0.970), system(accuracy=0.9751), False),
+        (system(accuracy=0.959), system(accuracy=0.961), False),
+        (system(replicas_equal=False), system(), False),
+    ],
+)
+def test_accuracy(thc: dict[str, Any], gloo: dict[str, Any], holds: bool) -> None:
+    assert checks.accuracy("x", thc, gloo).holds is holds
+
+
+def test_an_impaired_run_must_have_lost_something_and_not_fallen_back() -> None:
+    good = checks.impaired(system(), system(), "drop=0.01")
+    assert all(check.holds for check in good)
+    assert not all(check.holds for check in checks.impaired(system(fallbacks=1), system(), "drop=0.01"))
+    assert not all(check.holds for check in checks.impaired(system(retransmissions=0), system(), "drop=0.01"))
+
+
+def flooded(**changes: Any) -> dict[str, Any]:
+    base = {"sent": {"length": 6, "op": 4}, "counted": {"length": 6, "op": 4, "job": 0}}
+    return system(malformed={**base, "all_sent_during_training": True, **changes})
+
+
+@pytest.mark.parametrize(
+    ("thc", "verdicts"),
+    [
+        (flooded(), [True, True, True]),
+        (flooded(all_sent_during_training=False), [False, True, True]),
+        (flooded(counted={"length": 5, "op": 4}), [True, False, True]),
+        (flooded(counted={"length": 6, "op": 4, "job": 1}), [True, False, True]),
+        ({**flooded(), "fingerprints": ["a", "b"]}, [True, True, False]),
+        ({**flooded(), "fallbacks": 1}, [True, True, False]),
+    ],
+)
+def test_malformed(thc: dict[str, Any], verdicts: list[bool]) -> None:
+    assert [check.holds for check in checks.malformed(thc, system(), 10)] == verdicts
+
+
+def test_oracles_hold_within_three_percent() -> None:
+    rows = [("a", 1.029, 1.0), ("b", 0.96, 1.0), ("c", 2.0, 2.0)]
+    assert [check.holds for check in checks.oracles(rows)] == [True, False, True]
+
+
+def test_the_switch_rate_is_undecided_without_bmv2() -> None:
+    alone = checks.switch_rate({"ratio": None, "packets_per_second": {"soft": 40_000.0}})
+    assert alone.holds is None
+    assert "simple_switch_grpc" in alone.why
+    assert alone.as_dict()["holds"] is None
+    assert checks.switch_rate({"ratio": 1.0}).holds is True
+    assert checks.switch_rate({"ratio": 0.99}).holds is False
+
+
+def test_codec() -> None:
+    assert [checks.codec(ms).holds for ms in (40.0, 40.1)] == [True, False]
+
+
+def test_records_have_the_promised_keys() -> None:
+    assert set(Check("c", 1, ">= 1", True).as_dict()) == {"check", "value", "target", "holds"}
+    assert checks.failed("c", "t", ValueError("broke")).as_dict()["why"] == "broke"
+
+
+def test_the_table_has_a_line_a_check() -> None:
+    text = checks.table(
+        [Check("a", 1.23456, ">= 1", True), Check("b", [0.5, 2], "x", False), checks.absent("c", "t", "no")]
+    )
+    lines = text.splitlines()
+    assert lines[0] == "holds  a: 1.235 (target >= 1)"
+    assert lines[1] == "FAILS  b: 0.5, 2 (target x)"
+    assert lines[2].startswith("-      c: None")
+    assert lines[3].strip() == "no"

@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Frames made by hand, judged by scapy and by the golden switch."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections import Counter
+
+import pytest
+from golden import model as golden
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from sumwire import _p4 as p4
+from sumwire.wire import Header, pack
+from sumwire_lab import frames
+from sumwire_lab.bench_allreduce import row, wire_bytes
+from sumwire_lab.bench_allreduce import table as bench_table
+from sumwire_lab.blast import BlastSpec, templates
+from sumwire_lab.frames import Endpoints
+from sumwire_lab.malformed import KINDS, FloodSpec, Sender, opener, packets
+
+MAC = "02:53:57:00:00:64"
+TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
+
+
+def ends(worker: int) -> Endpoints:
+    return Endpoints(f"00:00:00:00:00:{worker + 1:02x}", MAC, f"10.0.0.{worker + 1}", "10.0.0.100")
+
+
+def golden_host(worker: int) -> golden.Host:
+    mac, ip = ends(worker).src_mac, ends(worker).src_ip
+    return golden.Host(worker + 1, bytes.fromhex(mac.replace(":", "")), socket.inet_aton(ip))
+
+
+def golden_switch(workers: int = 4) -> golden.GoldenSwitch:
+    """Jobs as the lab installs them for a run with malformed packets."""
+    hosts = tuple(golden_host(k) for k in range(workers))
+    jobs = (
+        golden.Job(1, hosts, 0, 256, workers, TABLE),
+        golden.Job(2, hosts, 256, 2, workers, TABLE),
+        golden.Job(3, hosts, 258, 2, workers, TABLE, ops=frozenset({golden.THC})),
+    )
+    aggregator = golden.Host(0, bytes.fromhex(MAC.replace(":", "")), socket.inet_aton("10.0.0.100"))
+    return golden.GoldenSwitch(aggregator, hosts, jobs)
+
+
+def test_a_frame_is_what_scapy_reads() -> None:
+    header = Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, job=7, slot=3, worker=2, round=9, words=1)
+    payload = bytes(range(128))
+    packet = Ether(frames.frame(ends(2), header, payload))
+    assert (packet[IP].src, packet[IP].dst, packet[UDP].dport) == ("10.0.0.3", "10.0.0.100", 21335)
+    assert bytes(packet[UDP].payload) == pack(header, payload)
+    stated = packet[IP].chksum
+    del packet[IP].chksum
+    assert Ether(bytes(packet))[IP].chksum == stated
+    assert (packet[IP].len, packet[UDP].len) == (20 + 8 + 24 + 128, 8 + 24 + 128)
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_every_kind_is_rejected_for_its_reason(name: str) -> None:
+    reason, build = KINDS[name]
+    wanted = next(key for key, value in vars(p4).items() if key.startswith("REJECT_") and value == reason)
+    rng = random.Random(3)
+    for worker in (0, 3):
+        switch = golden_switch()
+        sender = Sender(ends(worker), worker, 4)
+        switch.receive(worker + 1, opener(sender))
+        assert switch.verdicts == {"FIRST": 1}
+        for _ in range(200):
+            assert switch.receive(worker + 1, build(sender, rng)) == []
+        assert switch.rejects == {wanted.removeprefix("REJECT_"): 200}
+
+
+def test_the_kinds_cover_every_reason_of_the_program() -> None:
+    reasons = {value for name, value in vars(p4).items() if name.startswith("REJECT_")}
+    assert {reason for reason, _ in KINDS.values()} == reasons - {p4.REJECT_NONE}
+
+
+def test_a_flood_takes_all_kinds_in_turn() -> None:
+    sent = list(packets(Sender(ends(0), 0, 4), 48, seed=1))
+    assert Counter(reason for reason, _ in sent) == Counter(reason for reason, _ in KINDS.values() for _ in range(2))
+    assert len({data for _, data in sent}) == 48, "no two alike"
+    assert list(packets(Sender(ends(0), 0, 4), 48, seed=1)) == sent
+    assert all(len(data) + 8 >= 42 and len(data) <= 1514 for _, data in sent)
+
+
+def test_a_lone_worker_sends_no_foreign_number() -> None:
+    assert p4.REJECT_PORT not in {reason for reason, _ in packets(Sender(ends(0), 0, 1), 100, seed=1)}
+
+
+def test_a_flood_specification_survives_its_file(tmp_path: object) -> None:
+    from pathlib import Path
+
+    spec = FloodSpec("sw12af-h1", Sender(ends(1), 1, 4), 10, 5.0, 3, "sent.json")
+    path = Path(str(tmp_path)) / "spec.json"
+    spec.save(path)
+    assert FloodSpec.load(path) == spec
+
+
+def test_the_generators_packets_sum_up() -> None:
+    spec = BlastSpec(["a"] * 4, [ends(k) for k in range(4)], slots=3, window=2, seconds=1, listen=True, result="")
+    switch = golden_switch()
+    for slot in templates(spec):
+        for worker, data in enumerate(slot):
+            switch.receive(worker + 1, bytes(data))
+    assert switch.verdicts == {"FIRST": 3, "ADD": 6, "LAST": 3}
+
+
+def test_the_round_is_where_the_generator_patches_it() -> None:
+    data = bytearray(frames.frame(ends(0), Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, 1, 2, 0, words=1), bytes(128)))
+    data[frames.ROUND_OFFSET : frames.ROUND_OFFSET + 4] = (0xABCDEF01).to_bytes(4, "big")
+    assert golden.decode(bytes(data[42:])).round == 0xABCDEF01
+
+
+def test_bytes_on_the_wire_by_hand() -> None:
+    # 1025 values are two chunks; a result is 14 + 20 + 8 + 24 + 8 * 128 bytes.
+    assert wire_bytes("thc", 1025, 4) == 2 * 1090
+    assert wire_bytes("thc", 1024, 4) == 1090
+    # Ring of 4: 1.5 times 4 bytes a value; segments of 1448 in frames of 1514.
+    assert wire_bytes("gloo", 1_448_000, 4) == 1_514_000 * 6
+    assert wire_bytes("gloo", 1000, 1) == 0
+
+
+def test_a_benchmark_row_and_its_table() -> None:
+    rows = [row(10, 1024, "gloo", 4, 0.02), row(10, 1024, "thc", 4, 0.001)]
+    assert rows[1].bound_s == pytest.approx(1090 * 8 / 1e7)
+    assert rows[1].link_share == pytest.approx(0.872)
+    lines = bench_table(rows).splitlines()
+    assert lines[2].split()[-1] == "20.00"
+    assert lines[1].split()[-1].endswith("%")

@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong options are refused with the option, the value and the rule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sumwire_lab import cli
+from sumwire_lab.bench_allreduce import parse_rates, parse_sizes
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: LinkOptions(mbit=0), "bw=0"),
+    (lambda: LinkOptions(mbit=20_000), "bw=20000"),
+    (lambda: LinkOptions(queue_packets=1), "queue=1"),
+    (lambda: TrainOptions(epochs=0), "epochs=0"),
+    (lambda: TrainOptions(batch=-1), "batch=-1"),
+    (lambda: TrainOptions(max_steps=0), "steps=0"),
+    (lambda: TrainOptions(seed=-3), "seed=-3"),
+    (lambda: RunOptions(workers=0), "workers=0"),
+    (lambda: RunOptions(workers=33), "workers=33"),
+    (lambda: RunOptions(systems=()), "systems"),
+    (lambda: RunOptions(systems=("gloo", "nccl")), "systems=nccl"),
+    (lambda: RunOptions(systems=("thc", "thc")), "systems=thc,thc"),
+    (lambda: RunOptions(switch="tofino"), "switch=tofino"),
+    (lambda: RunOptions(switch="bmv2", impair="drop=0.1"), "impair=drop=0.1"),
+    (lambda: RunOptions(malformed=-1), "malformed=-1"),
+    (lambda: RunOptions(deadline_s=0), "deadline=0"),
+    (lambda: parse_sizes("100k,x"), "sizes='x'"),
+    (lambda: parse_sizes("0"), "sizes='0'"),
+    (lambda: parse_sizes(""), "sizes=''"),
+    (lambda: parse_rates("10,fast"), "bw='10,fast'"),
+    (lambda: parse_rates("0"), "bw=0"),
+]
+
+
+@pytest.mark.parametrize(("make", "named"), WRONG, ids=[named for _, named in WRONG])
+def test_a_wrong_option_is_refused_by_name_and_value(make: Callable[[], object], named: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        make()
+    assert str(refusal.value).startswith(named)
+    assert ": " in str(refusal.value), "the rule follows the value"
+
+
+@pytest.mark.parametrize("workers", [1, 4, 32])
+def test_one_to_32_workers_are_taken(workers: int) -> None:
+    assert RunOptions(workers=workers).workers == workers
+
+
+def test_sizes_and_rates_are_read() -> None:
+    assert parse_sizes("7,100k,2M") == (7, 100_000, 2_000_000)
+    assert parse_rates("10,2.5") == (10.0, 2.5)
+
+
+def test_the_command_line_fills_every_option() -> None:
+    text = """run --workers 3 --bw 25 --queue 99 --epochs 2 --steps 5 --batch 16 --hidden 32 --seed 8
+        --systems thc --switch soft --impair drop=0.1 --malformed 50 --deadline 60"""
+    words = text.split()
+    assert cli.run_options(cli.parser().parse_args(words)) == RunOptions(
+        workers=3,
+        link=LinkOptions(25.0, 99),
+        train=TrainOptions(epochs=2, batch=16, hidden=32, seed=8, max_steps=5),
+        systems=("thc",),
+        switch="soft",
+        impair="drop=0.1",
+        malformed=50,
+        deadline_s=60.0,
+    )
+
+
+def test_the_command_line_ends_with_2_for_a_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--workers", "40"]) == 2
+    assert "workers=40" in capsys.readouterr().err
+
+
+def test_the_folder_mininet_is_no_package() -> None:
+    """With an __init__.py there, `import mininet.net` would find this project's folder and fail."""
+    root = Path(cli.__file__).resolve().parents[1]
+    assert root.name == "mininet"
+    assert not (root / "__init__.py").exists()
+
+
+def test_defaults_are_the_run_of_the_documentation() -> None:
+    options = RunOptions()
+    assert (options.workers, options.link.mbit, options.systems) == (4, 10.0, ("gloo", "thc"))
+    assert json.dumps(options.switch) == '"auto"'

@@ -1,0 +1,155 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What makes a training comparable: data order, schedule, measuring hook, specification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sumwire_lab import data, model
+from sumwire_lab.comm import HookTimer, LinkBytes, parse_counters
+from sumwire_lab.options import TrainOptions
+from sumwire_lab.train import WorkerSpec, sampled_steps, total_steps
+
+# Both headings, then interface: bytes packets errs drop fifo frame compressed multicast, and the same for sending.
+NET_DEV = """Inter-|   Receive            |  Transmit
+ face |bytes    packets errs drop ... |bytes    packets errs ...
+    lo:     10  1  0  0  0  0  0  0     20  2  0  0  0  0  0  0
+sw12af-h1: 1234 5  0  0  0  0  0  0   5678  9  0  0  0  0  0  0
+"""
+
+
+def test_counters_of_one_interface() -> None:
+    assert parse_counters(NET_DEV, "sw12af-h1") == LinkBytes(rx=1234, tx=5678)
+    assert LinkBytes(5, 7) - LinkBytes(1, 2) + LinkBytes(10, 10) == LinkBytes(14, 15)
+    with pytest.raises(ValueError, match="sw12af-h2"):
+        parse_counters(NET_DEV, "sw12af-h2")
+
+
+@pytest.mark.parametrize(("samples", "workers", "batch"), [(100, 4, 6), (24, 4, 6), (1347, 3, 64)])
+def test_workers_share_an_epoch_without_overlap(samples: int, workers: int, batch: int) -> None:
+    steps = data.steps_per_epoch(samples, workers, batch)
+    for epoch in range(2):
+        seen = torch.cat(
+            [
+                data.batch_indices(samples, 5, epoch * steps + s, rank=r, workers=workers, batch=batch)
+                for s in range(steps)
+                for r in range(workers)
+            ]
+        )
+        assert len(seen) == steps * workers * batch
+        assert len(set(seen.tolist())) == len(seen)
+        assert int(seen.min()) >= 0 and int(seen.max()) < samples
+
+
+def test_the_order_depends_on_seed_and_epoch_only() -> None:
+    def first(seed: int, step: int) -> list[int]:
+        return data.batch_indices(100, seed, step, rank=0, workers=2, batch=10).tolist()
+
+    steps = data.steps_per_epoch(100, 2, 10)
+    assert first(1, 0) == first(1, 0)
+    assert first(1, 0) != first(2, 0)
+    assert first(1, 0) != first(1, steps)
+
+
+def test_the_digits_are_split_by_class_and_held_out() -> None:
+    digits = data.load()
+    assert len(digits.train_y) + len(digits.test_y) == 1797
+    assert len(digits.test_y) == 450
+    assert digits.train_x.dtype == torch.float32
+    shares = torch.bincount(digits.test_y) / 450 - torch.bincount(digits.train_y) / 1347
+    assert float(shares.abs().max()) < 0.005
+    test_rows = {row.numpy().tobytes() for row in digits.test_x}
+    assert sum(row.numpy().tobytes() in test_rows for row in digits.train_x) < 5
+
+
+def test_the_model_has_the_documented_size_and_repeats() -> None:
+    assert sum(p.numel() for p in model.build(512, 1).parameters()) == 301_066
+    assert model.fingerprint(model.build(8, 1)) == model.fingerprint(model.build(8, 1))
+    assert model.fingerprint(model.build(8, 1)) != model.fingerprint(model.build(8, 2))
+
+
+def test_a_fingerprint_sees_one_changed_bit() -> None:
+    network = model.build(8, 1)
+    before = model.fingerprint(network)
+    with torch.no_grad():
+        next(network.parameters()).view(-1)[3:4].view(torch.int32)[0] ^= 1
+    assert model.fingerprint(network) != before
+
+
+def test_the_schedule_warms_up_and_ends_near_zero() -> None:
+    factors = [model.learning_rate_factor(step, 100) for step in range(100)]
+    assert factors[0] == pytest.approx(0.1)
+    assert max(factors) == pytest.approx(0.98, abs=0.01)
+    assert factors.index(max(factors)) == 9
+    assert factors[-1] < 0.001
+    assert model.learning_rate_factor(0, 1) == pytest.approx(1.0)
+
+
+def test_accuracy_counts_right_answers() -> None:
+    network = torch.nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        network.weight.copy_(torch.eye(2))
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [3.0, 1.0], [0.0, 2.0]])
+    assert model.accuracy(network, x, torch.tensor([0, 1, 1, 1])) == 0.75
+
+
+@pytest.mark.parametrize(("steps", "samples", "expected"), [(100, 4, {2, 26, 51, 75}), (2, 4, set()), (9, 0, set())])
+def test_sampled_steps_are_spread_behind_the_first_two(steps: int, samples: int, expected: set[int]) -> None:
+    assert sampled_steps(steps, samples) == expected
+
+
+def test_steps_of_a_training() -> None:
+    assert total_steps(TrainOptions(epochs=20, batch=64), 1347, 4) == 100
+    assert total_steps(TrainOptions(epochs=20, batch=64, max_steps=7), 1347, 4) == 7
+    assert total_steps(TrainOptions(epochs=1, batch=64, max_steps=7), 1347, 4) == 5
+
+
+def test_a_specification_survives_its_file(tmp_path: Path) -> None:
+    spec = WorkerSpec("thc", 2, TrainOptions(seed=4), "10.0.0.1", ["a", "b"], ["x", "y"], "job.json")
+    spec.save(tmp_path / "spec.json")
+    assert WorkerSpec.load(tmp_path / "spec.json") == spec
+
+
+class FakeBucket:
+    """As much of a GradBucket as the timer looks at."""
+
+    def __init__(self, index: int, values: list[float]) -> None:
+        self._index = index
+        self.values = torch.tensor(values)
+
+    def index(self) -> int:
+        return self._index
+
+    def buffer(self) -> torch.Tensor:
+        return self.values
+
+
+def test_the_timer_spans_from_the_first_bucket_to_the_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 13.5, 12.0])
+    monkeypatch.setattr("sumwire_lab.comm.time.perf_counter", lambda: next(clock))
+    futures: list[torch.futures.Future[torch.Tensor]] = [torch.futures.Future(), torch.futures.Future()]
+    given: list[Any] = []
+
+    def inner(state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        given.append(state)
+        return futures[bucket.index()]
+
+    timer = HookTimer(inner, "state")
+    timer.begin_step(keep=True)
+    assert timer.seconds() == 0.0
+    buckets: list[Any] = [FakeBucket(0, [1.0, 2.0]), FakeBucket(1, [3.0])]
+    outs = [timer.hand_over(bucket) for bucket in buckets]
+    buckets[0].values.zero_()
+    futures[1].set_result(torch.tensor([30.0]))
+    futures[0].set_result(torch.tensor([10.0, 20.0]))
+    assert [out.wait().tolist() for out in outs] == [[10.0, 20.0], [30.0]]
+    assert given == ["state", "state"]
+    assert timer.seconds() == pytest.approx(2.0), "the last to be done decides: 12.0 - 10.0"
+    assert timer.gradients[0].tolist() == [1.0, 2.0], "kept as handed over"
+    assert timer.results[1].tolist() == [30.0]
+    timer.begin_step(keep=False)
+    assert not timer.gradients and not timer.results
