@@ -39,7 +39,6 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
     action copy() { hdr.second = hdr.first; }
     action copy_and_change() { hdr.second = hdr.first; hdr.second.high = 0xf; hdr.first.low = 7; }
     action out_of_range() {
-        meta.answer = 0x55;
         cells.write((bit<32>) hdr.ask.index, (bit<32>) hdr.ask.value);
         cells.read(meta.answer, (bit<32>) hdr.ask.index);
         events.count((bit<32>) hdr.ask.index);
@@ -80,14 +79,14 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
             0x84: write_then_valid();
             0x85: copy();
             0x86: copy_and_change();
-            0x87: hash_all();
+            0x8e: hash_all();
             0x01: set_valid();
             0x02: remove();
             0x03: write_invalid();
             0x04: write_then_valid();
             0x05: copy();
             0x06: copy_and_change();
-            0x07: hash_all();
+            0x13: hash_all();
             0x08: out_of_range();
             0x09: divide();
             0x0a: shift();
