@@ -183,6 +183,14 @@ class Controller:
         self.open_stream().arbitrate(election_id)
         return self.receive().arbitration
 
+    def wait_for_end(self) -> int:
+        """The code the stream ends with; what comes before the end is skipped."""
+        while True:
+            try:
+                self.receive()
+            except Ended as end:
+                return end.code
+
     def close(self) -> None:
         self.half_close()
         self.channel.close()

@@ -13,7 +13,7 @@ from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.device import ActionCall, Entry
 from softswitch.p4runtime.server import MAX_STREAMS, Server, serve
-from unit.p4runtime.client import DEVICE_ID, Controller, Ended, Program, code_of, insert
+from unit.p4runtime.client import DEVICE_ID, Controller, Program, code_of, insert
 from unit.p4runtime.fake_device import FakeDevice
 
 Connect = Callable[[], Controller]
@@ -33,12 +33,7 @@ def next_seen(controller: Controller) -> tuple[str, int | None]:
 
 
 def ended(controller: Controller) -> str:
-    """The code the stream ends with; what comes before the end is skipped."""
-    while True:
-        try:
-            controller.receive()
-        except Ended as end:
-            return str(code_pb2.Code.Name(end.code))
+    return str(code_pb2.Code.Name(controller.wait_for_end()))
 
 
 def test_first_controller_is_primary(connect_fake: Connect) -> None:
