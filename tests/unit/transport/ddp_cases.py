@@ -7,13 +7,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import sumwire
 import torch
-import torch.distributed as dist
+from sumwire.config import JobConfig
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-
-import sumwire
-from sumwire.config import JobConfig
 
 
 class Net(nn.Module):

@@ -73,7 +73,8 @@ class Ranks:
         """Results by rank. Fails with the text of every rank's error, or if a rank does not answer in time."""
         for pipe in self._pipes:
             pipe.send((case, arguments))
-        outcomes, failures = [], []
+        outcomes: list[Any] = []
+        failures: list[str] = []
         for rank, pipe in enumerate(self._pipes):
             if not pipe.poll(timeout_s):
                 failures.append(f"rank {rank} hangs")

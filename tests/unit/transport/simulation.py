@@ -11,6 +11,7 @@ import heapq
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from sumwire.errors import SumwireError
@@ -206,7 +207,7 @@ class World:
     def arrive(self, packet: Up) -> None:
         for worker, reply in self.switch.receive(packet):
             if self.filter("down", worker, reply):
-                self.carry(lambda worker=worker, reply=reply: self.workers[worker].hear(reply))
+                self.carry(partial(self.workers[worker].hear, reply))
 
     def carry(self, action: Callable[[], None]) -> None:
         w, rng = self.weather, self.rng

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import pytest
-
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
 from sumwire.rtt import RttEstimator
 from sumwire.window import NOTHING, REORDER_TOLERANCE, TIMEOUT_BURST_CHUNKS, Window, round_newer

@@ -11,9 +11,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-from unit.transport.simulation import Down, Slot, Up, Weather, World
-
 from sumwire.errors import DeadlineError, StaleRunError
+from unit.transport.simulation import Down, Slot, Up, Weather, World
 
 BAD = Weather(drop=0.05, duplicate=0.05, late=0.05)
 
@@ -53,7 +52,7 @@ def test_odd_slots_and_tensors_in_a_row(slots: int, seed: int) -> None:
 @pytest.mark.parametrize("way", ["up", "down"])
 def test_loss_in_the_first_window(way: str, chunk: int) -> None:
     world = World(1, workers=4, slots=8, lengths=[30])
-    lost = []
+    lost: list[Up | Down] = []
 
     def once(direction: str, worker: int, packet: Up | Down) -> bool:
         if direction == way and worker == 2 and (packet.slot, packet.round) == (chunk, 0) and not lost:
@@ -95,7 +94,7 @@ def test_packet_stale_by_many_rounds(rounds_late: int) -> None:
 def test_lost_result_followed_by_a_stale_packet() -> None:
     """Worker 1 misses the result of chunk 4 (slot 0, round 1), then hears STALE about slot 0 in an older round."""
     world = World(1, workers=2, slots=4, lengths=[12])
-    dropped = []
+    dropped: list[Up | Down] = []
 
     def lose(direction: str, worker: int, packet: Up | Down) -> bool:
         if isinstance(packet, Down) and worker == 1 and (packet.slot, packet.round) == (0, 1) and not dropped:

@@ -93,8 +93,17 @@ def job_mapping(workers: int, slots: int, job: int = JOB) -> dict[str, Any]:
     }
 
 
+def in_frames(address: str) -> str:
+    """The address that frames have for one on loopback: no switch would serve 127.0.0.0/8."""
+    return address.replace("127.", "10.", 1)
+
+
+def on_loopback(address: str) -> str:
+    return address.replace("10.", "127.", 1)
+
+
 def host(address: str, port: int, udp_port: int) -> model.Host:
-    return model.Host(port, bytes([2, 0, 0, 0, 0, port]), socket.inet_aton(address), udp_port)
+    return model.Host(port, bytes([2, 0, 0, 0, 0, port]), socket.inet_aton(in_frames(address)), udp_port)
 
 
 def golden_switch(mapping: dict[str, Any]) -> model.GoldenSwitch:
@@ -191,7 +200,7 @@ class Bridge:
         if self.mute is not None and self.mute(self.sent, frame):
             return
         for out_port, out in self._down.pass_on((port, frame)):
-            ip, udp_port = socket.inet_ntoa(out[30:34]), int.from_bytes(out[36:38])
+            ip, udp_port = on_loopback(socket.inet_ntoa(out[30:34])), int.from_bytes(out[36:38])
             assert self._hosts[ip].port == out_port, f"frame to {ip} left by port {out_port}"
             self._socket.sendto(out[42:], (ip, udp_port))
 

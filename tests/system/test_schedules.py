@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Soft switch running the compiled program, real controller, real transport: seeded bad networks between them.
+
+Every schedule ends bit-equal to sums computed here in numpy. Datagrams cross loopback; frames are made in process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import sumwire
+import torch
+from golden import model
+from numpy.typing import NDArray
+from softswitch.p4runtime.server import serve
+from softswitch.switch import SoftSwitch
+from sumwire import _p4 as p4
+from sumwire.transport import Transport
+from sumwire_controller.config import Config
+from sumwire_controller.jobfile import job_description
+from sumwire_controller.operations import bring_about
+from sumwire_controller.p4info import Program
+from sumwire_controller.parse import parse_config
+from sumwire_controller.switch import P4Switch
+from unit.transport.udp_bridge import TABLE, Bridge, Impairment, addresses, configs, in_frames, on_loopback, run_workers
+
+WORKERS = 4
+# Name and slots of the jobs: odd and even, smaller and larger than the tensors.
+JOBS = {"two": 2, "seven": 7, "sixteen": 16, "large": 128}
+
+
+class InProcess:
+    """Frames in, frames out."""
+
+    def __init__(self, device: SoftSwitch) -> None:
+        self._device = device
+
+    def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        return [(out, bytes(sent)) for out, sent in self._device.process(port, frame)]
+
+
+@dataclass
+class Rig:
+    """The switch with its control plane."""
+
+    frames: InProcess
+    config: Config
+    control: P4Switch
+    program: Program
+    renewals: int = 0
+
+    def fresh_job(self, name: str) -> dict[str, Any]:
+        """A job of a new generation, as the controller describes it to hosts."""
+        self.renewals += 1
+        bring_about(self.config, self.control, self.program, [name], now=1_700_000_000 + self.renewals)
+        mapping = job_description(self.config, name)
+        mapping["aggregator"] = on_loopback(mapping["aggregator"])
+        mapping["addresses"] = [{**entry, "ip": on_loopback(entry["ip"])} for entry in mapping["addresses"]]
+        return mapping
+
+
+def yaml(grpc: str) -> str:
+    aggregator, ips = addresses(WORKERS)
+    hosts = "\n".join(
+        f'  - {{name: h{port}, ip: {in_frames(ip)}, mac: "02:00:00:00:00:0{port}", port: {port}}}'
+        for port, ip in enumerate(ips, 1)
+    )
+    jobs = "\n".join(
+        f"""  - name: {name}
+    id: {number}
+    ops: [thc, max32]
+    workers: [h1, h2, h3, h4]
+    slots: {{base: {200 * number}, count: {slots}}}
+    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}"""
+        for number, (name, slots) in enumerate(JOBS.items(), 1)
+    )
+    return f"""
+switch: {{name: s1, grpc: "{grpc}", device_id: 1}}
+aggregator: {{ip: {in_frames(aggregator)}, mac: "02:00:00:00:00:63"}}
+ports: [1, 2, 3, 4]
+workers:
+{hosts}
+jobs:
+{jobs}
+"""
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    device = SoftSwitch(seed=1)
+    server = serve(device, "127.0.0.1:0", 1)
+    config = parse_config(yaml(f"127.0.0.1:{server.port}"))
+    control = P4Switch(config.switch)
+    try:
+        yield Rig(InProcess(device), config, control, Program.load(None))
+    finally:
+        control.close()
+        server.stop()
+
+
+def thc_sums(up: NDArray[np.uint8]) -> list[bytes]:
+    """Of index planes (workers, chunks, 4, 128): the sum planes of every chunk."""
+    table = np.array(TABLE)
+    looked_up = [[table[model.from_planes(one.tobytes())] for one in worker] for worker in up]
+    return [model.to_planes(chunk, 8) for chunk in np.sum(looked_up, axis=0)]
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_are_bit_equal_under_any_schedule(rig: Rig, job: str, seed: int) -> None:
+    """THC, MAX32 and THC again, of lengths around the window's; a quarter of the schedules are very bad."""
+    rng = random.Random(f"{job} {seed}")
+    slots = JOBS[job]
+    bad = 0.15 if seed % 4 == 3 else 0.02
+    impairment = Impairment(seed, *(rng.uniform(0, bad) for _ in range(4)))
+    lengths = [rng.randrange(1, min(3 * slots, 150)), rng.randrange(1, slots), rng.randrange(1, 2 * slots)]
+    schedule = f"seed {seed}, {slots} slots, lengths {lengths}, {impairment}"
+    data = np.random.default_rng(seed)
+    first, norms, last = (
+        data.integers(0, 256, (WORKERS, length, words, 128), dtype=np.uint8)
+        for length, words in zip(lengths, (4, 1, 4), strict=True)
+    )
+    mapping = rig.fresh_job(job)
+
+    def work(worker: int) -> list[list[bytes]]:
+        with Transport(configs(mapping)[worker]) as transport:
+            exchanges = [
+                transport.exchange(p4.OP_THC, first[worker], 1),
+                transport.exchange(p4.OP_MAX32, norms[worker], 2),
+                transport.exchange(p4.OP_THC, last[worker], 3),
+            ]
+            for exchange in exchanges:
+                assert set(exchange.counts.tolist()) == {WORKERS}
+                assert set(exchange.contributors.tolist()) == {2**WORKERS - 1}
+            return [[words.tobytes() for words in exchange.words] for exchange in exchanges]
+
+    with Bridge(mapping, rig.frames, impairment):
+        outcomes = run_workers(work, WORKERS)
+    maxima = [lanes.tobytes() for lanes in norms.view(">u4").max(axis=0).astype(">u4")]
+    for outcome in outcomes:
+        assert outcome == [thc_sums(first), maxima, thc_sums(last)], schedule
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_reduce_is_the_same_on_all_workers_in_any_weather(rig: Rig, seed: int) -> None:
+    """The weather changes no bit, so a clean run tells what a bad one must give."""
+    tensors = [torch.randn(20_000, generator=torch.Generator().manual_seed(w)) for w in range(WORKERS)]
+    exact = torch.stack(tensors).mean(0)
+
+    def play(impairment: Impairment) -> list[torch.Tensor]:
+        mapping = rig.fresh_job("seven")
+
+        def work(worker: int) -> torch.Tensor:
+            with sumwire.Job(configs(mapping)[worker], fallback="never") as job:
+                return torch.cat([sumwire.all_reduce(tensors[worker][:n].clone(), job) for n in (20_000, 1, 3000)])
+
+        with Bridge(mapping, rig.frames, impairment):
+            return run_workers(work, WORKERS)
+
+    results = [*play(Impairment()), *play(Impairment(seed, 0.02, 0.02, 0.04, 0.02))]
+    for result in results:
+        assert torch.equal(result, results[0])
+    assert float((results[0][:20_000] - exact).square().sum() / exact.square().sum()) < 0.025
+
+
+def test_switch_that_lost_its_program_ends_in_the_deadline(rig: Rig) -> None:
+    """A job that is not installed is never answered."""
+    mapping = {**rig.fresh_job("seven"), "job": 999}
+
+    def work(worker: int) -> str:
+        with sumwire.Job(configs(mapping)[worker], join_s=0.3, fallback="never") as job:
+            with pytest.raises(sumwire.DeadlineError, match=r"job 999.*slot 0, round 0"):
+                sumwire.all_reduce(torch.ones(10), job)
+            return "told"
+
+    with Bridge(mapping, rig.frames):
+        assert run_workers(work, WORKERS) == ["told"] * WORKERS
+
+
+def test_renewal_forgotten_is_told(rig: Rig) -> None:
+    mapping = rig.fresh_job("seven")
+
+    def work(worker: int) -> None:
+        with sumwire.Job(configs(mapping)[worker], join_s=2.0, fallback="never") as job:
+            sumwire.all_reduce(torch.ones(10), job)
+
+    with Bridge(mapping, rig.frames):
+        run_workers(work, WORKERS)
+        with pytest.raises(sumwire.StaleRunError, match="renew"):
+            run_workers(work, WORKERS)

@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The job file, and what importing the library loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sumwire
+from sumwire.config import Address, JobConfig, ThcParameters, load_job
+from sumwire.errors import ConfigError
+from unit.transport.udp_bridge import TABLE, job_mapping, write_job
+
+
+def test_a_good_file(tmp_path: Path) -> None:
+    mapping = job_mapping(3, 64)
+    config = load_job(write_job(mapping, tmp_path / "job.json"), worker=2)
+    addresses = tuple(Address(entry["ip"], 21335) for entry in mapping["addresses"])
+    assert config == JobConfig(
+        name="test",
+        job=7,
+        worker=2,
+        workers=3,
+        quorum=3,
+        slots=64,
+        aggregator=mapping["aggregator"],
+        ops=("thc", "max32"),
+        addresses=addresses,
+        thc=ThcParameters(4, 0.03125, TABLE),
+    )
+    assert config.own_address == addresses[2]
+
+
+def test_thc_is_needed_only_for_its_op() -> None:
+    mapping = job_mapping(1, 2)
+    mapping["ops"] = ["max32"]
+    del mapping["thc"]
+    assert JobConfig.from_mapping(mapping, 0).thc is None
+    mapping["ops"] = ["thc"]
+    with pytest.raises(ConfigError, match="thc = None: is required"):
+        JobConfig.from_mapping(mapping, 0)
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return {**job_mapping(3, 64), **fields}
+
+
+def thc(**fields: Any) -> dict[str, Any]:
+    return changed(thc={"bits": 4, "p": 0.03125, "table": list(TABLE), **fields})
+
+
+def second(**fields: Any) -> dict[str, Any]:
+    mapping = job_mapping(3, 64)
+    mapping["addresses"][1].update(fields)
+    return mapping
+
+
+@pytest.mark.parametrize(
+    ("mapping", "text"),
+    [
+        (changed(format=2), "format = 2: must be an integer in 1..1"),
+        (changed(surprise=1), "surprise = 1: unknown field"),
+        (changed(name=""), "name = '': must be a non-empty string"),
+        (changed(job=65536), "job = 65536: must be an integer in 0..65535"),
+        (changed(job=True), "job = True: must be an integer"),
+        (changed(workers=33), "workers = 33: must be an integer in 1..32"),
+        (changed(workers=2, quorum=2), "addresses .*: must have one entry for each of 2 workers"),
+        (changed(quorum=4), "quorum = 4: must be an integer in 1..3"),
+        (changed(slots=1), "slots = 1: must be an integer in 2..4096"),
+        (changed(slots=5000), "slots = 5000"),
+        (changed(slots="64"), "slots = '64'"),
+        (changed(aggregator="10.0.0"), "aggregator = '10.0.0': must be an IPv4 address"),
+        (changed(aggregator=5), "aggregator = 5: must be a non-empty string"),
+        (changed(ops=[]), r"ops = \[\]: must name each op once"),
+        (changed(ops=["thc", "thc"]), "ops .*: must name each op once"),
+        (changed(ops=["median"]), "out of thc, max32"),
+        (changed(ops="thc"), "ops = 'thc': must be a list"),
+        (changed(addresses=[1, 2, 3]), r"addresses\[0\]: entry = 1: must be an object"),
+        (second(worker=2), r"addresses\[1\]: worker = 2: must be an integer in 1..1"),
+        (second(ip="::1"), r"addresses\[1\]: ip = '::1': must be an IPv4 address"),
+        (second(udp_port=0), r"addresses\[1\]: udp_port = 0"),
+        (second(mac="x"), r"addresses\[1\]: mac = 'x': unknown field"),
+        (thc(bits=5), "thc: bits = 5: must be an integer in 1..4"),
+        (thc(bits=3), r"thc: table = .*: must have 8 integers for bits = 3"),
+        (thc(p=1), "thc: p = 1: must be a share between 0 and 1"),
+        (thc(p=0.0), "thc: p = 0.0"),
+        (thc(table=[1, *TABLE[1:]]), "must start at 0 and rise strictly"),
+        (thc(table=[0, 0, *TABLE[2:]]), "must start at 0 and rise strictly"),
+        (thc(table=[*TABLE[:15], 86]), "granularity 86 x 3 workers must be <= 255"),
+        (changed(thc=None), "thc = None: must be an object"),
+    ],
+)
+def test_every_rule_names_field_and_value(mapping: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        JobConfig.from_mapping(mapping, 0)
+
+
+def test_two_workers_at_one_address() -> None:
+    mapping = job_mapping(3, 64)
+    mapping["addresses"][1]["ip"] = mapping["addresses"][0]["ip"]
+    with pytest.raises(ConfigError, match="must not share"):
+        JobConfig.from_mapping(mapping, 0)
+    mapping["addresses"][1]["udp_port"] = 4000
+    assert JobConfig.from_mapping(mapping, 1).own_address.udp_port == 4000
+
+
+@pytest.mark.parametrize("worker", [-1, 3])
+def test_worker_outside_the_job(worker: int) -> None:
+    with pytest.raises(ConfigError, match=rf"worker = {worker}: must be in 0\.\.2"):
+        JobConfig.from_mapping(job_mapping(3, 64), worker)
+
+
+@pytest.mark.parametrize("field", ["format", "job", "slots", "aggregator", "addresses", "ops", "workers", "quorum"])
+def test_missing_field(field: str) -> None:
+    mapping = job_mapping(3, 64)
+    del mapping[field]
+    with pytest.raises(ConfigError, match=f"job: {field} = None: is required"):
+        JobConfig.from_mapping(mapping, 0)
+
+
+@pytest.mark.parametrize(("content", "text"), [("{", "must be JSON"), ("[1]", "must hold one JSON object")])
+def test_file_that_is_no_object(tmp_path: Path, content: str, text: str) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=text) as caught:
+        load_job(path, worker=0)
+    assert str(path) in str(caught.value)
+
+
+def test_wire_and_config_load_no_torch() -> None:
+    code = (
+        "import sys, sumwire, sumwire.wire; sumwire.load_job; sumwire.ConfigError; "
+        "assert 'torch' not in sys.modules; sumwire.all_reduce; assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "host"}, cwd=Path(__file__).parents[3])
+
+
+def test_every_public_name_is_there() -> None:
+    for name in dir(sumwire):
+        assert callable(getattr(sumwire, name)), name
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = sumwire.nonsense
