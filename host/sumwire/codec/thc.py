@@ -144,7 +144,7 @@ class ThcCodec(GradientCodec):
         """
         if x.dim() != 1 or x.dtype not in _DTYPES:
             raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {_DTYPES}")
-        return ThcRound(self, x.detach().contiguous(), sequence, bucket)
+        return ThcRound(self, x.detach(), sequence, bucket)
 
 
 class ThcRound(CodecRound):

@@ -79,6 +79,14 @@ def test_residuals_follow_their_parameters() -> None:
     assert feedback.compensate(torch.zeros(5), [("a", 2), ("b", 1), ("c", 2)]).tolist() == [1.0, 2.0, 9.0, 7.0, 8.0]
 
 
+def test_buckets_are_left_alone() -> None:
+    feedback = ParameterFeedback()
+    feedback.store([("a", 2)], torch.ones(2))
+    bucket = torch.zeros(2)
+    feedback.compensate(bucket, [("a", 2)])
+    assert bucket.tolist() == [0.0, 0.0]
+
+
 def test_rebuilt_buckets_lose_nothing() -> None:
     """Input = output + residual over all rounds, parameter by parameter, through a change of buckets."""
     codec = ThcCodec(solve(4, 30, 1 / 32), job=1, worker=0, block=1024)

@@ -55,7 +55,8 @@ def begin_all(
 
 
 def agree(rounds: list[ThcRound]) -> np.ndarray:
-    return np.maximum.reduce([one.norms() for one in rounds])
+    largest: np.ndarray = np.maximum.reduce([one.norms() for one in rounds])
+    return largest
 
 
 def aggregate(rounds: list[ThcRound], table: ThcTable = PUBLISHED) -> list[Tensor]:
@@ -343,7 +344,9 @@ def test_extreme_scales(scale: float, block: int | None) -> None:
     if scale > 1e-29:
         assert nmse(own / scale, x / scale) < 0.04
     else:
-        assert not own.any(), "norms below 2**-96 count as zero, their values stay in the residual"
+        assert not one.norms().any() and not own.any(), (
+            "norms below 2**-96 count as zero, their values stay in the residual"
+        )
 
 
 def test_norms_order_as_integers_and_are_right() -> None:
@@ -453,6 +456,16 @@ def test_rounds_repeat_and_workers_differ() -> None:
     assert np.array_equal(words, again.encode(agreed))
     other = ThcCodec(PUBLISHED, job=9, worker=1).begin(x, 3, 5)
     assert 0.05 < (indices(words) != indices(other.encode(agreed))).mean() < 0.6
+
+
+def test_rounding_numbers_are_not_used_twice() -> None:
+    """Zeros lie halfway between the two middle levels, so their indices are the rounding numbers' first bits."""
+    (one,) = begin_all([torch.zeros(3 << 17)])
+    z = indices(one.encode(agree([one]))).reshape(3, -1)
+    assert set(z.reshape(-1).tolist()) == {7, 8}
+    for a, b in ((0, 1), (1, 2), (0, 2)):
+        assert (z[a] == z[b]).mean() == pytest.approx(0.5, abs=0.01)
+    assert (z[:, 1:] == z[:, :-1]).mean() == pytest.approx(0.5, abs=0.01)
 
 
 def test_tables_that_do_not_fit() -> None:
