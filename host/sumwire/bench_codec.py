@@ -3,7 +3,8 @@
 """How long THC takes on one core: `python -m sumwire.bench_codec --values 1000000 --json out.json`.
 
 One worker's whole round, error feedback included, stage by stage; the network is left out, its sums are made
-beforehand. On a shared machine the fastest round says what the code costs, the median what a run saw.
+beforehand. Stages are in wall-clock time. The verdict takes the median round in CPU time of the one thread: what a
+core spends, whoever else wants it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from sumwire.codec.tables import solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 
 STAGES: Final = ("feedback add", "norms", "rotate", "encode", "decode", "residual")
+# Key of a round's CPU time beside its stages.
+CPU: Final = "cpu"
 TARGET_MS_PER_MILLION: Final = 40.0
 _T = TypeVar("_T")
 
 
 def time_rounds(codec: ThcCodec, values: int, rounds: int, warmup: int) -> list[dict[str, float]]:
-    """Milliseconds of every stage of each round after the first `warmup` ones."""
+    """Milliseconds of every stage, and of CPU time, of each round after the first `warmup` ones."""
     generator = torch.Generator().manual_seed(7)
     gradient = torch.randn(values, generator=generator)
     feedback = ErrorFeedback()
@@ -44,8 +47,9 @@ def _one_round(codec: ThcCodec, gradient: torch.Tensor, feedback: ErrorFeedback,
     spent: dict[str, float] = {}
 
     def stage(name: str, step: Callable[[], _T]) -> _T:
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.thread_time()
         result = step()
+        spent[CPU] = spent.get(CPU, 0.0) + (time.thread_time() - cpu_start) * 1e3
         spent[name] = (time.perf_counter() - start) * 1e3
         return result
 
@@ -65,7 +69,8 @@ def summarise(timed: Sequence[dict[str, float]], values: int, block: int | None,
 
     Below a million values the target stays that of a million: fixed costs weigh more there.
     """
-    totals = [sum(one.values()) for one in timed]
+    totals = [sum(one[name] for name in STAGES) for one in timed]
+    cpu = statistics.median(one[CPU] for one in timed)
     target = TARGET_MS_PER_MILLION * max(1.0, values / 1e6)
     stages = {
         name: {"min_ms": min(one[name] for one in timed), "median_ms": statistics.median(one[name] for one in timed)}
@@ -81,8 +86,9 @@ def summarise(timed: Sequence[dict[str, float]], values: int, block: int | None,
         "stages": stages,
         "min_ms": min(totals),
         "median_ms": statistics.median(totals),
+        "cpu_median_ms": cpu,
         "target_ms": target,
-        "holds": statistics.median(totals) <= target,
+        "holds": cpu <= target,
     }
 
 
@@ -92,7 +98,8 @@ def table_text(summary: dict[str, Any]) -> str:
     rows = [*summary["stages"].items(), ("total", summary)]
     lines += [f"{name:<14}{row['min_ms']:>10.2f}{row['median_ms']:>12.2f}" for name, row in rows]
     verdict = "holds" if summary["holds"] else "does not hold"
-    lines.append(f"{summary['values']} values on one core, target {summary['target_ms']:.1f} ms: {verdict}")
+    cpu, target = summary["cpu_median_ms"], summary["target_ms"]
+    lines.append(f"{summary['values']} values on one core: {cpu:.2f} ms of CPU time, target {target:.1f} ms: {verdict}")
     return "\n".join(lines) + "\n"
 
 
@@ -105,7 +112,7 @@ def _pin_to_one_core() -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 if the median meets the target, else 1."""
+    """Run the benchmark; 0 if the target is met, else 1."""
     parser = argparse.ArgumentParser(description="time THC encode and decode on one core")
     parser.add_argument("--values", type=int, default=1_000_000)
     parser.add_argument("--block", type=int, default=BLOCK_VALUES, help="rotation length; 0 for the full tensor")

@@ -28,7 +28,7 @@ from sumwire.codec import planes
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, CountError, NonFiniteError, NormRangeError, StageError, SumRangeError
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, check_block, layout
-from sumwire.codec.rotation import hadamard_into, half_scale, rest_scale, tile_rows
+from sumwire.codec.rotation import hadamard_, hadamard_into, half_scale, rest_scale, tile_rows
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
 
@@ -244,10 +244,10 @@ class ThcRound(CodecRound):
         if included is not None:
             self._restore_chunks(left, included)
         self._rotated = None
-        scratch = self._scratch()
+        whole = left[: self.layout.length]
         for tile in _tiles(self.layout):
-            self._unrotate(left[tile.values], tile, left[: self.layout.length][tile.values], scratch)
-        return left[: self.layout.length]
+            self._unrotate(left[tile.values], tile, whole[tile.values])
+        return whole
 
     def _round(self, v: Tensor, to_grid: Tensor, tables: _CellTables, tile: _Tile) -> Tensor:
         """Indices of one tile, int32, flat: each real index plus a uniform number, rounded down."""
@@ -257,16 +257,15 @@ class ThcRound(CodecRound):
         position = w.mul_(tables.slope.index_select(0, cell)).add_(tables.offset.index_select(0, cell))
         return position.add_(self._rounding.uniform(tile.first_value, len(w))).to(torch.int32)
 
-    def _unrotate(self, y: Tensor, tile: _Tile, target: Tensor, scratch: Tensor | None = None) -> None:
+    def _unrotate(self, y: Tensor, tile: _Tile, target: Tensor) -> None:
         """Write the inverse of what `rotate` did to a tile to `target`, which ends where the tensor does.
 
-        Works in `scratch`, or else in y. As `rotate` left out rest_scale, it is due twice here.
+        Uses y up, and may share memory with it. As `rotate` left out rest_scale, it is due twice here.
         """
-        flipped = y if scratch is None else scratch[: tile.size]
-        hadamard_into(y.view(tile.shape), flipped.view(tile.shape))
+        hadamard_(y.view(tile.shape))
         scale = half_scale(tile.block_values) * rest_scale(tile.block_values) ** 2
         signs = self._signs.signs(*self._sign_arguments(tile), scale).view(-1)
-        torch.mul(flipped[: len(target)], signs[: len(target)], out=target)
+        torch.mul(y[: len(target)], signs[: len(target)], out=target)
 
     def _scratch(self) -> Tensor:
         """Room for the largest tile, small enough to stay in cache."""

@@ -120,4 +120,5 @@ def test_benchmark_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert list(summary["stages"]) == ["feedback add", "norms", "rotate", "encode", "decode", "residual"]
     assert summary["target_ms"] == 40.0
     assert summary["min_ms"] >= sum(stage["min_ms"] for stage in summary["stages"].values()) > 0
+    assert summary["holds"] == (summary["cpu_median_ms"] <= 40.0)
     assert "5000 values on one core" in capsys.readouterr().out

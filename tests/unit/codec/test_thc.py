@@ -382,6 +382,16 @@ def test_agreed_norm_below_the_own_clips() -> None:
     assert torch.allclose(own + one.residual(), x, rtol=0, atol=1e-4)
 
 
+def test_agreed_norm_that_counts_as_zero() -> None:
+    """Its scale would overflow: nothing is sent in effect, and everything stays in the residual."""
+    x = gaussian(4096)
+    x[5] = 0.0
+    (one,) = begin_all([x])
+    words = one.encode(np.array([1e-40], np.float32).view(np.uint32))
+    assert torch.equal(one.decode(switch(PUBLISHED, [words]), np.ones(4, np.int64)), torch.zeros(4096))
+    assert torch.allclose(one.residual(), x, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("agreed", [np.zeros(2, np.uint32), np.zeros(1, np.int64), np.zeros((1, 1), np.uint32)])
 def test_agreed_norms_of_wrong_shape(agreed: np.ndarray) -> None:
     (one,) = begin_all([gaussian(1024)])
