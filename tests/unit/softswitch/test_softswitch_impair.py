@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Loss, duplication, reordering: a pure state machine driven with a clock of our own."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softswitch.impair import HOLD_LIMIT_S, MAX_HELD_FRAMES, Impairment, ImpairmentError, ImpairmentSpec, parse_impairment
+
+FRAMES = [number.to_bytes(4) for number in range(4000)]
+
+
+def passed(spec: ImpairmentSpec, lane: str = "1 rx", gap_s: float = 0.0) -> list[bytes]:
+    """Everything that comes through when FRAMES go in ``gap_s`` apart, and the rest at the end."""
+    impairment = Impairment(spec, lane)
+    out: list[bytes] = []
+    for number, frame in enumerate(FRAMES):
+        out += impairment.poll(number * gap_s)
+        out += impairment.push(frame, number * gap_s)
+    return out + impairment.poll(len(FRAMES) * gap_s + HOLD_LIMIT_S)
+
+
+def test_nothing_is_nothing() -> None:
+    assert passed(ImpairmentSpec()) == FRAMES
+
+
+def test_all_lost() -> None:
+    assert passed(ImpairmentSpec(drop=1.0)) == []
+
+
+def test_all_doubled() -> None:
+    assert passed(ImpairmentSpec(dup=1.0)) == [frame for frame in FRAMES for _ in range(2)]
+
+
+@pytest.mark.parametrize(("key", "change"), [("drop", -1), ("dup", 1)])
+def test_rates(key: str, change: int) -> None:
+    out = passed(ImpairmentSpec(**{key: 0.1}, seed=3))  # type: ignore[arg-type]
+    # 400 expected, standard deviation 19.
+    assert 320 < change * (len(out) - len(FRAMES)) < 480
+
+
+def test_reordering_keeps_every_frame_and_moves_it_by_at_most_the_limit() -> None:
+    out = passed(ImpairmentSpec(reorder=0.1, seed=5))
+    assert Counter(out) == Counter(FRAMES)
+    late = [frame for place, frame in enumerate(out) if any(later > frame for later in out[max(0, place - 3) : place])]
+    assert 320 < len(late) < 480
+    # Frames that go by while one is held: 1..3, and those held in the same moment besides.
+    places = {frame: place for place, frame in enumerate(out)}
+    assert max(places[frame] - number for number, frame in enumerate(FRAMES)) <= 2 * MAX_HELD_FRAMES
+
+
+def test_a_held_frame_goes_out_when_its_time_is_up() -> None:
+    impairment = Impairment(ImpairmentSpec(reorder=1.0), "1 tx")
+    assert impairment.push(b"frame", 10.0) == []
+    assert impairment.deadline == 10.0 + HOLD_LIMIT_S
+    assert impairment.poll(10.0 + HOLD_LIMIT_S / 2) == []
+    assert impairment.poll(10.0 + HOLD_LIMIT_S) == [b"frame"]
+    assert impairment.deadline is None
+
+
+def test_slow_traffic_is_delayed_but_never_overtaken() -> None:
+    assert passed(ImpairmentSpec(reorder=0.5, seed=1), gap_s=2 * HOLD_LIMIT_S) == FRAMES
+
+
+def test_seed_and_lane_decide() -> None:
+    spec = ImpairmentSpec(drop=0.1, dup=0.1, reorder=0.1, seed=7)
+    assert passed(spec) == passed(spec)
+    assert passed(spec) != passed(spec, lane="1 tx")
+    assert passed(spec) != passed(ImpairmentSpec(drop=0.1, dup=0.1, reorder=0.1, seed=8))
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.integers(0, 99))
+def test_counters_account_for_every_frame(drop: float, dup: float, reorder: float, seed: int) -> None:
+    impairment = Impairment(ImpairmentSpec(drop=drop, dup=dup, reorder=reorder, seed=seed), "2 rx")
+    out: list[bytes] = []
+    for frame in FRAMES[:200]:
+        out += impairment.push(frame, 0.0)
+    out += impairment.poll(HOLD_LIMIT_S)
+    assert len(out) == 200 - impairment.counters.dropped + impairment.counters.duplicated
+    assert set(out) <= set(FRAMES[:200])
+
+
+def test_parse() -> None:
+    assert parse_impairment("drop=0.01,dup=0.02,reorder=0.03,seed=7") == ImpairmentSpec(0.01, 0.02, 0.03, 7)
+    assert parse_impairment("ports=1+2,drop=1") == ImpairmentSpec(drop=1.0, ports=frozenset({1, 2}))
+    assert parse_impairment("drop=0.5,direction=tx") == ImpairmentSpec(drop=0.5, receive=False)
+    assert parse_impairment("") == ImpairmentSpec()
+    spec = parse_impairment("ports=1+2")
+    assert [spec.applies(port) for port in (1, 2, 3)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lose=0.1", "lose=0.1: unknown key"),
+        ("drop", "write key=value"),
+        ("drop=much", "drop=much: not a number"),
+        ("drop=1.5", "drop=1.5: a probability is in 0..1"),
+        ("dup=-0.1", "dup=-0.1"),
+        ("drop=nan", "drop=nan"),
+        ("seed=x", "seed=x: not an integer"),
+        ("ports=1+b", "ports=b"),
+        ("direction=up", "direction=up"),
+        ("drop=0.1,drop=0.2", "drop: given twice"),
+    ],
+)
+def test_parse_errors(text: str, words: str) -> None:
+    with pytest.raises(ImpairmentError, match=words.replace("+", r"\+")):
+        parse_impairment(text)

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is outside the subset is refused at load, by name and P4 line."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from softswitch import ir
+from softswitch.device import UnsupportedProgramError
+from softswitch.load import load_program
+from softswitch.switch import SoftSwitch
+
+Json = dict[str, Any]
+HERE = {"filename": "some.p4", "line": 77, "column": 1, "source_fragment": "x"}
+
+
+@pytest.fixture
+def tables(program_text: Callable[[str], str]) -> Json:
+    loaded: Json = json.loads(program_text("tables"))
+    return loaded
+
+
+def refuse(root: Json) -> str:
+    with pytest.raises(UnsupportedProgramError) as caught:
+        load_program(json.dumps(root))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "what"),
+    [
+        ("header_stacks", "header stack"),
+        ("header_unions", "header union"),
+        ("parse_vsets", "parser value set"),
+        ("meter_arrays", "meter"),
+        ("learn_lists", "digest"),
+        ("extern_instances", "extern instance"),
+    ],
+)
+def test_whole_sections(tables: Json, section: str, what: str) -> None:
+    tables[section] = [{"name": "thing", "source_info": HERE}]
+    assert refuse(tables) == f"some.p4:77: {what} 'thing' is not supported by the soft switch"
+
+
+@pytest.mark.parametrize("op", ["recirculate", "clone_ingress_pkt_to_egress", "resubmit", "truncate", "push", "assert"])
+def test_primitives(tables: Json, op: str) -> None:
+    tables["actions"][0]["primitives"] = [{"op": op, "parameters": [], "source_info": HERE}]
+    assert refuse(tables) == f"some.p4:77: primitive {op!r} is not supported by the soft switch"
+
+
+def test_operands_operators_and_targets(tables: Json) -> None:
+    action = tables["actions"][0]
+    assign = action["primitives"][0]
+    assign["source_info"] = HERE
+    original = copy.deepcopy(assign["parameters"])
+    assign["parameters"][1] = {"type": "stack_field", "value": ["s", "f"]}
+    assert "some.p4:77: operand of type 'stack_field'" in refuse(tables)
+    assign["parameters"][1] = {"type": "expression", "value": {"op": "last_stack_index", "left": None, "right": None}}
+    assert "operator 'last_stack_index'" in refuse(tables)
+    assign["parameters"] = original
+    assign["parameters"][0] = {"type": "field", "value": ["probe", "absent"]}
+    assert "field ['probe', 'absent']" in refuse(tables)
+
+
+def test_tables_keys_and_profiles(tables: Json) -> None:
+    table = next(t for t in tables["pipelines"][0]["tables"] if t["name"] == "ingress.longest")
+    line = table["source_info"]["line"]
+    table["key"][0]["match_type"] = "selector"
+    assert f"tables.p4:{line}: match kind 'selector'" in refuse(tables)
+    table["key"][0]["match_type"] = "lpm"
+    table["support_timeout"] = True
+    assert "idle timeout on table 'ingress.longest'" in refuse(tables)
+    table["support_timeout"] = False
+    table["type"] = "indirect_ws"
+    assert "action profile or selector" in refuse(tables)
+
+
+def test_widths_and_variable_length(tables: Json) -> None:
+    fields = next(t for t in tables["header_types"] if t["name"] == "probe_t")["fields"]
+    fields[0][1] = 2056
+    assert "field probe.which of 2056 bits (1..2048)" in refuse(tables)
+    fields[0][1] = 9
+    assert "no whole bytes" in refuse(tables)
+    fields[0][1] = "*"
+    assert "variable-length field probe.which" in refuse(tables)
+
+
+def test_loops_are_refused(tables: Json) -> None:
+    action = tables["actions"][0]
+    action["primitives"].append(
+        {"op": "_jump", "parameters": [{"type": "hexstr", "value": "0x0"}], "source_info": HERE}
+    )
+    assert "a loop in an action" in refuse(tables)
+
+
+def test_a_parser_loop_is_refused(program_text: Callable[[str], str]) -> None:
+    root = json.loads(program_text("parse"))
+    for state in root["parsers"][0]["parse_states"]:
+        if state["name"] == "parse_note":
+            state["transitions"][0]["next_state"] = "parse_item"
+    assert "loop in the parser" in refuse(root)
+
+
+def test_checksum_with_payload_and_unknown_hash(program_text: Callable[[str], str]) -> None:
+    root = json.loads(program_text("checksum"))
+    root["calculations"][0]["input"].append({"type": "payload", "value": None})
+    assert "payload in a checksum or hash" in refuse(root)
+    root = json.loads(program_text("checksum"))
+    root["calculations"][0]["algo"] = "crc16_custom"
+    assert "hash algorithm 'crc16_custom'" in refuse(root)
+
+
+@pytest.mark.parametrize("text", ["", "not json", "[]", "{}", '{"pipelines": 3}', '{"pipelines": [{}]}'])
+def test_what_is_no_program(text: str) -> None:
+    with pytest.raises(UnsupportedProgramError):
+        load_program(text)
+
+
+def test_the_form_keeps_sources_and_structure(program_text: Callable[[str], str]) -> None:
+    program = load_program(program_text("wide"))
+    early = next(action for action in program.actions if action.name == "ingress.early")
+    assert early.source.file.endswith("wide.p4")
+    assert early.source.line > 0
+    first, branch = early.body
+    assert isinstance(first, ir.Assign)
+    # if (index == 1) return; else ...: what follows a return stands in the other branch
+    assert isinstance(branch, ir.If)
+    assert branch.then == ()
+    inner = branch.otherwise[1]
+    assert isinstance(inner, ir.If)
+    assert inner.then[-1] == ir.Exit()
+    assert len(inner.otherwise) == 1
+
+
+def test_no_mask_where_nothing_can_overflow(program_text: Callable[[str], str]) -> None:
+    """Bitwise operators on words in range cost one operation each; an addition keeps its wrap."""
+    lines = SoftSwitch(program_text("wide")).loaded.source.splitlines()
+    logic = next(i for i, line in enumerate(lines) if line.endswith("# action ingress.logic")) + 1
+    assert lines[logic].count("&") == 1
+    assert lines[logic].count("^") == 2
+    add = next(i for i, line in enumerate(lines) if line.endswith("# action ingress.add")) + 1
+    assert f"& {(1 << 1024) - 1:#x}" in lines[add]

@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The switch on real interfaces: veth pairs, AF_PACKET, the command line. Needs root."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from softswitch.cli import main
+from softswitch.device import Replica
+from softswitch.impair import ImpairmentSpec
+from softswitch.ports import PortError, PortRunner
+from softswitch.switch import SoftSwitch
+
+PROGRAMS = Path(__file__).parent / "programs"
+ROOT = Path(__file__).parents[3]
+TIMEOUT_S = 10.0
+SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
+
+pytestmark = pytest.mark.root
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def wires() -> Iterator[dict[int, str]]:
+    """Two veth pairs: ports 1 and 2 of the switch. The peer of interface X is Xp."""
+    prefix = f"ss{os.getpid() % 100000}"
+    names = {number: f"{prefix}v{number}" for number in (1, 2)}
+    made: list[str] = []
+    try:
+        for name in names.values():
+            ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
+            made.append(name)
+            for end in (name, f"{name}p"):
+                Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
+                ip("link", "set", end, "up")
+        yield names
+    finally:
+        for name in made:
+            ip("link", "del", name)
+
+
+class Host:
+    """The far end of a port."""
+
+    def __init__(self, interface: str) -> None:
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        self.socket.bind((f"{interface}p", 3))
+        self.socket.settimeout(TIMEOUT_S)
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+def probe(group: int, port: int, note: int = 0) -> bytes:
+    return struct.pack(">HHHHII", group, port, note, 0, 0, 0) + bytes(44)
+
+
+def note_of(frame: bytes) -> int:
+    return int.from_bytes(frame[4:6])
+
+
+def test_unicast_multicast_and_counters(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
+    switch = switch_for("multicast")
+    switch.set_group(1, [Replica(1, 1), Replica(2, 2), Replica(3, 3)])
+    with PortRunner(switch, wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+        for number in range(100):
+            one.socket.send(probe(0, 2, number))
+        assert [note_of(two.socket.recv(2048)) for _ in range(100)] == list(range(1, 101))
+        two.socket.send(probe(1, 0, 500))
+        assert note_of(one.socket.recv(2048)) == 501
+        assert len(two.socket.recv(2048)) == 64  # the extra header of the replica with rid 2
+        # What the switch sends is not received by it again: one frame in per frame sent.
+        assert (runner.counters[1].rx_frames, runner.counters[2].rx_frames) == (100, 1)
+        assert (runner.counters[1].tx_frames, runner.counters[2].tx_frames) == (1, 101)
+        assert runner.counters[2].rx_bytes == 60
+
+
+def test_frames_longer_than_the_mtu_are_counted(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
+    ip("link", "set", wires[2], "mtu", "500")
+    with PortRunner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+        one.socket.send(probe(0, 2, 1) + bytes(1000))
+        one.socket.send(probe(0, 2, 2))
+        assert note_of(two.socket.recv(2048)) == 3
+        assert runner.counters[2].tx_refused == 1
+
+
+def test_an_interface_that_goes_down_and_up(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
+    with PortRunner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+        ip("link", "set", wires[2], "down")
+        one.socket.send(probe(0, 2, 1))
+        one.socket.send(probe(0, 1, 7))  # comes back when the first has been through
+        assert note_of(one.socket.recv(2048)) == 8
+        assert runner.counters[2].tx_dropped == 1
+        ip("link", "set", wires[2], "up")
+        two.socket.close()
+        with Host(wires[2]) as again:
+            one.socket.send(probe(0, 2, 2))
+            assert note_of(again.socket.recv(2048)) == 3
+
+
+@pytest.mark.parametrize(("receive", "send"), [(True, False), (False, True)])
+def test_impairment_on_one_port(
+    wires: dict[int, str], switch_for: Callable[[str], SoftSwitch], receive: bool, send: bool
+) -> None:
+    spec = ImpairmentSpec(dup=1.0, ports=frozenset({2}), receive=receive, send=send)
+    with PortRunner(switch_for("multicast"), wires, spec), Host(wires[1]) as one, Host(wires[2]) as two:
+        two.socket.send(probe(0, 1, 10))
+        one.socket.send(probe(0, 2, 20))
+        one.socket.send(probe(0, 1, 30))
+        assert [note_of(one.socket.recv(2048)) for _ in range(2 + receive)] == [11] * (1 + receive) + [31]
+        assert [note_of(two.socket.recv(2048)) for _ in range(1 + send)] == [21] * (1 + send)
+
+
+def test_held_frames_come_without_further_traffic(
+    wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]
+) -> None:
+    switch = switch_for("multicast")
+    with PortRunner(switch, wires, ImpairmentSpec(reorder=1.0)), Host(wires[1]) as one, Host(wires[2]) as two:
+        one.socket.send(probe(0, 2, 5))
+        assert note_of(two.socket.recv(2048)) == 6
+        switch.inject(9, probe(0, 2, 6))  # held by another thread than the one that waits
+        assert note_of(two.socket.recv(2048)) == 7
+
+
+def test_an_interface_that_is_not_there() -> None:
+    with pytest.raises(PortError, match="port 1 on nothere0: no interface"):
+        PortRunner(SoftSwitch(), {1: "nothere0"})
+
+
+def test_command_runs_until_a_signal(wires: dict[int, str]) -> None:
+    interfaces = [word for number, name in wires.items() for word in ("-i", f"{number}@{name}")]
+    command = [sys.executable, "-m", "softswitch", str(PROGRAMS / "multicast.json"), *interfaces, "--device-id", "1"]
+    target = ["--", "--grpc-server-addr", "127.0.0.1:0", "--cpu-port", "510"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "switch")}
+    with subprocess.Popen([*command, *target], stderr=subprocess.PIPE, text=True, env=environment) as process:
+        guard = threading.Timer(30.0, process.kill)
+        guard.start()
+        try:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            ready = next(line for line in lines if "ready" in line)
+            assert "device 1" in ready
+            assert f"1@{wires[1]} 2@{wires[2]}" in ready
+            with Host(wires[1]) as one, Host(wires[2]) as two:
+                one.socket.send(probe(0, 2, 41))
+                assert note_of(two.socket.recv(2048)) == 42
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) == 0
+        finally:
+            guard.cancel()
+            process.kill()
+
+
+def test_command_refuses_what_it_cannot_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    assert main([str(bad)]) == 1
+    assert "no pipelines" in caplog.text
+    assert main([str(PROGRAMS / "cpu.json"), "-i", "1@nothere0"]) == 1
+    assert "nothere0" in caplog.text
+    assert main([str(tmp_path / "absent.json")]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["x.json", "--no-p4"],
+        ["--no-p4", "-i", "eth0"],
+        ["--no-p4", "-i", "511@eth0"],
+        ["--no-p4", "-i", "1@a", "-i", "1@b"],
+        ["--no-p4", "--impair", "lose=1"],
+        ["--no-p4", "--dump-python"],
+    ],
+)
+def test_command_line_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+def test_dump_python(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--dump-python", str(PROGRAMS / "cpu.json")]) == 0
+    compile(capsys.readouterr().out, "dumped", "exec")
