@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sumwire_lab.train import GROUP_TIMEOUT, MASTER_PORT, end_with_parent
+from sumwire_lab.train import GROUP_TIMEOUT, MASTER_PORT, end_with_parent, leave
 
 Reduce = Callable[[torch.Tensor], object]
 
@@ -57,6 +57,7 @@ def main(arguments: list[str]) -> None:
     dist.barrier()
     close()
     dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -51,22 +51,29 @@ def wait_all(
     end of its log, and DeadlineError after `deadline_s` seconds. The processes themselves are left to the caller.
     """
     end = time.monotonic() + deadline_s
+    left = set(working)
+
+    def ended(name: str, code: int) -> None:
+        if name in serving or code != 0:
+            raise ProcessDiedError(f"{name} ended with {code}; {logs[name]} ends:\n{last_lines(logs[name])}")
+        left.discard(name)
+
     poll = select.poll()
     names: dict[int, str] = {}
     try:
         for name, process in [*working.items(), *serving.items()]:
+            code = process.poll()
+            if code is not None:
+                ended(name, code)
+                continue
             fd = os.pidfd_open(process.pid)
             names[fd] = name
             poll.register(fd, select.POLLIN)
-        left = set(working)
         while left:
             for fd, _ in poll.poll(_TICK_SECONDS * 1000):
                 name = names[fd]
-                code = (working.get(name) or serving[name]).wait()
-                if name in serving or code != 0:
-                    raise ProcessDiedError(f"{name} ended with {code}; {logs[name]} ends:\n{last_lines(logs[name])}")
-                left.discard(name)
                 poll.unregister(fd)
+                ended(name, (working.get(name) or serving[name]).wait())
             tick()
             if left and time.monotonic() > end:
                 raise DeadlineError(f"not done after {deadline_s:g} s, waiting for {', '.join(sorted(left))}")

@@ -42,6 +42,15 @@ def test_it_returns_when_all_have_done(started: list[subprocess.Popen[bytes]], t
     assert ticks
 
 
+def test_processes_that_ended_before_count_too(started: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    good, bad = start(started, ""), start(started, "raise SystemExit(4)")
+    for process in (good, bad):
+        process.wait()
+    wait_all({"good": good}, {}, {"good": tmp_path / "log"}, 30, lambda: None)
+    with pytest.raises(ProcessDiedError, match="bad ended with 4"):
+        wait_all({"bad": bad}, {}, {"bad": tmp_path / "log"}, 30, lambda: None)
+
+
 def test_a_failure_shows_the_end_of_the_log(started: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("\n".join(f"line {k}" for k in range(100)))
