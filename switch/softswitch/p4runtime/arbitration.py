@@ -9,6 +9,7 @@ has the default role, which reaches the whole pipeline.
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager
 from typing import Any
 
 from google.rpc import code_pb2
@@ -39,7 +40,7 @@ class Arbiter:
     out of this class, so that the device may report packets from any thread.
     """
 
-    def __init__(self, device_id: int, write_gate: threading.Lock) -> None:
+    def __init__(self, device_id: int, write_gate: AbstractContextManager[object]) -> None:
         self._device_id = device_id
         self._write_gate = write_gate
         self._changing = threading.Lock()

@@ -17,7 +17,7 @@ from unit.p4runtime.client import DEVICE_ID, Controller, Program, code_of, inser
 from unit.p4runtime.fake_device import FakeDevice
 
 Connect = Callable[[], Controller]
-BIG = (1 << 127) + 5  # needs both halves
+BIG = (1 << 127) + (1 << 63) + 5  # needs every bit of both halves
 
 
 def seen(arbitration: Any) -> tuple[str, int | None]:

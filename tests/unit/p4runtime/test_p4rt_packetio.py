@@ -214,9 +214,10 @@ def test_a_frame_too_short_for_its_header_is_dropped(fake: FakeDevice, fake_prim
 def test_frames_nobody_takes_are_dropped(
     fake: FakeDevice, fake_server: Server, connect_fake: Connect, program: Program
 ) -> None:
-    fake.emit(b"\x02\x83")  # no pipeline
     controller = connect_fake()
     controller.become(1)
+    fake.emit(b"\x02\x83")  # no pipeline
+    assert controller.is_quiet()
     controller.set_pipeline(program.config())
     controller.arbitrate(None)
     assert controller.receive().HasField("arbitration")

@@ -41,6 +41,8 @@ def test_get_returns_what_was_set(connect: Connect, program: Program) -> None:
     assert get(controller, Get.P4INFO_AND_COOKIE).config == with_info
     with_json = p4rt.ForwardingPipelineConfig(cookie=config.cookie, p4_device_config=config.p4_device_config)
     assert get(controller, Get.DEVICE_CONFIG_AND_COOKIE).config == with_json
+    controller.set_pipeline(program.config(cookie=7))
+    assert get(controller).config.cookie.cookie == 7
     assert code_of(lambda: get(controller, response_type=9)) == "INVALID_ARGUMENT"
     assert code_of(lambda: get(controller, device_id=DEVICE_ID + 1)) == "NOT_FOUND"
 
