@@ -28,7 +28,7 @@ def expr_fields(expr: ir.Expr) -> Iterator[FieldKey]:
                 yield from expr_fields(part)
 
 
-def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:
+def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 - one case per statement
     """Expressions that ``statement`` itself evaluates, those inside an If's branches not included."""
     match statement:
         case ir.Assign(_, value):

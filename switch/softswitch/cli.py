@@ -70,7 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-L", "--log-level", choices=sorted(LOG_LEVELS), default="info")
     parser.add_argument("--log-console", action="store_true", help="accepted for bmv2's sake: logs always go to stderr")
-    parser.add_argument("--dump-python", action="store_true", help="print the Python generated for the program, and end")
+    parser.add_argument(
+        "--dump-python", action="store_true", help="print the Python generated for the program, and end"
+    )
     return parser
 
 
@@ -91,9 +93,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs until SIGINT or SIGTERM. Returns 0, or 1 when the program, a port or the server cannot be used."""
     arguments = _arguments(argv)
-    logging.basicConfig(
-        level=LOG_LEVELS[arguments.log_level], format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(level=LOG_LEVELS[arguments.log_level], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         text = arguments.program.read_text() if arguments.program is not None else None
         switch = SoftSwitch(text, seed=arguments.seed, cpu_port=arguments.cpu_port)

@@ -14,9 +14,7 @@ class DeparserEmitter:
         self._context = context
         self._out = out
         usage = context.usage
-        self._order = [
-            name for name in context.program.deparser if name in usage.extracted or name in usage.changed
-        ]
+        self._order = [name for name in context.program.deparser if name in usage.extracted or name in usage.changed]
         self._formats: dict[str, str] = {}
         self._pieces: list[str] = []
 

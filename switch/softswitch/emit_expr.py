@@ -70,7 +70,7 @@ class ExprEmitter:
 
     # -- data ------------------------------------------------------------
 
-    def data(self, expr: ir.Expr) -> Value:
+    def data(self, expr: ir.Expr) -> Value:  # noqa: PLR0911, PLR0912 - one case per expression
         """An integer."""
         match expr:
             case ir.Const(value):
@@ -137,7 +137,7 @@ class ExprEmitter:
 
     # -- booleans --------------------------------------------------------
 
-    def boolean(self, expr: ir.Expr) -> str:
+    def boolean(self, expr: ir.Expr) -> str:  # noqa: PLR0911 - one case per expression
         """Text that is true or false in Python; any operand of an ``if``."""
         match expr:
             case ir.Binary(op, left, right) if op in ("==", "!=", "<", "<=", ">", ">="):

@@ -123,7 +123,9 @@ class ParserEmitter:
             targets += names
             statements += lines
         if targets:
-            self._out.line(f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = unpack_{layout.valid}(frame, {at.text()})")
+            self._out.line(
+                f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = unpack_{layout.valid}(frame, {at.text()})"
+            )
             self._out.extend(statements)
         self._out.line(f"{layout.valid} = 1")
         if self._context.keeps_position(header):

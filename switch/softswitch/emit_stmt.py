@@ -219,9 +219,7 @@ class StatementEmitter:
             self._out.line(f"{local or 'unused'} = {_bare(wrap(drawn, target.width, signed=target.signed))}")
             self._mark(target.header, set(changed))
 
-    def _hash(
-        self, target: ir.FieldRef, base: ir.Expr, calculation: str, modulus: ir.Expr, changed: set[str]
-    ) -> None:
+    def _hash(self, target: ir.FieldRef, base: ir.Expr, calculation: str, modulus: ir.Expr, changed: set[str]) -> None:
         described = self._context.program.calculations[calculation]
         digest = hash_value(described, self._context.storage, self._context.program, self._out)
         divisor, start = self._expressions.data(modulus), self._expressions.data(base)

@@ -419,7 +419,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Calculation:
-    """``algorithm``: csum16, xor16, crc16, crc32 or identity over the concatenated chunks, padded on the right to a byte."""
+    """``algorithm``: csum16, xor16, crc16, crc32 or identity, over the joined chunks, padded on the right to a byte."""
 
     name: str
     algorithm: str

@@ -173,7 +173,9 @@ def _parser(node: Json, expressions: ExprLoader, loader: ActionLoader) -> ir.Par
     try:
         topological(parser.start, following)
     except CycleError as error:
-        raise UnsupportedProgramError(f"parser state {error.args[0]!r}: a loop in the parser is not supported") from None
+        raise UnsupportedProgramError(
+            f"parser state {error.args[0]!r}: a loop in the parser is not supported"
+        ) from None
     return parser
 
 

@@ -93,9 +93,7 @@ class ActionLoader:
                     condition = self._value(node["parameters"][0], source_of(node, source))
                     then, otherwise = following(index)
                     meet = join[index]
-                    statements.append(
-                        ir.If(ir.Unary("d2b", condition), block(then, meet), block(otherwise, meet))
-                    )
+                    statements.append(ir.If(ir.Unary("d2b", condition), block(then, meet), block(otherwise, meet)))
                     index = meet
                     continue
                 if node["op"] != "_jump":

@@ -42,9 +42,7 @@ class ExprLoader:
 
     def __init__(self, headers: Mapping[str, ir.Header]) -> None:
         self.headers = headers
-        self._fields = {
-            (header.name, member.name): member for header in headers.values() for member in header.fields
-        }
+        self._fields = {(header.name, member.name): member for header in headers.values() for member in header.fields}
 
     def header_name(self, node: Json, source: ir.Source) -> str:
         """The header a ``{"type": "header"}`` parameter names."""

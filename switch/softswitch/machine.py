@@ -53,9 +53,7 @@ class Machine:
 
     # -- assembly --------------------------------------------------------
 
-    def _build_namespace(
-        self, emitted: Emitted, generator: random.Random, clock: Callable[[], int]
-    ) -> dict[str, Any]:
+    def _build_namespace(self, emitted: Emitted, generator: random.Random, clock: Callable[[], int]) -> dict[str, Any]:
         names = emitted.context.names
         space: dict[str, Any] = {
             **RUNTIME,
@@ -87,9 +85,7 @@ class Machine:
         self._namespace[f"find_{name}"] = runtime.find
         return runtime
 
-    def _compile_entry(
-        self, action: ir.Action, position: int, args: tuple[int, ...], cell: Cell | None
-    ) -> Compiled:
+    def _compile_entry(self, action: ir.Action, position: int, args: tuple[int, ...], cell: Cell | None) -> Compiled:
         if not is_specialised(action):
             return (position, cell, *args)
         space: dict[str, Any] = {}
@@ -118,7 +114,7 @@ class Machine:
 def _execute(source: str, name: str, space: dict[str, Any]) -> None:
     """Compile generated code; its lines show in tracebacks and profiles."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    exec(compile(source, name, "exec"), space)  # noqa: S102
+    exec(compile(source, name, "exec"), space)
 
 
 def _log_message(text: str, values: tuple[int, ...]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from softswitch.device import (
     ActionCall,
     CounterValue,
-    DeviceError,
     Entry,
     InvalidEntryError,
     KeyMatch,
@@ -117,7 +116,7 @@ class SoftSwitch:
             declared = self.loaded.program.registers[name]
             if not 0 <= index < declared.size or not 0 <= value < 1 << declared.width:
                 raise InvalidEntryError(
-                    f"register {name}: [{index}] = {value:#x} does not fit {declared.size} cells of {declared.width} bits"
+                    f"register {name}[{index}] = {value:#x}: it has {declared.size} cells of {declared.width} bits"
                 )
             self.loaded.registers[name][index] = value
 

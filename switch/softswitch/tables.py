@@ -139,9 +139,13 @@ class RuntimeTable:
         for match, key in zip(entry.key, self.table.keys, strict=True):
             self._check_match(match, key)
         if self._ordered and entry.priority <= 0:
-            raise InvalidEntryError(f"table {name}: priority {entry.priority}, a ternary or range table needs one above 0")
+            raise InvalidEntryError(
+                f"table {name}: priority {entry.priority}, a ternary or range table needs one above 0"
+            )
         if not self._ordered and entry.priority != 0:
-            raise InvalidEntryError(f"table {name}: priority {entry.priority}, a table without ternary or range keys has 0")
+            raise InvalidEntryError(
+                f"table {name}: priority {entry.priority}, a table without ternary or range keys has 0"
+            )
         self._check_action(entry.action)
         if entry.counter is not None and not self.table.has_counter:
             raise InvalidEntryError(f"table {name} has no direct counter")
@@ -221,9 +225,7 @@ class RuntimeTable:
         lowest = max((entry.rank for entry in constant), default=0)
         entries = []
         for entry in constant:
-            key = tuple(
-                _match(pattern, field) for pattern, field in zip(entry.patterns, self.table.keys, strict=True)
-            )
+            key = tuple(_match(pattern, field) for pattern, field in zip(entry.patterns, self.table.keys, strict=True))
             call = ActionCall(self._actions[entry.action].name, entry.args)
             entries.append(Entry(key, call, lowest - entry.rank + 1 if self._ordered else 0, is_const=True))
         return entries

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from softswitch.switch import SoftSwitch
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -13,7 +13,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from unit.softswitch.compile_programs import MANIFEST, PROGRAMS, compile_program, names, source_hash
 
 

@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-
 from softswitch.switch import SoftSwitch
 
 ETHERNET = bytes(12) + b"\x08\x00"

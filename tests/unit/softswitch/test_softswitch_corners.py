@@ -8,7 +8,6 @@ import struct
 from collections.abc import Callable
 
 import pytest
-
 from softswitch.switch import SoftSwitch
 
 FIRST = bytes.fromhex("a123beef")  # pair_t: high 0xa, low 0x123, more 0xbeef

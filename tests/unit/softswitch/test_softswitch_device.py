@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
-
 from softswitch.device import (
     ActionCall,
     CounterValue,
@@ -57,7 +57,7 @@ def switch(switch_for: Callable[[str], SoftSwitch]) -> SoftSwitch:
 )
 def test_an_entry_that_does_not_fit_is_refused(switch: SoftSwitch, table: str, entry: Entry, words: str) -> None:
     before = switch.entries(f"ingress.{table}")
-    with pytest.raises(InvalidEntryError, match=words.replace("(", r"\(")):
+    with pytest.raises(InvalidEntryError, match=re.escape(words)):
         switch.insert(f"ingress.{table}", entry)
     assert switch.entries(f"ingress.{table}") == before
 
@@ -81,7 +81,7 @@ def test_what_is_not_there(switch: SoftSwitch) -> None:
         switch.modify("ingress.exact_pair", Entry(missing, NOTHING))
     with pytest.raises(NotFoundError):
         switch.write_direct_counter("ingress.exact_pair", missing, 0, CounterValue())
-    with pytest.raises(NotFoundError, match="ingress.absent"):
+    with pytest.raises(NotFoundError, match=r"ingress\.absent"):
         switch.entries("ingress.absent")
     with pytest.raises(NotFoundError):
         switch.registers("ingress.absent")
@@ -147,7 +147,7 @@ def test_without_a_program() -> None:
     switch = SoftSwitch()
     assert switch.process(1, b"frame") == []
     switch.inject(1, b"frame")
-    with pytest.raises(DeviceError, match="no program"):
+    with pytest.raises(DeviceError, match="no program is"):
         switch.entries("t")
 
 

@@ -9,8 +9,14 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from softswitch.impair import HOLD_LIMIT_S, MAX_HELD_FRAMES, Impairment, ImpairmentError, ImpairmentSpec, parse_impairment
+from softswitch.impair import (
+    HOLD_LIMIT_S,
+    MAX_HELD_FRAMES,
+    Impairment,
+    ImpairmentError,
+    ImpairmentSpec,
+    parse_impairment,
+)
 
 FRAMES = [number.to_bytes(4) for number in range(4000)]
 

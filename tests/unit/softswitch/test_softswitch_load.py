@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from softswitch import ir
 from softswitch.device import UnsupportedProgramError
 from softswitch.load import load_program

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
 from softswitch.switch import SoftSwitch
 
 MACS = bytes.fromhex("0200000000020200000000aa")

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from softswitch.cli import main
 from softswitch.device import Replica
 from softswitch.impair import ImpairmentSpec

@@ -8,7 +8,6 @@ import struct
 from collections.abc import Callable
 
 import pytest
-
 from softswitch.device import CounterValue, Replica
 from softswitch.switch import SoftSwitch
 

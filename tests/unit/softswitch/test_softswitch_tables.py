@@ -8,7 +8,6 @@ import struct
 from collections.abc import Callable
 
 import pytest
-
 from softswitch.device import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Ternary
 from softswitch.switch import SoftSwitch
 
@@ -146,7 +145,15 @@ def test_exit_in_an_action_ends_the_pipeline(switch: SoftSwitch) -> None:
 
 
 def test_constant_entries_win_in_program_order(switch: SoftSwitch) -> None:
-    expected = {(0x15, 50): 1, (0x15, 99): 1, (0x15, 100): 2, (0x15, 550): 2, (0x42, 550): 3, (0x42, 601): 4, (3, 3): 0xEE}
+    expected = {
+        (0x15, 50): 1,
+        (0x15, 99): 1,
+        (0x15, 100): 2,
+        (0x15, 550): 2,
+        (0x42, 550): 3,
+        (0x42, 601): 4,
+        (3, 3): 0xEE,
+    }
     found = {pair: trace(switch, probe(FIXED_TERNARY, *pair)) for pair in expected}
     assert found == expected
     entries = switch.entries("ingress.fixed_ternary")

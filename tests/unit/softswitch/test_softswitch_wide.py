@@ -11,7 +11,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from softswitch.device import ActionCall, Entry, Exact
 from softswitch.switch import SoftSwitch
 
@@ -146,7 +145,9 @@ def test_return_and_exit_inside_an_action(shared: SoftSwitch, index: int, expect
     assert run(shared, request_frame(36, index, 9))[:4] == expected
 
 
-@pytest.mark.parametrize("coefficients", [(0, 0, 0), (FULL, 0, 0), (0, FULL, FULL), (FULL, FULL, 0), (3, 1 << 700, 12345)])
+@pytest.mark.parametrize(
+    "coefficients", [(0, 0, 0), (FULL, 0, 0), (0, FULL, FULL), (FULL, FULL, 0), (3, 1 << 700, 12345)]
+)
 def test_wide_action_data(switch_for: Callable[[str], SoftSwitch], coefficients: tuple[int, int, int]) -> None:
     switch = switch_for("wide")
     switch.insert("ingress.coefficients", Entry((Exact(4),), ActionCall("ingress.select_words", coefficients)))
