@@ -17,8 +17,9 @@ from torch import Tensor
 
 from sumwire.codec.errors import CodecError
 
-# Values handled at a time: a float32 buffer of this size stays in a core's second-level cache.
-TILE_VALUES: Final = 1 << 17
+# Values handled at a time: many enough that the fixed cost of an operation does not show, few enough for a core's
+# caches. Of 2**15..2**20, 2**18 was the fastest (1 MB of second-level cache).
+TILE_VALUES: Final = 1 << 18
 # Longest transform done in one pass over transposed tiles; longer ones are split in two factors.
 PASS_VALUES: Final = 1 << 12
 # Fewest neighbouring columns copied together in the second factor of a long transform.
@@ -46,56 +47,74 @@ def tile_rows(d: int) -> int:
     return max(1, TILE_VALUES // d)
 
 
-def _butterflies_(x: Tensor, d: int, columns: int) -> None:
-    """H along the first axis of a flat (d, columns) tensor, unnormalised, in place.
+class Hadamard:
+    """H along the rows of contiguous (rows, d) tensors, unnormalised, d a power of two.
 
-    a, b become a + b and (a + b) - 2 b. The second is a - b with one more rounding, for half the memory traffic of
-    computing both from a and b, which have to be kept for that.
+    One object serves tensors of one dtype and device, in one thread; it keeps a buffer, and the buffer's views, for
+    each shape of tile it has met.
     """
-    half = d // 2
-    while half:
-        a, b = x.view(d // (2 * half), 2, half * columns).unbind(1)
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[int, int], tuple[Tensor, list[tuple[Tensor, Tensor]]]] = {}
+
+    def __call__(self, source: Tensor, target: Tensor) -> None:
+        """Write H x to `target` for every row x of `source`; both may be the same tensor."""
+        rows, d = source.shape
+        _log2(d)
+        if d > PASS_VALUES:
+            self._split_(target.copy_(source), PASS_VALUES // 4)
+            return
+        step = tile_rows(d)
+        for first in range(0, rows, step):
+            # Blocks become columns: every butterfly then adds long contiguous runs.
+            self._tile(source[first : first + step].t(), target[first : first + step].t())
+
+    def _tile(self, source: Tensor, target: Tensor) -> None:
+        """H along the first axis of (d, columns) views."""
+        d, columns = source.shape
+        if (d, columns) not in self._buffers:
+            buffer = source.new_empty((d, columns))
+            self._buffers[d, columns] = buffer, _pairs(buffer)
+        buffer, pairs = self._buffers[d, columns]
+        buffer.copy_(source)
+        _butterflies_(pairs)
+        target.copy_(buffer)
+
+    def _split_(self, x: Tensor, low: int) -> None:
+        """H of length high * low as H_low on the rows and H_high on the columns of each (high, low) matrix."""
+        rows, d = x.shape
+        high = d // low
+        short = x.view(rows * high, low)
+        self(short, short)
+        step = min(low, max(COLUMNS_MIN, TILE_VALUES // high))
+        for matrix in x.view(rows, high, low):
+            for first in range(0, low, step):
+                columns = matrix[:, first : first + step]
+                self._tile(columns, columns)
+
+
+def _pairs(x: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The halves that each step of H along the first axis of contiguous (d, columns) combines."""
+    d, columns = x.shape
+    halves = [d >> step for step in range(1, d.bit_length())]
+    views = [x.view(d // (2 * half), 2, half * columns) for half in halves]
+    return [(view[:, 0], view[:, 1]) for view in views]
+
+
+def _butterflies_(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """a, b become a + b and (a + b) - 2 b, in place.
+
+    The second is a - b with one more rounding, for half the memory traffic of computing both from a and b, which
+    would have to be kept for that.
+    """
+    for a, b in pairs:
         a.add_(b)
         torch.add(a, b, alpha=-2, out=b)
-        half //= 2
 
 
 def hadamard_(x: Tensor) -> Tensor:
     """H x along the rows of a contiguous (rows, d) tensor, unnormalised, in place. d is a power of two."""
-    return hadamard_into(x, x)
-
-
-def hadamard_into(source: Tensor, target: Tensor) -> Tensor:
-    """H along the rows of `source`, written to `target`: contiguous tensors (rows, d) of one dtype, or one tensor."""
-    rows, d = source.shape
-    _log2(d)
-    if d > PASS_VALUES:
-        return _split_hadamard_(target.copy_(source), PASS_VALUES // 4)
-    step = tile_rows(d)
-    buffer = source.new_empty(min(rows, step) * d)
-    for first in range(0, rows, step):
-        tile = source[first : first + step]
-        # Blocks become columns: every butterfly then adds long contiguous runs.
-        columns = buffer[: tile.numel()]
-        columns.view(d, len(tile)).copy_(tile.t())
-        _butterflies_(columns, d, len(tile))
-        target[first : first + step].copy_(columns.view(d, len(tile)).t())
-    return target
-
-
-def _split_hadamard_(x: Tensor, low: int) -> Tensor:
-    """H of length high * low as H_low on the rows and H_high on the columns of each (high, low) matrix."""
-    rows, d = x.shape
-    high = d // low
-    hadamard_(x.view(rows * high, low))
-    step = min(low, max(COLUMNS_MIN, TILE_VALUES // high))
-    buffer = x.new_empty(high * step)
-    for matrix in x.view(rows, high, low):
-        for first in range(0, low, step):
-            columns = matrix[:, first : first + step]
-            buffer.view(high, step).copy_(columns)
-            _butterflies_(buffer, high, step)
-            columns.copy_(buffer.view(high, step))
+    Hadamard()(x, x)
     return x
 
 

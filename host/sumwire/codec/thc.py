@@ -28,7 +28,7 @@ from sumwire.codec import planes
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, CountError, NonFiniteError, NormRangeError, StageError, SumRangeError
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, check_block, layout
-from sumwire.codec.rotation import hadamard_, hadamard_into, half_scale, rest_scale, tile_rows
+from sumwire.codec.rotation import Hadamard, half_scale, rest_scale, tile_rows
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
 
@@ -174,14 +174,14 @@ class ThcRound(CodecRound):
             raise StageError("rotate: this round is already rotated")
         x = self._x
         rotated = torch.empty(self.layout.padded_length, dtype=torch.float32, device=self._device)
-        scratch = self._scratch()
+        hadamard, scratch = Hadamard(), self._scratch()
         for tile in _tiles(self.layout):
             signs = self._signs.signs(*self._sign_arguments(tile), half_scale(tile.block_values)).view(-1)
             here = x[tile.values]
             flipped = scratch[: len(signs)]
             torch.mul(here, signs[: len(here)], out=flipped[: len(here)])
             flipped[len(here) :] = 0.0
-            hadamard_into(flipped.view(tile.shape), rotated[tile.values].view(tile.shape))
+            hadamard(flipped.view(tile.shape), rotated[tile.values].view(tile.shape))
         self._rotated = rotated
         self._x = None
 
@@ -226,13 +226,13 @@ class ThcRound(CodecRound):
         centre, factor = self._chunk_factors(counts)
         sums_t = torch.from_numpy(sums).to(self._device)
         result = torch.empty(self.layout.length, dtype=torch.float32, device=self._device)
-        scratch = self._scratch()
+        hadamard, scratch = Hadamard(), self._scratch()
         for tile in _tiles(self.layout):
             mean = scratch[: tile.size]
             by_chunk = mean.view(-1, CHUNK_VALUES)
             by_chunk.copy_(sums_t[tile.chunks])
             by_chunk.sub_(centre[tile.chunks]).mul_(factor[tile.chunks])
-            self._unrotate(mean, tile, result[tile.values])
+            self._unrotate(hadamard, mean, tile, result[tile.values])
         return result
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
@@ -244,9 +244,9 @@ class ThcRound(CodecRound):
         if included is not None:
             self._restore_chunks(left, included)
         self._rotated = None
-        whole = left[: self.layout.length]
+        hadamard, whole = Hadamard(), left[: self.layout.length]
         for tile in _tiles(self.layout):
-            self._unrotate(left[tile.values], tile, whole[tile.values])
+            self._unrotate(hadamard, left[tile.values], tile, whole[tile.values])
         return whole
 
     def _round(self, v: Tensor, to_grid: Tensor, tables: _CellTables, tile: _Tile) -> Tensor:
@@ -257,12 +257,12 @@ class ThcRound(CodecRound):
         position = w.mul_(tables.slope.index_select(0, cell)).add_(tables.offset.index_select(0, cell))
         return position.add_(self._rounding.uniform(tile.first_value, len(w))).to(torch.int32)
 
-    def _unrotate(self, y: Tensor, tile: _Tile, target: Tensor) -> None:
+    def _unrotate(self, hadamard: Hadamard, y: Tensor, tile: _Tile, target: Tensor) -> None:
         """Write the inverse of what `rotate` did to a tile to `target`, which ends where the tensor does.
 
         Uses y up, and may share memory with it. As `rotate` left out rest_scale, it is due twice here.
         """
-        hadamard_(y.view(tile.shape))
+        hadamard(y.view(tile.shape), y.view(tile.shape))
         scale = half_scale(tile.block_values) * rest_scale(tile.block_values) ** 2
         signs = self._signs.signs(*self._sign_arguments(tile), scale).view(-1)
         torch.mul(y[: len(target)], signs[: len(target)], out=target)

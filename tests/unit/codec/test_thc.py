@@ -18,6 +18,7 @@ from sumwire.codec.errors import (
     SumRangeError,
 )
 from sumwire.codec.layout import layout
+from sumwire.codec.rotation import TILE_VALUES
 from sumwire.codec.seeds import SignStream
 from sumwire.codec.tables import ThcTable, solve, uniform
 from sumwire.codec.thc import ThcCodec, ThcRound
@@ -470,7 +471,7 @@ def test_rounds_repeat_and_workers_differ() -> None:
 
 def test_rounding_numbers_are_not_used_twice() -> None:
     """Zeros lie halfway between the two middle levels, so their indices are the rounding numbers' first bits."""
-    (one,) = begin_all([torch.zeros(3 << 17)])
+    (one,) = begin_all([torch.zeros(3 * TILE_VALUES)])
     z = indices(one.encode(agree([one]))).reshape(3, -1)
     assert set(z.reshape(-1).tolist()) == {7, 8}
     for a, b in ((0, 1), (1, 2), (0, 2)):
