@@ -183,13 +183,13 @@ class Controller:
         self.open_stream().arbitrate(election_id)
         return self.receive().arbitration
 
-    def wait_for_end(self) -> int:
-        """The code the stream ends with; what comes before the end is skipped."""
+    def wait_for_end(self) -> Ended:
+        """How the stream ends; what comes before the end is skipped."""
         while True:
             try:
                 self.receive()
             except Ended as end:
-                return end.code
+                return end
 
     def close(self) -> None:
         self.half_close()

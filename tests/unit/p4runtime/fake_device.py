@@ -196,5 +196,9 @@ class FakeDevice:
         if callback is not None:
             callback(frame)
 
+    @property
+    def is_listened_to(self) -> bool:
+        return self._on_cpu_frame is not None
+
     def on_cpu_frame(self, callback: Callable[[bytes], None] | None) -> None:
         self._on_cpu_frame = callback

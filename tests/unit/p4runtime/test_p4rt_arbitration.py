@@ -33,7 +33,7 @@ def next_seen(controller: Controller) -> tuple[str, int | None]:
 
 
 def ended(controller: Controller) -> str:
-    return str(code_pb2.Code.Name(controller.wait_for_end()))
+    return str(code_pb2.Code.Name(controller.wait_for_end().code))
 
 
 def test_first_controller_is_primary(connect_fake: Connect) -> None:

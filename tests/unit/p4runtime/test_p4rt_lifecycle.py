@@ -24,12 +24,14 @@ def test_stop_ends_streams_and_threads() -> None:
     for number, controller in enumerate(controllers):
         controller.become(number)
     assert server_threads()
+    assert device.is_listened_to
     server.stop()
     for controller in controllers:
-        assert controller.wait_for_end() == code_pb2.UNAVAILABLE
+        end = controller.wait_for_end()
+        assert (end.code, str(end)) == (code_pb2.UNAVAILABLE, "UNAVAILABLE: the switch is stopping")
         controller.close()
     assert server_threads() == set()
-    device.emit(b"\x00")  # nobody listens any more
+    assert not device.is_listened_to
     server.stop()  # once more changes nothing
 
 

@@ -12,12 +12,13 @@ from google.rpc import code_pb2
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.device import UnsupportedProgramError
-from softswitch.p4runtime import p4info
+from softswitch.p4runtime import p4info, pipeline, write
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
-from unit.p4runtime.client import DEVICE_ID, Controller, Program, code_of, election, insert, items_of, modify
+from unit.p4runtime.client import DEVICE_ID, Controller, Program, code_of, delete, election, insert, items_of, modify
 from unit.p4runtime.fake_device import FakeDevice
+from unit.p4runtime.test_p4rt_resources import group
 
 Connect = Callable[[], Controller]
 Get = p4rt.GetForwardingPipelineConfigRequest
@@ -60,6 +61,19 @@ def test_a_new_pipeline_clears_the_state(primary: Controller, program: Program) 
     entry.ClearField("metadata")
     primary.write(insert(entry))
     assert primary.read_entries(program.entry("exact_t")) == [entry]
+
+
+def test_what_is_deleted_leaves_nothing_behind(program: Program) -> None:
+    device = FakeDevice()
+    parsed, bmv2_json = pipeline.parse(program.config())
+    device.load(bmv2_json)
+    entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    entry.metadata = b"note"
+    one_group = group(1, (1, 1), metadata=b"note")
+    write.apply(device, parsed, [insert(entry), p4rt.Update(type=p4rt.Update.INSERT, entity=one_group)])
+    assert (len(parsed.notes.entries), len(parsed.notes.groups)) == (1, 1)
+    write.apply(device, parsed, [delete(entry), p4rt.Update(type=p4rt.Update.DELETE, entity=one_group)])
+    assert parsed.notes == pipeline.Notes()
 
 
 def without_p4info(config: Any) -> None:

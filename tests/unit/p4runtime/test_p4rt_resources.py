@@ -137,6 +137,7 @@ def as_default(program: Program) -> Any:
         (INSERT, lambda p: direct(p.entry("exact_t", dst=("exact", b"\x01")), (1, 1)), "INVALID_ARGUMENT"),
         (DELETE, lambda p: direct(p.entry("exact_t", dst=("exact", b"\x01")), (1, 1)), "INVALID_ARGUMENT"),
         (MODIFY, lambda p: direct(p.entry("exact_t", dst=("exact", b"\x03")), (1, 1)), "NOT_FOUND"),
+        (MODIFY, lambda p: direct(p.entry("exact_t", dst=("exact", b"\x03"))), "NOT_FOUND"),
         (MODIFY, lambda p: direct(p.entry("exact_t"), (1, 1)), "INVALID_ARGUMENT"),
         (MODIFY, lambda p: direct(p.entry("lpm_t"), (1, 1)), "INVALID_ARGUMENT"),
         (MODIFY, lambda p: direct(p.entry("exact_t", dst=("exact", b"\x01")), (-1, 1)), "INVALID_ARGUMENT"),
