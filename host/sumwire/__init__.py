@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sumwire.errors import RetryError as RetryError
     from sumwire.errors import StaleRunError as StaleRunError
     from sumwire.errors import SumwireError as SumwireError
+    from sumwire.errors import TransportError as TransportError
     from sumwire.errors import UsageError as UsageError
     from sumwire.job import Job as Job
     from sumwire.reduction import all_reduce as all_reduce
@@ -45,6 +46,7 @@ _HOMES: Final = {
     "RetryError": "errors",
     "StaleRunError": "errors",
     "SumwireError": "errors",
+    "TransportError": "errors",
     "UsageError": "errors",
     "all_reduce": "reduction",
     "ddp_hook": "ddp",

@@ -94,5 +94,9 @@ class OrderError(RecreateError):
     """The workers of a job do not make the same calls in the same order, with the same lengths and settings."""
 
 
+class TransportError(RecreateError):
+    """The worker's own socket failed in a way that sending again cannot mend."""
+
+
 class FallbackError(RecreateError):
     """The workers could not agree on the ordinary all-reduce: a peer died, or closed the job."""

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from sumwire.errors import FallbackError
+from sumwire.errors import FallbackError, UsageError
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Fallback:
 
     def __init__(self, workers: int, timeout_s: float) -> None:
         if dist.get_world_size() != workers:
-            raise FallbackError(f"process group of {dist.get_world_size()} ranks for a job of {workers} workers")
+            raise UsageError(f"process group of {dist.get_world_size()} ranks for a job of {workers} workers")
         self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout_s))
         self._workers = workers
 

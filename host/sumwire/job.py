@@ -151,7 +151,8 @@ class Job:
                 self._broken = error
                 raise
             self._completed += 1
-            self._last = outcome[0]
+            if self._fallback is not None:
+                self._last = outcome[0]
             self.stats.operations += 1
             self.stats.values += x.numel()
             self.stats.operation_s += time.monotonic() - began

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sumwire import _p4 as p4
 from sumwire.config import JobConfig
-from sumwire.errors import OrderError, UsageError
+from sumwire.errors import OrderError, TransportError, UsageError
 from sumwire.packets import HEADER, OP_WORDS, contributions, first_byte
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
@@ -35,9 +35,18 @@ _SCRATCH_BYTES: Final = 2 * (HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
 _RECEIVE_BATCH: Final = 32
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 _STALE: Final = first_byte(p4.KIND_STALE)
-# What a UDP send may report although a later one can succeed: full queues, or an earlier packet's ICMP error.
+# What a UDP send may report although a later one can succeed: a full queue, an earlier packet's ICMP error, or a
+# packet filter.
 _PASSING: Final = frozenset(
-    {errno.ENOBUFS, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN}
+    {
+        errno.ENOBUFS,
+        errno.ECONNREFUSED,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.ENETDOWN,
+        errno.EHOSTDOWN,
+        errno.EPERM,
+    }
 )
 
 
@@ -287,7 +296,7 @@ class Transport:
 
     def _note_failure(self, error: OSError) -> None:
         if error.errno not in _PASSING:
-            raise error
+            raise TransportError(f"job {self._config.job}: the worker's socket failed: {error}") from error
         self.stats.send_failures += 1
         self._last_failure = f"last network error: {error.strerror}"
 

@@ -38,11 +38,12 @@ def flat_grads(model: nn.Module) -> Tensor:
     return torch.cat([p.grad.flatten() if p.grad is not None else torch.zeros(p.numel()) for p in model.parameters()])
 
 
-def train(rank: int, mapping: dict[str, Any], steps: int, unused: bool, accumulate: bool) -> dict[str, Any]:
+def train(rank: int, mapping: dict[str, Any], steps: int, unused: bool, accumulate: bool, half: bool) -> dict[str, Any]:
+    dtype = torch.bfloat16 if half else torch.float32
     torch.manual_seed(1)
-    ours = DistributedDataParallel(Net(), find_unused_parameters=unused, bucket_cap_mb=0.02)
+    ours = DistributedDataParallel(Net().to(dtype), find_unused_parameters=unused, bucket_cap_mb=0.02)
     torch.manual_seed(1)
-    theirs = DistributedDataParallel(Net(), find_unused_parameters=unused, bucket_cap_mb=0.02)
+    theirs = DistributedDataParallel(Net().to(dtype), find_unused_parameters=unused, bucket_cap_mb=0.02)
     errors, sums, exact = [], torch.zeros(0), torch.zeros(0)
     with open_job(rank, mapping) as job:
         state = sumwire.DdpState(job)
@@ -51,14 +52,14 @@ def train(rank: int, mapping: dict[str, Any], steps: int, unused: bool, accumula
         for step in range(steps):
             for model in (ours, theirs):
                 model.zero_grad()
-            batches = [torch.randn(8, 20, generator=generator) for _ in range(2 if accumulate else 1)]
+            batches = [torch.randn(8, 20, generator=generator).to(dtype) for _ in range(2 if accumulate else 1)]
             use_spare = not unused or step % 2 == 0
             for model in (ours, theirs):
                 if accumulate:
                     with model.no_sync():
                         model(batches[0], use_spare).square().mean().backward()
                 model(batches[-1], use_spare).square().mean().backward()
-            got, want = flat_grads(ours), flat_grads(theirs)
+            got, want = flat_grads(ours).float(), flat_grads(theirs).float()
             errors.append(float((got - want).square().sum() / want.square().sum()))
             sums = got if step == 0 else sums + got
             exact = want if step == 0 else exact + want
