@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Short whole runs in Mininet: both systems, then the switch path again through losses and malformed packets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab import leftovers
+from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
+
+pytestmark = [pytest.mark.mininet, pytest.mark.root]
+
+STEPS = 12
+TRAIN = TrainOptions(hidden=96, max_steps=STEPS, nmse_samples=2)
+OPTIONS = RunOptions(workers=2, link=LinkOptions(200.0, 256), train=TRAIN, switch="soft", deadline_s=100.0)
+
+
+def run(options: RunOptions, results: Path) -> tuple[dict[str, Any], Path, list[str]]:
+    from sumwire_lab.run import run as run_lab
+
+    before = set(leftovers.LEDGER_DIR.glob("*.json"))
+    said: list[str] = []
+    summary, folder = run_lab(options, results, said.append)
+    assert set(leftovers.LEDGER_DIR.glob("*.json")) <= before, "nothing of the run is left"
+    return summary, folder, said
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, list[str]]:
+    return run(OPTIONS, tmp_path_factory.mktemp("results"))
+
+
+def test_both_systems_train_alike(plain: tuple[dict[str, Any], Path, list[str]]) -> None:
+    summary, _, said = plain
+    gloo, thc = summary["systems"]["gloo"], summary["systems"]["thc"]
+    assert (summary["workers"], summary["link_mbit"], summary["switch"]) == (2, 200.0, "soft")
+    for entry in (gloo, thc):
+        assert entry["steps"] == STEPS
+        assert entry["replicas_equal"]
+        assert 0 < entry["comm_s_per_step"] < 5
+    # A tenth of the images is right by chance; a sum that goes wrong does not learn.
+    assert min(gloo["accuracy"], thc["accuracy"]) > 0.5
+    assert abs(gloo["accuracy"] - thc["accuracy"]) < 0.1
+    assert gloo["fingerprints"] != thc["fingerprints"], "THC is lossy: the same bits would mean gloo did the work"
+    assert 0.005 < thc["nmse"] < 0.2
+    assert thc["fallbacks"] == 0
+    # 4 bits up and 8 bits down a value instead of 32 bits each way (and 2 (n-1)/n = 1 of the tensor for gloo).
+    assert thc["wire_bytes_per_step"] < 0.5 * gloo["wire_bytes_per_step"]
+    assert any(f"{STEPS}/{STEPS}" in line for line in said)
+
+
+def test_the_folder_holds_report_and_logs(plain: tuple[dict[str, Any], Path, list[str]]) -> None:
+    summary, folder, _ = plain
+    assert (folder.parent / "latest").resolve() == folder.resolve()
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    assert (folder / "report.html").read_text().count("<svg") == 2
+    for name in ["gloo/worker0.log", "gloo/worker1.jsonl", "thc/switch.log", "thc/controller.yaml", "thc/job.json"]:
+        assert (folder / name).is_file(), name
+
+
+def test_losses_and_malformed_packets_change_no_bit(
+    plain: tuple[dict[str, Any], Path, list[str]], tmp_path: Path
+) -> None:
+    options = RunOptions(
+        workers=2,
+        link=OPTIONS.link,
+        train=TRAIN,
+        systems=("thc",),
+        switch="soft",
+        impair="drop=0.02,dup=0.02,reorder=0.02,seed=7",
+        malformed=240,
+        deadline_s=100.0,
+    )
+    summary, _, _ = run(options, tmp_path)
+    thc = summary["systems"]["thc"]
+    assert thc["fingerprints"] == plain[0]["systems"]["thc"]["fingerprints"]
+    assert (thc["fallbacks"], thc["steps"]) == (0, STEPS)
+    assert sum(thc["malformed"]["sent"].values()) == 240
+    # The impaired ports drop and double some of them on their way in.
+    assert 200 < sum(thc["malformed"]["counted"].values()) < 280
