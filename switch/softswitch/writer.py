@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from softswitch.share import share_subexpressions
+
 
 def identifier(name: str, taken: set[str]) -> str:
     """A Python identifier near ``name`` that is not in ``taken``; adds it there."""
@@ -54,4 +56,4 @@ class Writer:
             self.line(f"{chain} = {value}")
 
     def text(self) -> str:
-        return "\n".join(self.lines) + "\n"
+        return "\n".join(share_subexpressions(self.lines)) + "\n"

@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Computes repeated subexpressions of generated straight-line code once.
+
+p4c copies a variable's expression to where the variable is used, so that an adder over 1024-bit words says
+``a ^ b`` twice. Works on lines of the form ``name = expression`` that follow each other at one depth.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+_ASSIGNMENT = re.compile(r"( *)([A-Za-z_]\w*) = ((?:(?! = ).)+)")
+
+Key = tuple[str, tuple[int, ...]]
+
+
+def share_subexpressions(lines: list[str]) -> list[str]:
+    """The same statements, with ``w0 = ...`` before the first use of whatever is used again."""
+    result: list[str] = []
+    run: list[str] = []
+    for line in lines:
+        if line.lstrip().startswith("#"):
+            run.append(line)
+            continue
+        match = _ASSIGNMENT.fullmatch(line)
+        depth = _depth(run)
+        if match is None or (depth is not None and depth != match[1]):
+            result += _Run(run).shared()
+            run = []
+        if match is None:
+            result.append(line)
+        else:
+            run.append(line)
+    return result + _Run(run).shared()
+
+
+def _depth(run: list[str]) -> str | None:
+    for line in run:
+        match = _ASSIGNMENT.fullmatch(line)
+        if match is not None and not line.lstrip().startswith("#"):
+            return match[1]
+    return None
+
+
+def _is_pure(node: ast.expr) -> bool:
+    """Names, constants and operators: nothing that is only safe under a condition."""
+    return all(
+        isinstance(
+            part, ast.BinOp | ast.UnaryOp | ast.Name | ast.Constant | ast.operator | ast.unaryop | ast.expr_context
+        )
+        for part in ast.walk(node)
+    )
+
+
+class _Run:
+    """Assignments at one depth, and comments between them."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._versions: Counter[str] = Counter()
+        self._uses: Counter[Key] = Counter()
+        self._bound: dict[Key, str] = {}
+        self._text = ""
+        self._before: list[str] = []
+
+    def shared(self) -> list[str]:
+        assignments = [_ASSIGNMENT.fullmatch(line) for line in self._lines if not line.lstrip().startswith("#")]
+        if len(assignments) < 2:
+            return self._lines
+        for match in assignments:
+            if match is not None:
+                self._count(self._tree(match[3]))
+                self._versions[match[2]] += 1
+        self._uses = Counter({key: uses for key, uses in self._uses.items() if uses > 1})
+        return self._rewritten() if self._uses else self._lines
+
+    def _tree(self, text: str) -> ast.expr:
+        self._text = text
+        return ast.parse(text, mode="eval").body
+
+    def _segment(self, node: ast.expr) -> str:
+        return self._text[node.col_offset : node.end_col_offset]
+
+    def _key(self, node: ast.expr) -> Key:
+        names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+        return self._segment(node), tuple(self._versions[name] for name in names)
+
+    def _children(self, node: ast.expr) -> Iterator[ast.expr]:
+        if isinstance(node, ast.BinOp):
+            yield node.left
+            yield node.right
+        elif isinstance(node, ast.UnaryOp):
+            yield node.operand
+
+    def _count(self, node: ast.expr) -> None:
+        """Inside what was seen before nothing is counted: it is going to be there as a whole."""
+        if isinstance(node, ast.BinOp) and _is_pure(node):
+            key = self._key(node)
+            self._uses[key] += 1
+            if self._uses[key] > 1:
+                return
+        for child in self._children(node):
+            self._count(child)
+
+    def _rewritten(self) -> list[str]:
+        self._versions.clear()
+        result: list[str] = []
+        for line in self._lines:
+            match = _ASSIGNMENT.fullmatch(line)
+            if match is None or line.lstrip().startswith("#"):
+                result.append(line)
+                continue
+            indent, target, text = match.groups()
+            self._before = []
+            value = self._render(self._tree(text))
+            result += [indent + before for before in self._before]
+            result.append(f"{indent}{target} = {value}")
+            self._versions[target] += 1
+        return result
+
+    def _render(self, node: ast.expr) -> str:
+        key = self._key(node) if isinstance(node, ast.BinOp) and _is_pure(node) else None
+        if key is not None and key in self._bound:
+            return self._bound[key]
+        pieces: list[str] = []
+        position = node.col_offset
+        for child in self._children(node):
+            pieces += [self._text[position : child.col_offset], self._render(child)]
+            position = child.end_col_offset or 0
+        text = "".join(pieces) + self._text[position : node.end_col_offset]
+        if key is None or key not in self._uses:
+            return text
+        name = f"w{len(self._bound)}"
+        self._bound[key] = name
+        self._before.append(f"{name} = {text}")
+        return name

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sharing subexpressions changes how often something is computed, never what."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from softswitch.share import share_subexpressions
+
+NAMES = ["a", "b", "c", "d"]
+
+
+def expressions(depth: int = 3) -> st.SearchStrategy[str]:
+    leaf = st.sampled_from([*NAMES, "1", "0xff"])
+    if depth == 0:
+        return leaf
+    inner = expressions(depth - 1)
+    pair = st.builds(lambda op, x, y: f"({x} {op} {y})", st.sampled_from("&|^+-*"), inner, inner)
+    choice = st.builds(lambda x, y, z: f"({x} if {y} else {z})", inner, inner, inner)
+    return st.one_of(leaf, pair, pair, pair, choice)
+
+
+def run(lines: list[str]) -> dict[str, int]:
+    space = {"a": 12345, "b": -77, "c": 1 << 70, "d": 0, "__builtins__": {}}
+    exec("\n".join(lines), {}, space)
+    return {name: space[name] for name in NAMES}  # type: ignore[misc]
+
+
+@given(st.lists(st.tuples(st.sampled_from(NAMES), expressions()), min_size=1, max_size=8))
+def test_same_results(statements: list[tuple[str, str]]) -> None:
+    lines = [f"{name} = {text}" for name, text in statements]
+    assert run(share_subexpressions(lines)) == run(lines)
+
+
+def test_a_repeated_expression_is_computed_once() -> None:
+    shared = share_subexpressions(["a = (b & c) | (d & (b ^ c))", "# then", "d = (b ^ c) ^ d"])
+    assert shared == ["w0 = b ^ c", "a = (b & c) | (d & (w0))", "# then", "d = (w0) ^ d"]
+
+
+def test_not_across_an_assignment_to_its_operand() -> None:
+    lines = ["a = b ^ c", "b = 1", "d = b ^ c"]
+    assert share_subexpressions(lines) == lines
+
+
+def test_not_across_branches_or_out_of_a_condition() -> None:
+    lines = ["a = b ^ c", "if d:", "    a = b ^ c", "d = (b << c if c < 9 else 0)", "d = (b << c if c < 9 else 1)"]
+    assert share_subexpressions(lines) == lines
