@@ -77,6 +77,7 @@ class Window:
         self._deadline_s = deadline_s
         self._sampled = True
         self._results = 0
+        self._unsent = 0
         self._state = bytearray()
         self._sent_at: list[float] = []
         self._resends = bytearray()
@@ -87,6 +88,7 @@ class Window:
         # Number of each chunk's first transmission. A result of a resent chunk counts as the answer to that one:
         # were it taken for the resend's, one needless resend would make all before it look overtaken.
         self._first: list[int] = []
+        self._last_first = 0
         # The three latest transmissions that were answered; the smallest tells what is overtaken.
         self._answered = [0] * REORDER_TOLERANCE
         self._burst = 0
@@ -109,7 +111,7 @@ class Window:
         if not self.done:
             raise UsageError(f"{self.open_chunks} chunks of the exchange before are open")
         self.base += self.chunks
-        self.chunks = self.open_chunks = chunks
+        self.chunks = self.open_chunks = self._unsent = chunks
         self._deadline_s = self._default_deadline_s if deadline_s is None else deadline_s
         self._sampled = sampled
         self._state = bytearray(chunks)
@@ -132,13 +134,14 @@ class Window:
         """The chunk to send now, counted as sent, or NOTHING."""
         flying = self._flying
         oldest = next(iter(flying), NOTHING)
-        if oldest != NOTHING and flying[oldest] < self._answered[0]:
+        if oldest != NOTHING and flying[oldest] < self._overtaken_before():
             self.counters.resent_quick += 1
             return self._resend(oldest, now)
         if self._ready:
             chunk = self._ready.popleft()
             self._state[chunk] = _FLYING
-            self._first[chunk] = self._transmission + 1
+            self._first[chunk] = self._last_first = self._transmission + 1
+            self._unsent -= 1
             return self._send(chunk, now)
         if oldest == NOTHING:
             return NOTHING
@@ -235,6 +238,16 @@ class Window:
             waited_s=waited_s,
             detail=detail,
         )
+
+    def _overtaken_before(self) -> int:
+        """Transmissions with a smaller number are overtaken.
+
+        When the very last chunk is answered, no more can follow to overtake the few still open (as in RFC 5827).
+        """
+        last = self._answered[-1]
+        if last == self._last_first and not self._unsent and len(self._flying) <= REORDER_TOLERANCE:
+            return last
+        return self._answered[0]
 
     def _timer_at(self, oldest: int) -> float:
         return max(self._sent_at[oldest], self._timer_from) + self._rtt.timeout_s

@@ -129,6 +129,21 @@ def test_overtaken_chunk_is_resent_at_once_and_once() -> None:
     assert (w.counters.resent_quick, w.counters.resent_timeout) == (1, 0)
 
 
+def test_overtaken_chunk_near_the_end_needs_fewer_witnesses() -> None:
+    w = window(16)
+    w.begin(4, 0.0)
+    drain(w, 0.0)
+    for chunk in (0, 3):
+        answer(w, chunk, 0.01)
+    assert drain(w, 0.01) == [1, 2], "everything sent later is answered"
+    assert drain(w, 0.02) == []
+    w = window(8)
+    w.begin(5, 0.0)
+    drain(w, 0.0)
+    answer(w, 3, 0.01)
+    assert drain(w, 0.01) == [], "chunk 4 is still to come, and may overtake them too"
+
+
 def test_answer_to_a_resent_chunk_overtakes_nothing() -> None:
     """One needless resend, answered from the first sending, must not make everything before it look lost."""
     w = window(32)
