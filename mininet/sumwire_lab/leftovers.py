@@ -22,6 +22,7 @@ LEDGER_DIR: Final = Path("/run/sumwire-lab")
 _TOKEN_PREFIX: Final = "sw"
 _NET: Final = Path("/sys/class/net")
 _TOKEN_CHARS: Final = 6
+_SOCKET_SUFFIX: Final = ".ipc"
 
 
 def new_token() -> str:
@@ -66,6 +67,11 @@ class Ledger:
         ledger.save()
         return ledger
 
+    @property
+    def socket(self) -> Path:
+        """A name for a socket file of this run, removed with the ledger."""
+        return self.path.with_suffix(_SOCKET_SUFFIX)
+
     def add_process(self, pid: int) -> None:
         """Note a process of this run; one that is already gone is left out."""
         started = start_time(pid)
@@ -87,7 +93,7 @@ class Ledger:
     def remove(self) -> list[str]:
         """End what is still there of this run, then forget it. Returns what was removed."""
         removed = _remove(self.token, self.processes)
-        self.path.unlink(missing_ok=True)
+        _forget(self.path)
         return removed
 
 
@@ -107,8 +113,13 @@ def clean(directory: Path = LEDGER_DIR) -> list[str]:
         if start_time(owner) == owner_started and owner_started is not None:
             continue  # a run that goes on
         removed += _remove(token, processes)
-        path.unlink(missing_ok=True)
+        _forget(path)
     return removed
+
+
+def _forget(ledger: Path) -> None:
+    ledger.with_suffix(_SOCKET_SUFFIX).unlink(missing_ok=True)
+    ledger.unlink(missing_ok=True)
 
 
 def interfaces_of(token: str, net: Path = _NET) -> list[str]:

@@ -53,11 +53,21 @@ def soft_command(interfaces: list[tuple[int, str]], grpc: str, impair: str | Non
     return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
 
 
-def bmv2_command(interfaces: list[tuple[int, str]], grpc: str, thrift_port: int) -> list[str]:
-    """bmv2's command line. Thrift is not used, but without a port of its own two switches would collide."""
+def bmv2_command(interfaces: list[tuple[int, str]], grpc: str, notices: Path, thrift_port: int | None) -> list[str]:
+    """bmv2's command line. Two switches must share neither the socket of its notices nor the Thrift port.
+
+    Thrift is not used, but where bmv2 was built with it (None: it was not), it takes a port.
+    """
     command = [BMV2, "--no-p4", *_ports(interfaces), "--device-id", str(DEVICE_ID), "--log-level", "warn"]
-    command += ["--log-console", "--thrift-port", str(thrift_port)]
+    command += ["--log-console", "--notifications-addr", f"ipc://{notices}"]
+    if thrift_port is not None:
+        command += ["--thrift-port", str(thrift_port)]
     return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
+
+
+def _has_thrift() -> bool:
+    text = subprocess.run([BMV2, "--help"], capture_output=True, text=True, check=False)
+    return "--thrift-port" in text.stdout + text.stderr
 
 
 def _ports(interfaces: list[tuple[int, str]]) -> list[str]:
@@ -98,7 +108,8 @@ class P4Process:
     def start(self, interfaces: list[tuple[int, str]]) -> None:
         """Start it on (port, interface) pairs and wait until it answers. Raises what `wait_listening` raises."""
         if self.kind == "bmv2":
-            command = bmv2_command(interfaces, self.grpc, free_tcp_port())
+            thrift_port = free_tcp_port() if _has_thrift() else None
+            command = bmv2_command(interfaces, self.grpc, self._ledger.socket, thrift_port)
         else:
             command = soft_command(interfaces, self.grpc, self._impair)
         with self._log.open("wb") as log:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 import yaml
@@ -81,11 +82,15 @@ def test_switch_command_lines_have_the_same_shape() -> None:
     switches = pytest.importorskip("sumwire_lab.switches", reason="needs mininet.node", exc_type=ImportError)
     ports = [(1, "sw12af-p1"), (2, "sw12af-p2")]
     soft = switches.soft_command(ports, "127.0.0.1:1234", "drop=0.1")
-    bmv2 = switches.bmv2_command(ports, "127.0.0.1:1234", 9999)
+    bmv2 = switches.bmv2_command(ports, "127.0.0.1:1234", Path("/run/x.ipc"), 9999)
     for command in (soft, bmv2):
         text = " ".join(command)
         assert "-i 1@sw12af-p1 -i 2@sw12af-p2" in text
         assert text.endswith("-- --grpc-server-addr 127.0.0.1:1234 --cpu-port 510")
+    assert "--thrift-port 9999" in " ".join(bmv2)
+    without = " ".join(switches.bmv2_command(ports, "127.0.0.1:1234", Path("/run/x.ipc"), None))
+    assert "thrift" not in without
+    assert "--notifications-addr ipc:///run/x.ipc" in without
     assert "--impair drop=0.1" in " ".join(soft)
     assert "--impair" not in " ".join(switches.soft_command(ports, "127.0.0.1:1234", None))
 
