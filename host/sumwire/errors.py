@@ -54,10 +54,9 @@ class NonFiniteError(RetryError, ValueError):
 
 
 class DeadlineError(RecreateError, TimeoutError):
-    """No result came for ``waited_s`` seconds.
+    """No result came for ``waited_s`` seconds; of this worker, or of another one that gave up first.
 
-    ``missing`` are the workers not in the slot's sum; None when unknown: for a slot that is still open the
-    switch answers nothing, so only a PARTIAL result can name them.
+    ``missing`` are the workers not in the slot's sum. None when unknown, because the switch does not answer.
     """
 
     def __init__(
@@ -72,9 +71,9 @@ class DeadlineError(RecreateError, TimeoutError):
         missing: Collection[int] | None = None,
         detail: str = "",
     ) -> None:
-        who = "unknown (an open slot is not answered)" if missing is None else f"{sorted(missing)}"
+        who = "unknown" if missing is None else f"{sorted(missing)}"
         super().__init__(
-            f"job {job}: no result for {waited_s:.2f} s; slot {slot}, round {round_}, chunk {chunk} is the oldest of "
+            f"job {job}: no result for {waited_s:.2f} s; slot {slot}, round {round_}, chunk {chunk}, one of "
             f"{open_chunks} open chunks; missing workers: {who}{'; ' + detail if detail else ''}"
         )
         self.job = job
@@ -84,6 +83,19 @@ class DeadlineError(RecreateError, TimeoutError):
         self.open_chunks = open_chunks
         self.waited_s = waited_s
         self.missing = None if missing is None else tuple(sorted(missing))
+
+    def with_detail(self, detail: str) -> DeadlineError:
+        """The same error with more to say."""
+        return DeadlineError(
+            job=self.job,
+            slot=self.slot,
+            round_=self.round,
+            chunk=self.chunk,
+            open_chunks=self.open_chunks,
+            waited_s=self.waited_s,
+            missing=self.missing,
+            detail=detail,
+        )
 
 
 class StaleRunError(RecreateError):

@@ -6,8 +6,9 @@ Operations of a job are counted. Let c be the number a worker has completed. Two
 the quorum is all workers, so nobody completes operation m + 1 before everybody has sent all of it, and a worker
 sends nothing of m + 1 before it has completed m.
 
-A worker whose operation meets its deadline enters :meth:`Fallback.agree`. The others follow: without that worker's
-packets their next operation meets its deadline too, or they close the job, which agrees as well. Everybody learns
+A worker whose operation meets its deadline enters :meth:`Fallback.agree`. The others follow: a PARTIAL result tells
+them that it gave up, or without its packets their next operation meets its deadline too, or they close the job, which
+agrees as well. Everybody learns
 everybody's c. If some have completed operation m and others not, one of the former hands out its result, so that
 all replicas apply the same sum; the others had sent all of m, so their residuals of m stand. All operations after
 that go over the process group.

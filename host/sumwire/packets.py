@@ -9,6 +9,7 @@ record and a struct, both derived from the generated field list, because an exch
 from __future__ import annotations
 
 import struct
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -30,9 +31,16 @@ def _byte_fields() -> list[tuple[str, int]]:
     return [(name, bits // 8) for name, bits in joined]
 
 
+def _offsets() -> list[int]:
+    return list(accumulate((size for _, size in _byte_fields()), initial=0))[:-1]
+
+
 _CODES: Final = {1: "B", 2: "H", 4: "I"}
 HEADER: Final = struct.Struct("!" + "".join(_CODES[size] for _, size in _byte_fields()))
 _RECORD: Final[list[Any]] = [(name, f">u{size}") for name, size in _byte_fields()]
+
+# Where a datagram has its flags.
+FLAGS_AT: Final = next(at for at, (name, _) in zip(_offsets(), _byte_fields(), strict=True) if name == "flags")
 
 
 def first_byte(kind: int) -> int:

@@ -7,6 +7,7 @@ The transport knows planes and words, no tensors. One thread uses it at a time.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import select
 import socket
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 
 from sumwire import _p4 as p4
 from sumwire.config import JobConfig
-from sumwire.errors import OrderError, TransportError, UsageError
-from sumwire.packets import HEADER, OP_WORDS, contributions, first_byte
+from sumwire.errors import DeadlineError, OrderError, TransportError, UsageError
+from sumwire.packets import FLAGS_AT, HEADER, OP_WORDS, contributions, first_byte
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
 from sumwire.window import NOTHING, Window
@@ -35,6 +36,9 @@ _SCRATCH_BYTES: Final = 2 * (HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
 _RECEIVE_BATCH: Final = 32
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 _STALE: Final = first_byte(p4.KIND_STALE)
+# When the deadline has passed: how often and how long to ask the switch who is missing.
+_QUESTIONS: Final = 3
+_ANSWER_MS: Final = 200
 # What a UDP send may report although a later one can succeed: a full queue, an earlier packet's ICMP error, or a
 # packet filter.
 _PASSING: Final = frozenset(
@@ -178,7 +182,12 @@ class Transport:
         self.stats.exchange_s += time.monotonic() - began
 
     def finish(self) -> Results:
-        """Wait until every chunk of the started exchange has its result."""
+        """Wait until every chunk of the started exchange has its result.
+
+        After the deadline the oldest open chunk is sent once more with FLUSH: if the switch still works, it closes
+        the slot and tells all workers, by a PARTIAL result, who is in it. No worker takes a partial result for a sum:
+        all raise DeadlineError with the missing workers. If the chunk's whole result comes after all, it goes on.
+        """
         began = time.monotonic()
         exchange = self._exchange
         if exchange is None:
@@ -190,7 +199,12 @@ class Transport:
                 if window.done:
                     break
                 self._send()
-                self._wait()
+                try:
+                    window.check_deadline(time.monotonic())
+                except DeadlineError as error:
+                    self._ask_who_is_missing(error)
+                else:
+                    self._wait()
         finally:
             self._exchange = None
             self._held = NOTHING
@@ -252,6 +266,8 @@ class Transport:
             chunk = find(slot, round_)
             if chunk == NOTHING:
                 continue
+            if flags & p4.FLAG_PARTIAL:
+                raise self._partial_error(chunk, contributors)
             if bucket != exchange.bucket or number != chunk:
                 raise self._order_error(chunk, bucket, number)
             exchange.down[chunk * payload_bytes : (chunk + 1) * payload_bytes] = view[HEADER_BYTES:wanted_bytes]
@@ -278,12 +294,42 @@ class Transport:
     def _wait(self) -> None:
         """Sleep until a packet, room in the socket, the window's timer or the deadline."""
         window = self._window
-        window.check_deadline(time.monotonic(), detail=self._last_failure)
         events = select.POLLIN | (select.POLLOUT if self._held != NOTHING else 0)
         self._poll.modify(self._socket, events)
         # Rounded up: a timer must have expired when poll returns, else the loop would spin to its end.
         timeout_ms = max(0, int((window.wake_at() - time.monotonic()) * 1000) + 1)
         self._poll.poll(timeout_ms)
+
+    def _ask_who_is_missing(self, error: DeadlineError) -> None:
+        """Returns if the exchange goes on after all; else raises DeadlineError."""
+        exchange, open_chunks = self._exchange, self._window.open_chunks
+        assert exchange is not None
+        question = bytearray(exchange.up[error.chunk])
+        question[FLAGS_AT] |= p4.FLAG_FLUSH
+        for _ in range(_QUESTIONS):
+            with contextlib.suppress(BlockingIOError):
+                try:
+                    self._socket.send(question)
+                    self.stats.packets_sent += 1
+                    self.stats.bytes_sent += LOWER_HEADER_BYTES + len(question)
+                except OSError as failure:
+                    self._note_failure(failure)
+            until = time.monotonic() + _ANSWER_MS / 1000
+            while (left_ms := int((until - time.monotonic()) * 1000)) > 0:
+                self._poll.modify(self._socket, select.POLLIN)
+                self._poll.poll(left_ms)
+                self._receive()
+                if self._window.open_chunks < open_chunks:
+                    return
+        detail = "the switch does not answer at all" + (f"; {self._last_failure}" if self._last_failure else "")
+        raise error.with_detail(detail)
+
+    def _partial_error(self, chunk: int, contributors: int) -> DeadlineError:
+        missing = [worker for worker in range(self._config.workers) if not contributors >> worker & 1]
+        error = self._window.deadline_error(time.monotonic(), chunk, missing)
+        if self._window.base > 0:
+            return error
+        return error.with_detail("or an earlier run gave up, and the job's generation was not renewed since")
 
     def _order_error(self, chunk: int, bucket: int, number: int) -> OrderError:
         slot, round_ = self._window.place(chunk)

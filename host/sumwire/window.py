@@ -12,6 +12,7 @@ so everybody has the result of K, whose slot is now overwritten. At most S // 2 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -222,21 +223,22 @@ class Window:
         oldest = next(iter(self._flying))
         return min(deadline, self._timer_at(oldest))
 
-    def check_deadline(self, now: float, *, detail: str = "") -> None:
+    def check_deadline(self, now: float) -> None:
         """Raises DeadlineError when no new result has come for the deadline's time."""
-        waited_s = now - self._progress_at
-        if self.done or waited_s < self._deadline_s:
-            return
-        chunk = next(iter(self._flying), 0)
+        if not self.done and now - self._progress_at >= self._deadline_s:
+            raise self.deadline_error(now, next(iter(self._flying), 0))
+
+    def deadline_error(self, now: float, chunk: int, missing: Collection[int] | None = None) -> DeadlineError:
+        """The error about one open chunk; ``missing`` are the workers known not to be in it."""
         slot, round_ = self.place(chunk)
-        raise DeadlineError(
+        return DeadlineError(
             job=self._job,
             slot=slot,
             round_=round_,
             chunk=chunk,
             open_chunks=self.open_chunks,
-            waited_s=waited_s,
-            detail=detail,
+            waited_s=now - self._progress_at,
+            missing=missing,
         )
 
     def _overtaken_before(self) -> int:

@@ -236,15 +236,18 @@ def test_missing_worker_is_a_deadline_error() -> None:
     with (
         Bridge(mapping, golden_switch(mapping)),
         Transport(configs(mapping)[0], deadline_s=0.4) as transport,
-        pytest.raises(DeadlineError, match=f"job {JOB}: no result for 0.4. s; slot 0, round 0, chunk 0 is the oldest"),
+        pytest.raises(
+            DeadlineError, match=rf"job {JOB}: no result for 0.4. s; slot 0, round 0, chunk 0.* workers: \[1\]"
+        ) as caught,
     ):
         transport.exchange(p4.OP_THC, planes(1, 3)[0])
+    assert caught.value.missing == (1,)
 
 
 def test_nobody_at_the_aggregators_address_is_a_deadline_error_that_says_so() -> None:
     with (
         Transport(configs(job_mapping(2, 8))[0], deadline_s=0.4) as transport,
-        pytest.raises(DeadlineError, match="last network error: Connection refused"),
+        pytest.raises(DeadlineError, match=r"unknown; the switch does not answer at all; .*refused"),
     ):
         transport.exchange(p4.OP_THC, planes(1, 3)[0])
 
