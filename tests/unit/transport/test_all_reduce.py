@@ -11,7 +11,10 @@ import pytest
 import sumwire
 import torch
 from golden import model
+from sumwire import _p4 as p4
 from sumwire.config import JobConfig
+from sumwire.greeting import Greeting
+from sumwire.transport import Transport
 from torch import Tensor
 from unit.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
 
@@ -198,8 +201,8 @@ def test_earlier_run_that_died_at_its_first_packet_is_told() -> None:
     """Its packet is in the slot's sum, this run's is taken for a repetition of it: only the greeting shows it."""
     mapping = job_mapping(2, 8)
     with Bridge(mapping, golden_switch(mapping)):
-        with sumwire.Job(configs(mapping)[0], join_s=0.2) as job, pytest.raises(sumwire.DeadlineError):
-            sumwire.all_reduce(torch.ones(1), job)
+        with Transport(configs(mapping)[0]) as killed:
+            killed.start(p4.OP_MAX32, Greeting(configs(mapping)[0], {}).payload())
 
         def work(worker: int) -> str:
             with sumwire.Job(configs(mapping)[worker], join_s=0.5, deadline_s=0.5) as job:
@@ -210,6 +213,21 @@ def test_earlier_run_that_died_at_its_first_packet_is_told() -> None:
                 return ""
 
         assert run_workers(work, 2) == ["StaleRunError", "DeadlineError"]
+
+
+def test_missing_worker_is_named_to_all_at_the_start_and_to_the_next_run() -> None:
+    mapping = job_mapping(3, 8)
+
+    def work(worker: int) -> tuple[Any, str]:
+        with sumwire.Job(configs(mapping)[worker], join_s=0.3) as job:
+            with pytest.raises(sumwire.DeadlineError) as caught:
+                sumwire.all_reduce(torch.ones(1), job)
+            return caught.value.missing, str(caught.value)
+
+    with Bridge(mapping, golden_switch(mapping)):
+        for missing, _ in run_workers(work, 2):
+            assert missing == (2,)
+        assert "generation was not renewed" in work(1)[1]
 
 
 def test_workers_with_other_settings_are_told() -> None:
