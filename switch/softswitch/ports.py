@@ -66,7 +66,8 @@ class Port:
         self.interface = interface
         self.counters = PortCounters()
         try:
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            # Protocol 0 until it is bound: a socket made with ETH_P_ALL takes frames of every interface before bind.
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         except PermissionError as error:
             raise PortError(f"port {number} on {interface}: packet sockets need root (CAP_NET_RAW)") from error
         try:
@@ -79,15 +80,15 @@ class Port:
         self.socket.setblocking(False)
         for option in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
             self.socket.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-        index = socket.if_nametoindex(self.interface)
-        self.socket.bind((self.interface, ETH_P_ALL))
-        membership = struct.pack("iHH8s", index, PACKET_MR_PROMISC, 0, b"")
-        self.socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
         try:
             self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
             self._filtered = True
         except OSError:
             self._filtered = False
+        index = socket.if_nametoindex(self.interface)
+        membership = struct.pack("iHH8s", index, PACKET_MR_PROMISC, 0, b"")
+        self.socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
+        self.socket.bind((self.interface, ETH_P_ALL))
 
     def receive(self) -> bytes | None:
         """One frame; None when there is none. Frames that the machine itself sent are left out."""

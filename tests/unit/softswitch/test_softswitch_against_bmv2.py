@@ -125,7 +125,7 @@ class Wires:
         self._selector = selectors.DefaultSelector()
         self.sockets: dict[int, socket.socket] = {}
         for port in PORTS:
-            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             opened.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
             opened.bind((f"{prefix}p{port}", 3))
             opened.setblocking(False)
