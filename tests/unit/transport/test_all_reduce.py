@@ -12,6 +12,7 @@ import sumwire
 import torch
 from golden import model
 from sumwire import _p4 as p4
+from sumwire.codec.thc import BLOCK_VALUES
 from sumwire.config import JobConfig
 from sumwire.greeting import Greeting
 from sumwire.transport import Transport
@@ -202,7 +203,7 @@ def test_earlier_run_that_died_at_its_first_packet_is_told() -> None:
     mapping = job_mapping(2, 8)
     with Bridge(mapping, golden_switch(mapping)):
         with Transport(configs(mapping)[0]) as killed:
-            killed.start(p4.OP_MAX32, Greeting(configs(mapping)[0], {}).payload())
+            killed.start(p4.OP_MAX32, Greeting(configs(mapping)[0], {"block": BLOCK_VALUES}).payload())
 
         def work(worker: int) -> str:
             with sumwire.Job(configs(mapping)[worker], join_s=0.5, deadline_s=0.5) as job:
