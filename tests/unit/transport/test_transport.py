@@ -244,6 +244,25 @@ def test_missing_worker_is_a_deadline_error() -> None:
     assert caught.value.missing == (1,)
 
 
+def test_whole_result_after_the_deadline_lets_it_go_on() -> None:
+    """The switch was cut off for longer than the deadline; asked who is missing, it has everything."""
+    mapping = job_mapping(1, 8)
+    up = planes(1, 20)[:1]
+    asked: list[int] = []
+
+    def cut_off(_: int, frame: bytes) -> bool:
+        asked.extend(1 for _, data in bridge.seen if model.decode(data).flags & model.FLUSH)
+        return not asked
+
+    with (
+        Bridge(mapping, golden_switch(mapping), mute=cut_off) as bridge,
+        Transport(configs(mapping)[0], deadline_s=0.3) as transport,
+    ):
+        results = transport.exchange(p4.OP_THC, up[0])
+    assert asked
+    assert [words.tobytes() for words in results.words] == sums(up)
+
+
 def test_nobody_at_the_aggregators_address_is_a_deadline_error_that_says_so() -> None:
     with (
         Transport(configs(job_mapping(2, 8))[0], deadline_s=0.4) as transport,
