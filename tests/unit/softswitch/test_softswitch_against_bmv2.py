@@ -55,7 +55,8 @@ def tables_frames(draw: random.Random) -> Frames:
     def frame() -> bytes:
         small = draw.choice([1, 2, 3, 9, 0x15, 0x42, draw.randrange(256)])
         medium = draw.choice([50, 99, 100, 500, 550, 600, 601, draw.randrange(65536)])
-        return struct.pack(">BBHIQ", draw.choice([0, 1, 4, 5]), small, medium, draw.getrandbits(32), 0)
+        address = draw.choice([0x0A020000, 0x0A010204, 0x0A010203, draw.getrandbits(32)])
+        return struct.pack(">BBHIQ", draw.choice([0, 1, 4, 5, 7]), small, medium, address, 0)
 
     return [(1, frame()) for _ in range(FRAMES)]
 

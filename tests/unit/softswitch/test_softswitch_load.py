@@ -137,6 +137,18 @@ def test_the_form_keeps_sources_and_structure(program_text: Callable[[str], str]
     assert len(inner.otherwise) == 1
 
 
+def test_a_store_wraps_at_the_width_of_its_field(program_text: Callable[[str], str]) -> None:
+    """p4c writes the wrap out; the engine does not depend on it."""
+    root = json.loads(program_text("wide"))
+    add = next(action for action in root["actions"] if action["name"] == "ingress.add")
+    masked = add["primitives"][0]["parameters"][1]["value"]["value"]
+    assert masked["op"] == "&"
+    add["primitives"][0]["parameters"][1]["value"] = masked["left"]
+    switch = SoftSwitch(json.dumps(root))
+    words = ((1 << 1024) - 1).to_bytes(128) + (2).to_bytes(128)
+    assert switch.process(0, bytes(8) + words) == [(1, bytes(8) + (1).to_bytes(128) + (2).to_bytes(128))]
+
+
 def test_no_mask_where_nothing_can_overflow(program_text: Callable[[str], str]) -> None:
     """Bitwise operators on words in range cost one operation each; an addition keeps its wrap."""
     lines = SoftSwitch(program_text("wide")).loaded.source.splitlines()

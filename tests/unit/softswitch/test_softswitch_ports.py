@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +34,15 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
+def wait_for_carrier(interface: str) -> None:
+    """The kernel turns an interface on a moment after it is set up, and loses what is sent before."""
+    state = Path(f"/sys/class/net/{interface}/operstate")
+    deadline = time.monotonic() + TIMEOUT_S
+    while state.read_text().strip() != "up":
+        assert time.monotonic() < deadline, f"{interface} does not come up"
+        time.sleep(0.001)  # between two looks
+
+
 @pytest.fixture
 def wires() -> Iterator[dict[int, str]]:
     """Two veth pairs: ports 1 and 2 of the switch. The peer of interface X is Xp."""
@@ -46,6 +56,9 @@ def wires() -> Iterator[dict[int, str]]:
             for end in (name, f"{name}p"):
                 Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
                 ip("link", "set", end, "up")
+        for name in made:
+            for end in (name, f"{name}p"):
+                wait_for_carrier(end)
         yield names
     finally:
         for name in made:
@@ -109,6 +122,8 @@ def test_an_interface_that_goes_down_and_up(wires: dict[int, str], switch_for: C
         assert note_of(one.socket.recv(2048)) == 8
         assert runner.counters[2].tx_dropped == 1
         ip("link", "set", wires[2], "up")
+        wait_for_carrier(wires[2])
+        wait_for_carrier(f"{wires[2]}p")
         two.socket.close()
         with Host(wires[2]) as again:
             one.socket.send(probe(0, 2, 2))

@@ -11,7 +11,7 @@ import pytest
 from softswitch.device import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Ternary
 from softswitch.switch import SoftSwitch
 
-EXACT, LPM, MASKED, RANGE, FIXED_EXACT, FIXED_TERNARY, OPTIONAL = range(7)
+EXACT, LPM, MASKED, RANGE, FIXED_EXACT, FIXED_TERNARY, OPTIONAL, FIXED_LPM = range(8)
 MISS_DEFAULT = 0xFFFF
 
 
@@ -159,6 +159,13 @@ def test_constant_entries_win_in_program_order(switch: SoftSwitch) -> None:
     entries = switch.entries("ingress.fixed_ternary")
     assert [entry.priority for entry in entries] == [4, 3, 2, 1]
     assert all(entry.is_const for entry in entries)
+
+
+def test_constant_prefixes(switch: SoftSwitch) -> None:
+    expected = {0x0A020000: 1, 0x0A010204: 2, 0x0A010203: 3, 0x0B010203: 0}
+    assert {address: trace(switch, probe(FIXED_LPM, address=address)) for address in expected} == expected
+    prefixes = [Lpm(0x0A000000, 8), Lpm(0x0A010000, 16), Lpm(0x0A010203, 32)]
+    assert [entry.key for entry in switch.entries("ingress.fixed_lpm")] == [(prefix,) for prefix in prefixes]
 
 
 def test_more_keys_than_the_memo_holds(switch: SoftSwitch) -> None:

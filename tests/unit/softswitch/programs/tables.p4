@@ -89,6 +89,17 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
         }
     }
 
+    table fixed_lpm {
+        key = { hdr.probe.address: lpm; }
+        actions = { mark; nothing; }
+        const default_action = nothing();
+        const entries = {
+            0x0a000000 &&& 0xff000000: mark(1);
+            0x0a010000 &&& 0xffff0000: mark(2);
+            0x0a010203: mark(3);
+        }
+    }
+
     apply {
         standard.egress_spec = 1;
         if (hdr.probe.which == 0) {
@@ -112,6 +123,8 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
             fixed_ternary.apply();
         } else if (hdr.probe.which == 6) {
             maybe.apply();
+        } else if (hdr.probe.which == 7) {
+            fixed_lpm.apply();
         }
         hdr.probe.medium = hdr.probe.medium + 1;
     }
