@@ -22,7 +22,7 @@ class RttEstimator:
         if not 0 < min_s <= initial_s <= max_s:
             raise ValueError(f"timeouts {min_s=}, {initial_s=}, {max_s=}: need 0 < min <= initial <= max")
         self._min_s = min_s
-        self._max_s = max_s
+        self.max_s = max_s
         self._base_s = initial_s
         self.smoothed_s: float | None = None
         self.variation_s = 0.0
@@ -36,12 +36,12 @@ class RttEstimator:
         else:
             self.variation_s += _BETA * (abs(self.smoothed_s - round_trip_s) - self.variation_s)
             self.smoothed_s += _ALPHA * (round_trip_s - self.smoothed_s)
-        self._base_s = min(max(self.smoothed_s + _K * self.variation_s, self._min_s), self._max_s)
+        self._base_s = min(max(self.smoothed_s + _K * self.variation_s, self._min_s), self.max_s)
         self.settle()
 
     def back_off(self) -> None:
         """Double the timeout after it has expired (RFC 6298, 5.5)."""
-        self.timeout_s = min(self.timeout_s * 2, self._max_s)
+        self.timeout_s = min(self.timeout_s * 2, self.max_s)
 
     def settle(self) -> None:
         """End a backoff: the path answers again."""

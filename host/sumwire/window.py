@@ -30,6 +30,10 @@ REORDER_TOLERANCE: Final = 3
 # Each later expiry with results in between doubles them.
 TIMEOUT_BURST_CHUNKS: Final = 4
 
+# First timeout of an exchange that waits for slow workers. Its round trips cannot be measured, and what is known
+# from full windows is mostly their queues; too short a timeout costs one small burst.
+OPENING_TIMEOUT_S: Final = 0.06
+
 NOTHING: Final = -1
 
 _UNSENT: Final = 0
@@ -73,6 +77,10 @@ class Window:
         self.chunks = 0
         self.open_chunks = 0
         self._job = job
+        self._path_rtt = rtt
+        self._opening_rtt = RttEstimator(
+            initial_s=OPENING_TIMEOUT_S, min_s=OPENING_TIMEOUT_S, max_s=max(OPENING_TIMEOUT_S, rtt.max_s)
+        )
         self._rtt = rtt
         self._default_deadline_s = deadline_s
         self._deadline_s = deadline_s
@@ -106,7 +114,8 @@ class Window:
     def begin(self, chunks: int, now: float, *, sampled: bool = True, deadline_s: float | None = None) -> None:
         """Start an exchange of ``chunks`` chunks.
 
-        ``sampled=False``: round trips are no measure of the path, since they hold the wait for slow workers.
+        ``sampled=False``: its round trips hold the wait for slow workers, so they are no measure of the path, and
+        the timeout starts at OPENING_TIMEOUT_S.
         ``deadline_s``: seconds without any new result after which DeadlineError is raised.
         """
         if not self.done:
@@ -115,6 +124,7 @@ class Window:
         self.chunks = self.open_chunks = self._unsent = chunks
         self._deadline_s = self._default_deadline_s if deadline_s is None else deadline_s
         self._sampled = sampled
+        self._rtt = self._path_rtt if sampled else self._opening_rtt
         self._state = bytearray(chunks)
         self._sent_at = [0.0] * chunks
         self._resends = bytearray(chunks)

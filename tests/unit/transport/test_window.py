@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
 from sumwire.rtt import RttEstimator
-from sumwire.window import NOTHING, REORDER_TOLERANCE, TIMEOUT_BURST_CHUNKS, Window, round_newer
+from sumwire.window import NOTHING, OPENING_TIMEOUT_S, REORDER_TOLERANCE, TIMEOUT_BURST_CHUNKS, Window, round_newer
 
 
 def window(slots: int, deadline_s: float = 10.0) -> Window:
@@ -158,7 +158,7 @@ def test_answer_to_a_resent_chunk_overtakes_nothing() -> None:
 
 def test_timer_resends_few_backs_off_and_grows_with_progress() -> None:
     w = window(64)
-    w.begin(32, 0.0, sampled=False)
+    w.begin(32, 0.0)
     drain(w, 0.0)
     assert w.wake_at() == pytest.approx(0.2)
     assert drain(w, 0.199) == []
@@ -167,6 +167,23 @@ def test_timer_resends_few_backs_off_and_grows_with_progress() -> None:
     assert drain(w, 0.61) == [4, 5, 6, 7], "nothing came back: no more than before"
     answer(w, 0, 0.7)
     assert drain(w, 0.82) == list(range(8, 16)), "the path answers: twice as many, and the first timeout again"
+
+
+def test_exchange_that_waits_for_workers_has_its_own_short_timeout() -> None:
+    """However long full windows' round trips are; and they do not forget them."""
+    rtt = RttEstimator()
+    w = Window(8, rtt)
+    w.begin(1, 0.0)
+    drain(w, 0.0)
+    answer(w, 0, 0.5)
+    path_timeout_s = rtt.timeout_s
+    w.begin(1, 1.0, sampled=False)
+    drain(w, 1.0)
+    assert w.wake_at() == pytest.approx(1.0 + OPENING_TIMEOUT_S)
+    assert drain(w, 1.07) == [0]
+    assert w.wake_at() == pytest.approx(1.07 + 2 * OPENING_TIMEOUT_S)
+    answer(w, 0, 1.1)
+    assert rtt.timeout_s == path_timeout_s
 
 
 def test_timer_leaves_young_chunks_alone() -> None:
