@@ -30,9 +30,9 @@ REORDER_TOLERANCE: Final = 3
 # Each later expiry with results in between doubles them.
 TIMEOUT_BURST_CHUNKS: Final = 4
 
-# First timeout of an exchange that waits for slow workers. Its round trips cannot be measured, and what is known
-# from full windows is mostly their queues; too short a timeout costs one small burst.
-OPENING_TIMEOUT_S: Final = 0.06
+# First timeout where round trips cannot be measured or are not those of full windows, which are mostly queues: in an
+# exchange that waits for slow workers, and for the last chunks of any. Too short a timeout costs one small burst.
+SHORT_TIMEOUT_S: Final = 0.06
 
 NOTHING: Final = -1
 
@@ -78,8 +78,8 @@ class Window:
         self.open_chunks = 0
         self._job = job
         self._path_rtt = rtt
-        self._opening_rtt = RttEstimator(
-            initial_s=OPENING_TIMEOUT_S, min_s=OPENING_TIMEOUT_S, max_s=max(OPENING_TIMEOUT_S, rtt.max_s)
+        self._short_rtt = RttEstimator(
+            initial_s=SHORT_TIMEOUT_S, min_s=SHORT_TIMEOUT_S, max_s=max(SHORT_TIMEOUT_S, rtt.max_s)
         )
         self._rtt = rtt
         self._default_deadline_s = deadline_s
@@ -115,7 +115,7 @@ class Window:
         """Start an exchange of ``chunks`` chunks.
 
         ``sampled=False``: its round trips hold the wait for slow workers, so they are no measure of the path, and
-        the timeout starts at OPENING_TIMEOUT_S.
+        the timeout starts at SHORT_TIMEOUT_S.
         ``deadline_s``: seconds without any new result after which DeadlineError is raised.
         """
         if not self.done:
@@ -124,7 +124,7 @@ class Window:
         self.chunks = self.open_chunks = self._unsent = chunks
         self._deadline_s = self._default_deadline_s if deadline_s is None else deadline_s
         self._sampled = sampled
-        self._rtt = self._path_rtt if sampled else self._opening_rtt
+        self._rtt = self._path_rtt if sampled else self._short_rtt
         self._state = bytearray(chunks)
         self._sent_at = [0.0] * chunks
         self._resends = bytearray(chunks)
@@ -134,7 +134,8 @@ class Window:
         self._burst = 0
         self._burst_size = TIMEOUT_BURST_CHUNKS
         self._timer_from = self._progress_at = now
-        self._rtt.settle()
+        self._path_rtt.settle()
+        self._short_rtt.settle()
 
     def place(self, chunk: int) -> tuple[int, int]:
         """(slot, round) of a chunk."""
@@ -193,6 +194,7 @@ class Window:
             self._rtt.sample(now - self._sent_at[chunk])
         else:
             self._rtt.settle()
+        self._short_rtt.settle()
         short, long = self.short_step, self.long_step
         follower = chunk + short
         if follower < self.chunks and (follower < long or state[follower - long] == _DONE):
@@ -262,14 +264,24 @@ class Window:
         return self._answered[0]
 
     def _timer_at(self, oldest: int) -> float:
-        return max(self._sent_at[oldest], self._timer_from) + self._rtt.timeout_s
+        start = max(self._sent_at[oldest], self._timer_from)
+        expiry = start + self._rtt.timeout_s
+        if self._at_end():
+            expiry = min(expiry, max(start, self._progress_at) + self._short_rtt.timeout_s)
+        return expiry
+
+    def _at_end(self) -> bool:
+        """Only a burst is open. Its timer is short, since the queue that full windows measure has drained."""
+        return not self._unsent and len(self._flying) <= TIMEOUT_BURST_CHUNKS
 
     def _expire(self, now: float) -> None:
         progress = self._progress_at > self._timer_from
         self._burst = self._burst_size = self._burst_size * 2 if progress else TIMEOUT_BURST_CHUNKS
-        self._expired_at = now - self._rtt.timeout_s
+        waited_s = self._short_rtt.timeout_s if self._at_end() else self._rtt.timeout_s
+        self._expired_at = now - min(waited_s, self._rtt.timeout_s)
         self._timer_from = now
-        self._rtt.back_off()
+        for rtt in {self._rtt, self._short_rtt}:
+            rtt.back_off()
 
     def _send(self, chunk: int, now: float) -> int:
         self._transmission += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
 from sumwire.rtt import RttEstimator
-from sumwire.window import NOTHING, OPENING_TIMEOUT_S, REORDER_TOLERANCE, TIMEOUT_BURST_CHUNKS, Window, round_newer
+from sumwire.window import NOTHING, REORDER_TOLERANCE, SHORT_TIMEOUT_S, TIMEOUT_BURST_CHUNKS, Window, round_newer
 
 
 def window(slots: int, deadline_s: float = 10.0) -> Window:
@@ -179,11 +179,25 @@ def test_exchange_that_waits_for_workers_has_its_own_short_timeout() -> None:
     path_timeout_s = rtt.timeout_s
     w.begin(1, 1.0, sampled=False)
     drain(w, 1.0)
-    assert w.wake_at() == pytest.approx(1.0 + OPENING_TIMEOUT_S)
+    assert w.wake_at() == pytest.approx(1.0 + SHORT_TIMEOUT_S)
     assert drain(w, 1.07) == [0]
-    assert w.wake_at() == pytest.approx(1.07 + 2 * OPENING_TIMEOUT_S)
+    assert w.wake_at() == pytest.approx(1.07 + 2 * SHORT_TIMEOUT_S)
     answer(w, 0, 1.1)
     assert rtt.timeout_s == path_timeout_s
+
+
+def test_last_chunks_have_a_short_timeout() -> None:
+    """It runs from the last result, as results of a draining queue may still be on their way."""
+    w = window(16)
+    w.begin(8, 0.0)
+    drain(w, 0.0)
+    answer(w, 0, 0.15)
+    assert w.wake_at() == pytest.approx(0.15 + 4 * 0.075), "7 are open: the path's timeout"
+    for chunk in range(1, 7):
+        answer(w, chunk, 0.3)
+    assert w.wake_at() == pytest.approx(0.3 + SHORT_TIMEOUT_S)
+    assert drain(w, 0.3 + SHORT_TIMEOUT_S) == [7]
+    assert w.wake_at() == pytest.approx(0.3 + 3 * SHORT_TIMEOUT_S)
 
 
 def test_timer_leaves_young_chunks_alone() -> None:
@@ -212,10 +226,10 @@ def test_deadline_counts_from_the_last_new_result() -> None:
 
 
 def test_wake_at_never_lies_beyond_timer_or_deadline() -> None:
-    w = window(8, deadline_s=0.1)
+    w = window(8, deadline_s=0.05)
     w.begin(1, 0.0)
     drain(w, 0.0)
-    assert w.wake_at() == pytest.approx(0.1)
+    assert w.wake_at() == pytest.approx(0.05)
 
 
 def test_stale_answers() -> None:
