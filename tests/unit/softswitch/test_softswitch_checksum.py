@@ -34,7 +34,9 @@ def with_checksum(header: bytes) -> bytes:
 def headers() -> list[bytes]:
     draw = random.Random(3)
     drawn = [draw.randbytes(1) + b"\x00" + draw.randbytes(18) for _ in range(30)]
-    return [bytes(20), b"\xff" + b"\0" + b"\xff" * 18, bytes(8) + b"\x01" + bytes(11), *drawn]
+    # Sums of exactly 0 and 0xffff, before and after the time to live is counted down, are the two zeros.
+    ones = bytes(4) + b"\xff\xff" + bytes(14)
+    return [bytes(20), ones, ones[:8] + b"\x01" + ones[9:], bytes(8) + b"\x01" + bytes(11), *drawn]
 
 
 @pytest.mark.parametrize("header", headers(), ids=bytes.hex)

@@ -105,6 +105,19 @@ def test_unicast_multicast_and_counters(wires: dict[int, str], switch_for: Calla
     assert runner.counters[2].rx_bytes == 60
 
 
+def test_frames_that_the_machine_itself_sends_do_not_come_in(
+    wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]
+) -> None:
+    with PortRunner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as local:
+            local.bind((wires[1], 0))
+            local.send(probe(0, 2, 1))
+        assert note_of(one.socket.recv(2048)) == 1
+        one.socket.send(probe(0, 2, 2))
+        assert note_of(two.socket.recv(2048)) == 3
+    assert runner.counters[1].rx_frames == 1
+
+
 def test_frames_longer_than_the_mtu_are_counted(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
     ip("link", "set", wires[2], "mtu", "500")
     with PortRunner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
