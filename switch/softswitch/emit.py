@@ -18,9 +18,9 @@ from softswitch.emit_expr import ExprEmitter
 from softswitch.emit_hash import hash_value
 from softswitch.emit_parser import ParserEmitter
 from softswitch.emit_pipeline import PipelineEmitter
-from softswitch.emit_stmt import DROP_PORT, LENGTH, Context, Names, StatementEmitter, _bare
+from softswitch.emit_stmt import DROP_PORT, LENGTH, Context, Names, StatementEmitter
 from softswitch.layout import UnitKind, plan_storage
-from softswitch.writer import Writer
+from softswitch.writer import Writer, bare
 
 INSTANCE_REPLICA = 5
 
@@ -142,7 +142,7 @@ class _ProcessEmitter:
                 continue
             target = checksum.target
             self._out.comment(f"update {target.header}.{target.field}")
-            with self._out.block(f"if {_bare(expressions.boolean(checksum.condition))}:"):
+            with self._out.block(f"if {bare(expressions.boolean(checksum.condition))}:"):
                 known = _implied_header(checksum.condition)
                 calculation = self._program.calculations[checksum.calculation]
                 value = hash_value(calculation, self._context.storage, self._program, self._out, known)

@@ -15,10 +15,10 @@ from softswitch import ir
 from softswitch.analysis import expr_fields, flatten, operands, written_field
 from softswitch.device import UnsupportedProgramError
 from softswitch.emit_expr import ExprEmitter, Value, constant, full
-from softswitch.emit_stmt import Context, StatementEmitter, _bare
+from softswitch.emit_stmt import Context, StatementEmitter
 from softswitch.graph import joins
 from softswitch.load_pipeline import successors
-from softswitch.writer import Writer
+from softswitch.writer import Writer, bare
 
 MAX_NODES = 20000
 SPECIALISE_WIDTH = 64
@@ -67,11 +67,26 @@ class PipelineEmitter:
             with self._out.block(f"if not {condition}:"):
                 self._block(node.on_false, join)
             return
-        with self._out.block(f"if {_bare(condition)}:"):
+        with self._out.block(f"if {bare(condition)}:"):
             self._block(node.on_true, join)
+        node = self._else_if(node, join)
         if node.on_false != join:
             with self._out.block("else:"):
                 self._block(node.on_false, join)
+
+    def _else_if(self, node: ir.Conditional, join: str | None) -> ir.Conditional:
+        """Writes the chain of conditions that follows in the false branch, as long as nothing comes between:
+        Python nests no deeper than a hundred blocks. Returns the chain's last condition."""
+        while node.on_false is not None and node.on_false != join:
+            following = self._pipeline.nodes[node.on_false]
+            chained = isinstance(following, ir.Conditional) and self._joins[following.name] == join
+            if not isinstance(following, ir.Conditional) or not chained or following.on_true == join:
+                break
+            self._written += 1
+            with self._out.block(f"elif {bare(self._expressions.boolean(following.condition))}:"):
+                self._block(following.on_true, join)
+            node = following
+        return node
 
     # -- tables ----------------------------------------------------------
 

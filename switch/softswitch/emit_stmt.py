@@ -13,7 +13,7 @@ from softswitch.device import UnsupportedProgramError
 from softswitch.emit_expr import ExprEmitter, Value, wrap
 from softswitch.emit_hash import hash_value
 from softswitch.layout import Layout, Storage, UnitKind
-from softswitch.writer import Writer, identifier
+from softswitch.writer import Writer, bare, identifier
 
 DROP_PORT = 511
 LENGTH = "packet_length"  # local variable: the packet's length with the headers added and removed so far
@@ -121,7 +121,7 @@ class StatementEmitter:
             return
         text = wrap(value, target.width, signed=target.signed)
         if text != local:
-            self._out.line(f"{local} = {_bare(text)}")
+            self._out.line(f"{local} = {bare(text)}")
         self._mark(target.header, changed)
 
     def _mark(self, header: str, changed: set[str]) -> None:
@@ -184,23 +184,23 @@ class StatementEmitter:
             return
         declared = self._context.program.registers[register]
         where, guard = self._index(self._expressions.data(index), declared.size)
-        cell = f"{self._context.names.registers[register]}[{_bare(where)}]"
+        cell = f"{self._context.names.registers[register]}[{bare(where)}]"
         low = -(1 << (declared.width - 1)) if declared.signed else 0
         value = Value(cell, low, (1 << declared.width) - 1)
-        self._guarded(guard, [f"{local} = {_bare(wrap(value, target.width, signed=target.signed))}"])
+        self._guarded(guard, [f"{local} = {bare(wrap(value, target.width, signed=target.signed))}"])
         self._mark(target.header, changed)
 
     def _register_write(self, register: str, index: ir.Expr, value: ir.Expr) -> None:
         declared = self._context.program.registers[register]
         where, guard = self._index(self._expressions.data(index), declared.size)
         text = wrap(self._expressions.data(value), declared.width, signed=declared.signed)
-        self._guarded(guard, [f"{self._context.names.registers[register]}[{_bare(where)}] = {_bare(text)}"])
+        self._guarded(guard, [f"{self._context.names.registers[register]}[{bare(where)}] = {bare(text)}"])
 
     def _count(self, counter: str, index: ir.Expr) -> None:
         declared = self._context.program.counters[counter]
         where, guard = self._index(self._expressions.data(index), declared.size)
         lines = ["cell[0] += 1", "cell[1] += size"]
-        self._guarded(guard, [f"cell = {self._context.names.counters[counter]}[{_bare(where)}]", *lines])
+        self._guarded(guard, [f"cell = {self._context.names.counters[counter]}[{bare(where)}]", *lines])
 
     def _mark_to_drop(self) -> None:
         fields = self._context.storage.fields
@@ -213,10 +213,10 @@ class StatementEmitter:
     def _random(self, target: ir.FieldRef, low: ir.Expr, high: ir.Expr, changed: set[str]) -> None:
         bottom, top = self._expressions.data(low), self._expressions.data(high)
         with self._out.block(f"if {bottom.text} <= {top.text}:"):
-            drawn = Value(f"random_integer({_bare(bottom.text)}, {_bare(top.text)})", bottom.low, top.high)
+            drawn = Value(f"random_integer({bare(bottom.text)}, {bare(top.text)})", bottom.low, top.high)
             local = self._context.storage.fields.get((target.header, target.field))
             # Drawn also where nobody looks, so that what is read never changes the sequence.
-            self._out.line(f"{local or 'unused'} = {_bare(wrap(drawn, target.width, signed=target.signed))}")
+            self._out.line(f"{local or 'unused'} = {bare(wrap(drawn, target.width, signed=target.signed))}")
             self._mark(target.header, set(changed))
 
     def _hash(self, target: ir.FieldRef, base: ir.Expr, calculation: str, modulus: ir.Expr, changed: set[str]) -> None:
@@ -240,15 +240,3 @@ def clear_fields(out: Writer, layout: Layout) -> None:
     for unit in layout.units:
         if unit.kind is UnitKind.BYTES:
             out.line(f"{unit.local} = bytes({unit.width // 8})")
-
-
-def _bare(text: str) -> str:
-    """Without the outer parentheses, where they enclose the whole text."""
-    if not text.startswith("("):
-        return text
-    depth = 0
-    for position, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return text[1:-1] if position == len(text) - 1 else text
-    return text

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from softswitch import ir
-from softswitch.device import CounterValue, NotFoundError
+from softswitch.device import CounterValue, NotFoundError, UnsupportedProgramError
 from softswitch.emit import Emitted, emit_program
 from softswitch.emit_hash import RUNTIME
 from softswitch.emit_pipeline import is_specialised, specialised_source
@@ -114,7 +114,11 @@ class Machine:
 def _execute(source: str, name: str, space: dict[str, Any]) -> None:
     """Compile generated code; its lines show in tracebacks and profiles."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    exec(compile(source, name, "exec"), space)
+    try:
+        code = compile(source, name, "exec")
+    except (IndentationError, RecursionError, MemoryError) as error:
+        raise UnsupportedProgramError(f"the program is nested too deeply for Python: {error}") from error
+    exec(code, space)
 
 
 def _log_message(text: str, values: tuple[int, ...]) -> None:

@@ -21,6 +21,18 @@ def identifier(name: str, taken: set[str]) -> str:
     return candidate
 
 
+def bare(text: str) -> str:
+    """Without the outer parentheses, where they enclose the whole text."""
+    if not text.startswith("("):
+        return text
+    depth = 0
+    for position, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return text[1:-1] if position == len(text) - 1 else text
+    return text
+
+
 class Writer:
     """Collects source lines."""
 

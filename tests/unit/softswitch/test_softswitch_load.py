@@ -157,3 +157,32 @@ def test_no_mask_where_nothing_can_overflow(program_text: Callable[[str], str]) 
     assert lines[logic].count("^") == 2
     add = next(i for i, line in enumerate(lines) if line.endswith("# action ingress.add")) + 1
     assert f"& {(1 << 1024) - 1:#x}" in lines[add]
+
+
+def with_conditions(root: Json, count: int, *, nested: bool) -> str:
+    """``tables`` with ``count`` conditions ``which == 100 + i`` before its own: an else-if chain, or nested ifs."""
+    pipeline = root["pipelines"][0]
+    ours = next(c for c in pipeline["conditionals"] if c["name"] == "node_3")
+    first = next(t for t in pipeline["tables"] if "node_3" in t["next_tables"].values())
+    first["next_tables"] = {name: "c0" for name in first["next_tables"]}
+    for number in range(count):
+        condition = copy.deepcopy(ours) | {"name": f"c{number}", "id": 100 + number}
+        condition["expression"]["value"]["right"]["value"] = hex(100 + number)
+        following = f"c{number + 1}" if number + 1 < count else "node_3"
+        condition["true_next"], condition["false_next"] = "ingress.longest", following
+        if nested:
+            condition["true_next"], condition["false_next"] = following, "ingress.longest"
+        pipeline["conditionals"].append(condition)
+    return json.dumps(root)
+
+
+def test_a_long_chain_of_conditions(tables: Json) -> None:
+    switch = SoftSwitch(with_conditions(tables, 150, nested=False))
+    for which, trace in ((99, 0), (100, 0xFFFF), (177, 0xFFFF), (249, 0xFFFF), (250, 0), (5, 0xEE)):
+        ((_, out),) = switch.process(0, bytes([which]) + bytes(15))
+        assert int.from_bytes(out[8:]) == trace
+
+
+def test_nesting_that_python_cannot_hold_is_refused(tables: Json) -> None:
+    with pytest.raises(UnsupportedProgramError, match="nested too deeply"):
+        SoftSwitch(with_conditions(tables, 150, nested=True))
