@@ -164,7 +164,7 @@ def with_conditions(root: Json, count: int, *, nested: bool) -> str:
     pipeline = root["pipelines"][0]
     ours = next(c for c in pipeline["conditionals"] if c["name"] == "node_3")
     first = next(t for t in pipeline["tables"] if "node_3" in t["next_tables"].values())
-    first["next_tables"] = {name: "c0" for name in first["next_tables"]}
+    first["next_tables"] = dict.fromkeys(first["next_tables"], "c0")
     for number in range(count):
         condition = copy.deepcopy(ours) | {"name": f"c{number}", "id": 100 + number}
         condition["expression"]["value"]["right"]["value"] = hex(100 + number)
