@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_lab import leftovers, report
+from sumwire_lab import leftovers, report, switches
 from sumwire_lab.errors import DeadlineError
 from sumwire_lab.flood import Flood
 from sumwire_lab.options import RunOptions
@@ -40,8 +40,6 @@ def new_folder(results: Path, latest: bool = True) -> Path:
 
 def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], Path]:
     """Returns the summary and the folder with everything else. Raises LabError, KeyboardInterrupt."""
-    from sumwire_lab import switches
-
     require_tools()
     kind = switches.choose("soft" if options.impair is not None else options.switch)
     folder = new_folder(results)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Switch nodes for Mininet: the soft switch, bmv2, and a kernel bridge for the baseline."""
+"""The switches of a run: soft switch, bmv2, and a kernel bridge for the baseline. As Mininet's nodes: nodes.py."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from mininet.node import Switch
-
 from sumwire_lab.errors import DeadlineError, MissingToolError, ProcessDiedError
 from sumwire_lab.leftovers import Ledger
 from sumwire_lab.processes import last_lines, watch_fd
-from sumwire_lab.topology import Star, SwitchFactory, run_in
+from sumwire_lab.topology import Star, SwitchFactory
 
 BMV2: Final = "simple_switch_grpc"
 DEVICE_ID: Final = 1
@@ -74,26 +72,6 @@ def _ports(interfaces: list[tuple[int, str]]) -> list[str]:
     return [word for port, name in interfaces for word in ("-i", f"{port}@{name}")]
 
 
-class BridgeNode(Switch):  # type: ignore[misc]
-    """A bridge of the kernel: forwards at no cost, so the baseline is at its best."""
-
-    def __init__(self, name: str, bridge: str = "", **params: Any) -> None:
-        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
-        self.bridge = bridge
-
-    def start(self, controllers: object) -> None:
-        run_in(self, ["ip", "link", "add", self.bridge, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])
-        run_in(self, ["sysctl", "-q", "-w", f"net.ipv6.conf.{self.bridge}.disable_ipv6=1"])
-        for interface in self.intfList():
-            if interface.name != "lo":
-                run_in(self, ["ip", "link", "set", interface.name, "master", self.bridge])
-        run_in(self, ["ip", "link", "set", self.bridge, "up"])
-
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
-        self.pexec(["ip", "link", "delete", self.bridge])
-        super().stop(deleteIntfs)
-
-
 class P4Process:
     """A P4 switch process on interfaces of the root namespace, without a program until a controller brings one."""
 
@@ -123,31 +101,6 @@ class P4Process:
     def stop(self) -> None:
         if self.process is not None:
             stop_process(self.process)
-
-
-class P4Node(Switch):  # type: ignore[misc]
-    """A P4 switch as a node of Mininet."""
-
-    def __init__(self, name: str, p4: P4Process | None = None, **params: Any) -> None:
-        if p4 is None:
-            raise TypeError("P4Node needs its process: addSwitch(..., p4=P4Process(...))")
-        super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
-        self._p4 = p4
-
-    @property
-    def grpc(self) -> str:
-        return self._p4.grpc
-
-    @property
-    def process(self) -> subprocess.Popen[bytes] | None:
-        return self._p4.process
-
-    def start(self, controllers: object) -> None:
-        self._p4.start(sorted((self.ports[i], i.name) for i in self.intfList() if i.name != "lo"))
-
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
-        self._p4.stop()
-        super().stop(deleteIntfs)
 
 
 def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, seconds: float = READY_SECONDS) -> None:
@@ -184,6 +137,8 @@ def stop_process(process: subprocess.Popen[bytes]) -> None:
 def bridge() -> SwitchFactory:
     """Makes the baseline's switch."""
 
+    from sumwire_lab.nodes import BridgeNode
+
     def make(net: Any, star: Star) -> Any:
         return net.addSwitch("s1", cls=BridgeNode, bridge=f"{star.token}-br")
 
@@ -192,6 +147,8 @@ def bridge() -> SwitchFactory:
 
 def p4(process: P4Process) -> SwitchFactory:
     """Puts a P4 switch into the network."""
+
+    from sumwire_lab.nodes import P4Node
 
     def make(net: Any, star: Star) -> Any:
         return net.addSwitch("s1", cls=P4Node, p4=process)

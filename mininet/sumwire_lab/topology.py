@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from sumwire_lab.errors import LabError, MissingToolError, OptionError
 from sumwire_lab.leftovers import Ledger
 from sumwire_lab.options import WORKERS_MAX, LinkOptions
 
+_LOG: Final = logging.getLogger("sumwire_lab")
 AGGREGATOR_IP: Final = "10.0.0.100"
 AGGREGATOR_MAC: Final = "02:53:57:00:00:64"
 PREFIX_LEN: Final = 24
@@ -143,8 +145,14 @@ class Network:
     def close(self) -> None:
         """Take the network down; harmless when called again."""
         net, self._net = self._net, None
-        if net is not None:
+        if net is None:
+            return
+        try:
             net.stop()
+        except AssertionError as error:
+            # Mininet asserts that no command of a node is under way, and an interrupt may have left one. What is
+            # not taken down now is in the ledger, which comes next.
+            _LOG.warning("Mininet did not stop in order: %s", error)
 
     def _build(self) -> None:
         from mininet.log import setLogLevel

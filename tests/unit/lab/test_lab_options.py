@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,3 +91,19 @@ def test_defaults_are_the_run_of_the_documentation() -> None:
     options = RunOptions()
     assert (options.workers, options.link.mbit, options.systems) == (4, 10.0, ("gloo", "thc"))
     assert json.dumps(options.switch) == '"auto"'
+
+
+def test_without_mininet_only_the_nodes_cannot_be_imported() -> None:
+    """So that unit tests run, and commands say what is missing, on a machine without Mininet."""
+    code = """
+import pkgutil, sys
+sys.modules["mininet"] = None
+import sumwire_lab
+for module in pkgutil.iter_modules(sumwire_lab.__path__):
+    try:
+        __import__("sumwire_lab." + module.name)
+    except ImportError:
+        print(module.name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["nodes"]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from sumwire_controller import parse_config
-from sumwire_lab import control
-from sumwire_lab.errors import OptionError
+from sumwire_lab import control, switches
+from sumwire_lab.errors import MissingToolError, OptionError
 from sumwire_lab.options import LinkOptions
 from sumwire_lab.topology import plan, quiet_commands, shaping_commands
 
@@ -79,7 +79,6 @@ def test_four_workers_use_the_published_table() -> None:
 
 
 def test_switch_command_lines_have_the_same_shape() -> None:
-    switches = pytest.importorskip("sumwire_lab.switches", reason="needs mininet.node", exc_type=ImportError)
     ports = [(1, "sw12af-p1"), (2, "sw12af-p2")]
     soft = switches.soft_command(ports, "127.0.0.1:1234", "drop=0.1")
     bmv2 = switches.bmv2_command(ports, "127.0.0.1:1234", Path("/run/x.ipc"), 9999)
@@ -96,9 +95,6 @@ def test_switch_command_lines_have_the_same_shape() -> None:
 
 
 def test_auto_takes_bmv2_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    switches = pytest.importorskip("sumwire_lab.switches", reason="needs mininet.node", exc_type=ImportError)
-    from sumwire_lab.errors import MissingToolError
-
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     assert (switches.choose("auto"), switches.choose("soft")) == ("bmv2", "soft")
     monkeypatch.setattr(shutil, "which", lambda name: None)
