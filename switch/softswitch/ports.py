@@ -14,6 +14,7 @@ import os
 import selectors
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,7 +30,11 @@ ETH_P_ALL = 0x0003
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP = 1
 PACKET_MR_PROMISC = 1
+PACKET_AUXDATA = 8
 PACKET_IGNORE_OUTGOING = 23  # Linux 4.20
+TP_STATUS_VLAN_VALID = 1 << 4
+TP_STATUS_VLAN_TPID_VALID = 1 << 6
+ETH_P_8021Q = 0x8100
 PACKET_OUTGOING = 4
 SO_SNDBUFFORCE = 32
 SO_RCVBUFFORCE = 33
@@ -37,6 +42,10 @@ SO_RCVBUFFORCE = 33
 BUFFER_BYTES = 16 << 20
 MAX_FRAME_BYTES = 65536
 BATCH_FRAMES = 64  # from one port before the others get their turn
+
+_AUXDATA = struct.Struct("IIIHHHH")  # struct tpacket_auxdata: status, len, snaplen, mac, net, vlan_tci, vlan_tpid
+AUXDATA_SPACE = socket.CMSG_SPACE(_AUXDATA.size)
+_STATUS_BYTE = 0 if sys.byteorder == "little" else 3  # of the status word, the byte with the two VLAN bits
 
 _FULL = frozenset([errno.ENOBUFS, errno.EAGAIN])
 _GONE = frozenset([errno.ENETDOWN, errno.ENXIO, errno.ENODEV])
@@ -56,6 +65,14 @@ class PortCounters:
     tx_bytes: int = 0
     tx_dropped: int = 0
     tx_refused: int = 0
+
+
+def _with_tag(frame: bytes, auxdata: bytes) -> bytes:
+    """Linux hands the outer VLAN tag over apart from the frame: put it back where it was."""
+    status, _, _, _, _, tag, kind = _AUXDATA.unpack(auxdata)
+    if not status & TP_STATUS_VLAN_TPID_VALID:
+        kind = ETH_P_8021Q
+    return b"".join((frame[:12], struct.pack(">HH", kind, tag), frame[12:]))
 
 
 class Port:
@@ -80,11 +97,9 @@ class Port:
         self.socket.setblocking(False)
         for option in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
             self.socket.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-        try:
+        self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        with suppress(OSError):  # before Linux 4.20 receive() has to leave them out
             self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-            self._filtered = True
-        except OSError:
-            self._filtered = False
         index = socket.if_nametoindex(self.interface)
         membership = struct.pack("iHH8s", index, PACKET_MR_PROMISC, 0, b"")
         self.socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
@@ -93,18 +108,17 @@ class Port:
     def receive(self) -> bytes | None:
         """One frame; None when there is none. Frames that the machine itself sent are left out."""
         try:
-            if self._filtered:
-                frame = self.socket.recv(MAX_FRAME_BYTES)
-            else:
-                frame, address = self.socket.recvfrom(MAX_FRAME_BYTES)
-                while address[2] == PACKET_OUTGOING:
-                    frame, address = self.socket.recvfrom(MAX_FRAME_BYTES)
+            frame, extra, _, address = self.socket.recvmsg(MAX_FRAME_BYTES, AUXDATA_SPACE)
+            while address[2] == PACKET_OUTGOING:
+                frame, extra, _, address = self.socket.recvmsg(MAX_FRAME_BYTES, AUXDATA_SPACE)
         except BlockingIOError:
             return None
         except OSError as error:
             if error.errno not in _GONE:
                 raise
             return None
+        if extra and extra[0][2][_STATUS_BYTE] & TP_STATUS_VLAN_VALID:
+            frame = _with_tag(frame, extra[0][2])
         self.counters.rx_frames += 1
         self.counters.rx_bytes += len(frame)
         return frame

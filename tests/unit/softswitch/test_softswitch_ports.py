@@ -118,6 +118,19 @@ def test_frames_that_the_machine_itself_sends_do_not_come_in(
     assert runner.counters[1].rx_frames == 1
 
 
+@pytest.mark.parametrize("kind", [0x8100, 0x88A8])
+def test_a_vlan_tag_is_part_of_the_frame(
+    wires: dict[int, str], switch_for: Callable[[str], SoftSwitch], kind: int
+) -> None:
+    tagged = struct.pack(">HHHHIHH", 0, 2, 1, 0, 0, kind, 0x0123) + b"\x08\x00" + bytes(range(42))
+    with PortRunner(switch_for("multicast"), wires), Host(wires[1]) as one, Host(wires[2]) as two:
+        one.socket.send(tagged)
+        out = two.socket.recv(2048)
+    # The program writes the packet's length over the tag.
+    assert out[12:16] == len(tagged).to_bytes(4)
+    assert out[16:] == tagged[16:]
+
+
 def test_frames_longer_than_the_mtu_are_counted(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
     ip("link", "set", wires[2], "mtu", "500")
     with PortRunner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
