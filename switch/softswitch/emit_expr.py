@@ -101,6 +101,8 @@ class ExprEmitter:
                 if inner.constant is not None:
                     return constant(-inner.constant)
                 return Value(f"(-{inner.text})", -inner.high, -inner.low)
+            case ir.Unary("b2d", ir.Const(value)):
+                return constant(int(value != 0))
             case ir.Unary("b2d", ir.Unary("d2b", ir.Valid(header))):
                 return Value(self._storage.valid(header), 0, 1)
             case ir.Binary("&", left, right):

@@ -60,13 +60,11 @@ class StatementEmitter:
         self._out = out
         self._expressions = expressions
 
-    def action(self, action: ir.Action, params: Sequence[Value]) -> bool:
-        """The body of one action. Returns whether it may leave the pipeline with ``break``."""
+    def action(self, action: ir.Action, params: Sequence[Value]) -> None:
+        """The body of one action; ``exit`` leaves the pipeline with ``break``."""
         self._expressions.params = list(params)
-        before = len(self._out.lines)
         self.body(action.body, set(), action.source, tail=True)
         self._expressions.params = []
-        return any(line.strip() == "break" for line in self._out.lines[before:])
 
     def body(self, statements: Sequence[ir.Statement], changed: set[str], source: ir.Source, *, tail: bool) -> None:
         """``changed``: headers already marked as changed on this path. ``tail``: nothing of the action follows."""
@@ -74,7 +72,7 @@ class StatementEmitter:
             last = tail and number == len(statements) - 1
             match statement:
                 case ir.If(condition, then, otherwise):
-                    with self._out.block(f"if {self._expressions.boolean(condition)}:"):
+                    with self._out.block(f"if {bare(self._expressions.boolean(condition))}:"):
                         self.body(then, set(changed), source, tail=last)
                     if otherwise:
                         with self._out.block("else:"):
