@@ -10,7 +10,7 @@ from typing import Any
 from mininet.node import Switch
 
 from sumwire_lab.switches import P4Process
-from sumwire_lab.topology import run_in
+from sumwire_lab.topology import no_ipv6_command, run_in
 
 
 class BridgeNode(Switch):  # type: ignore[misc]
@@ -22,14 +22,15 @@ class BridgeNode(Switch):  # type: ignore[misc]
 
     def start(self, controllers: object) -> None:
         run_in(self, ["ip", "link", "add", self.bridge, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])
-        run_in(self, ["sysctl", "-q", "-w", f"net.ipv6.conf.{self.bridge}.disable_ipv6=1"])
+        run_in(self, no_ipv6_command(self.bridge))
         for interface in self.intfList():
             if interface.name != "lo":
                 run_in(self, ["ip", "link", "set", interface.name, "master", self.bridge])
         run_in(self, ["ip", "link", "set", self.bridge, "up"])
 
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
-        self.pexec(["ip", "link", "delete", self.bridge])
+        # Gone already, where the run was interrupted before it was made.
+        subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True, check=False)
         super().stop(deleteIntfs)
 
 

@@ -27,7 +27,7 @@ OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
 # the limit.
 _BURST_MIN_BYTES: Final = 2 * 1514
 _BURST_SECONDS: Final = 0.001
-_TOOLS: Final = ("ip", "tc", "ethtool", "mnexec", "sysctl")
+_TOOLS: Final = ("ip", "tc", "ethtool", "mnexec", "nsenter")
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,14 @@ def quiet_commands(interface: str) -> list[list[str]]:
     """No offloads, and no IPv6 talk of the kernel's own on the link."""
     return [
         ["ethtool", "-K", interface, *(word for name in OFFLOADS for word in (name, "off"))],
-        ["sysctl", "-q", "-w", f"net.ipv6.conf.{interface}.disable_ipv6=1"],
+        no_ipv6_command(interface),
     ]
+
+
+def no_ipv6_command(interface: str) -> list[str]:
+    """IPv6 off on one interface, where the kernel has IPv6 at all."""
+    switch = f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"
+    return ["sh", "-c", f"test ! -e {switch} || echo 1 > {switch}"]
 
 
 def require_tools() -> None:
@@ -95,9 +101,7 @@ def require_tools() -> None:
         raise MissingToolError("network namespaces need root: run this as root")
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
-        raise MissingToolError(
-            f"not on PATH: {', '.join(missing)} (Debian: apt-get install mininet iproute2 ethtool procps)"
-        )
+        raise MissingToolError(f"not on PATH: {', '.join(missing)} (Debian: apt-get install mininet iproute2 ethtool)")
     try:
         import mininet.net  # noqa: F401
     except ImportError as error:
@@ -136,8 +140,16 @@ class Network:
         self, host: HostPlan, command: Sequence[str], *, stdout: IO[bytes] | int, env: dict[str, str]
     ) -> subprocess.Popen[bytes]:
         """Start a program in a host's namespace; its errors go where its output goes."""
-        process: subprocess.Popen[bytes] = self._hosts[host.name].popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT, env=env
+        node = self._hosts[host.name]
+        process: subprocess.Popen[bytes] = node.popen(
+            list(command),
+            mncmd=_enter(node),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.STDOUT,
+            env=env,
+            # Ctrl-C in the terminal is for the run, which then ends its processes in its turn.
+            start_new_session=True,
         )
         self._ledger.add_process(process.pid)
         return process
@@ -194,9 +206,17 @@ class Network:
                 run_in(node, command)
 
 
+def _enter(node: Any) -> list[str]:
+    """What runs a program in a node's network namespace.
+
+    Not Mininet's own `mnexec -a`: that enters the node's mount namespace as well, and so leaves a chroot.
+    """
+    return ["nsenter", f"--net=/proc/{node.pid}/ns/net", "--"]
+
+
 def run_in(node: Any, command: Sequence[str]) -> str:
     """Run a command in a Mininet node's namespace. Raises LabError with its output where it fails."""
-    out, err, code = node.pexec(list(command))
+    out, err, code = node.pexec(list(command), mncmd=_enter(node))
     if code != 0:
         raise LabError(f"{node.name}: {' '.join(command)} ended with {code}: {err.strip() or out.strip()}")
     return str(out)
