@@ -86,8 +86,10 @@ class _Runs:
             return [checks.absent(f"{label}: accuracy", "as on the soft switch", f"{BMV2} is not on PATH")]
         thc, soft = self._thc(RunOptions(switch="bmv2")), self._first("thc")
         same = thc["fingerprints"] == soft["fingerprints"]
+        gloo = self._first("gloo")
         return [
-            checks.accuracy(label, thc, self._first("gloo")),
+            *checks.speed({"systems": {"gloo": gloo, "thc": thc}}, label),
+            checks.accuracy(label, thc, gloo),
             Check(f"{label}: parameters bit-equal to those after the soft switch's run", same, "true", same),
         ]
 

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The order of verify-thc, with the experiments replaced: one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab import checks, verify_thc
+from sumwire_lab.checks import Check
+from sumwire_lab.errors import ProcessDiedError
+from sumwire_lab.options import RunOptions
+
+ENTRY: dict[str, Any] = {
+    "accuracy": 0.97,
+    "comm_s_per_step": 1.0,
+    "time_to_target_s": 10.0,
+    "replicas_equal": True,
+    "fallbacks": 0,
+    "retransmissions": 3,
+    "fingerprints": ["a", "a"],
+    "malformed": {"sent": {"op": 100_000}, "counted": {"op": 100_000}, "all_sent_during_training": True},
+}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
+    """Experiments that all succeed; the options of the runs that were asked for."""
+    options: list[RunOptions] = []
+
+    def run(wanted: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
+        options.append(wanted)
+        systems = {name: dict(ENTRY) for name in wanted.systems}
+        if "gloo" in systems:
+            systems["gloo"] |= {"comm_s_per_step": 6.0, "time_to_target_s": 50.0}
+        return {"systems": systems}, results
+
+    monkeypatch.setattr(verify_thc, "run", run)
+    monkeypatch.setattr(verify_thc, "_oracles", lambda: [Check("oracle", 1, "1", True)])
+    monkeypatch.setattr(verify_thc, "_codec", lambda results: [checks.codec(30.0)])
+    monkeypatch.setattr(verify_thc, "_switch_rate", lambda results, say: [checks.switch_rate({"ratio": 2.0})])
+    monkeypatch.setattr(verify_thc.shutil, "which", lambda name: None)
+    return options
+
+
+def record(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((folder / "verify-thc.json").read_text())
+    return rows
+
+
+def test_all_rows_are_made_and_written(asked: list[RunOptions], tmp_path: Path) -> None:
+    done = verify_thc.verify(tmp_path, lambda line: None)
+    rows = record(tmp_path)
+    assert rows == [check.as_dict() for check in done]
+    assert {row["holds"] for row in rows} == {True, None}
+    assert all({"check", "value", "target", "holds"} <= set(row) for row in rows)
+    assert [(o.systems, o.switch, o.impair is not None, o.malformed) for o in asked] == [
+        (("gloo", "thc"), "soft", False, 0),
+        (("thc",), "soft", True, 0),
+        (("thc",), "soft", False, 100_000),
+    ]
+    undecided = [row for row in rows if row["holds"] is None]
+    assert len(undecided) == 2
+    assert all("bmv2" in row["check"] and "simple_switch_grpc" in row["why"] for row in undecided)
+
+
+def test_a_run_on_bmv2_is_compared_with_the_soft_one(
+    asked: list[RunOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_thc.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(verify_thc, "_packet_tests", lambda: [Check("packets", "ok", "green", True)])
+    done = verify_thc.verify(tmp_path, lambda line: None)
+    assert asked[-1].switch == "bmv2"
+    assert all(check.holds for check in done)
+    assert any("bit-equal to those after the soft switch's run" in check.check for check in done)
+
+
+def test_a_failed_experiment_is_a_row_and_no_end(
+    asked: list[RunOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(wanted: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
+        raise ProcessDiedError("worker1 ended with -9")
+
+    monkeypatch.setattr(verify_thc, "run", run)
+    done = verify_thc.verify(tmp_path, lambda line: None)
+    failed = [check for check in done if check.holds is False]
+    assert [check.check for check in failed] == ["digits, soft switch", "impaired run", "malformed packets"]
+    assert failed[0].why == "worker1 ended with -9"
+    assert done[-1].holds is True, "the last check was made all the same"
