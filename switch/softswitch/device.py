@@ -99,7 +99,10 @@ class Replica:
 
 class Device(Protocol):
     def load(self, bmv2_json: str) -> None:
-        """Replace program, entries, counters, registers and groups. Raises UnsupportedProgramError, and then changes nothing."""
+        """Replace program, entries, counters, registers and groups.
+
+        Raises UnsupportedProgramError, and then changes nothing.
+        """
 
     def insert(self, table: str, entry: Entry) -> None: ...
 
@@ -121,7 +124,9 @@ class Device(Protocol):
 
     def counter_size(self, counter: str) -> int: ...
 
-    def write_direct_counter(self, table: str, key: tuple[KeyMatch, ...], priority: int, value: CounterValue) -> None: ...
+    def write_direct_counter(
+        self, table: str, key: tuple[KeyMatch, ...], priority: int, value: CounterValue
+    ) -> None: ...
 
     def set_group(self, group: int, replicas: Sequence[Replica]) -> None:
         """Create or replace a multicast group."""

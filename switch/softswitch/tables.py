@@ -242,7 +242,14 @@ class RuntimeTable:
             self._rebuild_prefixes()
         else:
             ranked = sorted(rows, key=lambda row: -row.entry.priority)
-            self._scan = [(row.entry.key, row.compiled) for row in ranked]
+            widths = [key.width for key in self.table.keys]
+            self._scan = [
+                (
+                    tuple(_without_prefix(match, width) for match, width in zip(row.entry.key, widths, strict=True)),
+                    row.compiled,
+                )
+                for row in ranked
+            ]
 
     def _rebuild_prefixes(self) -> None:
         """One dict per prefix length, keyed by the masked key; the longest comes first."""
@@ -285,6 +292,10 @@ def _prefix_mask(match: KeyMatch, width: int) -> int:
     return full ^ (full >> match.prefix_len) if isinstance(match, Lpm) else full
 
 
+def _without_prefix(match: KeyMatch, width: int) -> KeyMatch:
+    return Ternary(match.value, _prefix_mask(match, width)) if isinstance(match, Lpm) else match
+
+
 def _match(pattern: ir.Pattern, key: ir.Key) -> KeyMatch:
     match key.kind:
         case ir.MatchKind.EXACT:
@@ -304,4 +315,4 @@ def _matches(match: KeyMatch, value: int) -> bool:
         return value & match.mask == match.value
     if isinstance(match, Range):
         return match.low <= value <= match.high
-    raise AssertionError("lpm keys of ternary tables are stored as Ternary")
+    raise AssertionError("a prefix beside ternary or range keys is scanned as a mask")

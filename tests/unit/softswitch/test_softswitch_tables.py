@@ -11,7 +11,7 @@ import pytest
 from softswitch.device import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Ternary
 from softswitch.switch import SoftSwitch
 
-EXACT, LPM, MASKED, RANGE, FIXED_EXACT, FIXED_TERNARY, OPTIONAL, FIXED_LPM = range(8)
+EXACT, LPM, MASKED, RANGE, FIXED_EXACT, FIXED_TERNARY, OPTIONAL, FIXED_LPM, MIXED = range(9)
 MISS_DEFAULT = 0xFFFF
 
 
@@ -172,3 +172,15 @@ def test_more_keys_than_the_memo_holds(switch: SoftSwitch) -> None:
     switch.insert("ingress.longest", Entry((Lpm(0x80000000, 1),), mark(1)))
     found = [trace(switch, probe(LPM, address=step * 0x20001)) for step in range(5000)]
     assert found == [1 if step * 0x20001 >= 0x80000000 else MISS_DEFAULT for step in range(5000)]
+
+
+def test_a_prefix_beside_masks_and_ranges_goes_by_priority_not_by_length(switch: SoftSwitch) -> None:
+    rows = [(1, 8, 0x0A000000, 20), (2, 16, 0x0A010000, 10), (3, 0, 0, 5)]
+    for value, length, address, priority in rows:
+        key = (Lpm(address, length), Ternary(0x40, 0xF0), Range(100, 200))
+        switch.insert("ingress.mixed", Entry(key, mark(value), priority))
+    inside = {"small": 0x4F, "medium": 150}
+    expected = {0x0A010203: 1, 0x0A020304: 1, 0x0B000000: 3}
+    assert {address: trace(switch, probe(MIXED, address=address, **inside)) for address in expected} == expected
+    assert trace(switch, probe(MIXED, 0x50, 150, 0x0A010203)) == 0
+    assert trace(switch, probe(MIXED, 0x4F, 201, 0x0A010203)) == 0

@@ -67,6 +67,12 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
         default_action = nothing();
         size = 16;
     }
+    table mixed {
+        key = { hdr.probe.address: lpm; hdr.probe.small: ternary; hdr.probe.medium: range; }
+        actions = { mark; nothing; }
+        default_action = nothing();
+        size = 16;
+    }
     table fixed_exact {
         key = { hdr.probe.small: exact; }
         actions = { mark; nothing; leave; }
@@ -125,6 +131,8 @@ control ingress(inout headers hdr, inout metadata meta, inout standard_metadata_
             maybe.apply();
         } else if (hdr.probe.which == 7) {
             fixed_lpm.apply();
+        } else if (hdr.probe.which == 8) {
+            mixed.apply();
         }
         hdr.probe.medium = hdr.probe.medium + 1;
     }
