@@ -15,7 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sumwire_lab.train import GROUP_TIMEOUT, MASTER_PORT, end_with_parent, leave
+from sumwire_lab.processes import end_with_parent
+from sumwire_lab.train import GROUP_TIMEOUT, MASTER_PORT, leave
 
 Reduce = Callable[[torch.Tensor], object]
 

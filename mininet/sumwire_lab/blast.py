@@ -26,6 +26,7 @@ from sumwire.wire import WORD_BYTES, Header
 from sumwire_lab import frames
 from sumwire_lab.control import JOB_ID
 from sumwire_lab.frames import Endpoints
+from sumwire_lab.processes import end_with_parent
 
 _ROUND: Final = struct.Struct("!I")
 _KIND_OFFSET: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
@@ -154,6 +155,7 @@ class Blaster:
 
 
 def main(arguments: list[str]) -> None:
+    end_with_parent()
     spec = BlastSpec.load(Path(arguments[0]))
     blaster = Blaster(spec)
     try:

@@ -26,6 +26,7 @@ from sumwire.wire import WORD_BYTES, Header
 from sumwire_lab import frames
 from sumwire_lab.control import JOB_ID, NARROW_ID, ODD_ID, SLOTS
 from sumwire_lab.frames import Endpoints
+from sumwire_lab.processes import end_with_parent
 
 THC_WORDS: Final = p4.THC_INDEX_PLANES
 _SEND_BATCH: Final = 10
@@ -251,6 +252,7 @@ _FULL_SECONDS: Final = 0.002
 
 
 def main(arguments: list[str]) -> None:
+    end_with_parent()
     spec = FloodSpec.load(Path(arguments[0]))
     Path(spec.result).write_text(json.dumps(flood(spec)))
 

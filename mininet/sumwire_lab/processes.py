@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +19,7 @@ from sumwire_lab.errors import DeadlineError, ProcessDiedError
 
 LOG_TAIL_LINES: Final = 20
 _TICK_SECONDS: Final = 0.25
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def last_lines(path: Path, lines: int = LOG_TAIL_LINES) -> str:
@@ -80,3 +83,10 @@ def wait_all(
     finally:
         for fd in names:
             os.close(fd)
+
+
+def end_with_parent() -> None:
+    """Have the kernel end this process when its parent dies, so that a killed run leaves none behind."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")

@@ -11,10 +11,8 @@ All workers compute the accuracy, so that none gets ahead of the others while on
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -30,11 +28,11 @@ from torch.nn.parallel import DistributedDataParallel
 from sumwire_lab import data, model
 from sumwire_lab.comm import HookTimer, LinkBytes, aggregate_error, link_bytes
 from sumwire_lab.options import TrainOptions
+from sumwire_lab.processes import end_with_parent
 
 MASTER_PORT: Final = 29500
 # Longer than any step; a dead peer shows earlier, because the run then ends all workers.
 GROUP_TIMEOUT: Final = timedelta(seconds=120)
-_PR_SET_PDEATHSIG: Final = 1
 
 
 @dataclass(frozen=True)
@@ -161,13 +159,6 @@ def make_hook(spec: WorkerSpec, rank: int) -> tuple[HookTimer, Callable[[], dict
     if spec.job_file is None:
         raise ValueError(f"system {spec.system} needs a job file")
     return open_hook(Path(spec.job_file), rank)
-
-
-def end_with_parent() -> None:
-    """Have the kernel end this process when its parent dies, so that a killed run leaves no workers."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
 def main(arguments: list[str]) -> None:
