@@ -86,7 +86,19 @@ class RunOptions:
             raise OptionError(f"switch={self.switch}: known are {', '.join(SWITCHES)}")
         if self.impair is not None and self.switch == "bmv2":
             raise OptionError(f"impair={self.impair}: only the soft switch can impair its ports, not switch=bmv2")
+        if self.impair is not None:
+            _check_impairment(self.impair)
         if self.malformed < 0:
             raise OptionError(f"malformed={self.malformed}: must not be negative")
         if self.deadline_s <= 0:
             raise OptionError(f"deadline={self.deadline_s}: must be above 0 seconds")
+
+
+def _check_impairment(text: str) -> None:
+    """The soft switch's own rules, but before a baseline has run for minutes."""
+    from softswitch.impair import ImpairmentError, parse_impairment
+
+    try:
+        parse_impairment(text)
+    except ImpairmentError as error:
+        raise OptionError(f"impair={text}: {error}") from error

@@ -31,6 +31,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(systems=("thc", "thc")), "systems=thc,thc"),
     (lambda: RunOptions(switch="tofino"), "switch=tofino"),
     (lambda: RunOptions(switch="bmv2", impair="drop=0.1"), "impair=drop=0.1"),
+    (lambda: RunOptions(impair="drop=2"), "impair=drop=2"),
+    (lambda: RunOptions(impair="bogus=1"), "impair=bogus=1"),
     (lambda: RunOptions(malformed=-1), "malformed=-1"),
     (lambda: RunOptions(deadline_s=0), "deadline=0"),
     (lambda: parse_sizes("100k,x"), "sizes='x'"),
