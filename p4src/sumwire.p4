@@ -14,6 +14,7 @@
 #include "include/checksum.p4"
 #include "include/control/forwarding.p4"
 #include "include/control/admission.p4"
+#include "include/control/uplink.p4"
 #include "include/control/slot.p4"
 #include "include/control/aggregate.p4"
 #include "include/control/reply.p4"
@@ -22,6 +23,7 @@
 control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Forwarding() forwarding;
     Admission() admission;
+    Uplink() uplink;
     Slot() slot;
     Aggregate() aggregate;
     Reply() reply;
@@ -32,6 +34,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         if (meta.to_switch == 1 && hdr.ipv4.isValid()) {
             if (meta.reject == REJECT_NONE) {
                 admission.apply(hdr, meta, standard_metadata);
+            }
+            if (meta.reject == REJECT_NONE) {
+                uplink.apply(hdr, meta, standard_metadata);
             }
             if (meta.reject == REJECT_NONE) {
                 slot.apply(hdr, meta);

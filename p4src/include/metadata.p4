@@ -15,6 +15,16 @@ struct admission_t {
     bitmap_t worker_bit;
 }
 
+// The switch above, of the slot at hand (control/uplink.p4). A root has none.
+struct uplink_t {
+    port_t port;
+    mac_t mac;
+    ipv4_t address;
+    worker_t worker;      // this switch's number there
+    bitmap_t worker_bit;  // 1 << worker
+    bit<2> phase;         // of a slot whose quorum is here: PHASE_WAITING, on a root PHASE_CLOSED
+}
+
 // What a slot's registers say, and after control/slot.p4 what they will say.
 struct slot_state_t {
     bit<32> round;
@@ -23,32 +33,37 @@ struct slot_state_t {
     bit<8> arrived;  // contributors at this switch; equals count but in a tree
     bit<8> flags;    // of the result, once closed
     bit<8> op;       // that opened the round
-    bit<1> closed;
+    bit<2> phase;
     bit<1> fresh;    // a new owner or a newer round: what the slot holds is to be overwritten
 }
 
-// Eight planes of 1024 values, p0 the least significant.
-struct planes_t {
-    word_t p0;
-    word_t p1;
-    word_t p2;
-    word_t p3;
-    word_t p4;
-    word_t p5;
-    word_t p6;
-    word_t p7;
+// A slot's payload, or a packet's: w0 is the first word on the wire.
+struct payload_t {
+    word_t w0;
+    word_t w1;
+    word_t w2;
+    word_t w3;
+    word_t w4;
+    word_t w5;
+    word_t w6;
+    word_t w7;
 }
 
 struct metadata_t {
     bit<8> reject;       // REJECT_*, REJECT_NONE while there is nothing against the packet
     bit<8> verdict;      // VERDICT_*
+    bit<1> from_above;   // a RESULT of the switch above
+    bit<1> partial;      // THC, VOTE: the payload is sums or counters, not indices or signs
+    bit<1> goes_up;      // a partial result goes to the switch above
     bit<1> folds;        // the payload is to be folded into the slot
+    bit<1> closes;       // the quorum is here, or the slot is flushed: the sum is complete
     bit<1> answers;      // a RESULT goes out
     bit<1> to_switch;    // addressed to the aggregator
     bit<1> is_reply;     // made by the switch: addresses and checksum are ours to fill
     mac_t switch_mac;
     ipv4_t lookup_address;
     admission_t admission;
+    uplink_t uplink;
     slot_state_t state;
 }
 

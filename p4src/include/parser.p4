@@ -71,20 +71,51 @@ parser SumwireParser(packet_in packet,
 
     state check_kind {
         transition select(hdr.sumwire.kind) {
-            KIND_CONTRIBUTE: check_op;
+            KIND_CONTRIBUTE: check_contribution;
+            KIND_RESULT: check_result;
             default: reject_kind;
         }
     }
 
-    // The words an op has on the way up are here and in no other place of the program.
-    state check_op {
+    state check_contribution {
         transition select(hdr.sumwire.op, hdr.sumwire.words) {
-            (OP_THC, 4): check_payload;
-            (OP_MAX32, 1): check_payload;
-            (OP_THC, _): reject_words;
-            (OP_MAX32, _): reject_words;
+            (OP_THC, THC_WORDS_UP): check_payload;
+            (OP_THC, THC_WORDS_PARTIAL): partial_payload;
+            (OP_MAX32, MAX32_WORDS): check_payload;
+            (OP_SUM32, SUM32_WORDS): check_payload;
+            (OP_SIGN, SIGN_WORDS): check_payload;
+            (OP_VOTE, VOTE_WORDS_UP): check_payload;
+            (OP_VOTE, VOTE_WORDS_PARTIAL): partial_payload;
+            default: wrong_op_or_words;
+        }
+    }
+
+    state check_result {
+        meta.from_above = 1;
+        transition select(hdr.sumwire.op, hdr.sumwire.words) {
+            (OP_THC, THC_WORDS_DOWN): check_payload;
+            (OP_MAX32, MAX32_WORDS): check_payload;
+            (OP_SUM32, SUM32_WORDS): check_payload;
+            (OP_SIGN, SIGN_WORDS): check_payload;
+            (OP_VOTE, VOTE_WORDS_DOWN): check_payload;
+            default: wrong_op_or_words;
+        }
+    }
+
+    state wrong_op_or_words {
+        transition select(hdr.sumwire.op) {
+            OP_THC: reject_words;
+            OP_MAX32: reject_words;
+            OP_SUM32: reject_words;
+            OP_SIGN: reject_words;
+            OP_VOTE: reject_words;
             default: reject_op;
         }
+    }
+
+    state partial_payload {
+        meta.partial = 1;
+        transition check_payload;
     }
 
     state check_payload {
@@ -93,7 +124,9 @@ parser SumwireParser(packet_in packet,
             hdr.udp.len == UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES);
         transition select(payload_fits, hdr.sumwire.words) {
             (1, 1): parse_one_word;
+            (1, 2): parse_two_words;
             (1, 4): parse_four_words;
+            (1, 8): parse_eight_words;
             default: accept;
         }
     }
@@ -103,11 +136,29 @@ parser SumwireParser(packet_in packet,
         transition parsed;
     }
 
+    state parse_two_words {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.word1);
+        transition parsed;
+    }
+
     state parse_four_words {
         packet.extract(hdr.word0);
         packet.extract(hdr.word1);
         packet.extract(hdr.word2);
         packet.extract(hdr.word3);
+        transition parsed;
+    }
+
+    state parse_eight_words {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.word1);
+        packet.extract(hdr.word2);
+        packet.extract(hdr.word3);
+        packet.extract(hdr.word4);
+        packet.extract(hdr.word5);
+        packet.extract(hdr.word6);
+        packet.extract(hdr.word7);
         transition parsed;
     }
 

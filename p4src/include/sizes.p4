@@ -12,6 +12,9 @@ const int WORD_BYTES = WORD_BITS / 8;
 // Words of payload in a slot, and the most a packet carries. 8 words are 8 sum planes: sums up to 255.
 const int SLOT_WORDS = 8;
 const int LANE_BITS = 32;
+// The most contributors an op's payload has room for.
+const int SIGN_WORKERS_MAX = 16;  // rows of the weight table
+const int VOTE_WORKERS_MAX = 15;  // counters of four planes
 // Planes of a THC index on the way up.
 const int THC_INDEX_PLANES = 4;
 

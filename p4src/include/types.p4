@@ -43,6 +43,17 @@ const bit<8> OP_SUM32 = 3;
 const bit<8> OP_SIGN = 4;
 const bit<8> OP_VOTE = 5;
 
+// Words a packet has by op: up from a host, up from a lower switch (a partial result), down.
+const bit<8> THC_WORDS_UP = 4;
+const bit<8> THC_WORDS_PARTIAL = 8;
+const bit<8> THC_WORDS_DOWN = 8;
+const bit<8> MAX32_WORDS = 1;
+const bit<8> SUM32_WORDS = 8;
+const bit<8> SIGN_WORDS = 8;
+const bit<8> VOTE_WORDS_UP = 2;
+const bit<8> VOTE_WORDS_PARTIAL = 8;
+const bit<8> VOTE_WORDS_DOWN = 2;
+
 // flags
 const bit<8> FLAG_FLUSH = 0x01;
 const bit<8> FLAG_PARTIAL = 0x02;
@@ -61,7 +72,15 @@ const bit<8> VERDICT_REPEAT = 5;
 const bit<8> VERDICT_FLUSH = 6;
 const bit<8> VERDICT_STALE = 7;
 const bit<8> VERDICT_REJECT = 8;
+const bit<8> VERDICT_ASK = 9;    // waiting for the switch above: the partial result goes up once more
+const bit<8> VERDICT_DOWN = 10;  // the result of the switch above
+const bit<8> VERDICT_KNOWN = 11; // a result of the switch above that is here already, or too late
 const int VERDICTS = 16;
+
+// Phase of a slot.
+const bit<2> PHASE_OPEN = 0;
+const bit<2> PHASE_WAITING = 1;  // the partial result is on its way up, the result not yet here
+const bit<2> PHASE_CLOSED = 2;   // the payload is the result
 
 // reject reason: index of the counter `rejects`
 const bit<8> REJECT_NONE = 0;
@@ -80,6 +99,7 @@ const bit<8> REJECT_COUNT = 12;       // count is zero or above what the worker 
 const bit<8> REJECT_CHECKSUM = 13;    // IPv4 header checksum
 const bit<8> REJECT_NOT_SUMWIRE = 14; // to the aggregator's address, but no Sumwire packet
 const bit<8> REJECT_SLOT_OP = 15;     // another op than the one that opened the slot's round
+const bit<8> REJECT_PARENT = 16;      // a result, but not of the switch above for this slot
 const int REJECTS = 32;
 
 #endif

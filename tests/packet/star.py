@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 
-from golden.model import MAX32, GoldenSwitch, Host, Job
+from golden.model import MAX32, SIGN, SUM32, THC, VOTE, GoldenSwitch, Host, Job, Parent
 
 # The table published with THC (granularity 30), and one that needs all eight planes.
 PUBLISHED_TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
@@ -20,6 +20,18 @@ QUORUM = Job(2, HOSTS[:3], slot_base=8, slots=3, quorum=2, table=PUBLISHED_TABLE
 WIDE = Job(3, HOSTS[2:], slot_base=11, slots=4, quorum=2, table=WIDE_TABLE)
 SINGLE = Job(4, HOSTS[1:2], slot_base=4094, slots=2, quorum=1, table=PUBLISHED_TABLE)
 NORMS = Job(5, HOSTS, slot_base=100, slots=4, quorum=4, ops=frozenset({MAX32}))
+ALL_OPS = frozenset({THC, MAX32, SUM32, SIGN, VOTE})
+EVERY = Job(6, HOSTS, slot_base=110, slots=8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS)
+
+# In a tree: this switch as a leaf with two workers, as a root of three lower switches, and in between.
+PARENT = Host(4, bytes.fromhex("025357000001"), bytes([10, 0, 1, 1]))
+LOWER = tuple(
+    Host(k, bytes.fromhex("0253570000") + bytes([16 + k]), bytes([10, 0, 1, 10 + k]), weight=weight, is_switch=True)
+    for k, weight in ((1, 2), (2, 1), (3, 4))
+)
+LEAF = Job(7, HOSTS[:2], 120, 8, quorum=2, table=PUBLISHED_TABLE, ops=ALL_OPS, parent=Parent(PARENT, 3))
+ROOT = Job(8, LOWER, 130, 8, quorum=3, table=PUBLISHED_TABLE, ops=ALL_OPS)
+MIDDLE = Job(9, LOWER[:2], 140, 8, quorum=2, table=PUBLISHED_TABLE, ops=ALL_OPS, parent=Parent(PARENT, 0))
 
 # Any table must do: random ones up to 255, a worker each, so that every one of the 128 coefficients matters.
 RANDOM_TABLES = tuple((0, *sorted(random.Random(seed).sample(range(1, 256), 15))) for seed in range(12))
@@ -27,11 +39,11 @@ SOLOS = tuple(
     Job(10 + k, HOSTS[:1], slot_base=200 + 2 * k, slots=2, quorum=1, table=table)
     for k, table in enumerate(RANDOM_TABLES)
 )
-JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, *SOLOS)
+JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, *SOLOS)
 
 
 def golden_switch() -> GoldenSwitch:
-    return GoldenSwitch(AGGREGATOR, HOSTS, JOBS)
+    return GoldenSwitch(AGGREGATOR, (*HOSTS, *LOWER), JOBS)
 
 
 def _mac(mac: bytes) -> str:
@@ -42,25 +54,38 @@ def _ip(ip: bytes) -> str:
     return ".".join(map(str, ip))
 
 
+OP_NAMES = {THC: "thc", MAX32: "max32", SUM32: "sum32", SIGN: "sign", VOTE: "vote"}
+
+
+def _name(host: Host) -> str:
+    return f"s{host.port}" if host.is_switch else f"h{host.port}"
+
+
+def _worker_yaml(host: Host) -> str:
+    stands_for = f", stands_for: {host.weight}" if host.is_switch else ""
+    return f'  - {{name: {_name(host)}, ip: {_ip(host.ip)}, mac: "{_mac(host.mac)}", port: {host.port}{stands_for}}}'
+
+
 def _job_yaml(job: Job) -> str:
-    names = ", ".join(f"h{worker.port}" for worker in job.workers)
     lines = [
         f"  - name: job{job.number}",
         f"    id: {job.number}",
-        f"    ops: [{'max32' if job.ops == {MAX32} else 'thc, max32'}]",
-        f"    workers: [{names}]",
+        f"    ops: [{', '.join(OP_NAMES[op] for op in sorted(job.ops))}]",
+        f"    workers: [{', '.join(map(_name, job.workers))}]",
         f"    quorum: {job.quorum}",
         f"    slots: {{base: {job.slot_base}, count: {job.slots}}}",
     ]
     if job.table:
         lines.append(f"    thc: {{bits: 4, p: 0.03125, table: {list(job.table)}}}")
+    if job.parent:
+        above = job.parent.switch
+        address = f'port: {above.port}, ip: {_ip(above.ip)}, mac: "{_mac(above.mac)}"'
+        lines.append(f"    parents: [{{{address}, worker: {job.parent.worker}}}]")
     return "\n".join(lines)
 
 
 def controller_yaml(grpc: str) -> str:
-    workers = "\n".join(
-        f'  - {{name: h{host.port}, ip: {_ip(host.ip)}, mac: "{_mac(host.mac)}", port: {host.port}}}' for host in HOSTS
-    )
+    workers = "\n".join(map(_worker_yaml, (*HOSTS, *LOWER)))
     jobs = "\n".join(map(_job_yaml, JOBS))
     return f"""
 switch: {{name: s1, grpc: "{grpc}", device_id: 1}}

@@ -16,7 +16,10 @@ control Admission(inout headers_t hdr,
     bit<8> ops = 0;
     port_t worker_port = 0;
     ipv4_t worker_address = 0;
-    bit<8> weight = 0;  // how many contributors the worker may stand for
+    bit<8> weight = 0;          // how many contributors the worker may stand for
+    bit<1> sends_partials = 0;  // a lower switch
+    bit<1> slot_outside = 0;
+    bit<1> op_refused = 0;
 
     @id(0x13000001)
     direct_counter(CounterType.packets_and_bytes) worker_packets;
@@ -39,12 +42,13 @@ control Admission(inout headers_t hdr,
 
     @id(0x01000007)
     action admit_worker(@id(1) port_t port, @id(2) ipv4_t address, @id(3) bitmap_t worker_bit,
-                        @id(4) bit<8> worker_weight) {
+                        @id(4) bit<8> worker_weight, @id(5) bit<1> is_switch) {
         worker_packets.count();
         worker_port = port;
         worker_address = address;
         meta.admission.worker_bit = worker_bit;
         weight = worker_weight;
+        sends_partials = is_switch;
     }
 
     @id(0x01000008)
@@ -81,22 +85,38 @@ control Admission(inout headers_t hdr,
         size = WORKERS_MAX;
     }
 
+    // What holds of the job whoever sends: the slot and the op.
+    action check_job() {
+        // An op the parser knows is below 8.
+        bit<8> op_bit = 8w1 << (bit<3>)hdr.sumwire.op;
+        slot_outside = (bit<1>)(hdr.sumwire.slot >= slots);
+        op_refused = (bit<1>)(ops & op_bit == 0);
+    }
+
     apply {
         if (standard_metadata.checksum_error == 1) {
             meta.reject = REJECT_CHECKSUM;
-        } else if (job.apply().hit && worker.apply().hit) {
-            // p4c has no shift by more than 8 bits; an op the parser knows is far below.
-            bit<8> op_bit = 8w1 << (bit<3>)hdr.sumwire.op;
-            if (standard_metadata.ingress_port != worker_port) {
-                meta.reject = REJECT_PORT;
-            } else if (hdr.ipv4.src != worker_address) {
-                meta.reject = REJECT_ADDRESS;
-            } else if (hdr.sumwire.slot >= slots) {
-                meta.reject = REJECT_SLOT;
-            } else if (ops & op_bit == 0) {
-                meta.reject = REJECT_JOB_OP;
-            } else if (hdr.sumwire.count == 0 || hdr.sumwire.count > weight) {
-                meta.reject = REJECT_COUNT;
+        } else if (job.apply().hit) {
+            if (meta.from_above == 0 && worker.apply().hit) {
+                if (standard_metadata.ingress_port != worker_port) {
+                    meta.reject = REJECT_PORT;
+                } else if (hdr.ipv4.src != worker_address) {
+                    meta.reject = REJECT_ADDRESS;
+                }
+            }
+            if (meta.reject == REJECT_NONE) {
+                check_job();
+                if (slot_outside == 1) {
+                    meta.reject = REJECT_SLOT;
+                } else if (op_refused == 1) {
+                    meta.reject = REJECT_JOB_OP;
+                } else if (meta.from_above == 0) {
+                    if (hdr.sumwire.count == 0 || hdr.sumwire.count > weight) {
+                        meta.reject = REJECT_COUNT;
+                    } else if ((hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE) && meta.partial != sends_partials) {
+                        meta.reject = REJECT_WORDS;
+                    }
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The payload of the slots, and what an op does to it. Leaves the slot's payload in the packet's words where
-// the verdict answers with a RESULT. word0 is the first on the wire: the most significant plane.
+// a packet goes out.
 
 #ifndef SUMWIRE_AGGREGATE_P4_
 #define SUMWIRE_AGGREGATE_P4_
@@ -10,9 +10,12 @@
 #include "../headers.p4"
 #include "../metadata.p4"
 #include "max32.p4"
+#include "sign.p4"
+#include "sum32.p4"
 #include "thc.p4"
+#include "vote.p4"
 
-control Aggregate(inout headers_t hdr, in metadata_t meta) {
+control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     register<word_t>(SLOTS_TOTAL) word0;
     register<word_t>(SLOTS_TOTAL) word1;
     register<word_t>(SLOTS_TOTAL) word2;
@@ -22,79 +25,121 @@ control Aggregate(inout headers_t hdr, in metadata_t meta) {
     register<word_t>(SLOTS_TOTAL) word6;
     register<word_t>(SLOTS_TOTAL) word7;
 
-    ThcLookup() thc_lookup;
-    RippleAdd() ripple_add;
-    Max32() max32;
+    ThcFold() thc;
+    Max32Fold() max32;
+    Sum32Fold() sum32;
+    SignFold() sign;
+    VoteFold() vote;
+    VoteClose() vote_close;
 
-    planes_t sum;
-    planes_t stored;
-    word_t maximum;
+    payload_t sum;
+    payload_t stored;
 
     action read_stored() {
-        word0.read(stored.p7, meta.admission.slot);
-        word1.read(stored.p6, meta.admission.slot);
-        word2.read(stored.p5, meta.admission.slot);
-        word3.read(stored.p4, meta.admission.slot);
-        word4.read(stored.p3, meta.admission.slot);
-        word5.read(stored.p2, meta.admission.slot);
-        word6.read(stored.p1, meta.admission.slot);
-        word7.read(stored.p0, meta.admission.slot);
+        word0.read(stored.w0, meta.admission.slot);
+        word1.read(stored.w1, meta.admission.slot);
+        word2.read(stored.w2, meta.admission.slot);
+        word3.read(stored.w3, meta.admission.slot);
+        word4.read(stored.w4, meta.admission.slot);
+        word5.read(stored.w5, meta.admission.slot);
+        word6.read(stored.w6, meta.admission.slot);
+        word7.read(stored.w7, meta.admission.slot);
     }
 
     action write_sum() {
-        word0.write(meta.admission.slot, sum.p7);
-        word1.write(meta.admission.slot, sum.p6);
-        word2.write(meta.admission.slot, sum.p5);
-        word3.write(meta.admission.slot, sum.p4);
-        word4.write(meta.admission.slot, sum.p3);
-        word5.write(meta.admission.slot, sum.p2);
-        word6.write(meta.admission.slot, sum.p1);
-        word7.write(meta.admission.slot, sum.p0);
+        word0.write(meta.admission.slot, sum.w0);
+        word1.write(meta.admission.slot, sum.w1);
+        word2.write(meta.admission.slot, sum.w2);
+        word3.write(meta.admission.slot, sum.w3);
+        word4.write(meta.admission.slot, sum.w4);
+        word5.write(meta.admission.slot, sum.w5);
+        word6.write(meta.admission.slot, sum.w6);
+        word7.write(meta.admission.slot, sum.w7);
+    }
+
+    // Words that the packet does not have are of no meaning to its op.
+    action take_words() {
+        sum.w0 = hdr.word0.bits;
+        sum.w1 = hdr.word1.bits;
+        sum.w2 = hdr.word2.bits;
+        sum.w3 = hdr.word3.bits;
+        sum.w4 = hdr.word4.bits;
+        sum.w5 = hdr.word5.bits;
+        sum.w6 = hdr.word6.bits;
+        sum.w7 = hdr.word7.bits;
     }
 
     // setValid() clears a header, so the words are filled after it.
-    action answer_sum() {
+    action give_eight_words() {
+        hdr.word1.setValid();
+        hdr.word2.setValid();
+        hdr.word3.setValid();
         hdr.word4.setValid();
         hdr.word5.setValid();
         hdr.word6.setValid();
         hdr.word7.setValid();
-        hdr.word0.bits = sum.p7;
-        hdr.word1.bits = sum.p6;
-        hdr.word2.bits = sum.p5;
-        hdr.word3.bits = sum.p4;
-        hdr.word4.bits = sum.p3;
-        hdr.word5.bits = sum.p2;
-        hdr.word6.bits = sum.p1;
-        hdr.word7.bits = sum.p0;
+        hdr.word0.bits = sum.w0;
+        hdr.word1.bits = sum.w1;
+        hdr.word2.bits = sum.w2;
+        hdr.word3.bits = sum.w3;
+        hdr.word4.bits = sum.w4;
+        hdr.word5.bits = sum.w5;
+        hdr.word6.bits = sum.w6;
+        hdr.word7.bits = sum.w7;
         hdr.sumwire.words = SLOT_WORDS;
     }
 
+    action give_two_words() {
+        hdr.word0.bits = sum.w0;
+        hdr.word1.setValid();
+        hdr.word1.bits = sum.w1;
+        hdr.word2.setInvalid();
+        hdr.word3.setInvalid();
+        hdr.word4.setInvalid();
+        hdr.word5.setInvalid();
+        hdr.word6.setInvalid();
+        hdr.word7.setInvalid();
+        hdr.sumwire.words = VOTE_WORDS_DOWN;
+    }
+
+    action give_one_word() {
+        hdr.word0.bits = sum.w0;
+    }
+
     apply {
-        if (hdr.sumwire.op == OP_THC) {
-            if (meta.folds == 1) {
-                thc_lookup.apply(hdr, sum);
-                if (meta.state.fresh == 0) {
-                    read_stored();
-                    ripple_add.apply(sum, stored);
-                }
-                write_sum();
-            } else {
-                read_stored();
-                sum = stored;
-            }
-            if (meta.answers == 1) {
-                answer_sum();
-            }
+        // Of no meaning where the slot is fresh; the ops know.
+        read_stored();
+        if (meta.verdict == VERDICT_DOWN) {
+            take_words();
+        } else if (meta.folds == 0) {
+            sum = stored;
         } else {
-            maximum = hdr.word0.bits;
-            if (meta.state.fresh == 0) {
-                word0.read(maximum, meta.admission.slot);
+            take_words();
+            if (hdr.sumwire.op == OP_THC) {
+                thc.apply(hdr, meta, sum, stored);
+            } else if (hdr.sumwire.op == OP_MAX32) {
+                max32.apply(meta, sum, stored);
+            } else if (hdr.sumwire.op == OP_SUM32) {
+                sum32.apply(meta, sum, stored);
+            } else if (hdr.sumwire.op == OP_SIGN) {
+                sign.apply(hdr, meta, sum, stored);
+            } else {
+                vote.apply(hdr, meta, sum, stored);
             }
-            if (meta.folds == 1) {
-                max32.apply(maximum, hdr.word0.bits);
-                word0.write(meta.admission.slot, maximum);
-            }
-            hdr.word0.bits = maximum;
+        }
+        // The root's slot closes now: the counters have done their work.
+        if (hdr.sumwire.op == OP_VOTE && meta.answers == 1 && meta.closes == 1) {
+            vote_close.apply(meta, sum);
+        }
+        if (meta.folds == 1 || meta.closes == 1 || meta.verdict == VERDICT_DOWN) {
+            write_sum();
+        }
+        if (hdr.sumwire.op == OP_MAX32) {
+            give_one_word();
+        } else if (hdr.sumwire.op == OP_VOTE && meta.answers == 1) {
+            give_two_words();
+        } else {
+            give_eight_words();
         }
     }
 }

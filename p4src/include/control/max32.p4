@@ -9,11 +9,8 @@
 #define SUMWIRE_MAX32_P4_
 
 #include "../headers.p4"
-
-const word_t MAX32_LOW_LANES =
-    1024w0x00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF00000000FFFFFFFF;
-const word_t MAX32_GUARDS =
-    1024w0x0000000100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000000000010000000000000001000000000000000100000000;
+#include "../metadata.p4"
+#include "lanes.p4"
 
 control Max32(inout word_t maximum, in word_t incoming) {
     word_t a;
@@ -23,20 +20,30 @@ control Max32(inout word_t maximum, in word_t incoming) {
 
     // a = the larger of a and b, in the low half of every 64-bit cell.
     action keep_larger() {
-        wins = ((a | MAX32_GUARDS) - b) & MAX32_GUARDS;
+        wins = ((a | LANES_GUARD) - b) & LANES_GUARD;
         wins = wins - (wins >> LANE_BITS);
         a = b ^ ((a ^ b) & wins);
     }
 
     apply {
-        a = maximum & MAX32_LOW_LANES;
-        b = incoming & MAX32_LOW_LANES;
+        a = maximum & LANES_LOW;
+        b = incoming & LANES_LOW;
         keep_larger();
         low = a;
-        a = (maximum >> LANE_BITS) & MAX32_LOW_LANES;
-        b = (incoming >> LANE_BITS) & MAX32_LOW_LANES;
+        a = (maximum >> LANE_BITS) & LANES_LOW;
+        b = (incoming >> LANE_BITS) & LANES_LOW;
         keep_larger();
         maximum = low | (a << LANE_BITS);
+    }
+}
+
+control Max32Fold(in metadata_t meta, inout payload_t sum, in payload_t stored) {
+    Max32() max32;
+
+    apply {
+        if (meta.state.fresh == 0) {
+            max32.apply(sum.w0, stored.w0);
+        }
     }
 }
 

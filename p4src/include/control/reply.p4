@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns a contribution into the switch's reply: a RESULT for all or for one, a STALE for one, or nothing.
+// Turns a packet into what the switch says to it: a RESULT for all or for one, a STALE for one, a partial result for
+// the switch above, or nothing.
 
 #ifndef SUMWIRE_REPLY_P4_
 #define SUMWIRE_REPLY_P4_
@@ -23,6 +24,21 @@ control Reply(inout headers_t hdr,
         standard_metadata.mcast_grp = meta.admission.group;
     }
 
+    // This switch is a worker of the one above. The flags that the partial result has earned go along; FLUSH only
+    // where a worker asks again, since only then has the one above had its chance.
+    action fill_partial() {
+        hdr.sumwire.kind = KIND_CONTRIBUTE;
+        hdr.sumwire.worker = meta.uplink.worker;
+        hdr.sumwire.count = meta.state.count;
+        hdr.sumwire.contributors = 0;
+        hdr.sumwire.flags = meta.state.flags;
+    }
+
+    action to_parent() {
+        meta.is_reply = 1;
+        standard_metadata.egress_spec = meta.uplink.port;
+    }
+
     action fill_result() {
         hdr.sumwire.kind = KIND_RESULT;
         hdr.sumwire.count = meta.state.count;
@@ -41,6 +57,10 @@ control Reply(inout headers_t hdr,
         hdr.word1.setInvalid();
         hdr.word2.setInvalid();
         hdr.word3.setInvalid();
+        hdr.word4.setInvalid();
+        hdr.word5.setInvalid();
+        hdr.word6.setInvalid();
+        hdr.word7.setInvalid();
     }
 
     action fill_lower_headers() {
@@ -55,12 +75,19 @@ control Reply(inout headers_t hdr,
     }
 
     apply {
-        if (meta.verdict == VERDICT_LAST || meta.verdict == VERDICT_FLUSH) {
-            fill_result();
-            to_group();
+        bit<8> asked = hdr.sumwire.flags & FLAG_FLUSH;
+        if (meta.goes_up == 1) {
+            fill_partial();
+            if (meta.verdict == VERDICT_ASK) {
+                hdr.sumwire.flags = hdr.sumwire.flags | asked;
+            }
+            to_parent();
         } else if (meta.verdict == VERDICT_DUPLICATE) {
             fill_result();
             to_sender();
+        } else if (meta.answers == 1) {
+            fill_result();
+            to_group();
         } else if (meta.verdict == VERDICT_STALE) {
             fill_stale();
             to_sender();
@@ -102,7 +129,11 @@ control ReplyAddress(inout headers_t hdr,
     }
 
     apply {
-        if (meta.is_reply == 1) {
+        if (meta.is_reply == 1 && meta.goes_up == 1) {
+            hdr.ethernet.dst = meta.uplink.mac;
+            hdr.ipv4.dst = meta.uplink.address;
+            hdr.udp.dst_port = SUMWIRE_PORT;
+        } else if (meta.is_reply == 1) {
             // A replica's instance is its worker + 1; a reply to the sender alone has none.
             if (standard_metadata.egress_rid != 0) {
                 hdr.sumwire.worker = (worker_t)(standard_metadata.egress_rid - 1);

@@ -18,7 +18,7 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
     register<bit<8>>(SLOTS_TOTAL) arrived;
     register<bit<8>>(SLOTS_TOTAL) flags;
     register<bit<8>>(SLOTS_TOTAL) op;
-    register<bit<1>>(SLOTS_TOTAL) closed;
+    register<bit<2>>(SLOTS_TOTAL) phase;
 
     bit<32> slot_owner;
     bit<1> older;        // the packet is of a round before the slot's
@@ -34,7 +34,7 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         arrived.read(meta.state.arrived, meta.admission.slot);
         flags.read(meta.state.flags, meta.admission.slot);
         op.read(meta.state.op, meta.admission.slot);
-        closed.read(meta.state.closed, meta.admission.slot);
+        phase.read(meta.state.phase, meta.admission.slot);
     }
 
     action forget_state() {
@@ -45,7 +45,7 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         meta.state.arrived = 0;
         meta.state.flags = 0;
         meta.state.op = hdr.sumwire.op;
-        meta.state.closed = 0;
+        meta.state.phase = PHASE_OPEN;
     }
 
     action write_state() {
@@ -56,13 +56,15 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         arrived.write(meta.admission.slot, meta.state.arrived);
         flags.write(meta.admission.slot, meta.state.flags);
         op.write(meta.admission.slot, meta.state.op);
-        closed.write(meta.admission.slot, meta.state.closed);
+        phase.write(meta.admission.slot, meta.state.phase);
     }
 
     action add_contributor() {
         meta.state.contributors = meta.state.contributors | meta.admission.worker_bit;
         meta.state.count = meta.state.count + hdr.sumwire.count;
         meta.state.arrived = meta.state.arrived + 1;
+        // What a lower switch says of its partial result holds of the whole.
+        meta.state.flags = meta.state.flags | (hdr.sumwire.flags & (FLAG_PARTIAL | FLAG_OVERFLOW));
         meta.folds = 1;
     }
 
@@ -71,6 +73,14 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         contributed = (bit<1>)(meta.state.contributors & meta.admission.worker_bit != 0);
         completes = (bit<1>)(meta.state.arrived + 1 >= meta.admission.quorum);
         flush = (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0);
+    }
+
+    // The sum is complete here: a root answers, a lower switch passes it on and waits.
+    action close() {
+        meta.state.phase = meta.uplink.phase;
+        meta.answers = meta.uplink.phase[1:1];
+        meta.goes_up = meta.uplink.phase[0:0];
+        meta.closes = 1;
     }
 
     @id(0x01000009)
@@ -89,8 +99,7 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
     action last() {
         meta.verdict = VERDICT_LAST;
         add_contributor();
-        meta.state.closed = 1;
-        meta.answers = 1;
+        close();
     }
 
     @id(0x0100000C)
@@ -107,14 +116,36 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
     @id(0x0100000E)
     action flush_slot() {
         meta.verdict = VERDICT_FLUSH;
-        meta.state.closed = 1;
-        meta.state.flags = FLAG_PARTIAL;
-        meta.answers = 1;
+        meta.state.flags = meta.state.flags | FLAG_PARTIAL;
+        close();
     }
 
     @id(0x0100000F)
     action stale() {
         meta.verdict = VERDICT_STALE;
+    }
+
+    @id(0x01000019)
+    action ask() {
+        meta.verdict = VERDICT_ASK;
+        meta.goes_up = 1;
+    }
+
+    // The switch above has decided, whatever is here. Its contributors are switches: a worker is in the result
+    // if it is in the partial result of this switch and this switch is in the result.
+    @id(0x0100001A)
+    action down() {
+        meta.verdict = VERDICT_DOWN;
+        meta.state.contributors = hdr.sumwire.contributors & meta.uplink.worker_bit == 0 ? 0 : meta.state.contributors;
+        meta.state.count = hdr.sumwire.count;
+        meta.state.flags = meta.state.flags | hdr.sumwire.flags;
+        meta.state.phase = PHASE_CLOSED;
+        meta.answers = 1;
+    }
+
+    @id(0x0100001B)
+    action known() {
+        meta.verdict = VERDICT_KNOWN;
     }
 
     @id(0x01000010)
@@ -126,8 +157,9 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
     table verdict {
         key = {
             older : ternary @id(1);
+            meta.from_above : ternary @id(7) @name("from_above");
             meta.state.fresh : ternary @id(2) @name("fresh");
-            meta.state.closed : ternary @id(3) @name("closed");
+            meta.state.phase : ternary @id(3) @name("phase");
             contributed : ternary @id(4);
             completes : ternary @id(5);
             flush : ternary @id(6);
@@ -140,18 +172,25 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
             repeat;
             flush_slot;
             stale;
+            ask;
+            down;
+            known;
             @defaultonly no_verdict;
         }
         const default_action = no_verdict();
         const entries = {
-            (1, _, _, _, _, _) : stale();       // of a round that is over
-            (0, 1, _, _, 1, _) : last();        // a job whose quorum is one
-            (0, 1, _, _, 0, _) : first();       // opens the round
-            (0, 0, 1, _, _, _) : duplicate();   // closed: the result was lost on its way to this worker, or it came late
-            (0, 0, 0, 1, _, 1) : flush_slot();  // open, asked to close without the missing
-            (0, 0, 0, 1, _, 0) : repeat();      // open, counted already
-            (0, 0, 0, 0, 1, _) : last();        // reaches the quorum
-            (0, 0, 0, 0, 0, _) : add();
+            (1, 1, _, _, _, _, _) : known();                 // a result of a round that is over
+            (_, 1, _, PHASE_CLOSED, _, _, _) : known();      // the result is here
+            (_, 1, _, _, _, _, _) : down();                  // the result
+            (1, 0, _, _, _, _, _) : stale();                 // of a round that is over
+            (0, 0, 1, _, _, 1, _) : last();                  // a job whose quorum is one
+            (0, 0, 1, _, _, 0, _) : first();                 // opens the round
+            (0, 0, 0, PHASE_CLOSED, _, _, _) : duplicate();  // the result was lost on its way to this worker, or it came late
+            (0, 0, 0, PHASE_WAITING, _, _, _) : ask();       // complete here, but no result yet: something was lost above
+            (0, 0, 0, PHASE_OPEN, 1, _, 1) : flush_slot();   // asked to close without the missing
+            (0, 0, 0, PHASE_OPEN, 1, _, 0) : repeat();       // counted already
+            (0, 0, 0, PHASE_OPEN, 0, 1, _) : last();         // reaches the quorum
+            (0, 0, 0, PHASE_OPEN, 0, 0, _) : add();
         }
     }
 
@@ -170,7 +209,7 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         if (meta.reject == REJECT_NONE) {
             compare();
             verdict.apply();
-            if (meta.folds == 1 || meta.verdict == VERDICT_FLUSH) {
+            if (meta.folds == 1 || meta.closes == 1 || meta.verdict == VERDICT_DOWN) {
                 write_state();
             }
         }

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Marsit's one-bit merge (arXiv 2204.06787). A slot holds one sign per value for `held` workers, the packet one for
+// `incoming`. Where they differ the packet's wins with probability incoming / (held + incoming), which keeps
+// the mean: P(plus) is the share of plus among all workers, whatever the order they come in.
+//
+// A plane of 1024 independent draws with probability p = 0.b11 b10 .. b0 (binary) takes one random plane a bit, from
+// b0 on: w = w OR r where the bit is 1, w AND r where it is 0. Both are the majority of w, r and the bit.
+//
+// Random planes come from a linear generator of 1024 bits, three shifts and XORs a step (Marsaglia's xorshift, one
+// word wide). docs/sign.md has its period and its tests.
+
+#ifndef SUMWIRE_SIGN_P4_
+#define SUMWIRE_SIGN_P4_
+
+#include "../headers.p4"
+#include "../metadata.p4"
+
+const int SIGN_SHIFT_A = 241;
+const int SIGN_SHIFT_B = 161;
+const int SIGN_SHIFT_C = 138;
+
+// Spreads a 64-bit seed over the generator's word: an odd constant of 1024 random bits.
+const word_t SIGN_SPREAD = 
+    1024w0x8DB317D94C8EDFA3169A73BF4C83CF3B8C0A70A7A84567F9953A5154281FA6F554A5054CDA2EC0035E0E14CA778E6176E500BDDF37B003074F0F4C3C2052E52BDC36FC902248CD706CA4A1A9F5B19F71EC7AC8AD1B2BA06B6AE12C972399D29DB61E6BA536824DD6B80469B84B2D451C62F746B484E61CEB95BD447E7184D455;
+
+// The bits of the probability, each all ones or 0.
+struct sign_weight_t {
+    word_t b0;
+    word_t b1;
+    word_t b2;
+    word_t b3;
+    word_t b4;
+    word_t b5;
+    word_t b6;
+    word_t b7;
+    word_t b8;
+    word_t b9;
+    word_t b10;
+    word_t b11;
+}
+
+// p = incoming / (held + incoming) to 12 bits, as planes.
+control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_t weight) {
+    bit<8> both = held + incoming;
+    bit<32> share = 0;
+
+    @id(0x0100001C)
+    action reciprocal(@id(1) bit<32> of_both) {
+        // Rounded; of_both is 2^20 / both, so 8 bits more than kept.
+        share = ((bit<32>)incoming * of_both + 128) >> 8;
+    }
+
+    @id(0x0200000A)
+    table sign_reciprocal {
+        key = {
+            both : exact @id(1);
+        }
+        actions = {
+            reciprocal;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        const entries = {
+            2 : reciprocal(524288);
+            3 : reciprocal(349525);
+            4 : reciprocal(262144);
+            5 : reciprocal(209715);
+            6 : reciprocal(174763);
+            7 : reciprocal(149797);
+            8 : reciprocal(131072);
+            9 : reciprocal(116508);
+            10 : reciprocal(104858);
+            11 : reciprocal(95325);
+            12 : reciprocal(87381);
+            13 : reciprocal(80660);
+            14 : reciprocal(74898);
+            15 : reciprocal(69905);
+            16 : reciprocal(65536);
+        }
+    }
+
+    action spread() {
+        weight.b0 = 0 - (word_t)share[0:0];
+        weight.b1 = 0 - (word_t)share[1:1];
+        weight.b2 = 0 - (word_t)share[2:2];
+        weight.b3 = 0 - (word_t)share[3:3];
+        weight.b4 = 0 - (word_t)share[4:4];
+        weight.b5 = 0 - (word_t)share[5:5];
+        weight.b6 = 0 - (word_t)share[6:6];
+        weight.b7 = 0 - (word_t)share[7:7];
+        weight.b8 = 0 - (word_t)share[8:8];
+        weight.b9 = 0 - (word_t)share[9:9];
+        weight.b10 = 0 - (word_t)share[10:10];
+        weight.b11 = 0 - (word_t)share[11:11];
+    }
+
+    apply {
+        sign_reciprocal.apply();
+        spread();
+    }
+}
+
+// One word of merged signs.
+control SignMerge(inout word_t signs, in word_t incoming, in sign_weight_t weight, inout word_t random_bits) {
+    word_t draw;
+
+    action step() {
+        random_bits = random_bits ^ (random_bits << SIGN_SHIFT_A);
+        random_bits = random_bits ^ (random_bits >> SIGN_SHIFT_B);
+        random_bits = random_bits ^ (random_bits << SIGN_SHIFT_C);
+    }
+
+    action merge() {
+        step();
+        draw = random_bits & weight.b0;
+        step();
+        draw = (draw & random_bits) | (weight.b1 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b2 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b3 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b4 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b5 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b6 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b7 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b8 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b9 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b10 & (draw | random_bits));
+        step();
+        draw = (draw & random_bits) | (weight.b11 & (draw | random_bits));
+        signs = signs ^ ((signs ^ incoming) & draw);
+    }
+
+    apply {
+        merge();
+    }
+}
+
+control SignFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in payload_t stored) {
+    register<word_t>(1) random_state;
+
+    SignWeight() sign_weight;
+    SignMerge() merge0;
+    SignMerge() merge1;
+    SignMerge() merge2;
+    SignMerge() merge3;
+    SignMerge() merge4;
+    SignMerge() merge5;
+    SignMerge() merge6;
+    SignMerge() merge7;
+
+    sign_weight_t weight;
+    word_t random_bits;
+
+    // Registers start at 0, where a linear generator stays.
+    action seed_generator() {
+        bit<64> seed;
+        random(seed, 64w1, 64w0xFFFFFFFFFFFFFFFF);
+        random_bits = (word_t)seed * SIGN_SPREAD;
+    }
+
+    apply {
+        if (meta.state.fresh == 0) {
+            random_state.read(random_bits, 0);
+            if (random_bits == 0) {
+                seed_generator();
+            }
+            // `sum` holds the packet's signs so far: the slot's are what comes in.
+            sign_weight.apply(hdr.sumwire.count, meta.state.count - hdr.sumwire.count, weight);
+            merge0.apply(sum.w0, stored.w0, weight, random_bits);
+            merge1.apply(sum.w1, stored.w1, weight, random_bits);
+            merge2.apply(sum.w2, stored.w2, weight, random_bits);
+            merge3.apply(sum.w3, stored.w3, weight, random_bits);
+            merge4.apply(sum.w4, stored.w4, weight, random_bits);
+            merge5.apply(sum.w5, stored.w5, weight, random_bits);
+            merge6.apply(sum.w6, stored.w6, weight, random_bits);
+            merge7.apply(sum.w7, stored.w7, weight, random_bits);
+            random_state.write(0, random_bits);
+        }
+    }
+}
+
+#endif
