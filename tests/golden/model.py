@@ -333,6 +333,9 @@ class GoldenSwitch:
         slot.closed, slot.waiting = True, False
         slot.contributors *= packet.contributors >> job.parent.worker & 1
         slot.count, slot.answer = packet.count, packet.payload
+        if packet.op == SIGN:
+            drawn = np.frombuffer(packet.payload, np.uint8)
+            slot.content = Signs(drawn, drawn)
         slot.flags |= packet.flags
         return "DOWN"
 

@@ -31,24 +31,41 @@ class Rig(Protocol):
         """Packets by verdict and by reject reason, read over P4Runtime."""
 
 
-def random_payload(rng: np.random.Generator, op: int) -> bytes:
-    return bytes(rng.integers(0, 256, model.WORDS_UP[op] * model.WORD, dtype=np.uint8))
+def random_payload(rng: np.random.Generator, op: int, words: int | None = None) -> bytes:
+    return bytes(rng.integers(0, 256, (words or model.WORDS_UP[op]) * model.WORD, dtype=np.uint8))
+
+
+def random_partial(rng: np.random.Generator, op: int, weight: int) -> bytes:
+    """What a lower switch may send for `weight` hosts: sums and counters within what they can add up to."""
+    if op == model.THC:
+        return model.to_planes(rng.integers(0, 30 * weight + 1, model.VALUES), 8)
+    if op == model.VOTE:
+        halves = (rng.integers(0, weight + 1, model.VALUES) for _ in range(2))
+        return b"".join(model.to_planes(half, 4) for half in halves)
+    return random_payload(rng, op)
 
 
 def contribution(
     job: Job, worker: int, slot: int, round_: int, payload: bytes, op: int = model.THC, **fields: int
 ) -> Packet:
     base = Packet(
-        model.CONTRIBUTE, op, job.number, slot, worker, 1, round_, 0, 0, model.WORDS_UP[op],
+        model.CONTRIBUTE, op, job.number, slot, worker, 1, round_, 0, 0, len(payload) // model.WORD,
         bucket=7, chunk=slot + 1000, payload=payload,
     )  # fmt: skip
     return base._replace(**fields)
 
 
+def sumwire(frame: bytes) -> Packet | None:
+    """The Sumwire packet of a frame to or from Sumwire's port, if it is one."""
+    if len(frame) < 66 or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
+        return None
+    return model.decode(frame[42:])
+
+
 def describe(frame: bytes) -> str:
     """A frame for a failure message: the Sumwire header if there is one, else the start in hex."""
-    if len(frame) >= 66 and model.UDP_PORT in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
-        packet = model.decode(frame[42:])
+    packet = sumwire(frame)
+    if packet is not None:
         return f"{frame[:42].hex(' ', 2)} {packet._replace(payload=packet.payload[:8])} ({len(frame)} bytes)"
     return f"{frame[:64].hex(' ', 2)} ({len(frame)} bytes)"
 
@@ -67,12 +84,25 @@ class Game:
         """Both switches get the frame; raises AssertionError with both answers where they differ."""
         expected = sorted(self.golden.receive(port, frame))
         got = sorted(self.rig.exchange(port, frame))
+        expected = self._settle_signs(expected, got)
         if got != expected:
             lines = [f"{self.rig.name}: in at port {port}: {describe(frame)}", "expected:"]
             lines += [f"  {port}: {describe(out)}" for port, out in expected]
             lines += ["got:"] + [f"  {port}: {describe(out)}" for port, out in got]
             raise AssertionError("\n".join(lines))
         return got
+
+    def _settle_signs(self, expected: Frames, got: Frames) -> Frames:
+        """Merged signs are drawn in the switch: take its draw if it is one of those allowed, and hold it to it."""
+        drawn = next((packet for _, out in got if (packet := sumwire(out)) and packet.op == model.SIGN), None)
+        if drawn is None or not drawn.payload:
+            return expected
+        self.golden.settle(drawn.job, drawn.slot, drawn.payload)
+        settled = []
+        for port, out in expected:
+            signs = (packet := sumwire(out)) is not None and packet.op == model.SIGN and packet.payload
+            settled.append((port, out[: -len(drawn.payload)] + drawn.payload if signs else out))
+        return settled
 
     def send(self, job: Job, packet: Packet, sender: Host | None = None) -> Frames:
         """A packet from the worker it names, or from another sender."""
@@ -84,7 +114,25 @@ class Game:
     def contribute(
         self, job: Job, worker: int, slot: int = 0, round_: int = 0, op: int = model.THC, **fields: int
     ) -> Frames:
-        return self.send(job, contribution(job, worker, slot, round_, random_payload(self.rng, op), op, **fields))
+        """Random content from a host, or from a lower switch for all it stands for."""
+        sender = job.workers[worker]
+        if not sender.is_switch:
+            payload = random_payload(self.rng, op)
+        else:
+            payload = random_partial(self.rng, op, sender.weight)
+            fields = {"count": sender.weight, **fields}
+        return self.send(job, contribution(job, worker, slot, round_, payload, op, **fields))
+
+    def result_from_above(
+        self, job: Job, slot: int = 0, round_: int = 0, op: int = model.THC, payload: bytes = b"", **fields: int
+    ) -> Frames:
+        """A RESULT as the switch above would send it; by default all its workers are in."""
+        assert job.parent is not None
+        above = job.parent.switch
+        payload = payload or random_payload(self.rng, op, model.WORDS_DOWN[op])
+        base = contribution(job, job.parent.worker, slot, round_, payload, op)
+        packet = base._replace(kind=model.RESULT, count=9, contributors=0xFF)._replace(**fields)
+        return self.frame(above.port, udp_frame(above, AGGREGATOR, packet.encode(), ident=0x1234, ttl=63))
 
     def check_counters(self) -> None:
         """The switch counted what the model counted since this game began."""
