@@ -17,9 +17,6 @@ OP_CODES: Final[dict[str, int]] = {
 }
 """Every op of the wire format by its name in the configuration, with its code."""
 
-OPS_BUILT: Final = ("thc", "max32")
-"""The ops that this P4 program computes."""
-
 MAC_PATTERN: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 MAC_RULE: Final = 'must be a MAC address in quotes, like "02:00:00:00:00:01"'
 
@@ -43,13 +40,37 @@ class Aggregator:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A host behind the switch: its addresses, the switch port it is on, the UDP port it receives results at."""
+    """A host: its addresses, the switch port it is behind, the UDP port it receives results at.
+
+    With `stands_for` it is no host but a lower switch: its aggregator's addresses, and the number of hosts whose
+    partial results it sends.
+    """
 
     name: str
     ip: IPv4Address
     mac: str
     port: int
     udp_port: int = SUMWIRE_PORT
+    stands_for: int | None = None
+
+    @property
+    def is_switch(self) -> bool:
+        return self.stands_for is not None
+
+    @property
+    def weight(self) -> int:
+        """Hosts in what it sends: a host's packet holds its own contribution only."""
+        return 1 if self.stands_for is None else self.stands_for
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A switch above: the port to it, its aggregator's addresses, and our worker number there."""
+
+    port: int
+    ip: IPv4Address
+    mac: str
+    worker: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +102,12 @@ class Thc:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One training run. The order of `workers` (names) gives the worker numbers, from 0."""
+    """One training run, as one switch sees it. The order of `workers` (names) gives the worker numbers, from 0.
+
+    `parents` are the switches above, none for the root; slot s goes to `parents[s mod len(parents)]`.
+    `stands_for`, if not empty, has the hosts of this job behind each worker, where that is not all that the worker
+    stands for.
+    """
 
     name: str
     id: int
@@ -90,6 +116,8 @@ class Job:
     quorum: int
     slots: SlotRange
     thc: Thc | None = None
+    parents: tuple[Parent, ...] = ()
+    stands_for: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

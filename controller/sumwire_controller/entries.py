@@ -24,6 +24,7 @@ from sumwire_controller.program import (
     TABLES,
     THC_HIGH,
     THC_LOW,
+    UPLINK,
     WORD_PLANES_LOW,
     WORKER,
     TableShape,
@@ -34,8 +35,8 @@ ALL_ONES: Final = (1 << WORD_BITS) - 1
 LEDGER_KEY: Final = ((1 << 16) - 1, (1 << 8) - 1)
 """(job, worker) of the ledger row. No configuration may use that job (job ids end far below)."""
 ADDRESS_BITS: Final = 32
-HOST_WEIGHT: Final = 1
-"""A host's packet holds its own contribution only."""
+UPLINK_PRIORITY: Final = 1
+"""A job's uplink rows exclude each other, so one priority does for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
     yield MulticastGroup(group_of(job), frozenset((worker.port, k + 1) for k, worker in enumerate(workers)))
     for k, worker in enumerate(workers):
         yield from _seat(job, k, worker)
+    yield from _uplinks(job)
     if job.thc is not None:
         yield from _thc(job.id, job.thc.table)
 
@@ -140,8 +142,17 @@ def _admission(job: Job, generation: int) -> TableEntry:
 
 def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:
     key = (job.id, number)
-    yield TableEntry(WORKER.name, key, (worker.port, int(worker.ip), 1 << number, HOST_WEIGHT))
+    weight = job.stands_for[number] if job.stands_for else worker.weight
+    yield TableEntry(WORKER.name, key, (worker.port, int(worker.ip), 1 << number, weight, int(worker.is_switch)))
     yield TableEntry(REPLICA.name, key, (mac_number(worker.mac), int(worker.ip), worker.udp_port))
+
+
+def _uplinks(job: Job) -> Iterator[Entry]:
+    """The slots shared out among the parents by their lowest bits."""
+    mask = len(job.parents) - 1
+    for share, parent in enumerate(job.parents):
+        args = (parent.port, mac_number(parent.mac), int(parent.ip), parent.worker, 1 << parent.worker)
+        yield TableEntry(UPLINK.name, (job.id, share, mask, UPLINK_PRIORITY), args)
 
 
 def _thc(job_id: int, table: tuple[int, ...]) -> Iterator[Entry]:

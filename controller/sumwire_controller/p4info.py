@@ -23,6 +23,10 @@ JSON_NAME: Final = "sumwire.json"
 P4INFO_NAME: Final = "sumwire.p4info.txtpb"
 
 
+_LPM: Final = p4info_pb2.MatchField.LPM
+_TERNARY: Final = p4info_pb2.MatchField.TERNARY
+
+
 def canonical(value: int) -> bytes:
     """P4Runtime's shortest big-endian form; zero is one zero byte (P4Runtime specification, section 8.4)."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
@@ -37,9 +41,13 @@ class _Table:
     action_id: int
     match_ids: tuple[int, ...]
     match_bits: tuple[int, ...]
-    is_lpm: bool
+    match_types: tuple[int, ...]
     parameter_ids: tuple[int, ...]
     parameter_bits: tuple[int, ...]
+
+    @property
+    def has_priority(self) -> bool:
+        return _TERNARY in self.match_types
 
 
 def _by_alias(objects: Any, alias: str, what: str) -> Any:
@@ -121,10 +129,13 @@ class Program:
         """The key of a row of an owned table."""
         table = self._tables[self._names[row.table_id]]
         fields = {match.field_id: match for match in row.match}
-        if table.is_lpm:  # P4Runtime leaves out a prefix of length 0
-            lpm = fields[table.match_ids[0]].lpm if fields else p4runtime_pb2.FieldMatch.LPM()
-            return (int.from_bytes(lpm.value, "big"), int(lpm.prefix_len))
-        return tuple(int.from_bytes(fields[match_id].exact.value, "big") for match_id in table.match_ids)
+        parts = [
+            part
+            for match_id, match_type in zip(table.match_ids, table.match_types, strict=True)
+            # P4Runtime leaves out what matches everything.
+            for part in _match_parts(fields.get(match_id, p4runtime_pb2.FieldMatch()), match_type)
+        ]
+        return (*parts, int(row.priority)) if table.has_priority else tuple(parts)
 
     def _args_of(self, row: Any) -> tuple[int, ...]:
         table = self._tables[self._names[row.table_id]]
@@ -146,8 +157,10 @@ def _bind(p4info: Any, shape: TableShape) -> _Table:
     action = _by_alias(p4info.actions, shape.action, "action")
     if action.preamble.id not in {reference.id for reference in table.action_refs}:
         raise ArtifactError(f"table {shape.name!r}: has no action {shape.action!r} in the compiled program")
-    is_lpm = any(field.match_type == p4info_pb2.MatchField.LPM for field in table.match_fields)
-    keys = tuple(field.name for field in table.match_fields) + (("prefix",) if is_lpm else ())
+    match_types = tuple(field.match_type for field in table.match_fields)
+    keys = tuple(name for field in table.match_fields for name in _key_names(field))
+    if _TERNARY in match_types:
+        keys += ("priority",)
     parameters = tuple(param.name for param in action.params)
     for what, ours, compiled in (("keys", shape.keys, keys), ("parameters", shape.parameters, parameters)):
         if ours != compiled:
@@ -158,22 +171,48 @@ def _bind(p4info: Any, shape: TableShape) -> _Table:
         action_id=action.preamble.id,
         match_ids=tuple(field.id for field in table.match_fields),
         match_bits=tuple(field.bitwidth for field in table.match_fields),
-        is_lpm=is_lpm,
+        match_types=match_types,
         parameter_ids=tuple(param.id for param in action.params),
         parameter_bits=tuple(param.bitwidth for param in action.params),
     )
 
 
+def _key_names(field: Any) -> tuple[str, ...]:
+    """What `program.py` calls the numbers of a key."""
+    if field.match_type == _LPM:
+        return (field.name, "prefix")
+    return (field.name, "mask") if field.match_type == _TERNARY else (field.name,)
+
+
+def _match_parts(match: Any, match_type: int) -> tuple[int, ...]:
+    if match_type == _LPM:
+        return (int.from_bytes(match.lpm.value, "big"), int(match.lpm.prefix_len))
+    if match_type == _TERNARY:
+        return (int.from_bytes(match.ternary.value, "big"), int.from_bytes(match.ternary.mask, "big"))
+    return (int.from_bytes(match.exact.value, "big"),)
+
+
 def _fill_match(row: Any, table: _Table, key: tuple[int, ...]) -> None:
-    if table.is_lpm:
-        address, prefix_len = key
-        if prefix_len:
-            match = row.match.add(field_id=table.match_ids[0])
-            match.lpm.value = _checked(table.shape.name, address, table.match_bits[0])
-            match.lpm.prefix_len = prefix_len
-        return
-    for match_id, bits, value in zip(table.match_ids, table.match_bits, key, strict=True):
-        row.match.add(field_id=match_id).exact.value = _checked(table.shape.name, value, bits)
+    parts = iter(key)
+    name = table.shape.name
+    for match_id, bits, match_type in zip(table.match_ids, table.match_bits, table.match_types, strict=True):
+        value = _checked(name, next(parts), bits)
+        if match_type == _LPM:
+            prefix_len = next(parts)
+            if prefix_len:
+                row.match.add(field_id=match_id).lpm.CopyFrom(
+                    p4runtime_pb2.FieldMatch.LPM(value=value, prefix_len=prefix_len)
+                )
+        elif match_type == _TERNARY:
+            mask = _checked(name, next(parts), bits)
+            if any(mask):
+                row.match.add(field_id=match_id).ternary.CopyFrom(
+                    p4runtime_pb2.FieldMatch.Ternary(value=value, mask=mask)
+                )
+        else:
+            row.match.add(field_id=match_id).exact.value = value
+    if table.has_priority:
+        row.priority = next(parts)
 
 
 def _checked(what: object, value: int, bits: int) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from sumwire_controller._p4 import SUMWIRE_PORT
-from sumwire_controller.config import Aggregator, Config, Job, SlotRange, Switch, Thc, Worker
+from sumwire_controller.config import Aggregator, Config, Job, Parent, SlotRange, Switch, Thc, Worker
 from sumwire_controller.errors import ConfigError, Problem
 from sumwire_controller.reader import Log, MappingReader
 from sumwire_controller.validate import Draft, validate_draft
@@ -20,8 +20,9 @@ T = TypeVar("T")
 _ROOT_KEYS: Final = ("switch", "aggregator", "ports", "workers", "jobs")
 _SWITCH_KEYS: Final = ("name", "grpc", "device_id")
 _AGGREGATOR_KEYS: Final = ("ip", "mac")
-_WORKER_KEYS: Final = ("name", "ip", "mac", "port", "udp_port")
-_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", "thc")
+_WORKER_KEYS: Final = ("name", "ip", "mac", "port", "udp_port", "stands_for")
+_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", "thc", "parents", "stands_for")
+_PARENT_KEYS: Final = ("port", "ip", "mac", "worker")
 _SLOT_KEYS: Final = ("base", "count")
 _THC_KEYS: Final = ("bits", "p", "table", "granularity")
 
@@ -107,10 +108,14 @@ def _worker(node: Node, path: str, log: Log) -> Worker | None:
     read = MappingReader(node, path, log)
     name, ip, mac, port = read.text("name"), read.ipv4("ip"), read.mac("mac"), read.integer("port")
     udp_port = read.integer("udp_port") if read.has("udp_port") else SUMWIRE_PORT
+    is_switch = read.has("stands_for")
+    stands_for = read.integer("stands_for") if is_switch else None
     read.finish(_WORKER_KEYS)
     if name is None or ip is None or mac is None or port is None or udp_port is None:
         return None
-    return Worker(name, ip, mac, port, udp_port)
+    if is_switch and stands_for is None:
+        return None
+    return Worker(name, ip, mac, port, udp_port, stands_for)
 
 
 def _job(node: Node, path: str, log: Log) -> Job | None:
@@ -122,12 +127,21 @@ def _job(node: Node, path: str, log: Log) -> Job | None:
     slots = _slots(slots_node, f"{path}.slots", log) if slots_node else None
     thc_node = read.node("thc") if read.has("thc") else None
     thc = _thc(thc_node, f"{path}.thc", log) if thc_node else None
+    parents = _each(read.items("parents"), f"{path}.parents", log, _parent) if read.has("parents") else ()
+    stands_for = read.integers("stands_for") if read.has("stands_for") else ()
     read.finish(_JOB_KEYS)
     if name is None or number is None or ops is None or workers is None or quorum is None or slots is None:
         return None
-    if thc_node is not None and thc is None:
+    if (thc_node is not None and thc is None) or stands_for is None or None in parents:
         return None
-    return Job(name, number, ops, workers, quorum, slots, thc)
+    return Job(name, number, ops, workers, quorum, slots, thc, tuple(filter(None, parents)), stands_for)
+
+
+def _parent(node: Node, path: str, log: Log) -> Parent | None:
+    read = MappingReader(node, path, log)
+    port, ip, mac, worker = read.integer("port"), read.ipv4("ip"), read.mac("mac"), read.integer("worker")
+    read.finish(_PARENT_KEYS)
+    return None if port is None or ip is None or mac is None or worker is None else Parent(port, ip, mac, worker)
 
 
 def _slots(node: Node, path: str, log: Log) -> SlotRange | None:

@@ -21,7 +21,8 @@ WORD_PLANES_LOW: Final = 5
 class TableShape:
     """A table with the one action the controller installs in it; keys and parameters in the program's order.
 
-    An LPM key takes two names here, the address and the length of its prefix.
+    An LPM key takes two names here, the address and the length of its prefix; so does a ternary key, the value and its
+    mask, and a table with one has its rows' priority as the last name.
     """
 
     name: str
@@ -43,7 +44,13 @@ WORKER: Final = TableShape(
     "worker",
     ("job", "worker"),
     "admit_worker",
-    ("port", "address", "worker_bit", "worker_weight"),
+    ("port", "address", "worker_bit", "worker_weight", "is_switch"),
+)
+UPLINK: Final = TableShape(
+    "uplink",
+    ("job", "slot", "mask", "priority"),
+    "uplink.to_parent",
+    ("port", "mac", "address", "worker", "worker_bit"),
 )
 THC_LOW: Final = TableShape("thc_low", ("job",), "coefficients_low", _coefficient_names(range(WORD_PLANES_LOW)))
 THC_HIGH: Final = TableShape(
@@ -51,7 +58,7 @@ THC_HIGH: Final = TableShape(
 )
 REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip", "udp_port"))
 
-TABLES: Final = {shape.name: shape for shape in (FORWARD, AGGREGATOR, JOB, WORKER, THC_LOW, THC_HIGH, REPLICA)}
+TABLES: Final = {shape.name: shape for shape in (FORWARD, AGGREGATOR, JOB, WORKER, UPLINK, THC_LOW, THC_HIGH, REPLICA)}
 """Every table the controller owns; it leaves all others alone."""
 
 VERDICT_COUNTER: Final = "verdicts"
