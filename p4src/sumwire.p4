@@ -16,7 +16,6 @@
 #include "include/control/admission.p4"
 #include "include/control/uplink.p4"
 #include "include/control/slot.p4"
-#include "include/control/aggregate.p4"
 #include "include/control/reply.p4"
 #include "include/control/accounting.p4"
 
@@ -25,7 +24,6 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     Admission() admission;
     Uplink() uplink;
     Slot() slot;
-    Aggregate() aggregate;
     Reply() reply;
     Accounting() accounting;
 
@@ -42,7 +40,6 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 slot.apply(hdr, meta);
             }
             if (meta.reject == REJECT_NONE) {
-                aggregate.apply(hdr, meta);
                 reply.apply(hdr, meta, standard_metadata);
             }
             accounting.apply(meta);

@@ -56,6 +56,7 @@ struct metadata_t {
     bit<1> partial;      // THC, VOTE: the payload is sums or counters, not indices or signs
     bit<1> goes_up;      // a partial result goes to the switch above
     bit<1> folds;        // the payload is to be folded into the slot
+    bit<1> stores;       // the slot changes
     bit<1> closes;       // the quorum is here, or the slot is flushed: the sum is complete
     bit<1> answers;      // a RESULT goes out
     bit<1> to_switch;    // addressed to the aggregator

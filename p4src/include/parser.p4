@@ -126,6 +126,7 @@ parser SumwireParser(packet_in packet,
             (1, 1): parse_one_word;
             (1, 2): parse_two_words;
             (1, 4): parse_four_words;
+            (1, 6): parse_six_words;
             (1, 8): parse_eight_words;
             default: accept;
         }
@@ -147,6 +148,16 @@ parser SumwireParser(packet_in packet,
         packet.extract(hdr.word1);
         packet.extract(hdr.word2);
         packet.extract(hdr.word3);
+        transition parsed;
+    }
+
+    state parse_six_words {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.word1);
+        packet.extract(hdr.word2);
+        packet.extract(hdr.word3);
+        packet.extract(hdr.word4);
+        packet.extract(hdr.word5);
         transition parsed;
     }
 

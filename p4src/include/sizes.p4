@@ -15,6 +15,9 @@ const int LANE_BITS = 32;
 // The most contributors an op's payload has room for.
 const int SIGN_WORKERS_MAX = 16;  // rows of the weight table
 const int VOTE_WORKERS_MAX = 15;  // counters of four planes
+// A lower switch sends counters of three planes for its hosts: from two words to six is as much as bmv2 lets a
+// packet grow (512 bytes of headroom).
+const int VOTE_WORKERS_BELOW_MAX = 7;
 // Planes of a THC index on the way up.
 const int THC_INDEX_PLANES = 4;
 

@@ -51,7 +51,7 @@ const bit<8> MAX32_WORDS = 1;
 const bit<8> SUM32_WORDS = 8;
 const bit<8> SIGN_WORDS = 8;
 const bit<8> VOTE_WORDS_UP = 2;
-const bit<8> VOTE_WORDS_PARTIAL = 8;
+const bit<8> VOTE_WORDS_PARTIAL = 6;
 const bit<8> VOTE_WORDS_DOWN = 2;
 
 // flags

@@ -24,7 +24,7 @@ THC, MAX32, SUM32, SIGN, VOTE = 1, 2, 3, 4, 5
 FLUSH, PARTIAL, OVERFLOW = 0x01, 0x02, 0x04
 # Words from a host, from a lower switch, and of a result.
 WORDS_UP = {THC: 4, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
-WORDS_PARTIAL = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 8}
+WORDS_PARTIAL = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 6}
 WORDS_DOWN = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
 
 _SUMWIRE = struct.Struct("!BBHHBBIIBBHI")
@@ -147,7 +147,7 @@ class Job:
             bits = np.frombuffer(payload, np.uint8)
             return Signs(bits, bits)
         if op == VOTE:
-            planes = 4 if partial else 1
+            planes = 3 if partial else 1
             halves = (payload[: planes * WORD], payload[planes * WORD :])
             return np.concatenate([from_planes(half) for half in halves])
         return np.frombuffer(payload, ">i4" if op == SUM32 else ">u4").astype(np.int64)
@@ -174,7 +174,7 @@ class Job:
         if op == THC:
             return to_planes(held, 8)
         if op == VOTE:
-            return to_planes(held[:VALUES], 4) + to_planes(held[VALUES:], 4)
+            return to_planes(held[:VALUES], 3) + to_planes(held[VALUES:], 3)
         return held.astype(">i4" if op == SUM32 else ">u4").tobytes()
 
     @classmethod

@@ -41,7 +41,7 @@ def random_partial(rng: np.random.Generator, op: int, weight: int) -> bytes:
         return model.to_planes(rng.integers(0, 30 * weight + 1, model.VALUES), 8)
     if op == model.VOTE:
         halves = (rng.integers(0, weight + 1, model.VALUES) for _ in range(2))
-        return b"".join(model.to_planes(half, 4) for half in halves)
+        return b"".join(model.to_planes(half, 3) for half in halves)
     return random_payload(rng, op)
 
 

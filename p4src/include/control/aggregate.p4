@@ -89,6 +89,21 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         hdr.sumwire.words = SLOT_WORDS;
     }
 
+    action give_six_words() {
+        hdr.word1.setValid();
+        hdr.word2.setValid();
+        hdr.word3.setValid();
+        hdr.word4.setValid();
+        hdr.word5.setValid();
+        hdr.word0.bits = sum.w1;
+        hdr.word1.bits = sum.w2;
+        hdr.word2.bits = sum.w3;
+        hdr.word3.bits = sum.w5;
+        hdr.word4.bits = sum.w6;
+        hdr.word5.bits = sum.w7;
+        hdr.sumwire.words = VOTE_WORDS_PARTIAL;
+    }
+
     action give_two_words() {
         hdr.word0.bits = sum.w0;
         hdr.word1.setValid();
@@ -131,12 +146,14 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         if (hdr.sumwire.op == OP_VOTE && meta.answers == 1 && meta.closes == 1) {
             vote_close.apply(meta, sum);
         }
-        if (meta.folds == 1 || meta.closes == 1 || meta.verdict == VERDICT_DOWN) {
+        if (meta.stores == 1) {
             write_sum();
         }
         if (hdr.sumwire.op == OP_MAX32) {
             give_one_word();
-        } else if (hdr.sumwire.op == OP_VOTE && meta.answers == 1) {
+        } else if (hdr.sumwire.op == OP_VOTE && meta.goes_up == 1) {
+            give_six_words();
+        } else if (hdr.sumwire.op == OP_VOTE) {
             give_two_words();
         } else {
             give_eight_words();

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The slot protocol (docs/protocol.md): reads a slot's state, comes to a verdict, writes the new state.
+// The slot protocol (docs/protocol.md): reads a slot's state, comes to a verdict, has the payload folded in
+// (aggregate.p4, which may add a flag), writes the new state.
 // Nothing but packets ever changes a slot; owner and round make what an earlier job or use left harmless.
 
 #ifndef SUMWIRE_SLOT_P4_
@@ -9,8 +10,11 @@
 
 #include "../headers.p4"
 #include "../metadata.p4"
+#include "aggregate.p4"
 
-control Slot(in headers_t hdr, inout metadata_t meta) {
+control Slot(inout headers_t hdr, inout metadata_t meta) {
+    Aggregate() aggregate;
+
     register<bit<32>>(SLOTS_TOTAL) owner;
     register<bit<32>>(SLOTS_TOTAL) round;
     register<bitmap_t>(SLOTS_TOTAL) contributors;
@@ -66,6 +70,7 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         // What a lower switch says of its partial result holds of the whole.
         meta.state.flags = meta.state.flags | (hdr.sumwire.flags & (FLAG_PARTIAL | FLAG_OVERFLOW));
         meta.folds = 1;
+        meta.stores = 1;
     }
 
     // Bits for the verdict's key, in an action: as statements of a control each would be a branch and two tables.
@@ -81,6 +86,7 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         meta.answers = meta.uplink.phase[1:1];
         meta.goes_up = meta.uplink.phase[0:0];
         meta.closes = 1;
+        meta.stores = 1;
     }
 
     @id(0x01000009)
@@ -141,6 +147,7 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         meta.state.flags = meta.state.flags | hdr.sumwire.flags;
         meta.state.phase = PHASE_CLOSED;
         meta.answers = 1;
+        meta.stores = 1;
     }
 
     @id(0x0100001B)
@@ -209,7 +216,8 @@ control Slot(in headers_t hdr, inout metadata_t meta) {
         if (meta.reject == REJECT_NONE) {
             compare();
             verdict.apply();
-            if (meta.folds == 1 || meta.closes == 1 || meta.verdict == VERDICT_DOWN) {
+            aggregate.apply(hdr, meta);
+            if (meta.stores == 1) {
                 write_state();
             }
         }

@@ -83,10 +83,23 @@ control VoteFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in p
         sum.w7 = hdr.word1.bits;
     }
 
+    // A lower switch sends its counters, not its vote: three planes each, since it stands for few.
+    action take_counters() {
+        sum.w0 = 0;
+        sum.w1 = hdr.word0.bits;
+        sum.w2 = hdr.word1.bits;
+        sum.w3 = hdr.word2.bits;
+        sum.w4 = 0;
+        sum.w5 = hdr.word3.bits;
+        sum.w6 = hdr.word4.bits;
+        sum.w7 = hdr.word5.bits;
+    }
+
     apply {
-        // A lower switch sends its counters, not its vote.
         if (meta.partial == 0) {
             count_votes();
+        } else {
+            take_counters();
         }
         if (meta.state.fresh == 0) {
             first_add.apply(sum.w0, sum.w1, sum.w2, sum.w3, stored.w0, stored.w1, stored.w2, stored.w3);
