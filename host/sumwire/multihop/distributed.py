@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ring and torus all-reduce of sign bits between the ranks of a torch.distributed group (gloo), point to point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from sumwire.multihop import schedule
+from sumwire.multihop.draws import Bits, Draws
+from sumwire.multihop.errors import HopError, ScheduleError
+from sumwire.multihop.hops import SCALE, WEIGHT_BYTES, CascadeHopper, Hopper, SignHopper
+from sumwire.multihop.schedule import Step
+
+DEFAULT_SEED: Final = 1
+
+
+@dataclass
+class Traffic:
+    """What one rank has sent: bits of values, and what stands in front of them, in bytes."""
+
+    messages: int = 0
+    payload_bytes: int = 0
+    header_bytes: int = 0
+
+
+class _Hops:
+    """One rank's end of the messages of a group."""
+
+    def __init__(self, group: dist.ProcessGroup | None, head_bytes: int) -> None:
+        if not dist.is_initialized():
+            raise ScheduleError("no process group: call torch.distributed.init_process_group first")
+        self.group = group
+        self.ranks = dist.get_world_size(group)
+        self.rank = dist.get_rank(group)
+        if self.rank < 0:
+            raise ScheduleError("this process is not in the group")
+        self.traffic = Traffic()
+        self._head_bytes = head_bytes
+
+    def run(self, hopper: Hopper, steps: Sequence[Step]) -> None:
+        """All steps of this rank. Raises HopError if a neighbour is gone."""
+        for step in steps:
+            message = torch.from_numpy(hopper.message(step))
+            received = torch.empty(hopper.expected_bytes(step), dtype=torch.uint8)
+            self._exchange(step, message, received)
+            hopper.take(step, received.numpy())
+
+    def _exchange(self, step: Step, message: Tensor, received: Tensor) -> None:
+        try:
+            waits = (
+                dist.isend(message, self._global(step.to), group=self.group),
+                dist.irecv(received, self._global(step.source), group=self.group),
+            )
+            for work in waits:
+                if work is not None:
+                    work.wait()
+        except RuntimeError as error:
+            raise HopError(f"rank {self.rank}: hop to {step.to}, from {step.source} failed: {error}") from error
+        self.traffic.messages += 1
+        self.traffic.header_bytes += self._head_bytes
+        self.traffic.payload_bytes += message.numel() - self._head_bytes
+
+    def _global(self, rank: int) -> int:
+        return rank if self.group is None else dist.get_global_rank(self.group, rank)
+
+
+class _Signs:
+    """Common to ring and torus."""
+
+    def __init__(self, group: dist.ProcessGroup | None, seed: int) -> None:
+        self._hops = _Hops(group, WEIGHT_BYTES)
+        self._draws = Draws(seed, self._hops.rank)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What this rank has sent by `sign_merge` so far."""
+        return self._hops.traffic
+
+    def _steps(self, units: int) -> list[Step]:
+        raise NotImplementedError
+
+    def sign_merge(self, bits: Tensor, length: int | None = None) -> Tensor:
+        """Merge the signs of all ranks; each value of the result is plus with the share of plus among them.
+
+        `bits`: bool, any shape, or uint8 of shape (bytes,) with eight signs a byte, the first in the most significant
+        bit, of which `length` (default: all) are values and the others come back 0. True and 1 are plus. All ranks call
+        with the same shape. Returns a new tensor of the same form, equal on all ranks.
+        Raises ScheduleError for another dtype or shape, HopError if a neighbour is gone or out of step.
+        """
+        packed, count = _packed(bits, length)
+        self._hops.run(SignHopper(packed, self._draws), self._steps(len(packed)))
+        signs = np.unpackbits(packed, count=count)
+        if bits.dtype == torch.bool:
+            return torch.from_numpy(signs.astype(np.bool_)).reshape(bits.shape).to(bits.device)
+        return torch.from_numpy(np.packbits(signs)).to(bits.device)
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        """The mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
+        return _full_mean(tensor, self._hops)
+
+
+class RingSigns(_Signs):
+    """Marsit's ring: 2 (n - 1) hops of 1/n of the bits each.
+
+    All ranks of the group make one with the same `seed`; each rank draws from a stream of its own. A run with the
+    same seed and the same calls gives the same bits.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None, seed: int = DEFAULT_SEED) -> None:
+        super().__init__(group, seed)
+
+    def _steps(self, units: int) -> list[Step]:
+        return schedule.ring(self._hops.ranks, self._hops.rank, units)
+
+
+class TorusSigns(_Signs):
+    """Marsit's 2D torus of `rows` rows, rank = row * cols + col: 2 (cols - 1) + 2 (rows - 1) hops.
+
+    Raises ScheduleError if the rows do not divide the group's ranks.
+    """
+
+    def __init__(self, rows: int, group: dist.ProcessGroup | None = None, seed: int = DEFAULT_SEED) -> None:
+        super().__init__(group, seed)
+        self.rows = rows
+        self.cols = schedule.columns_of(self._hops.ranks, rows)
+
+    def _steps(self, units: int) -> list[Step]:
+        return schedule.torus(self.rows, self.cols, self._hops.rank, units)
+
+
+class CascadeRing:
+    """The baseline that Marsit avoids: sign compression anew at every hop of a ring (see CascadeHopper)."""
+
+    def __init__(
+        self, group: dist.ProcessGroup | None = None, seed: int = DEFAULT_SEED, *, stochastic: bool = True
+    ) -> None:
+        self._hops = _Hops(group, SCALE.itemsize)
+        self._draws = Draws(seed, self._hops.rank)
+        self._stochastic = stochastic
+
+    @property
+    def traffic(self) -> Traffic:
+        """What this rank has sent by `compressed_mean` so far."""
+        return self._hops.traffic
+
+    def compressed_mean(self, tensor: Tensor) -> Tensor:
+        """An estimate of the mean over all ranks at one bit a value and hop: float32, equal on all ranks.
+
+        One rank alone gets its own values. Raises ScheduleError for non-finite values, HopError as RingSigns does.
+        """
+        flat = tensor.detach().reshape(-1).to("cpu", torch.float32)
+        if not bool(torch.isfinite(flat).all()):
+            raise ScheduleError("the tensor holds NaN or infinity: every value must be finite")
+        length = flat.numel()
+        values = np.zeros(-(-length // 8) * 8, np.float32)
+        values[:length] = flat.numpy()
+        hopper = CascadeHopper(values, self._draws, stochastic=self._stochastic, length=length)
+        self._hops.run(hopper, schedule.ring(self._hops.ranks, self._hops.rank, len(values) // 8))
+        mean = torch.from_numpy(values[:length] / np.float32(self._hops.ranks))
+        return mean.reshape(tensor.shape).to(tensor.device)
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        """The mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
+        return _full_mean(tensor, self._hops)
+
+
+def _full_mean(tensor: Tensor, hops: _Hops) -> Tensor:
+    total = tensor.detach().clone()
+    try:
+        dist.all_reduce(total, group=hops.group)
+    except RuntimeError as error:
+        raise HopError(f"rank {hops.rank}: all-reduce failed: {error}") from error
+    return total.div_(hops.ranks)
+
+
+def _packed(bits: Tensor, length: int | None) -> tuple[Bits, int]:
+    """A copy as packed bytes, and the number of values."""
+    if bits.dtype == torch.bool:
+        if length is not None:
+            raise ScheduleError(f"length = {length}: a bool tensor has its own length")
+        flat = bits.detach().cpu().reshape(-1).numpy()
+        return np.packbits(flat), flat.size
+    if bits.dtype != torch.uint8 or bits.dim() != 1:
+        raise ScheduleError(f"{bits.dtype} of shape {tuple(bits.shape)}: signs are bool, or uint8 of one dimension")
+    count = 8 * bits.numel() if length is None else length
+    if bits.numel() != -(-count // 8):
+        raise ScheduleError(f"length = {count} with {bits.numel()} bytes: must fill all but the last one's end")
+    return bits.detach().cpu().numpy().copy(), count

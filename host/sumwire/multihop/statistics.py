@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Is a merge of signs unbiased, and are its draws independent? For rings, tori, switches and trees of switches alike.
+
+What is tested calls itself a source: given the signs of n workers and a number of rounds it returns the merged signs of
+each round. With z = (result - s) / sqrt(s (1 - s)), s a value's share of plus, the null hypothesis is: all z are
+independent, with mean 0 and variance 1.
+
+* pooled bias: mean of (result - s) over all rounds and values of one pattern of signs. Threshold BIAS_MAX = 2^-8.
+* bias of single values: the largest |sum of z over rounds| / sqrt(rounds) over all values; and the mean of its square,
+  which is 1 but for the squared bias: it gives the root mean square bias over values.
+* correlation: sums of z[r, i] z[r + d, i + lag] over all r and i, divided by the root of their number, for d = 0, 1, 2
+  and every lag up to half a packet, backwards too for d > 0. Also, by themselves, lags 1..8 over word boundaries.
+
+Every threshold but BIAS_MAX is the normal quantile at which the chance of any false alarm in one `judge` is
+FALSE_ALARM in all (Bonferroni over all statistics).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+BIAS_MAX: Final = 2.0**-8
+FALSE_ALARM: Final = 1e-6
+NEIGHBOURS: Final = 8
+ROUND_LAGS: Final = 2
+WORD_VALUES: Final = 1024
+# Neighbours of equal signs: one draw for several values must show, so runs of 16 have one pattern.
+RUN_VALUES: Final = 16
+
+Signs = NDArray[np.bool_]
+Source = Callable[[Signs, int], Signs]
+"""(workers, values) signs and a number of rounds -> (rounds, values) merged signs."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one source did for one number of workers. Biases are shares of plus; the others in standard deviations."""
+
+    workers: int
+    rounds: int
+    values: int
+    pooled_bias: float
+    pooled_sd: float
+    value_bias_z: float
+    value_bias_rms: float
+    value_rms_z: float
+    correlation_z: float
+    correlation_at: str
+    boundary_z: float
+    threshold_z: float
+
+    @property
+    def false_alarm(self) -> float:
+        """Chance that a perfect merge exceeds any threshold."""
+        pooled = 2 * len(patterns(self.workers)) * NormalDist().cdf(-BIAS_MAX / self.pooled_sd)
+        return FALSE_ALARM + pooled
+
+    @property
+    def unbiased(self) -> bool:
+        return self.pooled_bias <= BIAS_MAX and max(self.value_bias_z, self.value_rms_z) <= self.threshold_z
+
+    @property
+    def uncorrelated(self) -> bool:
+        return max(self.correlation_z, self.boundary_z) <= self.threshold_z
+
+    def __str__(self) -> str:
+        return (
+            f"n={self.workers}, {self.rounds} rounds of {self.values}: pooled bias {self.pooled_bias:.5f} (sd"
+            f" {self.pooled_sd:.5f}, limit {BIAS_MAX:.5f}), single values {self.value_bias_z:.1f} sd, their rms"
+            f" {self.value_bias_rms:.4f} ({self.value_rms_z:+.1f} sd), correlation {self.correlation_z:.1f} sd at"
+            f" {self.correlation_at}, word boundaries {self.boundary_z:.1f} sd (limit {self.threshold_z:.1f} sd)"
+        )
+
+
+def patterns(workers: int) -> Signs:
+    """Columns of signs, shape (8, workers): the first or last worker alone plus or minus, halves, others at random."""
+    last = np.eye(1, workers, workers - 1, dtype=np.bool_)[0]
+    first = last[::-1]
+    place = np.arange(workers)
+    mixed = np.random.default_rng(workers).permuted(np.tile(2 * place < workers, (2, 1)), axis=1)
+    rows: Signs = np.stack([first, last, ~first, ~last, 2 * place < workers, place % 2 == 0, *mixed])
+    return rows
+
+
+def signs_of(workers: int, values: int) -> Signs:
+    """The test's input, shape (workers, values): runs of 16 values of one pattern, the patterns in turn."""
+    rows = patterns(workers)
+    signs: Signs = rows[np.arange(values) // RUN_VALUES % len(rows)].T.copy()
+    return signs
+
+
+def judge(source: Source, workers: int, *, rounds: int, values: int = 8 * WORD_VALUES) -> Outcome:
+    """Run a source for `rounds` rounds of `values` values (a multiple of the patterns' 128) and measure."""
+    if workers < 2 or values % (8 * RUN_VALUES):
+        raise ValueError(f"{workers} workers, {values} values: at least 2, and a multiple of {8 * RUN_VALUES}")
+    results = source(signs_of(workers, values), rounds)
+    return measure(results, workers)
+
+
+def largest_value_bias(
+    source: Source, workers: int, *, rounds: int, values: int = 8 * RUN_VALUES, at_once: int = 1 << 15
+) -> tuple[float, float]:
+    """The largest |mean of the result - share of plus| of any single value, and the chance that a perfect merge
+    exceeds BIAS_MAX. Many rounds of few values: 2^19 rounds put BIAS_MAX at 5.6 standard deviations."""
+    signs = signs_of(workers, values)
+    plus = np.zeros(values, np.int64)
+    for start in range(0, rounds, at_once):
+        plus += source(signs, min(at_once, rounds - start)).sum(axis=0)
+    share = signs.mean(axis=0)
+    tails = NormalDist().cdf
+    false_alarm = sum(2 * tails(-BIAS_MAX * float(np.sqrt(rounds / (s * (1 - s))))) for s in share)
+    return float(np.abs(plus / rounds - share).max()), false_alarm
+
+
+def measure(results: Signs, workers: int) -> Outcome:
+    """The statistics of merged signs, shape (rounds, values), that came of `signs_of`."""
+    rounds, values = results.shape
+    share = signs_of(workers, values).mean(axis=0)
+    spread = np.sqrt(share * (1 - share))
+    error = results.mean(axis=0) - share
+    pooled, pooled_sd = _pooled(error, spread, rounds)
+    z = ((results - share) / spread).astype(np.float32)
+    per_value = error / spread * np.sqrt(rounds)
+    excess = float(np.mean(per_value**2) - 1)
+    # Variance of a squared sum of `rounds` z: 2 + (kurtosis - 3) / rounds.
+    kurtosis = 1 / spread**2 - 3
+    excess_sd = float(np.sqrt(np.mean(2 + (kurtosis - 3) / rounds) / values))
+    correlation_z, correlation_at, lags = _worst_correlation(z)
+    boundary_z = _boundaries(z)
+    tests = values + 1 + lags + NEIGHBOURS
+    return Outcome(
+        workers,
+        rounds,
+        values,
+        pooled_bias=pooled,
+        pooled_sd=pooled_sd,
+        value_bias_z=float(np.abs(per_value).max()),
+        value_bias_rms=float(np.sqrt(max(0.0, np.mean(error**2) - np.mean(spread**2) / rounds))),
+        value_rms_z=excess / excess_sd,
+        correlation_z=correlation_z,
+        correlation_at=correlation_at,
+        boundary_z=boundary_z,
+        threshold_z=-NormalDist().inv_cdf(FALSE_ALARM / 2 / tests),
+    )
+
+
+def _pooled(error: NDArray[np.float64], spread: NDArray[np.float64], rounds: int) -> tuple[float, float]:
+    """The largest mean error over the values of one pattern, and the largest standard deviation of one."""
+    count = len(error) // 8
+    pattern = np.arange(len(error)) // RUN_VALUES % 8
+    worst = max(abs(float(error[pattern == k].mean())) for k in range(8))
+    return worst, float(spread.max() / np.sqrt(rounds * count))
+
+
+def _worst_correlation(z: NDArray[np.float32]) -> tuple[float, str, int]:
+    """The largest correlation in standard deviations, where, and over how many statistics.
+
+    Sums over all pairs at once, by their Fourier transforms; padded, so that no pair wraps around.
+    """
+    rounds, values = z.shape
+    far = values // 2
+    sums = np.zeros((ROUND_LAGS + 1, values + 1), np.complex128)
+    before: list[NDArray[np.complex128]] = []
+    for row in z:
+        spectrum = np.fft.rfft(row, 2 * values)
+        sums[0] += np.abs(spectrum) ** 2
+        for d, earlier in enumerate(before, 1):
+            sums[d] += np.conj(earlier) * spectrum
+        before = [spectrum, *before[: ROUND_LAGS - 1]]
+    worst, where, tests = 0.0, "none", 0
+    for d in range(min(ROUND_LAGS + 1, rounds)):
+        products = np.fft.irfft(sums[d], 2 * values)
+        lags = np.arange(1, far) if d == 0 else np.arange(-far + 1, far)
+        score = np.abs(products[lags]) / np.sqrt((rounds - d) * (values - np.abs(lags)))
+        k = int(score.argmax())
+        tests += len(lags)
+        if score[k] > worst:
+            worst, where = float(score[k]), f"round lag {d}, value lag {lags[k]}"
+    return worst, where, tests
+
+
+def _boundaries(z: NDArray[np.float32]) -> float:
+    """Lags 1..8 between the end of one word and the start of the next: too few pairs to show among all."""
+    rounds, values = z.shape
+    edges = np.arange(WORD_VALUES, values, WORD_VALUES)
+    worst = 0.0
+    if not len(edges):
+        return worst
+    for lag in range(1, NEIGHBOURS + 1):
+        left = (edges[:, None] - 1 - np.arange(lag)).reshape(-1)
+        total = float(np.sum(z[:, left].astype(np.float64) * z[:, left + lag]))
+        worst = max(worst, abs(total) / math.sqrt(rounds * len(left)))
+    return worst

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One of four ranks over gloo: runs every form and writes what came out. Started by test_multihop_gloo."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import astuple
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from sumwire.multihop import CascadeRing, RingSigns, ScheduleError, TorusSigns
+
+RANKS = 4
+SEED = 11
+LENGTHS = (0, 1, 7, 8, 9, 1000, 100_003)
+SUBGROUPS = ((0, 1, 2), (3, 1))
+
+
+def bools(rank: int, length: int) -> torch.Tensor:
+    """A rank's signs."""
+    return torch.from_numpy(np.random.default_rng([rank, length]).random(length) < 0.3 + 0.1 * rank)
+
+
+def floats(rank: int, length: int) -> torch.Tensor:
+    """A rank's values."""
+    return torch.from_numpy(np.random.default_rng([rank, length, 1]).normal(size=length).astype(np.float32))
+
+
+def refused(call: Any) -> str:
+    """The text of the ScheduleError a call must raise."""
+    try:
+        call()
+    except ScheduleError as error:
+        return str(error)
+    return ""
+
+
+def run(rank: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    # The hops of a group come in the order of calls: whoever is in no group here goes on.
+    forms: dict[str, Any] = {"ring": RingSigns(seed=SEED), "torus": TorusSigns(2, seed=SEED)}
+    for members in SUBGROUPS:
+        group = dist.new_group(list(members))
+        if rank in members:
+            forms[f"group{len(members)}"] = RingSigns(group, seed=SEED)
+    for name, form in forms.items():
+        for length in LENGTHS:
+            found[f"{name} {length}"] = form.sign_merge(bools(rank, length)).numpy()
+        found[f"{name} traffic"] = np.array(astuple(form.traffic))
+    ring = forms["ring"]
+    packed = torch.from_numpy(np.packbits(bools(rank, 1000).numpy()))
+    packed[-1] |= 0 if rank else 0xFF >> 5  # padding: must not matter, and come back 0
+    found["packed"] = ring.sign_merge(packed, 997).numpy()
+    found["shape"] = np.array(ring.sign_merge(bools(rank, 24).reshape(2, 3, 4)).shape)
+    found["mean"] = ring.mean(floats(rank, 50)).numpy()
+    for stochastic in (False, True):
+        form = CascadeRing(seed=SEED, stochastic=stochastic)
+        found[f"cascade {stochastic}"] = form.compressed_mean(floats(rank, 77)).numpy()
+        found[f"cascade {stochastic} traffic"] = np.array(astuple(form.traffic))
+    found["refusals"] = np.array([
+        refused(lambda: TorusSigns(3)),
+        refused(lambda: ring.sign_merge(floats(rank, 8))),
+        refused(lambda: ring.sign_merge(packed, 17)),
+        refused(lambda: ring.sign_merge(bools(rank, 8), 8)),
+        refused(lambda: CascadeRing().compressed_mean(torch.tensor([1.0, float("nan")]))),
+    ])  # fmt: skip
+    return found
+
+
+def main(rank: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    store = f"file://{folder / 'store'}"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS, timeout=timedelta(seconds=60))
+    np.savez(folder / f"rank{rank}.npz", **run(rank))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))
