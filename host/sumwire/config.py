@@ -18,7 +18,7 @@ from typing import Any, Final
 from sumwire import _p4 as p4
 from sumwire.errors import ConfigError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 OP_CODES: Final[Mapping[str, int]] = {
     "thc": p4.OP_THC,
     "max32": p4.OP_MAX32,
@@ -31,18 +31,22 @@ SLOTS_MIN: Final = 2
 _SUM_MAX: Final = (1 << p4.SLOT_WORDS) - 1
 _PORT_MAX: Final = 0xFFFF
 _JOB_MAX: Final = 0xFFFF
+# The packet's count of contributors is 8 bits wide.
+WORKERS_MAX: Final = 0xFF
+# Most workers of a job that uses the op, in the whole tree.
+OP_WORKERS_MAX: Final[Mapping[str, int]] = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
 
-_FIELDS: Final = frozenset(
-    {"format", "name", "job", "ops", "workers", "quorum", "slots", "aggregator", "addresses", "thc"}
-)
+_FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a worker sends from and listens."""
+    """Where a worker sends from and listens, the switch it sends to, and its number there (its seat)."""
 
     ip: str
     udp_port: int
+    aggregator: str
+    seat: int
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,10 @@ class ThcParameters:
 
 @dataclass(frozen=True)
 class JobConfig:
-    """One job as one worker sees it. ``job`` is the number in the packets, ``name`` is for people."""
+    """One job as one worker sees it. ``job`` is the number in the packets, ``name`` is for people.
+
+    ``worker`` counts the hosts of the whole job; packets carry the ``seat``, the worker's number at its own switch.
+    """
 
     name: str
     job: int
@@ -68,7 +75,6 @@ class JobConfig:
     workers: int
     quorum: int
     slots: int
-    aggregator: str
     ops: tuple[str, ...]
     addresses: tuple[Address, ...]
     thc: ThcParameters | None
@@ -77,14 +83,29 @@ class JobConfig:
     def own_address(self) -> Address:
         return self.addresses[self.worker]
 
+    @property
+    def aggregator(self) -> str:
+        """Address of this worker's own switch."""
+        return self.own_address.aggregator
+
+    @property
+    def seat(self) -> int:
+        """This worker's number at its own switch: what packets carry, and its bit among the contributors."""
+        return self.own_address.seat
+
+    @property
+    def seats(self) -> dict[int, int]:
+        """Seat -> worker number, of the workers at this worker's switch."""
+        return {a.seat: number for number, a in enumerate(self.addresses) if a.aggregator == self.aggregator}
+
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any], worker: int, *, where: str = "job") -> JobConfig:
         """Check the content of a job file. Raises ConfigError at the first broken rule."""
         fields = _Fields(data, where)
         fields.only(_FIELDS)
         fields.integer("format", FORMAT, FORMAT)
-        workers = fields.integer("workers", 1, p4.JOB_WORKERS_MAX)
-        ops = _ops(fields)
+        workers = fields.integer("workers", 1, WORKERS_MAX)
+        ops = _ops(fields, workers)
         if not 0 <= worker < workers:
             raise ConfigError("worker", worker, f"must be in 0..{workers - 1}", where=where)
         return cls(
@@ -94,7 +115,6 @@ class JobConfig:
             workers=workers,
             quorum=fields.integer("quorum", 1, workers),
             slots=fields.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL),
-            aggregator=fields.ip("aggregator"),
             ops=ops,
             addresses=_addresses(fields, workers),
             thc=_thc(fields, workers) if "thc" in ops else None,
@@ -169,10 +189,13 @@ class _Fields:
         return ConfigError(name, self._data.get(name), rule, where=self.where)
 
 
-def _ops(fields: _Fields) -> tuple[str, ...]:
+def _ops(fields: _Fields, workers: int) -> tuple[str, ...]:
     ops = fields.items("ops")
     if not ops or len(set(map(str, ops))) != len(ops) or any(op not in OP_CODES for op in ops):
         raise fields.error("ops", f"must name each op once, out of {', '.join(OP_CODES)}")
+    for op, most in OP_WORKERS_MAX.items():
+        if op in ops and workers > most:
+            raise fields.error("ops", f"{op} is for at most {most} workers, the job has {workers}")
     return tuple(ops)
 
 
@@ -186,11 +209,14 @@ def _addresses(fields: _Fields, workers: int) -> tuple[Address, ...]:
         if not isinstance(entry, dict):
             raise ConfigError("entry", entry, "must be an object", where=where)
         one = _Fields(entry, where)
-        one.only(frozenset({"worker", "ip", "udp_port"}))
+        one.only(frozenset({"worker", "ip", "udp_port", "aggregator", "seat"}))
         one.integer("worker", number, number)
-        addresses.append(Address(one.ip("ip"), one.integer("udp_port", 1, _PORT_MAX)))
-    if len(set(addresses)) != workers:
+        seat = one.integer("seat", 0, p4.JOB_WORKERS_MAX - 1)
+        addresses.append(Address(one.ip("ip"), one.integer("udp_port", 1, _PORT_MAX), one.ip("aggregator"), seat))
+    if len({(a.ip, a.udp_port) for a in addresses}) != workers:
         raise fields.error("addresses", "two workers must not share ip and udp_port")
+    if len({(a.aggregator, a.seat) for a in addresses}) != workers:
+        raise fields.error("addresses", "two workers must not share aggregator and seat")
     return tuple(addresses)
 
 

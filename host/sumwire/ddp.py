@@ -22,6 +22,7 @@ of the job does the same operations. The backward pass goes on while a bucket is
 import contextlib
 import queue
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,13 +31,17 @@ from torch import Tensor
 from torch.futures import Future
 
 from sumwire.codec.feedback import ParameterFeedback
-from sumwire.errors import ClosedError
+from sumwire.errors import ClosedError, UsageError
 from sumwire.job import Job
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
 else:
     from torch.distributed import GradBucket
+
+
+# A bucket's flat values and its number -> their aggregate over the workers, and what this worker's share left out.
+Reduce = Callable[[Tensor, int], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -54,14 +59,19 @@ class _Task:
 class DdpState:
     """The hook's state: one job, its thread, and the residuals of error feedback.
 
+    ``reduce(bucket, number)`` gives the aggregate and this worker's residual; the job's own reduction (THC) if None.
+
     Residuals belong to parameters, not to buckets, since DDP regroups its buckets after the first iteration.
     A parameter without gradient in a step keeps its residual for a step that uses it: if no worker used it, DDP
     throws the result away, and a residual in it would be lost. One state serves one DistributedDataParallel
     instance. ``error_feedback=False`` drops the residuals.
     """
 
-    def __init__(self, job: Job, *, error_feedback: bool = True) -> None:
+    def __init__(self, job: Job | None, *, reduce: Reduce | None = None, error_feedback: bool = True) -> None:
+        if reduce is None and job is None:
+            raise UsageError("a DDP hook needs a job, or a reduction that does without")
         self.job = job
+        self._reduction = reduce or (job.reduce if job else None)
         self.feedback = ParameterFeedback() if error_feedback else None
         self._numbers: dict[int, int] = {}
         # Held so that no id in _numbers is used again for another tensor.
@@ -69,12 +79,13 @@ class DdpState:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
-        job.on_close(self._stop)
+        if job is not None:
+            job.on_close(self.close)
 
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket; the future holds the bucket's buffer, filled with the mean gradient."""
         if self._closed:
-            raise ClosedError(f"job {self.job.config.name} is closed")
+            raise ClosedError(f"job {self.job.config.name if self.job else 'without switch'} is closed")
         buffer = bucket.buffer()
         task = _Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer), _future(buffer))
         if self._thread is None:
@@ -106,14 +117,15 @@ class DdpState:
     def _reduce(self, task: _Task) -> None:
         if task.filled is not None:
             task.filled.synchronize()
+        assert self._reduction is not None
         if self.feedback is None:
-            task.buffer.copy_(self.job.reduce(task.buffer, task.index)[0])
+            task.buffer.copy_(self._reduction(task.buffer, task.index)[0])
             return
         x = self.feedback.compensate(task.buffer, task.parts)
         idle = self._idle(task)
         for piece, _ in idle:
             x[piece] = 0.0
-        mean, residual = self.job.reduce(x, task.index)
+        mean, residual = self._reduction(x, task.index)
         task.buffer.copy_(mean)
         for piece, kept in idle:
             residual[piece] = 0.0 if kept is None else kept
@@ -130,8 +142,8 @@ class DdpState:
             start += numel
         return idle
 
-    def _stop(self) -> None:
-        """End the thread; buckets that still wait are done first."""
+    def close(self) -> None:
+        """End the thread, as the job does when it closes; buckets that still wait are done first."""
         self._closed = True
         if self._thread is not None:
             self._tasks.put(None)
@@ -146,6 +158,16 @@ def ddp_hook(state: DdpState, bucket: GradBucket) -> Future[Tensor]:
     out of ``backward()``.
     """
     return state.submit(bucket)
+
+
+def local_hook(state: object, bucket: GradBucket) -> Future[Tensor]:
+    """DDP communication hook that leaves each worker its own gradients, for optimizers that do the communication.
+
+    :class:`sumwire.optim.Marsit` compresses updates, which come after the gradients: of it, DDP can do only this.
+    """
+    future = _future(bucket.buffer())
+    future.set_result(bucket.buffer())
+    return future
 
 
 def _raise_from_backward(future: Future[Tensor]) -> None:

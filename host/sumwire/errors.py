@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong, sorted by what the caller should do about it.
 
-* :class:`RetryError`: nothing left this worker; the call may be made again with other data.
+* :class:`RetryError`: nothing left this worker, or all workers were told alike; the call may be made again with
+  other data.
 * :class:`RecreateError`: the job's sequence is lost; close it, renew its generation, make a new one.
 * :class:`UsageError`: a mistake in the program or its configuration; repeating the call changes nothing.
 """
@@ -17,7 +18,7 @@ class SumwireError(Exception):
 
 
 class RetryError(SumwireError):
-    """Nothing was sent. The same call, with good data, may follow."""
+    """Nothing was sent, or all workers were told the same. The same call, with good data, may follow."""
 
 
 class RecreateError(SumwireError):
@@ -53,10 +54,15 @@ class NonFiniteError(RetryError, ValueError):
     """
 
 
+class LaneOverflowError(RetryError, OverflowError):
+    """A SUM32 sum left the range of int32. Raised on all workers alike."""
+
+
 class DeadlineError(RecreateError, TimeoutError):
     """No result came for ``waited_s`` seconds; of this worker, or of another one that gave up first.
 
-    ``missing`` are the workers not in the slot's sum. None when unknown, because the switch does not answer.
+    ``missing`` are the workers not in the slot's sum, as far as this worker's switch knows. None when unknown, because
+    the switch does not answer or they are behind other switches.
     """
 
     def __init__(

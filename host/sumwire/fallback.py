@@ -91,9 +91,29 @@ class Fallback:
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean of a float32 CPU tensor over all workers, equal bits on each; a new tensor."""
-        total = x.clone()
+        return self.total(x).div_(self._workers)
+
+    def total(self, x: Tensor) -> Tensor:
+        """Sum of a CPU tensor over all workers, in its dtype; a new tensor."""
+        return self._reduced(x, dist.ReduceOp.SUM)
+
+    def largest(self, x: Tensor) -> Tensor:
+        """Maximum over all workers, in every place; a new tensor."""
+        return self._reduced(x, dist.ReduceOp.MAX)
+
+    def gather(self, x: Tensor) -> list[Tensor]:
+        """The tensors of all workers, by rank."""
+        everyone = [torch.empty_like(x) for _ in range(self._workers)]
         try:
-            dist.all_reduce(total, group=self._group)
+            dist.all_gather(everyone, x, group=self._group)
+        except RuntimeError as error:
+            raise FallbackError(f"ordinary all-gather failed: {error}") from error
+        return everyone
+
+    def _reduced(self, x: Tensor, op: dist.ReduceOp.RedOpType) -> Tensor:
+        result = x.clone()
+        try:
+            dist.all_reduce(result, op, group=self._group)
         except RuntimeError as error:
             raise FallbackError(f"ordinary all-reduce failed: {error}") from error
-        return total.div_(self._workers)
+        return result

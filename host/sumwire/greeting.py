@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first two chunks of every job: is the switch's state fresh, and do all workers mean the same job?
 
-Both are MAX32 chunks. In the first, worker w puts a random number into lane w and nothing elsewhere: if lane w
-comes back different, some of the sum was made by an earlier run under the same job generation. In the second every
-worker puts a digest of its settings and the digest's complement: the maximum of both is what all of them sent only
-if they are all equal.
+Both are MAX32 chunks (the first are more where there are more workers than lanes). In the first, worker w puts a
+random number into lane w and nothing elsewhere: if lane w comes back different, some of the sum was made by an earlier
+run under the same job generation. In the second every worker puts a digest of its settings and the digest's
+complement: the maximum of both is what all of them sent only if they are all equal.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ class Greeting:
 
     def __init__(self, config: JobConfig, settings: Mapping[str, object]) -> None:
         self._config = config
+        self._nonce_chunks = -(-config.workers // LANES)
         self._nonce = 1 + secrets.randbelow(2**32 - 1)
         self._digest = _digest(config, settings)
 
     def payload(self) -> NDArray[np.uint8]:
-        """uint8 (2, 1, 128)."""
-        lanes = np.zeros((2, LANES), _LANE)
-        lanes[0, self._config.worker] = self._nonce
-        lanes[1, :_DIGEST_LANES] = self._digest
-        lanes[1, _DIGEST_LANES : 2 * _DIGEST_LANES] = ~self._digest
-        return lanes.view(np.uint8).reshape(2, 1, WORD_BYTES)
+        """uint8 (chunks, 1, 128): a lane for each worker, then the digest."""
+        lanes = np.zeros((self._nonce_chunks + 1, LANES), _LANE)
+        lanes.reshape(-1)[self._config.worker] = self._nonce
+        lanes[-1, :_DIGEST_LANES] = self._digest
+        lanes[-1, _DIGEST_LANES : 2 * _DIGEST_LANES] = ~self._digest
+        return lanes.view(np.uint8).reshape(-1, 1, WORD_BYTES)
 
     def check(self, words: NDArray[np.uint8]) -> None:
-        """``words``: the result, uint8 (2, 1, 128). Raises StaleRunError or OrderError."""
-        lanes = words.reshape(2, WORD_BYTES).view(_LANE)
+        """``words``: the result, of the payload's shape. Raises StaleRunError or OrderError."""
+        lanes = words.reshape(-1, WORD_BYTES).view(_LANE)
         config = self._config
-        if lanes[0, config.worker] != self._nonce or lanes[0, config.workers :].any():
+        nonces = lanes[: self._nonce_chunks].reshape(-1)
+        if nonces[config.worker] != self._nonce or nonces[config.workers :].any():
             raise StaleRunError(
                 f"job {config.job}: the switch answers with sums of an earlier run; renew the job's generation"
             )
-        highest, lowest = lanes[1, :_DIGEST_LANES], ~lanes[1, _DIGEST_LANES : 2 * _DIGEST_LANES]
+        highest, lowest = lanes[-1, :_DIGEST_LANES], ~lanes[-1, _DIGEST_LANES : 2 * _DIGEST_LANES]
         if (highest != self._digest).any() or (lowest != self._digest).any():
             raise OrderError(f"job {config.job}: not all workers have the same job file and settings")
 

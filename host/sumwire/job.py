@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's part in one job: codec, transport, residuals and the way out, used by all ways in."""
+"""A worker's part in one job: the transport, the order of its operations and the way out, used by all ways in."""
 
 from __future__ import annotations
 
@@ -17,44 +17,36 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumwire import _p4 as p4
-from sumwire.codec.errors import CodecError
-from sumwire.codec.errors import NonFiniteError as CodecNonFiniteError
-from sumwire.codec.errors import NormRangeError as CodecNormRangeError
+from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
+from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
-from sumwire.codec.thc import BLOCK_VALUES, ThcCodec, ThcRound
+from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.config import JobConfig
-from sumwire.errors import (
-    ClosedError,
-    ConfigError,
-    DeadlineError,
-    FallbackError,
-    NonFiniteError,
-    RecreateError,
-)
+from sumwire.errors import ClosedError, ConfigError, DeadlineError, FallbackError, LaneOverflowError, RecreateError
 from sumwire.fallback import Fallback, Standing
-from sumwire.greeting import LANES, Greeting
+from sumwire.greeting import Greeting
+from sumwire.operations import CodecOperation, Max32, Operation, SignMerge, Sum32, Vote, require
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
 from sumwire.transport import Transport
-from sumwire.wire import WORD_BYTES
 
 _LOG: Final = logging.getLogger("sumwire")
 _BUCKETS: Final = 1 << 16
-_LANE: Final = np.dtype(">u4")
 
 
 class Job:
-    """One worker of one job, from its first all-reduce to :meth:`close`. Also a context manager.
+    """One worker of one job, from its first operation to :meth:`close`. Also a context manager.
 
-    All workers make the same calls with the same lengths in the same order. One thread at a time reduces; others
-    wait. `block` is the rotation's block (see ThcCodec), equal on all workers.
+    All workers make the same calls with the same lengths in the same order. One thread at a time works; others
+    wait. Each call needs its ops in the job file, and all need max32. `block` is the length of THC's rotation (see
+    ThcCodec), equal on all workers.
 
     Seconds: ``deadline_s`` without any new result end an operation with DeadlineError, ``join_s`` the same for the
     first packets, while other workers may still be starting. ``rtt`` sets the retransmission timeout's limits.
 
     With ``fallback`` "auto" and torch.distributed initialised, the job makes a gloo group of its own (a collective
-    call), and an operation without answer is finished by the ordinary all-reduce, as are all after it
+    call), and an operation without answer is finished by that group's collectives, as are all after it
     (see :mod:`sumwire.fallback`). With "never", or without torch.distributed, DeadlineError reaches the caller.
 
     After a RecreateError the job is unusable and raises that error again.
@@ -72,13 +64,12 @@ class Job:
         rtt: RttEstimator | None = None,
     ) -> None:
         _check(config, deadline_s, join_s)
-        assert config.thc is not None
-        table = ThcTable(config.thc.table, config.thc.bits, config.thc.granularity, config.thc.p)
         self.config = config
         self.stats = JobStats()
         self.feedback = ErrorFeedback()
         self._join_s = join_s
-        self._codec = ThcCodec(table, job=config.job, worker=config.worker, block=block)
+        self._thc = _thc_codec(config, block)
+        self._sum32 = Sum32Codec(workers=config.workers)
         self._greeting = Greeting(config, {"block": block})
         self._greeted = False
         self._lock = threading.Lock()
@@ -95,8 +86,13 @@ class Job:
             self._fallback = Fallback(config.workers, peer_timeout_s)
 
     @property
+    def workers(self) -> int:
+        """Workers of the job."""
+        return self.config.workers
+
+    @property
     def fallen_back(self) -> bool:
-        """Whether operations now go by the ordinary all-reduce."""
+        """Whether operations now go by the process group."""
         return self._standing is not None
 
     def __enter__(self) -> Self:
@@ -133,30 +129,93 @@ class Job:
                 self._transport.close()
 
     def reduce(self, x: Tensor, bucket: int = 0) -> tuple[Tensor, Tensor]:
-        """Mean of the workers' flat tensors, and what this worker's share of it left out.
+        """THC: mean of the workers' flat tensors, and what this worker's share of it left out.
 
         Both float32 of x's length; the mean has equal bits on all workers and must not be changed. ``bucket``
         (its low 16 bits) travels with the packets, to notice workers that reduce different things.
         Raises NonFiniteError before anything is sent; else the errors of :mod:`sumwire.errors`.
         """
+        if self._thc is None:
+            require(self.config, ("thc",), "to reduce gradients with THC")
+        assert self._thc is not None
+        return self.reduce_with(self._thc, x, bucket)
+
+    def reduce_with(self, codec: GradientCodec, x: Tensor, bucket: int = 0) -> tuple[Tensor, Tensor]:
+        """The same with any codec whose ops the job has."""
+        codes = {p4.OP_THC: "thc", p4.OP_SUM32: "sum32", p4.OP_SIGN: "sign", p4.OP_VOTE: "vote"}
+        kept: list[CodecOperation] = []
+
+        def make(sequence: int) -> Operation:
+            kept.append(CodecOperation(codec, x, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats))
+            return kept[0]
+
+        result = self._run(make, ((codes[codec.info.op],), x.numel()), x.to(torch.float32))
+        return result, kept[0].residual if kept else result
+
+    def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
+        """Mean in full precision of the workers' flat tensors, float32 (float64 if x is), by SUM32.
+
+        Error bound: :mod:`sumwire.codec.sum32`. Equal bits on all workers.
+        """
+        return self.reduce_with(self._sum32, x, bucket)[0]
+
+    def max32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
+        """Largest of the workers' uint32 values of shape (length,), in every place."""
+        return self._collective(Max32(values, bucket % _BUCKETS)).numpy().astype(np.uint32)
+
+    def sum32(self, lanes: NDArray[np.int32], bucket: int = 0) -> NDArray[np.int32]:
+        """Exact sum of the workers' int32 values of shape (length,).
+
+        Raises LaneOverflowError, on all workers alike, where a partial or whole sum leaves int32; the job goes on.
+        """
+        sums = self._collective(Sum32(lanes, bucket % _BUCKETS)).numpy()
+        if len(lanes) and sums[-1]:
+            raise LaneOverflowError(f"job {self.config.name}: a sum of {self.workers} workers leaves int32")
+        return sums[: len(lanes)]
+
+    def sign_merge(self, plus: Tensor, bucket: int = 0) -> Tensor:
+        """In every place the sign of one worker, drawn with equal probabilities: bool of shape (length,), CPU or not.
+
+        Its mean is the share of plus among the workers. Equal on all workers.
+        """
+        return self._run(
+            lambda sequence: SignMerge(plus, bucket % _BUCKETS, job=self.config.job, sequence=sequence),
+            (SignMerge.ops, len(plus)),
+            plus,
+        ).to(plus.device, torch.bool)
+
+    def vote(self, plus: Tensor, bucket: int = 0) -> Tensor:
+        """Majority of the workers' signs, bool of shape (length,); a tie is plus."""
+        return self._collective(Vote(plus, bucket % _BUCKETS)).to(plus.device, torch.bool)
+
+    def _collective(self, operation: Operation) -> Tensor:
+        return self._run(lambda _: operation, (operation.ops, operation.values), operation.like())
+
+    def _run(self, make: Callable[[int], Operation], needs: tuple[tuple[str, ...], int], empty: Tensor) -> Tensor:
+        """One operation: ``make(sequence)`` is called with the lock held. ``needs``: its ops and its length; without
+        length the result is ``empty``."""
+        ops, length = needs
+        require(self.config, ops, "for this operation")
         with self._lock:
             self._check_usable()
-            if x.numel() == 0:
+            if length == 0:
                 # Not an operation: it needs no other worker, so it must not move the count that they compare.
-                return x.to(torch.float32), x.to(torch.float32)
+                return empty
             began = time.monotonic()
+            operation = make(self._completed)
             try:
-                outcome = self._reduce(x, bucket % _BUCKETS)
+                result = self._carry_out(operation)
             except RecreateError as error:
                 self._broken = error
                 raise
+            finally:
+                self.stats.operation_s += time.monotonic() - began
             self._completed += 1
             if self._fallback is not None:
-                self._last = outcome[0]
+                self._last = result
             self.stats.operations += 1
-            self.stats.values += x.numel()
-            self.stats.operation_s += time.monotonic() - began
-            return outcome
+            self.stats.values += operation.values
+            return result
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -164,68 +223,32 @@ class Job:
         if self._broken is not None:
             raise self._broken
 
-    def _reduce(self, x: Tensor, bucket: int) -> tuple[Tensor, Tensor]:
-        round_ = self._begin(x, bucket)
+    def _carry_out(self, operation: Operation) -> Tensor:
         if self._standing is not None:
-            return self._ordinary(x)
+            return self._ordinary(operation)
         try:
-            return self._through_switch(round_, bucket)
+            if not self._greeted:
+                self._greet()
+            return operation.through_switch(self._transport, self.config, self.stats)
         except DeadlineError as error:
             if self._fallback is None:
                 raise
-            return self._fall_back(x, round_, error)
-
-    def _begin(self, x: Tensor, bucket: int) -> ThcRound:
-        began = time.monotonic()
-        try:
-            round_ = self._codec.begin(x, self._completed, bucket)
-        except (CodecNonFiniteError, CodecNormRangeError) as error:
-            raise NonFiniteError(str(error)) from error
-        self.stats.encode_s += time.monotonic() - began
-        return round_
-
-    def _through_switch(self, round_: ThcRound, bucket: int) -> tuple[Tensor, Tensor]:
-        """Norms and rotation side by side, then indices up and sums down."""
-        stats = self.stats
-        if not self._greeted:
-            self._greet()
-        norms = round_.norms()
-        self._transport.start(p4.OP_MAX32, _lanes(norms), bucket, waits_for_workers=True)
-        began = time.monotonic()
-        round_.rotate()
-        stats.encode_s += time.monotonic() - began
-        agreed = _from_lanes(self._transport.finish().words, len(norms))
-        began = time.monotonic()
-        planes = round_.encode(agreed)
-        stats.encode_s += time.monotonic() - began
-        results = self._transport.exchange(p4.OP_THC, planes, bucket)
-        began = time.monotonic()
-        try:
-            mean = round_.decode(results.words, results.counts)
-        except CodecError as error:
-            raise RecreateError(f"job {self.config.job}: result that no sum can be: {error}") from error
-        stats.decode_s += time.monotonic() - began
-        began = time.monotonic()
-        included = (results.contributors >> np.uint32(self.config.worker) & np.uint32(1)).astype(bool)
-        residual = round_.residual(None if included.all() else included)
-        stats.encode_s += time.monotonic() - began
-        return mean, residual
+            return self._fall_back(operation, error)
 
     def _greet(self) -> None:
         self._transport.start(p4.OP_MAX32, self._greeting.payload(), waits_for_workers=True, deadline_s=self._join_s)
         self._greeting.check(self._transport.finish().words)
         self._greeted = True
 
-    def _fall_back(self, x: Tensor, round_: ThcRound, reason: DeadlineError) -> tuple[Tensor, Tensor]:
+    def _fall_back(self, operation: Operation, reason: DeadlineError) -> Tensor:
         """Finish this operation without the switch, together with all other workers."""
-        standing = self._stand(closing=False, like=x)
+        standing = self._stand(closing=False, like=operation.like())
         _LOG.warning("job %s falls back to the ordinary all-reduce for good: %s", self.config.name, reason)
         self.stats.fallbacks += 1
         if self._completed < standing.last:
             assert self._last is not None
-            # The sum was made, so all of this worker's indices are in it.
-            return self._last.to(x.device), round_.residual()
-        return self._ordinary(x)
+            return operation.take(self._last)
+        return self._ordinary(operation)
 
     def _stand(self, *, closing: bool, like: Tensor | None = None) -> Standing:
         """Agree with all workers where the job stands; the operation that some miss is in ``_last`` afterwards."""
@@ -235,40 +258,32 @@ class Job:
             behind = self._completed < standing.last
             own = like if behind else self._last
             assert own is not None
-            self._last = self._fallback.hand_out(standing, own.to("cpu", torch.float32))
+            self._last = self._fallback.hand_out(standing, own.cpu())
         self._standing = standing
         return standing
 
-    def _ordinary(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _ordinary(self, operation: Operation) -> Tensor:
         assert self._fallback is not None and self._standing is not None
         if any(self._standing.closing):
             gone = [rank for rank, closing in enumerate(self._standing.closing) if closing]
             raise FallbackError(f"operation {self._completed} cannot be finished: ranks {gone} have closed the job")
         self.stats.fallback_operations += 1
-        mean = self._fallback.mean(x.detach().to("cpu", torch.float32)).to(x.device)
-        return mean, torch.zeros_like(mean)
+        return operation.ordinary(self._fallback)
+
+
+def _thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
+    if config.thc is None:
+        return None
+    table = ThcTable(config.thc.table, config.thc.bits, config.thc.granularity, config.thc.p)
+    return ThcCodec(table, job=config.job, worker=config.worker, block=block)
 
 
 def _check(config: JobConfig, deadline_s: float, join_s: float) -> None:
     where = f"job {config.name}"
-    for op in ("thc", "max32"):
-        if op not in config.ops:
-            raise ConfigError("ops", config.ops, f"must have {op} to reduce gradients", where=where)
+    require(config, ("max32",), "with which workers greet each other")
     if config.quorum != config.workers:
         rule = f"must be {config.workers}, all workers: a worker left out could not catch up yet"
         raise ConfigError("quorum", config.quorum, rule, where=where)
     for name, seconds in (("deadline_s", deadline_s), ("join_s", join_s)):
         if not seconds > 0:
             raise ConfigError(name, seconds, "must be above 0 seconds", where=where)
-
-
-def _lanes(values: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """uint32 values as MAX32 words, shape (chunks, 1, 128), the last filled up with 0."""
-    chunks = -(-len(values) // LANES)
-    lanes = np.zeros(chunks * LANES, _LANE)
-    lanes[: len(values)] = values
-    return lanes.view(np.uint8).reshape(chunks, 1, WORD_BYTES)
-
-
-def _from_lanes(words: NDArray[np.uint8], count: int) -> NDArray[np.uint32]:
-    return words.reshape(-1).view(_LANE)[:count].astype(np.uint32)

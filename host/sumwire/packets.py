@@ -20,8 +20,14 @@ from sumwire.wire import HEADER_BYTES, WORD_BYTES
 
 UpWords = NDArray[np.uint8]
 
-# Words of payload (up, down) of the ops this library sends.
-OP_WORDS: Final = {p4.OP_THC: (p4.THC_INDEX_PLANES, p4.SLOT_WORDS), p4.OP_MAX32: (1, 1)}
+# Words of payload of each op: from a host up, and down.
+OP_WORDS: Final = {
+    p4.OP_THC: (p4.THC_WORDS_UP, p4.THC_WORDS_DOWN),
+    p4.OP_MAX32: (p4.MAX32_WORDS, p4.MAX32_WORDS),
+    p4.OP_SUM32: (p4.SUM32_WORDS, p4.SUM32_WORDS),
+    p4.OP_SIGN: (p4.SIGN_WORDS, p4.SIGN_WORDS),
+    p4.OP_VOTE: (p4.VOTE_WORDS_UP, p4.VOTE_WORDS_DOWN),
+}
 
 
 def _byte_fields() -> list[tuple[str, int]]:
@@ -49,11 +55,12 @@ def first_byte(kind: int) -> int:
 
 
 def contributions(
-    payload: UpWords, *, op: int, job: int, worker: int, slots: int, first_sequence: int, bucket: int
+    payload: UpWords, *, op: int, job: int, seat: int, slots: int, first_sequence: int, bucket: int
 ) -> NDArray[np.uint8]:
     """All CONTRIBUTE datagrams of an exchange, shape (chunks, bytes of one).
 
     ``payload`` has shape (chunks, up words, 128); chunk k is number ``first_sequence + k`` of the job.
+    ``seat`` is the worker's number at its own switch.
     """
     chunks, words = payload.shape[0], payload.shape[1]
     packets = np.zeros(chunks, dtype=[*_RECORD, ("payload", "u1", (words, WORD_BYTES))])
@@ -63,10 +70,10 @@ def contributions(
     packets["op"] = op
     packets["job"] = job
     packets["slot"] = sequence % np.uint64(slots)
-    packets["worker"] = worker
+    packets["worker"] = seat
     packets["count"] = 1
     packets["round"] = (sequence // np.uint64(slots)) & np.uint64(0xFFFFFFFF)
-    packets["contributors"] = 1 << worker
+    packets["contributors"] = 1 << seat
     packets["words"] = words
     packets["bucket"] = bucket
     packets["chunk"] = np.arange(chunks)

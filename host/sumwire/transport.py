@@ -58,8 +58,8 @@ _PASSING: Final = frozenset(
 class Results:
     """What came back for every chunk of an exchange.
 
-    ``words`` (chunks, down words, 128) uint8; ``counts`` (chunks,) uint8, the contributors folded in;
-    ``contributors`` (chunks,) uint32 bitmaps; ``flags`` (chunks,) uint8.
+    ``words`` (chunks, down words, 128) uint8; ``counts`` (chunks,) uint8, the contributors folded in, in the whole
+    tree; ``contributors`` (chunks,) uint32 bitmaps of the seats at the own switch; ``flags`` (chunks,) uint8.
     """
 
     words: NDArray[np.uint8]
@@ -170,7 +170,7 @@ class Transport:
             payload,
             op=op,
             job=self._config.job,
-            worker=self._config.worker,
+            seat=self._config.seat,
             slots=self._config.slots,
             first_sequence=self.next_sequence,
             bucket=bucket,
@@ -243,7 +243,7 @@ class Transport:
         receive, unpack, find, complete = self._socket.recv_into, HEADER.unpack_from, window.find, window.complete
         payload_bytes = exchange.down_words * WORD_BYTES
         wanted_bytes = HEADER_BYTES + payload_bytes
-        wanted = (_RESULT, exchange.op, config.job, config.worker, exchange.down_words)
+        wanted = (_RESULT, exchange.op, config.job, config.seat, exchange.down_words)
         now = time.monotonic()
         packets = total_bytes = 0
         for _ in range(_RECEIVE_BATCH):
@@ -267,7 +267,7 @@ class Transport:
             if chunk == NOTHING:
                 continue
             if flags & p4.FLAG_PARTIAL:
-                raise self._partial_error(chunk, contributors)
+                raise self._partial_error(chunk, contributors, count)
             if bucket != exchange.bucket or number != chunk:
                 raise self._order_error(chunk, bucket, number)
             exchange.down[chunk * payload_bytes : (chunk + 1) * payload_bytes] = view[HEADER_BYTES:wanted_bytes]
@@ -282,7 +282,7 @@ class Transport:
         """A packet that is no result of this exchange: STALE, a late result of an earlier one, or nothing of ours."""
         config, exchange = self._config, self._exchange
         assert exchange is not None
-        if receiver == (config.job, config.worker) and op in OP_WORDS:
+        if receiver == (config.job, config.seat) and op in OP_WORDS:
             if first == _STALE and size == HEADER_BYTES and op == exchange.op:
                 self._window.on_stale(*place)
                 return
@@ -324,12 +324,16 @@ class Transport:
         detail = "the switch does not answer at all" + (f"; {self._last_failure}" if self._last_failure else "")
         raise error.with_detail(detail)
 
-    def _partial_error(self, chunk: int, contributors: int) -> DeadlineError:
-        missing = [worker for worker in range(self._config.workers) if not contributors >> worker & 1]
-        error = self._window.deadline_error(time.monotonic(), chunk, missing)
-        if self._window.base > 0:
-            return error
-        return error.with_detail("or an earlier run gave up, and the job's generation was not renewed since")
+    def _partial_error(self, chunk: int, contributors: int, count: int) -> DeadlineError:
+        """The bitmap is of the workers at the own switch; of those behind others, only how many are missing."""
+        config = self._config
+        missing = [worker for seat, worker in sorted(config.seats.items()) if not contributors >> seat & 1]
+        elsewhere = config.workers - count - len(missing)
+        details = [f"{elsewhere} more are missing behind other switches"] if elsewhere > 0 else []
+        if self._window.base == 0:
+            details.append("or an earlier run gave up, and the job's generation was not renewed since")
+        error = self._window.deadline_error(time.monotonic(), chunk, missing or None)
+        return error.with_detail("; ".join(details)) if details else error
 
     def _order_error(self, chunk: int, bucket: int, number: int) -> OrderError:
         slot, round_ = self._window.place(chunk)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from sumwire import _p4 as p4
 from sumwire.codec.errors import CodecError
-from sumwire.codec.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +27,30 @@ class CodecInfo:
     words_up: int
     words_down: int
     chunk_values: int
-    # Op of a preliminary exchange whose outcome `encode` needs (one uint32 per block), or None.
+    # Op of a preliminary exchange whose outcome `encode` needs (`preliminary`, uint32 values), or None.
     preliminary_op: int | None = None
 
 
 class CodecRound(ABC):
     """One tensor in one round of aggregation."""
 
-    layout: Layout
+    def preliminary(self) -> NDArray[np.uint32]:
+        """What goes into the preliminary exchange; empty where the codec has none."""
+        return np.zeros(0, np.uint32)
+
+    def prepare(self) -> None:
+        """Work that does not need the preliminary exchange's outcome, and can be done while it is under way."""
+        return None
 
     @abstractmethod
     def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """Payload words of shape (chunks, words_up, 128); `agreed` is the preliminary exchange's outcome."""
+        """Payload words of shape (chunks, words_up, 128); `agreed` is the preliminary exchange's outcome, of
+        `preliminary`'s shape: the largest of all workers in every place."""
 
     @abstractmethod
     def decode(self, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> Tensor:
-        """The mean over the contributors from result words (chunks, words_down, 128): float32, shape (length,).
+        """What the contributors' tensors are aggregated to (their mean, or what the codec makes of it) from result
+        words (chunks, words_down, 128): shape (length,), float32 unless the codec keeps float64.
 
         counts, shape (chunks,), says how many workers are in each chunk; a chunk of none decodes to zeros.
         Equal input gives equal bits on every worker.
@@ -62,9 +69,9 @@ class GradientCodec(ABC):
 
     info: ClassVar[CodecInfo]
 
-    @abstractmethod
-    def layout(self, length: int) -> Layout:
-        """Blocks and chunks of a tensor of `length` values."""
+    def chunks(self, length: int) -> int:
+        """Packets of a tensor of `length` values."""
+        return -(-length // self.info.chunk_values)
 
     @abstractmethod
     def begin(self, x: Tensor, sequence: int, bucket: int) -> CodecRound:
@@ -72,6 +79,13 @@ class GradientCodec(ABC):
 
         Raises NonFiniteError for NaN or Inf, CodecError for another shape or dtype.
         """
+
+    def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+        """The same aggregate by an ordinary all-reduce: `mean` gives that of float32 CPU tensors over all workers.
+
+        As good as the codec's own or better: nothing is left out of it.
+        """
+        return mean(x)
 
 
 class CodecRegistry:
@@ -107,8 +121,11 @@ class CodecRegistry:
 
 def default_registry() -> CodecRegistry:
     """A registry of the codecs that come with Sumwire."""
+    from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+    from sumwire.codec.sum32 import Sum32Codec
     from sumwire.codec.thc import ThcCodec
 
     registry = CodecRegistry()
-    registry.register(ThcCodec)
+    for codec in (ThcCodec, Sum32Codec, VoteCodec, EfSignCodec, SsdmCodec):
+        registry.register(codec)
     return registry

@@ -168,6 +168,14 @@ class ThcRound(CodecRound):
         largest over the workers is an unsigned maximum."""
         return self._norms.view(np.uint32).copy()
 
+    def preliminary(self) -> NDArray[np.uint32]:
+        """The norms."""
+        return self.norms()
+
+    def prepare(self) -> None:
+        """The rotation."""
+        self.rotate()
+
     def rotate(self) -> None:
         """Compute RHT(x), the bulk of the work that needs no norms. Raises StageError the second time."""
         if self._x is None:

@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What codecs without rotation ask of a tensor."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from sumwire.codec.errors import CodecError, NonFiniteError
+
+DTYPES: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+def check_values(x: Tensor, where: str) -> Tensor:
+    """The flat tensor, detached. Raises CodecError for another shape or dtype, NonFiniteError for NaN or Inf."""
+    if x.dim() != 1 or x.dtype not in DTYPES:
+        raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {DTYPES}")
+    if not bool(torch.isfinite(x).all()):
+        bad, nans = ~torch.isfinite(x), int(torch.isnan(x).sum())
+        raise NonFiniteError(nans, int(bad.sum()) - nans, int(bad.nonzero()[0, 0]), where)
+    return x.detach()
+
+
+def result_dtype(x: Tensor) -> torch.dtype:
+    """Of what comes back: float64 is kept, all else is float32."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32

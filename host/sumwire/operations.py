@@ -1,0 +1,264 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a job can be asked to do with all its workers, each in two ways: through the switch, or without it.
+
+An operation belongs to one call. :class:`sumwire.job.Job` gives it the lock, the order and the way out.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import ClassVar, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumwire import _p4 as p4
+from sumwire.codec.base import CodecRound, GradientCodec
+from sumwire.codec.errors import CodecError
+from sumwire.codec.errors import NonFiniteError as CodecNonFiniteError
+from sumwire.codec.errors import NormRangeError as CodecNormRangeError
+from sumwire.codec.seeds import fold, stream_words
+from sumwire.codec.sign import pack_signs, unpack_signs
+from sumwire.codec.sum32 import pack_lanes, unpack_lanes
+from sumwire.config import JobConfig
+from sumwire.errors import ConfigError, NonFiniteError, RecreateError, UsageError
+from sumwire.fallback import Fallback
+from sumwire.greeting import LANES
+from sumwire.stats import JobStats
+from sumwire.transport import Results, Transport
+from sumwire.wire import WORD_BYTES
+
+_LANE: Final = np.dtype(">u4")
+# Key of the draws that take the switch's place: fold(DRAW_TAG, job, sequence, bucket), the same on all workers.
+DRAW_TAG: Final = 0x44524157  # "DRAW"
+_INT32: Final = np.iinfo(np.int32)
+
+
+class Operation(ABC):
+    """One collective call. ``values`` for the statistics; ``bucket`` travels with the packets."""
+
+    ops: ClassVar[tuple[str, ...]]
+    values: int
+    bucket: int
+
+    @abstractmethod
+    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        """The result, with equal bits on all workers."""
+
+    @abstractmethod
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        """The same by the process group's collectives."""
+
+    @abstractmethod
+    def like(self) -> Tensor:
+        """A CPU tensor of the result's shape and dtype, for a result that another worker hands out."""
+
+    def take(self, result: Tensor) -> Tensor:
+        """The result, handed out by another worker: the sum was made with this worker in it."""
+        return result
+
+
+def require(config: JobConfig, ops: tuple[str, ...], what: str) -> None:
+    """Raises ConfigError unless the job has all the ops."""
+    for op in ops:
+        if op not in config.ops:
+            raise ConfigError("ops", config.ops, f"must have {op} {what}", where=f"job {config.name}")
+
+
+def to_words(values: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """uint32 values as MAX32 words, shape (chunks, 1, 128), the last filled up with 0."""
+    chunks = -(-len(values) // LANES)
+    lanes = np.zeros(chunks * LANES, _LANE)
+    lanes[: len(values)] = values
+    return lanes.view(np.uint8).reshape(chunks, 1, WORD_BYTES)
+
+
+def from_words(words: NDArray[np.uint8], count: int) -> NDArray[np.uint32]:
+    """The inverse of `to_words`."""
+    return words.reshape(-1).view(_LANE)[:count].astype(np.uint32)
+
+
+class Max32(Operation):
+    """Largest of the workers' uint32 values, in every place. The result is int64, which holds them all."""
+
+    ops = ("max32",)
+
+    def __init__(self, values: NDArray[np.uint32], bucket: int) -> None:
+        if values.dtype != np.uint32 or values.ndim != 1:
+            raise UsageError(f"{values.dtype} values of shape {values.shape}: need uint32 (length,)")
+        self._values = values
+        self.values = len(values)
+        self.bucket = bucket
+
+    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        results = transport.exchange(p4.OP_MAX32, to_words(self._values), self.bucket)
+        return torch.from_numpy(from_words(results.words, self.values).astype(np.int64))
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        return fallback.largest(torch.from_numpy(self._values.astype(np.int64)))
+
+    def like(self) -> Tensor:
+        return torch.zeros(self.values, dtype=torch.int64)
+
+
+class Sum32(Operation):
+    """Exact sum of the workers' int32 values, int32, and one value more: how many chunks have an overflow."""
+
+    ops = ("sum32",)
+
+    def __init__(self, lanes: NDArray[np.int32], bucket: int) -> None:
+        if lanes.dtype != np.int32 or lanes.ndim != 1:
+            raise UsageError(f"{lanes.dtype} lanes of shape {lanes.shape}: need int32 (length,)")
+        self._lanes = lanes
+        self.values = len(lanes)
+        self.bucket = bucket
+
+    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        results = transport.exchange(p4.OP_SUM32, pack_lanes(self._lanes), self.bucket)
+        sums = torch.from_numpy(unpack_lanes(results.words, self.values))
+        return torch.cat([sums, torch.tensor([overflows(results)], dtype=torch.int32)])
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        total = fallback.total(torch.from_numpy(self._lanes.astype(np.int64)))
+        outside = (total < int(_INT32.min)) | (total > int(_INT32.max))
+        return torch.cat([total, outside.sum()[None]]).to(torch.int32)
+
+    def like(self) -> Tensor:
+        return torch.zeros(self.values + 1, dtype=torch.int32)
+
+
+class _Signs(Operation):
+    """One bit a value, up and down. The result is uint8, 1 for plus."""
+
+    _op: ClassVar[int]
+    _words: ClassVar[int]
+
+    def __init__(self, plus: Tensor, bucket: int) -> None:
+        if plus.dtype != torch.bool or plus.dim() != 1:
+            raise UsageError(f"{plus.dtype} signs of shape {tuple(plus.shape)}: need bool (length,)")
+        self._plus = plus.detach().cpu()
+        self.values = len(plus)
+        self.bucket = bucket
+
+    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        began = time.monotonic()
+        words = pack_signs(self._plus.numpy(), self._words)
+        stats.encode_s += time.monotonic() - began
+        results = transport.exchange(self._op, words, self.bucket)
+        began = time.monotonic()
+        plus = torch.from_numpy(unpack_signs(results.words, self.values).view(np.uint8))
+        stats.decode_s += time.monotonic() - began
+        return plus
+
+    def like(self) -> Tensor:
+        return torch.zeros(self.values, dtype=torch.uint8)
+
+
+class SignMerge(_Signs):
+    """In every place the sign of one of the workers, each with the same probability: Marsit's merge."""
+
+    ops = ("sign",)
+    _op = p4.OP_SIGN
+    _words = p4.SIGN_WORDS
+
+    def __init__(self, plus: Tensor, bucket: int, *, job: int, sequence: int) -> None:
+        super().__init__(plus, bucket)
+        self._key = fold(DRAW_TAG, job, sequence, bucket)
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        """All workers learn all signs and make the same draws."""
+        everyone = torch.stack(fallback.gather(torch.from_numpy(np.packbits(self._plus.numpy()))))
+        signs = torch.from_numpy(np.unpackbits(everyone.numpy(), axis=1, count=self.values))
+        # 32 random bits: the bias of the remainder is below workers x 2**-32.
+        draws = stream_words(self._key, 0, self.values, torch.device("cpu")).bitwise_and_(0xFFFFFFFF)
+        return signs.gather(0, (draws % len(signs))[None])[0]
+
+
+class Vote(_Signs):
+    """The majority of the workers' signs; a tie is plus."""
+
+    ops = ("vote",)
+    _op = p4.OP_VOTE
+    _words = p4.VOTE_WORDS_UP
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        return fallback.total(self._plus.to(torch.int32).mul_(2).sub_(1)).ge(0).to(torch.uint8)
+
+
+class CodecOperation(Operation):
+    """A tensor through a codec. :attr:`residual` is there once the result is.
+
+    Raises NonFiniteError, before anything is sent, for values that the codec refuses.
+    """
+
+    def __init__(self, codec: GradientCodec, x: Tensor, *, sequence: int, bucket: int, stats: JobStats) -> None:
+        began = time.monotonic()
+        try:
+            self._round: CodecRound = codec.begin(x, sequence, bucket)
+        except (CodecNonFiniteError, CodecNormRangeError) as error:
+            raise NonFiniteError(str(error)) from error
+        stats.encode_s += time.monotonic() - began
+        self._codec = codec
+        self._x = x
+        self.values = x.numel()
+        self.bucket = bucket
+        self.residual = torch.zeros(0)
+
+    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        """The preliminary exchange and what can be prepared meanwhile, then payload up and results down."""
+        round_, info = self._round, self._codec.info
+        own = round_.preliminary()
+        if info.preliminary_op is None:
+            agreed = self._prepare(own, stats)
+        else:
+            transport.start(info.preliminary_op, to_words(own), self.bucket, waits_for_workers=True)
+            self._prepare(own, stats)
+            agreed = from_words(transport.finish().words, len(own))
+        began = time.monotonic()
+        try:
+            words = round_.encode(agreed)
+        except CodecError as error:
+            raise RecreateError(f"job {config.job}: agreed on what no worker can mean: {error}") from error
+        stats.encode_s += time.monotonic() - began
+        results = transport.exchange(info.op, words, self.bucket)
+        if overflows(results):
+            raise RecreateError(f"job {config.job}: a sum left int32, which {info.name} rules out")
+        began = time.monotonic()
+        try:
+            result = round_.decode(results.words, results.counts)
+        except CodecError as error:
+            raise RecreateError(f"job {config.job}: result that no sum can be: {error}") from error
+        stats.decode_s += time.monotonic() - began
+        began = time.monotonic()
+        included = (results.contributors >> np.uint32(config.seat) & np.uint32(1)).astype(bool)
+        self.residual = round_.residual(None if included.all() else included)
+        stats.encode_s += time.monotonic() - began
+        return result
+
+    def _prepare(self, own: NDArray[np.uint32], stats: JobStats) -> NDArray[np.uint32]:
+        began = time.monotonic()
+        self._round.prepare()
+        stats.encode_s += time.monotonic() - began
+        return own
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        result = self._codec.ordinary(self._x.detach().to("cpu", torch.float32), fallback.mean).to(self._x.device)
+        self.residual = torch.zeros_like(result)
+        return result
+
+    def like(self) -> Tensor:
+        return self._x.detach().to("cpu", torch.float64 if self._x.dtype == torch.float64 else torch.float32)
+
+    def take(self, result: Tensor) -> Tensor:
+        # All that this worker stands for is in the sum.
+        self.residual = self._round.residual()
+        return result.to(self._x.device)
+
+
+def overflows(results: Results) -> int:
+    """How many chunks have a sum that left int32. All workers are told the same."""
+    return int(np.count_nonzero(results.flags & p4.FLAG_OVERFLOW))
