@@ -34,7 +34,7 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.flags = meta.state.flags;
     }
 
-    action to_parent() {
+    action send_up() {
         meta.is_reply = 1;
         standard_metadata.egress_spec = meta.uplink.port;
     }
@@ -81,7 +81,7 @@ control Reply(inout headers_t hdr,
             if (meta.verdict == VERDICT_ASK) {
                 hdr.sumwire.flags = hdr.sumwire.flags | asked;
             }
-            to_parent();
+            send_up();
         } else if (meta.verdict == VERDICT_DUPLICATE) {
             fill_result();
             to_sender();
