@@ -49,7 +49,7 @@ WORKER: Final = TableShape(
 UPLINK: Final = TableShape(
     "uplink",
     ("job", "slot", "mask", "priority"),
-    "uplink.to_parent",
+    "to_parent",
     ("port", "mac", "address", "worker", "worker_bit"),
 )
 THC_LOW: Final = TableShape("thc_low", ("job",), "coefficients_low", _coefficient_names(range(WORD_PLANES_LOW)))
