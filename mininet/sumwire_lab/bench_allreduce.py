@@ -126,7 +126,7 @@ def _measure(
     system: str, kind: str, options: RunOptions, sizes: Sequence[int], folder: Path
 ) -> list[tuple[int, float]]:
     with open_session(options, None if system == BASELINE else kind, folder) as session:
-        hosts = session.star.hosts
+        hosts = session.fabric.hosts
         spec: dict[str, Any] = {
             "system": system,
             "sizes": list(sizes),
@@ -144,8 +144,7 @@ def _measure(
                 name = f"worker{rank}"
                 command = [sys.executable, "-m", "sumwire_lab.bench_worker", str(path), str(rank)]
                 working[name] = session.start(name, host, command)
-            logs = {name: session.log(name) for name in [*working, "switch"]}
-            wait_all(working, session.serving(), logs, _DEADLINE_SECONDS, lambda: None)
+            wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
         finally:
             for process in working.values():
                 process.kill()

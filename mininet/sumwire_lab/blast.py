@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Load generator: the THC packets of several workers at one switch, as fast as it takes them.
+"""Load generator: the packets of several workers at one switch, as fast as it takes them.
 
 Run as `python -m sumwire_lab.blast SPEC.json`. One process plays all workers, so that on a small machine the
 switch, not the generator, gets the processors; it only patches the round into frames made beforehand. It counts
@@ -46,6 +46,9 @@ class BlastSpec:
 
     interfaces: list[str]
     ends: list[Endpoints]
+    op: int
+    words: int
+    """In a contribution of that op."""
     slots: int
     window: int
     seconds: float
@@ -73,17 +76,15 @@ class Count:
 
 
 def templates(spec: BlastSpec) -> list[list[bytearray]]:
-    """Frames by [slot][worker], round 0, with different indices in each."""
-    payloads = [bytes((37 * k + 11 * worker) % 256 for k in range(4 * WORD_BYTES)) for worker in range(len(spec.ends))]
+    """Frames by [slot][worker], round 0, with a different payload from each worker."""
+    size = spec.words * WORD_BYTES
+    payloads = [bytes((37 * k + 11 * worker) % 256 for k in range(size)) for worker in range(len(spec.ends))]
 
     def one(slot: int, worker: int) -> bytearray:
-        return bytearray(frames.frame(spec.ends[worker], _header(slot, worker), payloads[worker]))
+        header = Header(p4.KIND_CONTRIBUTE, spec.op, JOB_ID, slot, worker, words=spec.words)
+        return bytearray(frames.frame(spec.ends[worker], header, payloads[worker]))
 
     return [[one(slot, worker) for worker in range(len(spec.ends))] for slot in range(spec.slots)]
-
-
-def _header(slot: int, worker: int) -> Header:
-    return Header(p4.KIND_CONTRIBUTE, p4.OP_THC, JOB_ID, slot, worker, words=p4.THC_INDEX_PLANES)
 
 
 class Blaster:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import SWITCHES, SYSTEMS, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.shapes import TOPOLOGIES
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -34,7 +35,8 @@ def parser() -> argparse.ArgumentParser:
     allreduce.add_argument("--workers", type=int, default=RunOptions().workers, help="hosts, %(default)s")
     allreduce.add_argument("--switch", choices=SWITCHES, default="auto", help="%(default)s: bmv2 if on PATH, else soft")
     _results_option(allreduce)
-    switch = commands.add_parser("bench-switch", help="THC packets per second into each switch")
+    switch = commands.add_parser("bench-switch", help="packets per second into each switch")
+    switch.add_argument("--op", default="thc", help="thc, sum32, sign or vote; %(default)s")
     switch.add_argument("--switches", help="soft, bmv2 or soft,bmv2; default: those that are here")
     _results_option(switch)
     _results_option(commands.add_parser("verify-thc", help="run the checks of the THC work and say what holds"))
@@ -53,6 +55,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--hidden", type=int, default=train.hidden, help="units of a hidden layer, %(default)s")
     run.add_argument("--seed", type=int, default=train.seed, help="%(default)s")
     run.add_argument("--systems", default=",".join(SYSTEMS), help="which to train, in this order: %(default)s")
+    run.add_argument("--topology", choices=TOPOLOGIES, default=all_.topology, help="%(default)s")
     run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help="%(default)s: bmv2 if on PATH, else soft")
     run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
     run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
@@ -77,6 +80,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
             max_steps=arguments.steps,
         ),
         systems=tuple(arguments.systems.split(",")),
+        topology=arguments.topology,
         switch=arguments.switch,
         impair=arguments.impair,
         malformed=arguments.malformed,
@@ -113,9 +117,9 @@ def _bench_switch(arguments: argparse.Namespace) -> int:
     kinds = ["soft"] if choose("auto") == "soft" else ["soft", "bmv2"]
     if arguments.switches:
         kinds = arguments.switches.split(",")
-    record = bench(kinds, arguments.results, say)
+    record = bench(kinds, arguments.results, say, arguments.op)
     for kind, rate in record["packets_per_second"].items():
-        say(f"{kind:>5}  {rate:>10,.0f} packets/s (median)")
+        say(f"{kind:>5}  {rate:>10,.0f} {arguments.op} packets/s (median)")
     if record["ratio"] is not None:
         say(f"soft / bmv2: {record['ratio']:.2f}")
     return 0

@@ -18,22 +18,25 @@ Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
 
 # In this network namespace, whatever is mounted on /sys.
 _COUNTERS: Final = Path("/proc/self/net/dev")
-_RX_BYTES_COLUMN: Final = 0
-_TX_BYTES_COLUMN: Final = 8
+_RX_BYTES, _RX_PACKETS, _TX_BYTES, _TX_PACKETS = 0, 1, 8, 9
 
 
 @dataclass(frozen=True)
 class LinkBytes:
-    """Bytes that went through an interface, Ethernet headers included."""
+    """What went through an interface: bytes, Ethernet headers included, and packets."""
 
     rx: int
     tx: int
+    rx_packets: int = 0
+    tx_packets: int = 0
 
     def __sub__(self, other: LinkBytes) -> LinkBytes:
-        return LinkBytes(self.rx - other.rx, self.tx - other.tx)
-
-    def __add__(self, other: LinkBytes) -> LinkBytes:
-        return LinkBytes(self.rx + other.rx, self.tx + other.tx)
+        return LinkBytes(
+            self.rx - other.rx,
+            self.tx - other.tx,
+            self.rx_packets - other.rx_packets,
+            self.tx_packets - other.tx_packets,
+        )
 
 
 def parse_counters(text: str, interface: str) -> LinkBytes:
@@ -41,8 +44,8 @@ def parse_counters(text: str, interface: str) -> LinkBytes:
     for line in text.splitlines():
         name, colon, values = line.partition(":")
         if colon and name.strip() == interface:
-            columns = values.split()
-            return LinkBytes(rx=int(columns[_RX_BYTES_COLUMN]), tx=int(columns[_TX_BYTES_COLUMN]))
+            columns = [int(value) for value in values.split()]
+            return LinkBytes(columns[_RX_BYTES], columns[_TX_BYTES], columns[_RX_PACKETS], columns[_TX_PACKETS])
     raise ValueError(f"interface {interface} is not in {_COUNTERS}")
 
 

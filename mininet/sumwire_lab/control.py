@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import sumwire_controller
 import yaml
+from sumwire import _p4 as p4
 from sumwire.codec import tables
-from sumwire_controller.jobfile import job_json
 
-from sumwire_lab.topology import AGGREGATOR_IP, AGGREGATOR_MAC, Star
+from sumwire_lab.fabric import Fabric
 
 CONFIGURATION: Final = "controller.yaml"
 JOB: Final = "digits"
@@ -36,12 +38,52 @@ def thc_table(workers: int) -> list[int]:
     return [int(value) for value in tables.solve(bits, granularity, P).values]
 
 
-def configuration(star: Star, grpc: str, device_id: int, side_jobs: bool = False) -> dict[str, Any]:
+def ops_for(workers: int) -> list[str]:
+    """Every op that as many workers may use, so that one job serves every system."""
+    limits = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
+    return ["thc", "max32", "sum32", *(op for op, most in limits.items() if workers <= most)]
+
+
+def configuration(fabric: Fabric, grpc: Mapping[str, str], side_jobs: bool = False) -> dict[str, Any]:
     """What the controller reads as YAML: every host forwards, all of them are workers of one job.
 
-    `side_jobs` adds the two jobs that malformed packets are sent to.
+    `grpc` has the P4Runtime address of each switch. A single switch gets the controller's short form, several its
+    topology form. `side_jobs` adds the two jobs that malformed packets are sent to.
     """
-    names = [host.name for host in star.hosts]
+    jobs = _jobs(fabric, side_jobs)
+    if len(fabric.switches) > 1:
+        return _tree(fabric, grpc, jobs)
+    switch = fabric.switches[0]
+    return {
+        "switch": {"name": switch.name, "grpc": grpc[switch.name], "device_id": switch.device_id},
+        "aggregator": {"ip": switch.aggregator_ip, "mac": switch.aggregator_mac},
+        "ports": [host.port for host in fabric.hosts],
+        "workers": [{"name": h.name, "ip": h.ip, "mac": h.mac, "port": h.port} for h in fabric.hosts],
+        "jobs": jobs,
+    }
+
+
+def _tree(fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "switches": [
+            {
+                "name": s.name,
+                "grpc": grpc[s.name],
+                "device_id": s.device_id,
+                "aggregator": {"ip": s.aggregator_ip, "mac": s.aggregator_mac},
+            }
+            for s in fabric.switches
+        ],
+        "links": [
+            {"from": t.lower, "from_port": t.lower_port, "to": t.upper, "to_port": t.upper_port} for t in fabric.trunks
+        ],
+        "hosts": [{"name": h.name, "ip": h.ip, "mac": h.mac, "switch": h.switch, "port": h.port} for h in fabric.hosts],
+        "jobs": jobs,
+    }
+
+
+def _jobs(fabric: Fabric, side_jobs: bool) -> list[dict[str, Any]]:
+    names = [host.name for host in fabric.hosts]
     table = thc_table(len(names))
     thc = {"bits": (len(table) - 1).bit_length(), "p": P, "table": table}
 
@@ -49,27 +91,24 @@ def configuration(star: Star, grpc: str, device_id: int, side_jobs: bool = False
         slots = {"base": base, "count": count}
         return {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots, "thc": thc}
 
-    jobs = [job(JOB, JOB_ID, ["thc", "max32"], 0, SLOTS)]
+    jobs = [job(JOB, JOB_ID, ops_for(len(names)), 0, SLOTS)]
     if side_jobs:
         jobs.append(job("odd", ODD_ID, ["thc", "max32"], SLOTS, _SIDE_SLOTS))
         jobs.append(job("narrow", NARROW_ID, ["thc"], SLOTS + _SIDE_SLOTS, _SIDE_SLOTS))
-    return {
-        "switch": {"name": "s1", "grpc": grpc, "device_id": device_id},
-        "aggregator": {"ip": AGGREGATOR_IP, "mac": AGGREGATOR_MAC},
-        "ports": [host.port for host in star.hosts],
-        "workers": [{"name": h.name, "ip": h.ip, "mac": h.mac, "port": h.port} for h in star.hosts],
-        "jobs": jobs,
-    }
+    return jobs
 
 
-def install(star: Star, grpc: str, device_id: int, folder: Path, side_jobs: bool = False) -> Path:
-    """Bring program and entries to the switch. Returns the job file; the configuration is kept beside it."""
+def install(fabric: Fabric, grpc: Mapping[str, str], folder: Path, side_jobs: bool = False) -> Path:
+    """Bring program and entries to the switches. Returns the job file; the configuration is kept beside it."""
     path = folder / CONFIGURATION
-    path.write_text(yaml.safe_dump(configuration(star, grpc, device_id, side_jobs), sort_keys=False))
-    config = sumwire_controller.load_config(path)
-    sumwire_controller.apply(config)
+    path.write_text(yaml.safe_dump(configuration(fabric, grpc, side_jobs), sort_keys=False))
+    config = sumwire_controller.load_any(path)
+    if isinstance(config, sumwire_controller.Config):
+        sumwire_controller.apply(config)
+    else:
+        sumwire_controller.apply_topology(config)
     job_file = folder / "job.json"
-    job_file.write_text(job_json(config, JOB))
+    job_file.write_text(json.dumps(sumwire_controller.job_description(config, JOB), indent=1) + "\n")
     return job_file
 
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 from sumwire_controller.status import REJECT_NAMES
 
 from sumwire_lab import control
+from sumwire_lab.fabric import HostPlan
 from sumwire_lab.frames import Endpoints
 from sumwire_lab.malformed import FloodSpec, Sender
 from sumwire_lab.options import RunOptions
 from sumwire_lab.processes import wait_all
 from sumwire_lab.session import Session
-from sumwire_lab.topology import AGGREGATOR_IP, AGGREGATOR_MAC, HostPlan
 
 # Of all hosts together: slow enough to leave the links to the training, fast enough to end within it.
 PACKETS_PER_SECOND: Final = 4000.0
@@ -38,7 +38,7 @@ class Flood:
         """Called when the training is under way."""
         if self._count == 0:
             return
-        hosts = self._session.star.hosts
+        hosts = self._session.fabric.hosts
         for rank, host in enumerate(hosts):
             name = f"malformed{rank}"
             spec = self._spec(host, rank, len(hosts))
@@ -53,8 +53,8 @@ class Flood:
         if not self._processes:
             return {}
         ended = all(process.poll() is not None for process in self._processes.values())
-        logs = {name: self._session.log(name) for name in [*self._processes, "switch"]}
-        wait_all(self._processes, self._session.serving(), logs, deadline_s, lambda: None)
+        session = self._session
+        wait_all(self._processes, session.serving(), session.logs(self._processes), deadline_s, lambda: None)
         sent: dict[str, int] = {}
         for path in self._results:
             for reason, count in json.loads(path.read_text()).items():
@@ -64,9 +64,11 @@ class Flood:
         return {"malformed": {"sent": sent, "counted": counted, "all_sent_during_training": ended}}
 
     def _spec(self, host: HostPlan, rank: int, hosts: int) -> FloodSpec:
+        switch = self._session.fabric.leaf_of(host)
+        ends = Endpoints(host.mac, switch.aggregator_mac, host.ip, switch.aggregator_ip)
         return FloodSpec(
             interface=host.host_interface,
-            sender=Sender(Endpoints(host.mac, AGGREGATOR_MAC, host.ip, AGGREGATOR_IP), rank, hosts),
+            sender=Sender(ends, rank, hosts),
             count=self._count // hosts + (rank < self._count % hosts),
             per_second=PACKETS_PER_SECOND / hosts,
             seed=self._seed * hosts + rank,

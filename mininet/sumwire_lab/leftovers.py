@@ -67,10 +67,9 @@ class Ledger:
         ledger.save()
         return ledger
 
-    @property
-    def socket(self) -> Path:
-        """A name for a socket file of this run, removed with the ledger."""
-        return self.path.with_suffix(_SOCKET_SUFFIX)
+    def socket(self, name: str) -> Path:
+        """A file name for a socket of this run, removed with the ledger."""
+        return self.path.with_name(f"{self.token}-{name}{_SOCKET_SUFFIX}")
 
     def add_process(self, pid: int) -> None:
         """Note a process of this run; one that is already gone is left out."""
@@ -118,7 +117,8 @@ def clean(directory: Path = LEDGER_DIR) -> list[str]:
 
 
 def _forget(ledger: Path) -> None:
-    ledger.with_suffix(_SOCKET_SUFFIX).unlink(missing_ok=True)
+    for socket in ledger.parent.glob(f"{ledger.stem}-*{_SOCKET_SUFFIX}"):
+        socket.unlink(missing_ok=True)
     ledger.unlink(missing_ok=True)
 
 

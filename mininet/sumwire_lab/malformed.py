@@ -152,8 +152,8 @@ def _no_udp_header(sender: Sender, rng: random.Random) -> bytes:
     return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
 
 
-_BAD_KINDS: Final = tuple(kind for kind in range(16) if kind != p4.KIND_CONTRIBUTE)
-_BAD_OPS: Final = (0, p4.OP_SUM32, p4.OP_SIGN, p4.OP_VOTE, 6, 77, 255)
+_BAD_KINDS: Final = tuple(kind for kind in range(16) if kind not in (p4.KIND_CONTRIBUTE, p4.KIND_RESULT))
+_BAD_OPS: Final = (0, 6, 77, 255)
 
 KINDS: Final[dict[str, tuple[int, Build]]] = {
     "truncated frame": (p4.REJECT_LENGTH, _truncated),
@@ -165,9 +165,11 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
     "no room for the header": (p4.REJECT_LENGTH, _no_header),
     "version": (p4.REJECT_VERSION, _version),
     "kind": (p4.REJECT_KIND, _changed(kind=_BAD_KINDS)),
+    "result": (p4.REJECT_PARENT, _changed(kind=(p4.KIND_RESULT,))),
     "op": (p4.REJECT_OP, _changed(op=_BAD_OPS)),
     "words of MAX32": (p4.REJECT_WORDS, _changed(words=(0, 2, 4, 8, 255))),
     "words of THC": (p4.REJECT_WORDS, _thc_words),
+    "words of the other ops": (p4.REJECT_WORDS, _changed(op=(p4.OP_SUM32, p4.OP_SIGN, p4.OP_VOTE), words=(1,))),
     "job": (p4.REJECT_JOB, _changed(job=(0, 9, 999, 0xFFFF))),
     "worker": (p4.REJECT_WORKER, _changed(worker=(32, 100, 255))),
     "port": (p4.REJECT_PORT, _foreign_worker),

@@ -16,15 +16,16 @@ from sumwire_lab.topology import no_ipv6_command, run_in
 class BridgeNode(Switch):  # type: ignore[misc]
     """A bridge of the kernel: forwards at no cost, so the baseline is at its best."""
 
-    def __init__(self, name: str, bridge: str = "", **params: Any) -> None:
+    def __init__(self, name: str, bridge: str = "", leave_out: frozenset[str] = frozenset(), **params: Any) -> None:
         super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
         self.bridge = bridge
+        self._leave_out = leave_out | {"lo"}
 
     def start(self, controllers: object) -> None:
         run_in(self, ["ip", "link", "add", self.bridge, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"])
         run_in(self, no_ipv6_command(self.bridge))
         for interface in self.intfList():
-            if interface.name != "lo":
+            if interface.name not in self._leave_out:
                 run_in(self, ["ip", "link", "set", interface.name, "master", self.bridge])
         run_in(self, ["ip", "link", "set", self.bridge, "up"])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.shapes import TOPOLOGIES, leaves_of
 
 # One star is one switch: the contributors bitmap of a job has this many bits.
 WORKERS_MAX: Final = 32
@@ -65,6 +66,7 @@ class RunOptions:
     link: LinkOptions = LinkOptions()
     train: TrainOptions = TrainOptions()
     systems: tuple[str, ...] = SYSTEMS
+    topology: str = "star"
     switch: str = "auto"
     impair: str | None = None
     """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
@@ -73,8 +75,16 @@ class RunOptions:
     deadline_s: float = 1800.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.workers <= WORKERS_MAX:
-            raise OptionError(f"workers={self.workers}: one switch serves 1 to {WORKERS_MAX} workers")
+        self._check_systems()
+        self._check_network()
+        if self.malformed < 0:
+            raise OptionError(f"malformed={self.malformed}: must not be negative")
+        if self.malformed and self.topology != "star":
+            raise OptionError(f"malformed={self.malformed}: only with topology=star, where one switch counts them all")
+        if self.deadline_s <= 0:
+            raise OptionError(f"deadline={self.deadline_s}: must be above 0 seconds")
+
+    def _check_systems(self) -> None:
         if not self.systems:
             raise OptionError("systems: name at least one")
         for name in self.systems:
@@ -82,16 +92,21 @@ class RunOptions:
                 raise OptionError(f"systems={name}: known are {', '.join(SYSTEMS)}")
         if len(set(self.systems)) != len(self.systems):
             raise OptionError(f"systems={','.join(self.systems)}: each at most once")
+
+    def _check_network(self) -> None:
+        if not 1 <= self.workers <= WORKERS_MAX:
+            raise OptionError(f"workers={self.workers}: a run has 1 to {WORKERS_MAX} workers")
+        if self.topology not in TOPOLOGIES:
+            raise OptionError(f"topology={self.topology}: known are {', '.join(TOPOLOGIES)}")
+        leaves = len(leaves_of(self.topology))
+        if self.workers < leaves:
+            raise OptionError(f"workers={self.workers}: topology {self.topology} has {leaves} leaves, each needs one")
         if self.switch not in SWITCHES:
             raise OptionError(f"switch={self.switch}: known are {', '.join(SWITCHES)}")
         if self.impair is not None and self.switch == "bmv2":
             raise OptionError(f"impair={self.impair}: only the soft switch can impair its ports, not switch=bmv2")
         if self.impair is not None:
             _check_impairment(self.impair)
-        if self.malformed < 0:
-            raise OptionError(f"malformed={self.malformed}: must not be negative")
-        if self.deadline_s <= 0:
-            raise OptionError(f"deadline={self.deadline_s}: must be above 0 seconds")
 
 
 def _check_impairment(text: str) -> None:

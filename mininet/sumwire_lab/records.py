@@ -25,6 +25,8 @@ class StepRecord:
     rx_bytes: int
     accuracy: float
     nmse: float | None = None
+    tx_packets: int = 0
+    rx_packets: int = 0
 
 
 @dataclass

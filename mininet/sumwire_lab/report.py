@@ -15,7 +15,9 @@ from sumwire_lab.options import TARGET_ACCURACY
 from sumwire_lab.summary import SystemResult, ratio
 
 _NONE: Final = "-"
-_COLOURS: Final = ("#4c566a", "#c2410c", "#0f766e", "#7c3aed")
+_COLOURS: Final = (
+    "#4c566a", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#1d4ed8", "#a16207", "#be185d", "#4d7c0f"
+)  # fmt: skip
 
 
 def _show(value: float | int | None, form: str, scale: float = 1.0) -> str:
@@ -25,10 +27,10 @@ def _show(value: float | int | None, form: str, scale: float = 1.0) -> str:
 
 
 def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The table: a header, a row per measure, a column per system; the last column is gloo's over the last system's."""
+    """The table: a header, a row per measure, a column per system; with two, a last one for gloo over the other."""
     systems: dict[str, dict[str, Any]] = summary["systems"]
     names = tuple(systems)
-    compared = names[-1] if "gloo" in names and names[-1] != "gloo" else None
+    compared = names[-1] if len(names) == 2 and names[0] == "gloo" else None
     head = ("", *names, *((f"gloo / {compared}",) if compared else ()))
 
     def row(label: str, key: str, form: str, scale: float = 1.0, compare: bool = False) -> tuple[str, ...]:
@@ -38,14 +40,23 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         share = _show(ratio(summary, key, compared), ".2f") if compare else ""
         return (label, *cells, share)
 
+    def times_less(label: str, key: str) -> tuple[str, ...]:
+        cells = tuple(_show(ratio(summary, key, name), ".2f") for name in names)
+        return (label, *cells, "") if compared is not None else (label, *cells)
+
     target = f"{TARGET_ACCURACY:.0%}"
     return [
         head,
         row("test accuracy, %", "accuracy", ".2f", scale=100),
         row(f"time to {target} accuracy, s", "time_to_target_s", ".1f", compare=True),
         row("communication per step, s", "comm_s_per_step", ".3f", compare=True),
+        times_less("communication, gloo's time over its", "comm_s_per_step"),
         row("whole step, s", "step_s", ".3f", compare=True),
         row("bytes on a link per step", "wire_bytes_per_step", ".0f", compare=True),
+        row("bits per value up, headers aside", "payload_bits_per_value_up", ".3f"),
+        row("bits per value down, headers aside", "payload_bits_per_value_down", ".3f"),
+        row("bits per value up, with headers", "bits_per_value_up", ".3f"),
+        row("bits per value down, with headers", "bits_per_value_down", ".3f"),
         row("steps", "steps", "d"),
         row("NMSE of the gradient", "nmse", ".4f"),
         row("retransmissions", "retransmissions", "d"),
@@ -119,14 +130,14 @@ def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
     body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>\n" for line in lines[1:])
     setting = (
         f"{summary['workers']} workers, {summary['link_mbit']:g} Mbit/s links, queues of {summary['queue_packets']} "
-        f"packets, switch: {summary['switch']}, seed {summary['seed']}"
+        f"packets, {summary['topology']}, switch: {summary['switch']}, seed {summary['seed']}"
     )
     if summary["impair"]:
         setting += f", impaired: {summary['impair']}"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Sumwire run</title><style>{_STYLE}</style></head><body>
 <h1>Sumwire run</h1>
-<p>{html.escape(setting)}. Gradients of a digits classifier, summed by gloo over a kernel bridge and by a P4 switch.</p>
+<p>{html.escape(setting)}. Gradients of a digits classifier, summed by gloo over kernel bridges and by P4 switches.</p>
 <table><tr>{head}</tr>
 {body}</table>
 <h2>Accuracy over time</h2>

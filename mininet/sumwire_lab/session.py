@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,14 @@ from types import FrameType
 from typing import Any
 
 from sumwire_lab import control, switches
+from sumwire_lab.fabric import Fabric, HostPlan, plan
 from sumwire_lab.leftovers import Ledger
 from sumwire_lab.options import RunOptions
 from sumwire_lab.processes import wait_all
 from sumwire_lab.progress import Progress
 from sumwire_lab.records import Follower
 from sumwire_lab.summary import SystemResult
-from sumwire_lab.topology import HostPlan, Network, Star, plan
+from sumwire_lab.topology import Network
 from sumwire_lab.train import WorkerSpec
 
 Say = Callable[[str], None]
@@ -31,15 +32,14 @@ Say = Callable[[str], None]
 
 @dataclass
 class Session:
-    """A network that is up, with its switch ready and, for a P4 system, the job admitted."""
+    """A network that is up, with its switches ready and, for a P4 system, the job admitted."""
 
-    star: Star
+    fabric: Fabric
     network: Network
     ledger: Ledger
     folder: Path
     job_file: Path | None
-    """None on the kernel bridge."""
-    grpc: str | None
+    """None on kernel bridges."""
 
     def start(self, name: str, host: HostPlan, command: list[str], **variables: str) -> subprocess.Popen[bytes]:
         """Start a program on a host; its output goes to `NAME.log`."""
@@ -51,27 +51,42 @@ class Session:
 
     def serving(self) -> dict[str, subprocess.Popen[bytes]]:
         """The processes that must live as long as the session."""
-        process = getattr(self.network.switch, "process", None)
-        return {} if process is None else {"switch": process}
+        processes = {name: getattr(node, "process", None) for name, node in self.network.switches.items()}
+        return {self.fabric.label(name): process for name, process in processes.items() if process is not None}
+
+    def logs(self, names: Iterable[str]) -> dict[str, Path]:
+        """Log of each of these programs, and of the switches."""
+        return {name: self.log(name) for name in [*names, *self.serving()]}
 
 
 @contextmanager
 def open_session(options: RunOptions, kind: str | None, folder: Path) -> Iterator[Session]:
-    """Network, switch and job for the time of the block. `kind` is `soft`, `bmv2`, or None for the kernel bridge."""
+    """Network, switches and job for the time of the block. `kind` is `soft`, `bmv2`, or None for kernel bridges."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
-        star = plan(options.workers, options.link, ledger.token)
-        factory = switches.bridge()
+        fabric = plan(options.workers, options.link, ledger.token, options.topology)
+        processes: dict[str, switches.P4Process] = {}
         if kind is not None:
-            factory = switches.p4(switches.P4Process(kind, folder / "switch.log", ledger, options.impair))
-        network = stack.enter_context(Network(star, ledger, factory))
-        job_file = grpc = None
-        if kind is not None:
-            grpc = network.switch.grpc
-            job_file = control.install(star, grpc, switches.DEVICE_ID, folder, side_jobs=options.malformed > 0)
-        yield Session(star, network, ledger, folder, job_file, grpc)
+            processes = {
+                s.name: switches.P4Process(
+                    kind,
+                    folder / f"{fabric.label(s.name)}.log",
+                    ledger,
+                    impair=options.impair,
+                    device_id=s.device_id,
+                    seed=options.train.seed,
+                )
+                for s in fabric.switches
+            }
+        factory = switches.p4(processes) if processes else switches.bridge()
+        network = stack.enter_context(Network(fabric, ledger, factory))
+        job_file = None
+        if processes:
+            grpc = {name: process.grpc for name, process in processes.items()}
+            job_file = control.install(fabric, grpc, folder, side_jobs=options.malformed > 0)
+        yield Session(fabric, network, ledger, folder, job_file)
 
 
 def train(
@@ -84,15 +99,15 @@ def train(
     on_first_step: Callable[[], None] = lambda: None,
 ) -> SystemResult:
     """Train once on the session's hosts. Raises what `wait_all` raises; no worker outlives the call."""
-    star, folder = session.star, session.folder
-    names = [f"worker{rank}" for rank in range(len(star.hosts))]
+    fabric, folder = session.fabric, session.folder
+    names = [f"worker{rank}" for rank in range(len(fabric.hosts))]
     followers = [Follower(folder / f"{name}.jsonl") for name in names]
     spec = WorkerSpec(
         system=system,
-        workers=len(star.hosts),
+        workers=len(fabric.hosts),
         train=options.train,
-        master=star.hosts[0].ip,
-        interfaces=[host.host_interface for host in star.hosts],
+        master=fabric.hosts[0].ip,
+        interfaces=[host.host_interface for host in fabric.hosts],
         results=[str(follower.path) for follower in followers],
         job_file=None if session.job_file is None else str(session.job_file),
     )
@@ -102,11 +117,10 @@ def train(
     began = time.monotonic()
     working: dict[str, subprocess.Popen[bytes]] = {}
     try:
-        for rank, (name, host) in enumerate(zip(names, star.hosts, strict=True)):
+        for rank, (name, host) in enumerate(zip(names, fabric.hosts, strict=True)):
             command = [sys.executable, "-m", "sumwire_lab.train", str(spec_path), str(rank)]
             working[name] = session.start(name, host, command)
-        logs = {name: session.log(name) for name in [*names, "switch"]}
-        wait_all(working, session.serving(), logs, deadline_s, progress.tick)
+        wait_all(working, session.serving(), session.logs(names), deadline_s, progress.tick)
     finally:
         for process in working.values():
             process.kill()

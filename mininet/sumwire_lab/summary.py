@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any, Final
 
+from sumwire.wire import HEADER_BYTES, LOWER_HEADER_BYTES
+
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import TARGET_ACCURACY, RunOptions
 from sumwire_lab.records import StepRecord, WorkerRecord
 
 # DDP lays out its buckets anew after the first step; the first two steps are not like the others.
 WARM_UP_STEPS: Final = 2
+# Ethernet, IPv4, UDP and Sumwire; Ethernet, IPv4 and TCP with time stamps are as many.
+PACKET_HEADER_BYTES: Final = LOWER_HEADER_BYTES + HEADER_BYTES
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,34 @@ def system_summary(result: SystemResult) -> dict[str, Any]:
         "parameters": result.workers[0].parameters,
         "replicas_equal": len(fingerprints) == 1 and None not in fingerprints,
         "fingerprints": [w.fingerprint for w in result.workers],
+        **bits_per_value(result.workers),
     }
     if result.system != "gloo":
         entry |= _switch_numbers(result.workers)
     return entry | result.extra
+
+
+def bits_per_value(workers: Sequence[WorkerRecord]) -> dict[str, float]:
+    """Bits on a worker's link per step and parameter, up (sent) and down, with headers and without.
+
+    Mean over all steps, also the first two: a system may have rounds that are larger than the others, and the run
+    holds whole periods of them or not, as the options say.
+    """
+    steps = [s for w in workers for s in w.steps]
+    values = len(steps) * workers[0].parameters
+
+    def share(byte_count: int) -> float:
+        return 8 * byte_count / values
+
+    up, down = sum(s.tx_bytes for s in steps), sum(s.rx_bytes for s in steps)
+    up_headers = PACKET_HEADER_BYTES * sum(s.tx_packets for s in steps)
+    down_headers = PACKET_HEADER_BYTES * sum(s.rx_packets for s in steps)
+    return {
+        "bits_per_value_up": share(up),
+        "bits_per_value_down": share(down),
+        "payload_bits_per_value_up": share(up - up_headers),
+        "payload_bits_per_value_down": share(down - down_headers),
+    }
 
 
 def _switch_numbers(workers: Iterable[WorkerRecord]) -> dict[str, Any]:
@@ -91,6 +119,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
     return {
         "workers": options.workers,
         "link_mbit": options.link.mbit,
+        "topology": options.topology,
         "switch": switch,
         "queue_packets": options.link.queue_packets,
         "seed": options.train.seed,

@@ -10,18 +10,20 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.errors import DeadlineError, MissingToolError, ProcessDiedError
+from sumwire_lab.fabric import Fabric, SwitchPlan
 from sumwire_lab.leftovers import Ledger
 from sumwire_lab.processes import last_lines, watch_fd
-from sumwire_lab.topology import Star, SwitchFactory
+from sumwire_lab.topology import SwitchFactory
 
 BMV2: Final = "simple_switch_grpc"
-DEVICE_ID: Final = 1
 CPU_PORT: Final = 510
 READY_SECONDS: Final = 30.0
+_SEED_STEP: Final = 1009
 _PROBE_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 5.0
 
@@ -43,24 +45,37 @@ def free_tcp_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def soft_command(interfaces: list[tuple[int, str]], grpc: str, impair: str | None) -> list[str]:
-    """The soft switch's command line; the same shape as bmv2's."""
-    command = [sys.executable, "-m", "softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(DEVICE_ID)]
+def soft_command(
+    interfaces: list[tuple[int, str]], grpc: str, impair: str | None, *, device_id: int = 1, seed: int = 1
+) -> list[str]:
+    """The soft switch's command line; the same shape as bmv2's. `seed` fixes what the program draws at random."""
+    command = [sys.executable, "-m", "softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(device_id)]
+    command += ["--seed", str(seed)]
     if impair is not None:
         command += ["--impair", impair]
     return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
 
 
-def bmv2_command(interfaces: list[tuple[int, str]], grpc: str, notices: Path, thrift_port: int | None) -> list[str]:
+def bmv2_command(
+    interfaces: list[tuple[int, str]], grpc: str, notices: Path, thrift_port: int | None, *, device_id: int = 1
+) -> list[str]:
     """bmv2's command line. Two switches must share neither the socket of its notices nor the Thrift port.
 
     Thrift is not used, but where bmv2 was built with it (None: it was not), it takes a port.
     """
-    command = [BMV2, "--no-p4", *_ports(interfaces), "--device-id", str(DEVICE_ID), "--log-level", "warn"]
+    command = [BMV2, "--no-p4", *_ports(interfaces), "--device-id", str(device_id), "--log-level", "warn"]
     command += ["--log-console", "--notifications-addr", f"ipc://{notices}"]
     if thrift_port is not None:
         command += ["--thrift-port", str(thrift_port)]
     return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
+
+
+def seeded(impair: str, device_id: int) -> str:
+    """The impairment with a seed of each switch's own, so that not all lose the same packets; the first's stays."""
+    parts = [part for part in impair.split(",") if part]
+    seed = sum(int(part.partition("=")[2]) for part in parts if part.startswith("seed="))
+    others = [part for part in parts if not part.startswith("seed=")]
+    return ",".join([*others, f"seed={seed + (device_id - 1) * _SEED_STEP}"])
 
 
 def _has_thrift() -> bool:
@@ -75,21 +90,26 @@ def _ports(interfaces: list[tuple[int, str]]) -> list[str]:
 class P4Process:
     """A P4 switch process on interfaces of the root namespace, without a program until a controller brings one."""
 
-    def __init__(self, kind: str, log: Path, ledger: Ledger, impair: str | None = None) -> None:
+    def __init__(
+        self, kind: str, log: Path, ledger: Ledger, *, impair: str | None = None, device_id: int = 1, seed: int = 1
+    ) -> None:
         self.kind = kind
         self.grpc = f"127.0.0.1:{free_tcp_port()}"
+        self.device_id = device_id
         self._log = log
         self._ledger = ledger
-        self._impair = impair
+        self._impair = None if impair is None else seeded(impair, device_id)
+        self._seed = seed + device_id
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, interfaces: list[tuple[int, str]]) -> None:
         """Start it on (port, interface) pairs and wait until it answers. Raises what `wait_listening` raises."""
         if self.kind == "bmv2":
             thrift_port = free_tcp_port() if _has_thrift() else None
-            command = bmv2_command(interfaces, self.grpc, self._ledger.socket, thrift_port)
+            notices = self._ledger.socket(str(self.device_id))
+            command = bmv2_command(interfaces, self.grpc, notices, thrift_port, device_id=self.device_id)
         else:
-            command = soft_command(interfaces, self.grpc, self._impair)
+            command = soft_command(interfaces, self.grpc, self._impair, device_id=self.device_id, seed=self._seed)
         with self._log.open("wb") as log:
             # A session of its own: Ctrl-C in the terminal is for the run, which then stops the switch in its turn.
             self.process = subprocess.Popen(
@@ -135,22 +155,24 @@ def stop_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def bridge() -> SwitchFactory:
-    """Makes the baseline's switch."""
+    """Makes the baseline's switches."""
 
     from sumwire_lab.nodes import BridgeNode
 
-    def make(net: Any, star: Star) -> Any:
-        return net.addSwitch("s1", cls=BridgeNode, bridge=f"{star.token}-br")
+    def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
+        spare = frozenset(name for t in fabric.trunks if t.spare for name in (t.lower_interface, t.upper_interface))
+        name = f"{fabric.token}-br{switch.device_id}"
+        return net.addSwitch(switch.name, cls=BridgeNode, bridge=name, leave_out=spare)
 
     return make
 
 
-def p4(process: P4Process) -> SwitchFactory:
-    """Puts a P4 switch into the network."""
+def p4(processes: Mapping[str, P4Process]) -> SwitchFactory:
+    """Puts P4 switches into the network: for each switch's name its process."""
 
     from sumwire_lab.nodes import P4Node
 
-    def make(net: Any, star: Star) -> Any:
-        return net.addSwitch("s1", cls=P4Node, p4=process)
+    def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
+        return net.addSwitch(switch.name, cls=P4Node, p4=processes[switch.name])
 
     return make

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A star: N hosts, one switch, equal links. The plan is plain data; `Network` makes it real with Mininet."""
+"""Makes a planned network real with Mininet: hosts, switches, links of a given rate."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import IO, Any, Final
 
-from sumwire_lab.errors import LabError, MissingToolError, OptionError
+from sumwire_lab.errors import LabError, MissingToolError
+from sumwire_lab.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
 from sumwire_lab.leftovers import Ledger
-from sumwire_lab.options import WORKERS_MAX, LinkOptions
+from sumwire_lab.options import LinkOptions
 
 _LOG: Final = logging.getLogger("sumwire_lab")
-AGGREGATOR_IP: Final = "10.0.0.100"
-AGGREGATOR_MAC: Final = "02:53:57:00:00:64"
-PREFIX_LEN: Final = 24
 # Frames leave as they are on a wire: no segments joined or split by the card, no checksum left for it to fill in.
 OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
 # A token bucket needs room for two full frames; at high rates a millisecond's worth keeps the timer from being
@@ -28,45 +25,6 @@ OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
 _BURST_MIN_BYTES: Final = 2 * 1514
 _BURST_SECONDS: Final = 0.001
 _TOOLS: Final = ("ip", "tc", "ethtool", "mnexec", "nsenter")
-
-
-@dataclass(frozen=True)
-class HostPlan:
-    """One host, its addresses and the two ends of its link."""
-
-    name: str
-    ip: str
-    mac: str
-    port: int
-    host_interface: str
-    switch_interface: str
-
-
-@dataclass(frozen=True)
-class Star:
-    """All that a run makes in the network; every interface name begins with the run's token."""
-
-    token: str
-    link: LinkOptions
-    hosts: tuple[HostPlan, ...]
-
-
-def plan(workers: int, link: LinkOptions, token: str) -> Star:
-    """Hosts h1..hN with 10.0.0.k and 00:00:00:00:00:k on ports 1..N. Raises OptionError above 32 hosts."""
-    if not 1 <= workers <= WORKERS_MAX:
-        raise OptionError(f"workers={workers}: one switch serves 1 to {WORKERS_MAX} workers")
-    hosts = tuple(
-        HostPlan(
-            name=f"h{k}",
-            ip=f"10.0.0.{k}",
-            mac=f"00:00:00:00:00:{k:02x}",
-            port=k,
-            host_interface=f"{token}-h{k}",
-            switch_interface=f"{token}-p{k}",
-        )
-        for k in range(1, workers + 1)
-    )
-    return Star(token, link, hosts)
 
 
 def shaping_commands(interface: str, link: LinkOptions) -> list[list[str]]:
@@ -108,20 +66,24 @@ def require_tools() -> None:
         raise MissingToolError(f"Mininet cannot be imported ({error}); Debian: apt-get install mininet") from error
 
 
-SwitchFactory = Callable[[Any, Star], Any]
-"""(Mininet object, plan) -> the switch node, added to the net but not started."""
+SwitchFactory = Callable[[Any, Fabric, SwitchPlan], Any]
+"""(Mininet object, plan of all, plan of this one) -> the switch node, added to the net but not started."""
+
+
+# One end of a link: Mininet's node, interface, port (None: the next free).
+_End = tuple[Any, str, int | None]
 
 
 class Network:
-    """A star that exists as long as the `with` block. The switch runs in the root namespace."""
+    """A network that exists as long as the `with` block. The switches run in the root namespace."""
 
-    def __init__(self, star: Star, ledger: Ledger, make_switch: SwitchFactory) -> None:
-        self.star = star
+    def __init__(self, fabric: Fabric, ledger: Ledger, make_switch: SwitchFactory) -> None:
+        self.fabric = fabric
         self._ledger = ledger
         self._make_switch = make_switch
         self._net: Any = None
         self._hosts: dict[str, Any] = {}
-        self.switch: Any = None
+        self.switches: dict[str, Any] = {}
 
     def __enter__(self) -> Network:
         try:
@@ -178,32 +140,39 @@ class Network:
             inited = True
 
         self._net = net = Net(controller=None, autoSetMacs=False, build=False)
-        for host in self.star.hosts:
+        for host in self.fabric.hosts:
             node = net.addHost(host.name, ip=f"{host.ip}/{PREFIX_LEN}", mac=host.mac)
             self._hosts[host.name] = node
             self._ledger.add_process(node.pid)
-        self.switch = switch = self._make_switch(net, self.star)
-        self._ledger.add_process(switch.pid)
-        for host in self.star.hosts:
-            net.addLink(
-                self._hosts[host.name],
-                switch,
-                port2=host.port,
-                intfName1=host.host_interface,
-                intfName2=host.switch_interface,
-            )
+        for switch in self.fabric.switches:
+            self.switches[switch.name] = node = self._make_switch(net, self.fabric, switch)
+            self._ledger.add_process(node.pid)
+        ends = [*self._host_links(), *self._trunks()]
+        for (node1, name1, port1), (node2, name2, port2) in ends:
+            net.addLink(node1, node2, port1=port1, port2=port2, intfName1=name1, intfName2=name2)
         net.build()
-        for host in self.star.hosts:
-            self._shape(host)
+        for link in ends:
+            for node, interface, _ in link:
+                self._shape(node, interface)
         net.start()
 
-    def _shape(self, host: HostPlan) -> None:
-        for node, interface in (
-            (self._hosts[host.name], host.host_interface),
-            (self.switch, host.switch_interface),
-        ):
-            for command in quiet_commands(interface) + shaping_commands(interface, self.star.link):
-                run_in(node, command)
+    def _host_links(self) -> Iterator[tuple[_End, _End]]:
+        for host in self.fabric.hosts:
+            yield (
+                (self._hosts[host.name], host.host_interface, None),
+                (self.switches[host.switch], host.switch_interface, host.port),
+            )
+
+    def _trunks(self) -> Iterator[tuple[_End, _End]]:
+        for trunk in self.fabric.trunks:
+            yield (
+                (self.switches[trunk.lower], trunk.lower_interface, trunk.lower_port),
+                (self.switches[trunk.upper], trunk.upper_interface, trunk.upper_port),
+            )
+
+    def _shape(self, node: Any, interface: str) -> None:
+        for command in quiet_commands(interface) + shaping_commands(interface, self.fabric.link):
+            run_in(node, command)
 
 
 def _enter(node: Any) -> list[str]:

@@ -17,6 +17,7 @@ from sumwire.wire import Header, pack
 from sumwire_lab import frames
 from sumwire_lab.bench_allreduce import row, wire_bytes
 from sumwire_lab.bench_allreduce import table as bench_table
+from sumwire_lab.bench_switch import OPS
 from sumwire_lab.blast import BlastSpec, templates
 from sumwire_lab.frames import Endpoints
 from sumwire_lab.malformed import KINDS, FloodSpec, Sender, opener, packets
@@ -38,7 +39,7 @@ def golden_switch(workers: int = 4) -> golden.GoldenSwitch:
     """Jobs as the lab installs them for a run with malformed packets."""
     hosts = tuple(golden_host(k) for k in range(workers))
     jobs = (
-        golden.Job(1, hosts, 0, 256, workers, TABLE),
+        golden.Job(1, hosts, 0, 256, workers, TABLE, ops=frozenset(golden.WORDS_UP)),
         golden.Job(2, hosts, 256, 2, workers, TABLE),
         golden.Job(3, hosts, 258, 2, workers, TABLE, ops=frozenset({golden.THC})),
     )
@@ -79,10 +80,11 @@ def test_the_kinds_cover_every_reason_of_the_program() -> None:
 
 
 def test_a_flood_takes_all_kinds_in_turn() -> None:
-    sent = list(packets(Sender(ends(0), 0, 4), 48, seed=1))
+    count = 2 * len(KINDS)
+    sent = list(packets(Sender(ends(0), 0, 4), count, seed=1))
     assert Counter(reason for reason, _ in sent) == Counter(reason for reason, _ in KINDS.values() for _ in range(2))
-    assert len({data for _, data in sent}) == 48, "no two alike"
-    assert list(packets(Sender(ends(0), 0, 4), 48, seed=1)) == sent
+    assert len({data for _, data in sent}) == count, "no two alike"
+    assert list(packets(Sender(ends(0), 0, 4), count, seed=1)) == sent
     assert all(len(data) + 8 >= 42 and len(data) <= 1514 for _, data in sent)
 
 
@@ -99,13 +101,17 @@ def test_a_flood_specification_survives_its_file(tmp_path: object) -> None:
     assert FloodSpec.load(path) == spec
 
 
-def test_the_generators_packets_sum_up() -> None:
-    spec = BlastSpec(["a"] * 4, [ends(k) for k in range(4)], slots=3, window=2, seconds=1, listen=True, result="")
+@pytest.mark.parametrize(("op", "words"), [(golden.THC, 4), (golden.SUM32, 8), (golden.SIGN, 8), (golden.VOTE, 2)])
+def test_the_generators_packets_sum_up(op: int, words: int) -> None:
+    spec = BlastSpec(
+        ["a"] * 4, [ends(k) for k in range(4)], op, words, slots=3, window=2, seconds=1, listen=True, result=""
+    )
     switch = golden_switch()
     for slot in templates(spec):
         for worker, data in enumerate(slot):
             switch.receive(worker + 1, bytes(data))
     assert switch.verdicts == {"FIRST": 3, "ADD": 6, "LAST": 3}
+    assert set(OPS.values()) >= {(op, words)}
 
 
 def test_the_round_is_where_the_generator_patches_it() -> None:

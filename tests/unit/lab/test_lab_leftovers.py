@@ -89,7 +89,8 @@ def test_a_ledger_of_this_run_ends_its_processes(tmp_path: Path, sleeper: subpro
     ledger.add_process(sleeper.pid)
     ledger.add_process(gone_pid())
     assert list(json.loads(ledger.path.read_text())["processes"]) == [str(sleeper.pid)]
-    ledger.socket.touch()
+    ledger.socket("1").touch()
+    ledger.socket("2").touch()
     assert ledger.remove() == [f"process {sleeper.pid}"]
     assert list(tmp_path.iterdir()) == []
 

@@ -33,6 +33,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(switch="bmv2", impair="drop=0.1"), "impair=drop=0.1"),
     (lambda: RunOptions(impair="drop=2"), "impair=drop=2"),
     (lambda: RunOptions(impair="bogus=1"), "impair=bogus=1"),
+    (lambda: RunOptions(topology="ring"), "topology=ring"),
+    (lambda: RunOptions(topology="three-level", workers=3), "workers=3"),
+    (lambda: RunOptions(topology="leaf-spine", malformed=5), "malformed=5"),
     (lambda: RunOptions(malformed=-1), "malformed=-1"),
     (lambda: RunOptions(deadline_s=0), "deadline=0"),
     (lambda: parse_sizes("100k,x"), "sizes='x'"),
@@ -63,18 +66,22 @@ def test_sizes_and_rates_are_read() -> None:
 
 def test_the_command_line_fills_every_option() -> None:
     text = """run --workers 3 --bw 25 --queue 99 --epochs 2 --steps 5 --batch 16 --hidden 32 --seed 8
-        --systems thc --switch soft --impair drop=0.1 --malformed 50 --deadline 60"""
+        --systems thc --topology leaf-spine --switch soft --impair drop=0.1 --deadline 60"""
     words = text.split()
     assert cli.run_options(cli.parser().parse_args(words)) == RunOptions(
         workers=3,
         link=LinkOptions(25.0, 99),
         train=TrainOptions(epochs=2, batch=16, hidden=32, seed=8, max_steps=5),
         systems=("thc",),
+        topology="leaf-spine",
         switch="soft",
         impair="drop=0.1",
-        malformed=50,
         deadline_s=60.0,
     )
+
+
+def test_the_command_line_takes_malformed_packets() -> None:
+    assert cli.run_options(cli.parser().parse_args(["run", "--malformed", "50"])) == RunOptions(malformed=50)
 
 
 def test_the_command_line_ends_with_2_for_a_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:

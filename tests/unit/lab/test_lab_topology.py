@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a star, its shaping, the switches' command lines."""
+"""The plans of networks, their shaping, the switches' command lines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import yaml
 from sumwire_controller import parse_config
 from sumwire_lab import control, switches
 from sumwire_lab.errors import MissingToolError, OptionError
-from sumwire_lab.options import LinkOptions
-from sumwire_lab.topology import plan, quiet_commands, shaping_commands
+from sumwire_lab.fabric import plan
+from sumwire_lab.options import WORKERS_MAX, LinkOptions
+from sumwire_lab.shapes import SHAPES, TOPOLOGIES, leaves_of
+from sumwire_lab.topology import quiet_commands, shaping_commands
 
 # Linux allows 15 characters.
 NAME_MAX = 15
@@ -37,10 +39,65 @@ def test_the_first_and_the_last_host() -> None:
     assert (hosts[31].ip, hosts[31].mac, hosts[31].port) == ("10.0.0.32", "00:00:00:00:00:20", 32)
 
 
-@pytest.mark.parametrize("workers", [0, 33, -1])
-def test_other_numbers_of_hosts_are_refused(workers: int) -> None:
+@pytest.mark.parametrize(("workers", "topology"), [(0, "star"), (33, "star"), (-1, "star"), (1, "leaf-spine")])
+def test_other_numbers_of_hosts_are_refused(workers: int, topology: str) -> None:
     with pytest.raises(OptionError, match=f"workers={workers}"):
-        plan(workers, LinkOptions(), "sw12af")
+        plan(workers, LinkOptions(), "sw12af", topology)
+
+
+def test_an_unknown_topology_is_refused() -> None:
+    with pytest.raises(OptionError, match="topology=ring"):
+        plan(4, LinkOptions(), "sw12af", "ring")
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("workers", [4, 7, WORKERS_MAX])
+def test_every_port_of_every_topology_has_one_link(topology: str, workers: int) -> None:
+    fabric = plan(workers, LinkOptions(), "sw12af", topology)
+    ends = [(host.switch, host.port) for host in fabric.hosts]
+    ends += [(t.lower, t.lower_port) for t in fabric.trunks] + [(t.upper, t.upper_port) for t in fabric.trunks]
+    assert len(set(ends)) == len(ends)
+    for switch in fabric.switches:
+        assert fabric.ports_of(switch.name) == tuple(range(1, 1 + sum(name == switch.name for name, _ in ends)))
+    names = [n for h in fabric.hosts for n in (h.host_interface, h.switch_interface)]
+    names += [n for t in fabric.trunks for n in (t.lower_interface, t.upper_interface)]
+    assert len(set(names)) == len(names)
+    assert all(len(name) <= NAME_MAX and name.startswith("sw12af-") for name in names)
+    addresses = [h.ip for h in fabric.hosts] + [s.aggregator_ip for s in fabric.switches]
+    assert len(set(addresses)) == len(addresses)
+    assert len({s.device_id for s in fabric.switches}) == len(fabric.switches)
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_without_the_spare_links_every_switch_is_reached_in_one_way(topology: str) -> None:
+    """What the bridges of the baseline need, which know no loops."""
+    fabric = plan(8, LinkOptions(), "sw12af", topology)
+    trunks = [t for t in fabric.trunks if not t.spare]
+    linked = {t.lower for t in trunks} | {t.upper for t in trunks} | {h.switch for h in fabric.hosts}
+    group = {name: name for name in linked}
+    for trunk in trunks:
+        a, b = group[trunk.lower], group[trunk.upper]
+        assert a != b, f"{trunk.lower} and {trunk.upper} are connected twice"
+        group = {name: a if g == b else g for name, g in group.items()}
+    assert len(set(group.values())) == 1
+
+
+def test_hosts_are_spread_in_order_and_evenly() -> None:
+    hosts = plan(7, LinkOptions(), "sw12af", "leaf-spine").hosts
+    assert [h.switch for h in hosts] == ["leaf1"] * 4 + ["leaf2"] * 3
+    assert [h.port for h in hosts] == [1, 2, 3, 4, 1, 2, 3]
+    deep = plan(5, LinkOptions(), "sw12af", "three-level")
+    assert [h.switch for h in deep.hosts] == ["leaf1", "leaf1", "leaf2", "leaf3", "leaf4"]
+    assert leaves_of("three-level") == ["leaf1", "leaf2", "leaf3", "leaf4"]
+    assert deep.label("leaf1") == "switch-leaf1"
+    assert plan(2, LinkOptions(), "sw12af").label("s1") == "switch"
+
+
+def test_two_spines_are_both_above_each_leaf() -> None:
+    fabric = plan(4, LinkOptions(), "sw12af", "leaf-spine2")
+    above = {leaf: {t.upper for t in fabric.trunks if t.lower == leaf} for leaf in SHAPES["leaf-spine2"]}
+    assert above == {"spine1": set(), "spine2": set(), "leaf1": {"spine1", "spine2"}, "leaf2": {"spine1", "spine2"}}
+    assert [t.upper for t in fabric.trunks if t.spare] == ["spine2", "spine2"]
 
 
 def test_shaping_says_rate_and_queue() -> None:
@@ -65,13 +122,25 @@ def test_offloads_are_off() -> None:
 @pytest.mark.parametrize(("workers", "side_jobs"), [(1, False), (4, False), (4, True), (9, True), (32, True)])
 def test_the_controller_takes_the_configuration(workers: int, side_jobs: bool) -> None:
     star = plan(workers, LinkOptions(), "sw12af")
-    text = yaml.safe_dump(control.configuration(star, "127.0.0.1:9559", 1, side_jobs))
+    text = yaml.safe_dump(control.configuration(star, {"s1": "127.0.0.1:9559"}, side_jobs))
     config = parse_config(text)
     assert [job.id for job in config.jobs] == ([1, 2, 3] if side_jobs else [1])
     for job in config.jobs:
         assert job.thc is not None
         assert job.thc.granularity * workers <= 255
         assert list(job.workers) == [f"h{k}" for k in range(1, workers + 1)]
+
+
+@pytest.mark.parametrize(("workers", "more"), [(15, ["sign", "vote"]), (16, ["sign"]), (17, [])])
+def test_a_job_has_the_ops_that_its_workers_may_use(workers: int, more: list[str]) -> None:
+    assert control.ops_for(workers) == ["thc", "max32", "sum32", *more]
+
+
+def test_every_switch_impairs_with_a_seed_of_its_own() -> None:
+    text = "drop=0.01,seed=7,dup=0.1"
+    assert switches.seeded(text, 1) == "drop=0.01,dup=0.1,seed=7"
+    assert len({switches.seeded(text, number) for number in range(1, 8)}) == 7
+    assert switches.seeded("drop=0.01", 1) == "drop=0.01,seed=0"
 
 
 def test_four_workers_use_the_published_table() -> None:
@@ -91,6 +160,8 @@ def test_switch_command_lines_have_the_same_shape() -> None:
     assert "thrift" not in without
     assert "--notifications-addr ipc:///run/x.ipc" in without
     assert "--impair drop=0.1" in " ".join(soft)
+    other = " ".join(switches.soft_command(ports, "127.0.0.1:1234", None, device_id=3, seed=9))
+    assert "--device-id 3 --seed 9" in other
     assert "--impair" not in " ".join(switches.soft_command(ports, "127.0.0.1:1234", None))
 
 

@@ -1,0 +1,30 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which topologies there are: names of switches and who is above whom."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHAPES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "star": {"s1": ()},
+    "leaf-spine": {"spine1": (), "leaf1": ("spine1",), "leaf2": ("spine1",)},
+    "leaf-spine2": {"spine1": (), "spine2": (), "leaf1": ("spine1", "spine2"), "leaf2": ("spine1", "spine2")},
+    "three-level": {
+        "root": (),
+        "middle1": ("root",),
+        "middle2": ("root",),
+        "leaf1": ("middle1",),
+        "leaf2": ("middle1",),
+        "leaf3": ("middle2",),
+        "leaf4": ("middle2",),
+    },
+}
+"""Per topology: its switches from the top down, each with those that it sends its partial results to."""
+TOPOLOGIES: Final = tuple(SHAPES)
+
+
+def leaves_of(topology: str) -> list[str]:
+    """The lowest switches, the only ones with hosts."""
+    uppers = {upper for ways in SHAPES[topology].values() for upper in ways}
+    return [name for name in SHAPES[topology] if name not in uppers]
