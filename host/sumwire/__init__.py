@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from sumwire.config import load_job as load_job
     from sumwire.ddp import DdpState as DdpState
     from sumwire.ddp import ddp_hook as ddp_hook
+    from sumwire.ddp import local_hook as local_hook
     from sumwire.errors import ClosedError as ClosedError
     from sumwire.errors import ConfigError as ConfigError
     from sumwire.errors import DeadlineError as DeadlineError
     from sumwire.errors import FallbackError as FallbackError
+    from sumwire.errors import LaneOverflowError as LaneOverflowError
     from sumwire.errors import NonFiniteError as NonFiniteError
     from sumwire.errors import OrderError as OrderError
     from sumwire.errors import RecreateError as RecreateError
@@ -37,6 +39,7 @@ _HOMES: Final = {
     "DdpState": "ddp",
     "DeadlineError": "errors",
     "FallbackError": "errors",
+    "LaneOverflowError": "errors",
     "Job": "job",
     "JobConfig": "config",
     "JobStats": "stats",
@@ -51,11 +54,18 @@ _HOMES: Final = {
     "all_reduce": "reduction",
     "ddp_hook": "ddp",
     "load_job": "config",
+    "local_hook": "ddp",
 }
 
 
+# Reached as sumwire.optim and so on without importing them by name.
+_MODULES: Final = frozenset({"multihop", "optim", "systems"})
+
+
 def __getattr__(name: str) -> Any:
-    """Load a public name from its module."""
+    """Load a public name from its module, or a public module."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A model's parameters as one flat vector, of a precision that optimizers can work in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+
+import torch
+from torch import Tensor
+
+from sumwire.errors import NonFiniteError, UsageError
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+class FlatParameters:
+    """Values of parameters, in their order. float64 where any parameter is, else float32.
+
+    Parameters of half precision have master values here, of which they are the rounding: an update too small for
+    the parameter is not lost. Whoever changes the parameter itself changes the master value too, at the next `read`.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        if not parameters:
+            raise UsageError("no parameters: nothing to optimize")
+        for number, parameter in enumerate(parameters):
+            if parameter.dtype not in (torch.float32, torch.float64, *_HALVES):
+                raise UsageError(f"parameter {number} of {parameter.dtype}: must be a floating-point one")
+        if len({parameter.device for parameter in parameters}) > 1:
+            raise UsageError("parameters on several devices: must be one")
+        self.parameters = list(parameters)
+        self.dtype = torch.float64 if any(p.dtype == torch.float64 for p in parameters) else torch.float32
+        bounds = accumulate((p.numel() for p in parameters), initial=0)
+        self._slices = [slice(start, stop) for start, stop in pairwise(bounds)]
+        self._halves = any(p.dtype in _HALVES for p in parameters)
+        self.master: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        """Values of all parameters."""
+        return self._slices[-1].stop
+
+    def read(self) -> Tensor:
+        """All values, a new flat tensor."""
+        flat = torch.cat([p.detach().reshape(-1).to(self.dtype) for p in self.parameters])
+        if self._halves and self.master is not None:
+            # Where a parameter is no longer its master's rounding, somebody else has written it.
+            for p, piece in zip(self.parameters, self._slices, strict=True):
+                kept = self.master[piece]
+                if p.dtype in _HALVES:
+                    flat[piece] = torch.where(kept.to(p.dtype).to(self.dtype) == flat[piece], kept, flat[piece])
+        return flat
+
+    def write(self, flat: Tensor) -> None:
+        """Set all parameters; the tensor is kept where there are master values."""
+        with torch.no_grad():
+            for p, piece in zip(self.parameters, self._slices, strict=True):
+                p.copy_(flat[piece].view(p.shape))
+        if self._halves:
+            self.master = flat
+
+    def refuse_bad_gradients(self) -> None:
+        """Raises NonFiniteError for a gradient with NaN or infinity."""
+        for number, p in enumerate(self.parameters):
+            if p.grad is not None and not bool(torch.isfinite(p.grad).all()):
+                raise NonFiniteError(f"gradient of parameter {number} of shape {tuple(p.shape)}: must be finite")
+
+    @contextlib.contextmanager
+    def standing_in(self, flat: Tensor) -> Iterator[None]:
+        """Inside, the parameters' values live in ``flat`` and gradients have its dtype; then all is as before."""
+        kept = [(p.data, p.grad) for p in self.parameters]
+        try:
+            for p, piece in zip(self.parameters, self._slices, strict=True):
+                grad, p.grad = p.grad, None
+                p.data = flat[piece].view(p.shape)
+                p.grad = None if grad is None else grad.to(self.dtype)
+            yield
+        finally:
+            for p, (data, grad) in zip(self.parameters, kept, strict=True):
+                p.grad = None
+                p.data = data
+                p.grad = grad
