@@ -1,9 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Control plane of Sumwire: YAML -> table entries -> switch, over P4Runtime.
+"""Control plane of Sumwire: YAML -> table entries -> switches, over P4Runtime.
 
-`load_config(path)`, `parse_config(text)`, `job_description(config, name)` need no network; `apply(...)` and
-`read_status(...)` load gRPC on first use.
+One switch is a `Config`, a network of switches a `Topology`. `load_any(path)`, `load_config(path)`,
+`load_topology(path)`, the same with `parse_` for a text, `configs_of(topology)` and `job_description(either, name)`
+need no network; `apply(config)`, `apply_topology(topology)`, `apply_all(configs)`, `read_status(config)` and
+`read_topology_status(topology)` load gRPC on first use.
 """
 
 from __future__ import annotations
@@ -13,12 +15,23 @@ from typing import Any
 
 _EXPORTS = {
     "apply": "operations",
+    "apply_all": "operations",
+    "apply_topology": "operations",
     "read_status": "operations",
+    "read_all_status": "operations",
+    "read_topology_status": "operations",
+    "load_any": "load",
+    "parse_any": "load",
     "load_config": "parse",
     "parse_config": "parse",
+    "load_topology": "topology_parse",
+    "parse_topology": "topology_parse",
+    "configs_of": "derive",
+    "check_together": "together",
     "job_description": "jobfile",
     "job_json": "jobfile",
     "Config": "config",
+    "Topology": "topology",
     "ConfigError": "errors",
     "ControllerError": "errors",
 }

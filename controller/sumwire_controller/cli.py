@@ -11,11 +11,15 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sumwire_controller.config import Config
+from sumwire_controller.derive import configs_of
 from sumwire_controller.errors import ControllerError
 from sumwire_controller.jobfile import job_json
-from sumwire_controller.parse import load_config
+from sumwire_controller.load import load_any
+from sumwire_controller.together import check_together
+from sumwire_controller.topology import Topology
 
 DONE, FAILED = 0, 1
 
@@ -26,8 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # p4runtime-shell logs to the root logger what we say better ourselves.
     logging.basicConfig(handlers=[logging.StreamHandler() if options.verbose else logging.NullHandler()])
     try:
-        command = _COMMANDS[options.command]
-        return command(options, load_config(options.config))
+        return _COMMANDS[options.command](options)
     except (ControllerError, OSError) as error:
         print(error, file=sys.stderr)
         return FAILED
@@ -38,20 +41,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--verbose", action="store_true", help="show the log of the P4Runtime library")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    check = commands.add_parser("check-config", help="check a configuration; no network")
-    apply = commands.add_parser("apply", help="make the switch hold what the configuration says")
+    check = commands.add_parser("check-config", help="check configurations; no network")
+    apply = commands.add_parser("apply", help="make the switches hold what the configurations say")
     apply.add_argument("--renew", metavar="JOB", action="append", default=[], help="start this job anew (repeatable)")
-    status = commands.add_parser("status", help="tables and counters, read back from the switch")
+    status = commands.add_parser("status", help="tables and counters, read back from the switches")
     job_file = commands.add_parser("job-file", help="write what a training host must know about a job; no network")
     job_file.add_argument("--job", metavar="NAME", required=True)
     job_file.add_argument("-o", "--output", metavar="FILE", type=Path, help="default: standard output")
 
     for command in (apply, status):
         command.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: p4src/build")
-        command.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="for each call to the switch")
+        command.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="for each call to a switch")
         command.add_argument("--json", action="store_true", help="machine-readable")
-    for command in (check, apply, status, job_file):
-        command.add_argument("config", metavar="CONFIG", type=Path, help="YAML file")
+    for command in (check, apply, status):
+        help_text = "YAML file of a switch or of a topology; several are taken together"
+        command.add_argument("configs", metavar="CONFIG", type=Path, nargs="+", help=help_text)
+    job_file.add_argument("config", metavar="CONFIG", type=Path, help="YAML file of a switch or of a topology")
     return parser
 
 
@@ -65,34 +70,63 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _check_config(options: argparse.Namespace, config: Config) -> int:
-    print(
-        f"{options.config}: switch {config.switch.name}, {len(config.workers)} workers, {len(config.jobs)} jobs: good"
-    )
+def _check_config(options: argparse.Namespace) -> int:
+    files = _load(options)
+    check_together(_configs(files))
+    for path, content in zip(options.configs, files, strict=True):
+        if isinstance(content, Config):
+            counted = f"switch {content.switch.name}, {len(content.workers)} workers"
+        else:
+            counted = f"{len(content.switches)} switches, {len(content.hosts)} hosts"
+        print(f"{path}: {counted}, {len(content.jobs)} jobs: good")
     return DONE
 
 
-def _apply(options: argparse.Namespace, config: Config) -> int:
-    from sumwire_controller.operations import apply
+def _load(options: argparse.Namespace) -> list[Config | Topology]:
+    return [load_any(path) for path in options.configs]
+
+
+def _configs(files: Sequence[Config | Topology]) -> list[Config]:
+    """The configurations of all switches in all files."""
+    return [config for file in files for config in ([file] if isinstance(file, Config) else configs_of(file))]
+
+
+def _apply(options: argparse.Namespace) -> int:
+    from sumwire_controller.operations import apply_all
     from sumwire_controller.switch import DEFAULT_TIMEOUT_S
 
+    files = _load(options)
     timeout = options.timeout or DEFAULT_TIMEOUT_S
-    report = apply(config, build_dir=options.p4, timeout=timeout, renew=options.renew)
-    print(json.dumps(report.as_json(), indent=2) if options.json else report.details())
+    reports = apply_all(_configs(files), build_dir=options.p4, timeout=timeout, renew=options.renew)
+    if options.json:
+        _print_json(files, [report.as_json() for report in reports])
+    else:
+        print("\n".join(report.details() for report in reports))
     return DONE
 
 
-def _status(options: argparse.Namespace, config: Config) -> int:
-    from sumwire_controller.operations import read_status
+def _status(options: argparse.Namespace) -> int:
+    from sumwire_controller.operations import read_all_status
     from sumwire_controller.switch import DEFAULT_TIMEOUT_S
 
-    status = read_status(config, build_dir=options.p4, timeout=options.timeout or DEFAULT_TIMEOUT_S)
-    print(json.dumps(status.as_json(), indent=2) if options.json else status)
+    files = _load(options)
+    timeout = options.timeout or DEFAULT_TIMEOUT_S
+    found = read_all_status(_configs(files), build_dir=options.p4, timeout=timeout)
+    if options.json:
+        _print_json(files, [status.as_json() for status in found])
+    else:
+        print("\n\n".join(map(str, found)))
     return DONE
 
 
-def _job_file(options: argparse.Namespace, config: Config) -> int:
-    text = job_json(config, options.job)
+def _print_json(files: Sequence[Config | Topology], switches: list[dict[str, Any]]) -> None:
+    """One object for one switch's file, else a list with one for each switch, upper switches first."""
+    alone = len(files) == 1 and isinstance(files[0], Config)
+    print(json.dumps(switches[0] if alone else switches, indent=2))
+
+
+def _job_file(options: argparse.Namespace) -> int:
+    text = job_json(load_any(options.config), options.job)
     if options.output is None:
         print(text, end="")
     else:

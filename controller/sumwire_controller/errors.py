@@ -68,6 +68,10 @@ class UnknownJobError(ControllerError):
     """A job named on the command line or in a call is not in the configuration."""
 
 
+class PartOfTreeError(ControllerError):
+    """A job whose hosts a single switch's configuration does not all know: only the topology does."""
+
+
 class ArtifactError(ControllerError):
     """The compiled program (JSON or P4Info) is missing, unreadable or not the one this controller knows."""
 

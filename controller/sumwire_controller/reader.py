@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 
 from sumwire_controller.config import MAC_PATTERN, MAC_RULE
-from sumwire_controller.errors import MISSING, Problem, join_path
+from sumwire_controller.errors import MISSING, ConfigError, Problem, join_path
 from sumwire_controller.yamltree import Node
 
 
@@ -22,6 +22,10 @@ class Log:
     def add(self, path: str, name: str, value: object, rule: str) -> None:
         line = self.lines.get(join_path(path, name), self.lines.get(path))
         self.problems.append(Problem(path, name, value, rule, line))
+
+    def error(self, source: str) -> ConfigError:
+        """All problems in the order of the text."""
+        return ConfigError(source, sorted(self.problems, key=lambda problem: problem.line or 0))
 
 
 def _shown(node: Node) -> object:

@@ -8,7 +8,7 @@ when it is new: packets never meet half a job.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,6 +25,8 @@ from sumwire_controller.entries import (
 )
 
 _GENERATION_MAX = (1 << 32) - 1
+_WITHDRAWAL = 1
+"""Step of a plan in which jobs are withdrawn."""
 
 
 class Write(Enum):
@@ -83,6 +85,22 @@ def choose_generations(config: Config, actual: Collection[Entry], renew: Collect
     return Generations(chosen, last)
 
 
+def choose_generations_together(
+    configs: Sequence[Config], actual: Sequence[Collection[Entry]], renew: Collection[str], now: int
+) -> list[Generations]:
+    """`choose_generations` for several switches. A job that is new to one of them starts anew on all: slots that have
+    forgotten a round and slots that have not would not make one sum.
+    """
+    pairs = list(zip(configs, actual, strict=True))
+    fresh = set(renew)
+    for config, held in pairs:
+        rows, chosen = admissions(held), choose_generations(config, held, renew, now)
+        for job in config.jobs:
+            if job.id not in rows or rows[job.id].arg("generation") != chosen.by_job[job.id]:
+                fresh.add(job.name)
+    return [choose_generations(config, held, fresh, now) for config, held in pairs]
+
+
 def _by_job(entries: Iterable[Entry]) -> dict[int | None, set[Entry]]:
     found: dict[int | None, set[Entry]] = {}
     for entry in entries:
@@ -116,10 +134,15 @@ def _order(change: Change) -> tuple[int, str]:
     if is_ledger(change.entry):
         step = 0
     elif change.write is Write.DELETE:
-        step = 1 if admits(change.entry) else 2
+        step = _WITHDRAWAL if admits(change.entry) else 2
     else:
         step = 4 if admits(change.entry) else 3
     return (step, str(change))
+
+
+def prepares(change: Change) -> bool:
+    """Is it the ledger, or does it withdraw a job? Such writes come before all others of a plan."""
+    return _order(change)[0] <= _WITHDRAWAL
 
 
 def differences(desired: Collection[Entry], actual: Collection[Entry]) -> list[str]:

@@ -156,3 +156,9 @@ def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:
             shown = f"{job.slots.base}..{job.slots.end - 1}"
             rule = f"overlaps slots {other.slots.base}..{other.slots.end - 1} of {other_path} ({other.name})"
             yield job, other, Problem(path, "slots", shown, rule)
+
+
+def either(numbers: tuple[int, ...]) -> str:
+    """The numbers in words."""
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} or {last}"

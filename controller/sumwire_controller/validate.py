@@ -16,6 +16,7 @@ from sumwire_controller.rules import (
     PARENTS,
     PORT_MAX,
     address_rules,
+    either,
     hosts_fit,
     job_header,
     jobs_distinct,
@@ -162,7 +163,7 @@ def _weights(path: str, job: Job, members: dict[str, Worker]) -> Iterator[Proble
 def _parents(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
     parents = [(f"{path}.parents[{i}]", parent) for i, parent in enumerate(job.parents)]
     if parents and len(parents) not in PARENTS:
-        yield Problem(path, "parents", f"{len(parents)} parents", f"must be {_either(PARENTS)}, or none for the root")
+        yield Problem(path, "parents", f"{len(parents)} parents", f"must be {either(PARENTS)}, or none for the root")
     elif parents and job.slots.count % len(parents):
         rule = f"must be a multiple of {len(parents)}, the number of parents, so that each has an equal share"
         yield Problem(f"{path}.slots", "count", job.slots.count, rule)
@@ -172,11 +173,6 @@ def _parents(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
         if parent.port in ports:
             yield Problem(parent_path, "port", parent.port, f"must not be the port of a worker, {ports[parent.port]}")
     yield from repeated(((where, "ip", str(parent.ip)) for where, parent in parents), "address")
-
-
-def _either(numbers: tuple[int, ...]) -> str:
-    *most, last = map(str, numbers)
-    return f"{', '.join(most)} or {last}"
 
 
 def _parent(path: str, parent: Parent, draft: Draft) -> Iterator[Problem]:
