@@ -23,7 +23,8 @@ from sumwire_lab import leftovers, switches
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import LinkOptions, RunOptions
 from sumwire_lab.processes import wait_all
-from sumwire_lab.run import BASELINE, new_folder
+from sumwire_lab.recipes import BASELINE
+from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, interruptible, open_session
 from sumwire_lab.topology import require_tools
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options import SWITCHES, SYSTEMS, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options import SWITCHES, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.recipes import ALL_SYSTEMS, SYSTEMS, named
 from sumwire_lab.shapes import TOPOLOGIES
 
 EXIT_FAILED: Final = 1
@@ -54,7 +55,10 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--batch", type=int, default=train.batch, help="samples per worker and step, %(default)s")
     run.add_argument("--hidden", type=int, default=train.hidden, help="units of a hidden layer, %(default)s")
     run.add_argument("--seed", type=int, default=train.seed, help="%(default)s")
-    run.add_argument("--systems", default=",".join(SYSTEMS), help="which to train, in this order: %(default)s")
+    known = f"of {', '.join(SYSTEMS)}; all: {', '.join(ALL_SYSTEMS)}"
+    run.add_argument(
+        "--systems", default=",".join(all_.systems), help=f"which to train, in this order: %(default)s; {known}"
+    )
     run.add_argument("--topology", choices=TOPOLOGIES, default=all_.topology, help="%(default)s")
     run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help="%(default)s: bmv2 if on PATH, else soft")
     run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
@@ -79,7 +83,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
             seed=arguments.seed,
             max_steps=arguments.steps,
         ),
-        systems=tuple(arguments.systems.split(",")),
+        systems=named(arguments.systems),
         topology=arguments.topology,
         switch=arguments.switch,
         impair=arguments.impair,

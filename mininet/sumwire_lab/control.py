@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import sumwire_controller
 import yaml
-from sumwire import _p4 as p4
 from sumwire.codec import tables
 
 from sumwire_lab.fabric import Fabric
+from sumwire_lab.recipes import OP_WORKERS_MAX
 
 CONFIGURATION: Final = "controller.yaml"
 JOB: Final = "digits"
@@ -40,8 +40,7 @@ def thc_table(workers: int) -> list[int]:
 
 def ops_for(workers: int) -> list[str]:
     """Every op that as many workers may use, so that one job serves every system."""
-    limits = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
-    return ["thc", "max32", "sum32", *(op for op, most in limits.items() if workers <= most)]
+    return ["thc", "max32", "sum32", *(op for op, most in OP_WORKERS_MAX.items() if workers <= most)]
 
 
 def configuration(fabric: Fabric, grpc: Mapping[str, str], side_jobs: bool = False) -> dict[str, Any]:

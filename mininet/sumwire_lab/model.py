@@ -13,7 +13,6 @@ import torch
 from sumwire_lab.data import CLASSES, FEATURES
 
 WARM_UP_SHARE: Final = 0.1
-MOMENTUM: Final = 0.9
 
 
 def build(hidden: int, seed: int) -> torch.nn.Module:

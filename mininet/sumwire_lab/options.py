@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.recipes import DEFAULT_SYSTEMS, OP_WORKERS_MAX, RECIPES, SYSTEMS
 from sumwire_lab.shapes import TOPOLOGIES, leaves_of
 
 # One star is one switch: the contributors bitmap of a job has this many bits.
 WORKERS_MAX: Final = 32
-SYSTEMS: Final = ("gloo", "thc")
 SWITCHES: Final = ("auto", "soft", "bmv2")
 TARGET_ACCURACY: Final = 0.95
 
@@ -65,7 +65,7 @@ class RunOptions:
     workers: int = 4
     link: LinkOptions = LinkOptions()
     train: TrainOptions = TrainOptions()
-    systems: tuple[str, ...] = SYSTEMS
+    systems: tuple[str, ...] = DEFAULT_SYSTEMS
     topology: str = "star"
     switch: str = "auto"
     impair: str | None = None
@@ -75,8 +75,8 @@ class RunOptions:
     deadline_s: float = 1800.0
 
     def __post_init__(self) -> None:
-        self._check_systems()
         self._check_network()
+        self._check_systems()
         if self.malformed < 0:
             raise OptionError(f"malformed={self.malformed}: must not be negative")
         if self.malformed and self.topology != "star":
@@ -92,6 +92,10 @@ class RunOptions:
                 raise OptionError(f"systems={name}: known are {', '.join(SYSTEMS)}")
         if len(set(self.systems)) != len(self.systems):
             raise OptionError(f"systems={','.join(self.systems)}: each at most once")
+        for name in self.systems:
+            most = min((OP_WORKERS_MAX.get(op, WORKERS_MAX) for op in RECIPES[name].ops), default=WORKERS_MAX)
+            if self.workers > most:
+                raise OptionError(f"workers={self.workers}: system {name} takes at most {most}")
 
     def _check_network(self) -> None:
         if not 1 <= self.workers <= WORKERS_MAX:

@@ -8,17 +8,16 @@ import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from sumwire_lab import leftovers, report, switches
 from sumwire_lab.errors import DeadlineError
 from sumwire_lab.flood import Flood
 from sumwire_lab.options import RunOptions
+from sumwire_lab.recipes import RECIPES
 from sumwire_lab.session import Say, interruptible, open_session, train
 from sumwire_lab.summary import SystemResult, run_summary
 from sumwire_lab.topology import require_tools
-
-BASELINE: Final = "gloo"
 
 
 def new_folder(results: Path, latest: bool = True) -> Path:
@@ -52,7 +51,7 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
             left = deadline - time.monotonic()
             if left <= 0:
                 raise DeadlineError(f"the run took longer than {options.deadline_s:g} s")
-            used = None if system == BASELINE else kind
+            used = kind if RECIPES[system].ops else None
             done.append(_one(system, options, used, folder, deadline_s=left, say=say))
             # After each system, so that a later one that fails does not take the numbers of this one with it.
             summary = run_summary(options, kind, done)
@@ -63,8 +62,8 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
 def _one(
     system: str, options: RunOptions, kind: str | None, folder: Path, *, deadline_s: float, say: Say
 ) -> SystemResult:
-    where = "kernel bridge" if kind is None else f"{kind} switch"
-    say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {where}")
+    where = "kernel bridges" if kind is None else f"{kind} switches"
+    say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     with open_session(options, kind, folder / system) as session:
         flood = Flood(session, options)
         result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)

@@ -13,6 +13,7 @@ from sumwire.wire import HEADER_BYTES, LOWER_HEADER_BYTES
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import TARGET_ACCURACY, RunOptions
+from sumwire_lab.recipes import BASELINE
 from sumwire_lab.records import StepRecord, WorkerRecord
 
 # DDP lays out its buckets anew after the first step; the first two steps are not like the others.
@@ -74,7 +75,7 @@ def system_summary(result: SystemResult) -> dict[str, Any]:
         "fingerprints": [w.fingerprint for w in result.workers],
         **bits_per_value(result.workers),
     }
-    if result.system != "gloo":
+    if result.system != BASELINE:
         entry |= _switch_numbers(result.workers)
     return entry | result.extra
 
@@ -129,7 +130,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
     }
 
 
-def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = "gloo") -> float | None:
+def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = BASELINE) -> float | None:
     """How many times less of `key` a system has than the baseline; None where one of them lacks it."""
     systems = summary["systems"]
     if system not in systems or baseline not in systems:

@@ -15,7 +15,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -23,12 +22,13 @@ from typing import Any, Final, NoReturn, TextIO
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from sumwire_lab import data, model
-from sumwire_lab.comm import HookTimer, LinkBytes, aggregate_error, link_bytes
+from sumwire_lab.comm import LinkBytes, aggregate_error, link_bytes
+from sumwire_lab.member import join
 from sumwire_lab.options import TrainOptions
 from sumwire_lab.processes import end_with_parent
+from sumwire_lab.recipes import RECIPES
 
 MASTER_PORT: Final = 29500
 # Longer than any step; a dead peer shows earlier, because the run then ends all workers.
@@ -82,20 +82,30 @@ class Worker:
         self._interface = spec.interfaces[rank]
         self._digits = data.load()
         self._steps = total_steps(spec.train, len(self._digits.train_y), spec.workers)
-        network = model.build(spec.train.hidden, spec.train.seed)
-        self._ddp = DistributedDataParallel(network)
-        self._timer, self._stats, self._close = make_hook(spec, rank)
-        # A lambda, because DDP compares a hook's annotations and does not know those written as text.
-        self._ddp.register_comm_hook(None, lambda state, bucket: self._timer.hand_over(bucket))
-        self._optimizer = torch.optim.SGD(
-            self._ddp.parameters(),
-            lr=spec.train.learning_rate,
-            momentum=model.MOMENTUM,
-            nesterov=True,
-            weight_decay=spec.train.weight_decay,
+        self._recipe = RECIPES[spec.system]
+        self._network = model.build(spec.train.hidden, spec.train.seed)
+        optimizer = self._make_optimizer()
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._factor)
+        self._member = join(
+            self._recipe,
+            self._network,
+            optimizer,
+            job_file=None if spec.job_file is None else Path(spec.job_file),
+            rank=rank,
+            factor=self._factor,
         )
-        self._schedule = torch.optim.lr_scheduler.LambdaLR(
-            self._optimizer, lambda step: model.learning_rate_factor(step, self._steps)
+
+    def _factor(self, step: int) -> float:
+        return model.learning_rate_factor(step, self._steps)
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        recipe, options = self._recipe, self.options
+        return torch.optim.SGD(
+            self._network.parameters(),
+            lr=options.learning_rate if recipe.learning_rate is None else recipe.learning_rate,
+            momentum=recipe.momentum,
+            nesterov=recipe.momentum > 0,
+            weight_decay=options.weight_decay,
         )
 
     def write(self, kind: str, **fields: Any) -> None:
@@ -104,61 +114,51 @@ class Worker:
 
     def run(self) -> None:
         """The whole training; the last line tells the fingerprint of the parameters."""
-        parameters = sum(p.numel() for p in self._ddp.parameters())
+        parameters = sum(p.numel() for p in self._network.parameters())
         self.write("start", rank=self.rank, steps=self._steps, parameters=parameters)
-        sampled = sampled_steps(self._steps, self.options.nmse_samples) if self.spec.system != "gloo" else frozenset()
+        sampled = sampled_steps(self._steps, self.options.nmse_samples if self._recipe.estimates_mean else 0)
         clock = 0.0
         for step in range(self._steps):
             dist.barrier()
             clock = self._step(step, clock, step in sampled)
-        self.write("end", fingerprint=model.fingerprint(self._ddp), stats=self._stats())
+        self.write("end", fingerprint=model.fingerprint(self._network), stats=self._member.stats())
         dist.barrier()
-        self._close()
+        self._member.close()
 
     def _step(self, step: int, clock: float, sample: bool) -> float:
         digits, options = self._digits, self.options
         chosen = data.batch_indices(
             len(digits.train_y), options.seed, step, rank=self.rank, workers=self.spec.workers, batch=options.batch
         )
-        self._timer.begin_step(keep=sample)
+        member = self._member
+        member.begin_step(keep=sample)
         before = link_bytes(self._interface)
         began = time.perf_counter()
-        self._optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(self._ddp(digits.train_x[chosen]), digits.train_y[chosen])
+        member.optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(member.model(digits.train_x[chosen]), digits.train_y[chosen])
         loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
+        member.step()
         self._schedule.step()
         seconds = time.perf_counter() - began
         used: LinkBytes = link_bytes(self._interface) - before
         nmse = None
-        if sample:
-            nmse = aggregate_error(self._timer.gradients, self._timer.results, self.spec.workers)
+        if sample and member.hook is not None:
+            nmse = aggregate_error(member.hook.gradients, member.hook.results, self.spec.workers)
         self.write(
             "step",
             step=step,
             loss=float(loss.detach()),
             clock_s=clock + seconds,
             step_s=seconds,
-            comm_s=self._timer.seconds(),
+            comm_s=member.seconds(),
             tx_bytes=used.tx,
             rx_bytes=used.rx,
-            accuracy=model.accuracy(self._ddp.module, digits.test_x, digits.test_y),
+            tx_packets=used.tx_packets,
+            rx_packets=used.rx_packets,
+            accuracy=model.accuracy(self._network, digits.test_x, digits.test_y),
             nmse=nmse,
         )
         return clock + seconds
-
-
-def make_hook(spec: WorkerSpec, rank: int) -> tuple[HookTimer, Callable[[], dict[str, Any]], Callable[[], None]]:
-    """(timed hook, its statistics, how to close it) for the spec's system."""
-    if spec.system == "gloo":
-        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
-        return HookTimer(allreduce_hook, None), dict, lambda: None
-    from sumwire_lab.thc import open_hook
-
-    if spec.job_file is None:
-        raise ValueError(f"system {spec.system} needs a job file")
-    return open_hook(Path(spec.job_file), rank)
 
 
 def main(arguments: list[str]) -> None:
