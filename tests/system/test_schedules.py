@@ -28,7 +28,7 @@ from sumwire_controller.operations import bring_about
 from sumwire_controller.p4info import Program
 from sumwire_controller.parse import parse_config
 from sumwire_controller.switch import P4Switch
-from unit.transport.udp_bridge import TABLE, Bridge, Impairment, addresses, configs, in_frames, on_loopback, run_workers
+from unit.transport.udp_bridge import TABLE, Bridge, Impairment, addresses, configs, in_frames, run_workers, to_loopback
 
 WORKERS = 4
 # Name and slots of the jobs: odd and even, smaller and larger than the tensors.
@@ -59,10 +59,7 @@ class Rig:
         """A job of a new generation, as the controller describes it to hosts."""
         self.renewals += 1
         bring_about(self.config, self.control, self.program, [name], now=1_700_000_000 + self.renewals)
-        mapping = job_description(self.config, name)
-        mapping["aggregator"] = on_loopback(mapping["aggregator"])
-        mapping["addresses"] = [{**entry, "ip": on_loopback(entry["ip"])} for entry in mapping["addresses"]]
-        return mapping
+        return to_loopback(job_description(self.config, name))
 
 
 def yaml(grpc: str) -> str:

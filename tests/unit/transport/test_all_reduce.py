@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import sumwire
 import torch
@@ -249,13 +250,28 @@ def test_workers_with_other_settings_are_told() -> None:
     [
         ({"quorum": 1}, "quorum = 1: must be 2"),
         ({"ops": ["thc"]}, "must have max32"),
-        ({"ops": ["max32"]}, "must have thc"),
     ],
 )
 def test_job_that_cannot_reduce_is_refused(change: dict[str, Any], text: str) -> None:
     config = JobConfig.from_mapping({**job_mapping(2, 8), **change}, 0)
     with pytest.raises(sumwire.ConfigError, match=text):
         sumwire.Job(config)
+
+
+def test_a_call_whose_op_the_job_lacks_is_refused() -> None:
+    mapping = job_mapping(1, 8)
+    with sumwire.Job(configs({**mapping, "ops": ["max32"]})[0]) as job:
+        calls: list[tuple[str, Callable[[], Any]]] = [
+            ("thc", lambda: sumwire.all_reduce(torch.ones(1), job)),
+            ("sum32", lambda: job.mean(torch.ones(1))),
+            ("sum32", lambda: job.sum32(np.ones(1, np.int32))),
+            ("sign", lambda: job.sign_merge(torch.ones(1, dtype=torch.bool))),
+            ("vote", lambda: job.vote(torch.ones(1, dtype=torch.bool))),
+        ]
+        for op, call in calls:
+            with pytest.raises(sumwire.ConfigError, match=f"ops = .'max32',.*must have {op}"):
+                call()
+        assert job.stats.packets_sent == 0
 
 
 def test_impossible_deadline_is_refused() -> None:

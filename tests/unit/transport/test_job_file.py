@@ -19,7 +19,7 @@ from unit.transport.udp_bridge import TABLE, job_mapping, write_job
 def test_a_good_file(tmp_path: Path) -> None:
     mapping = job_mapping(3, 64)
     config = load_job(write_job(mapping, tmp_path / "job.json"), worker=2)
-    addresses = tuple(Address(entry["ip"], 21335) for entry in mapping["addresses"])
+    addresses = tuple(Address(entry["ip"], 21335, entry["aggregator"], entry["seat"]) for entry in mapping["addresses"])
     assert config == JobConfig(
         name="test",
         job=7,
@@ -27,12 +27,12 @@ def test_a_good_file(tmp_path: Path) -> None:
         workers=3,
         quorum=3,
         slots=64,
-        aggregator=mapping["aggregator"],
         ops=("thc", "max32"),
         addresses=addresses,
         thc=ThcParameters(4, 0.03125, TABLE),
     )
     assert config.own_address == addresses[2]
+    assert (config.seat, config.aggregator) == (2, addresses[0].aggregator)
 
 
 def test_thc_is_needed_only_for_its_op() -> None:
@@ -73,8 +73,11 @@ def second(**fields: Any) -> dict[str, Any]:
         (changed(slots=1), "slots = 1: must be an integer in 2..4096"),
         (changed(slots=5000), "slots = 5000"),
         (changed(slots="64"), "slots = '64'"),
-        (changed(aggregator="10.0.0"), "aggregator = '10.0.0': must be an IPv4 address"),
-        (changed(aggregator=5), "aggregator = 5: must be a non-empty string"),
+        (changed(aggregator="10.0.0.1"), "aggregator = '10.0.0.1': unknown field"),
+        (second(aggregator="10.0.0"), "aggregator = '10.0.0': must be an IPv4 address"),
+        (second(aggregator=5), "aggregator = 5: must be a non-empty string"),
+        (second(seat=32), r"seat = 32: must be an integer in 0\.\.31"),
+        (second(seat=0), "two workers must not share aggregator and seat"),
         (changed(ops=[]), r"ops = \[\]: must name each op once"),
         (changed(ops=["thc", "thc"]), "ops .*: must name each op once"),
         (changed(ops=["median"]), "out of thc, max32"),
@@ -114,7 +117,7 @@ def test_worker_outside_the_job(worker: int) -> None:
         JobConfig.from_mapping(job_mapping(3, 64), worker)
 
 
-@pytest.mark.parametrize("field", ["format", "job", "slots", "aggregator", "addresses", "ops", "workers", "quorum"])
+@pytest.mark.parametrize("field", ["format", "job", "slots", "addresses", "ops", "workers", "quorum"])
 def test_missing_field(field: str) -> None:
     mapping = job_mapping(3, 64)
     del mapping[field]

@@ -22,6 +22,7 @@ from unit.transport.udp_bridge import (
     TABLE,
     Bridge,
     Impairment,
+    aggregator_of,
     configs,
     golden_switch,
     job_mapping,
@@ -55,7 +56,7 @@ def assert_sums(results: Results, up: NDArray[np.uint8]) -> None:
 def test_packets_are_the_wire_format() -> None:
     """Every field against the golden encoder, and against wire.unpack."""
     payload = planes(1, 5)[0]
-    packets = contributions(payload, op=p4.OP_THC, job=513, worker=2, slots=3, first_sequence=3 * 2**32 - 2, bucket=770)
+    packets = contributions(payload, op=p4.OP_THC, job=513, seat=2, slots=3, first_sequence=3 * 2**32 - 2, bucket=770)
     for chunk, packet in enumerate(packets):
         sequence = 3 * 2**32 - 2 + chunk
         expected = model.Packet(
@@ -195,7 +196,7 @@ def test_wrong_port_and_address_do_not_reach_the_worker() -> None:
     worker = (mapping["addresses"][0]["ip"], model.UDP_PORT)
     up = planes(1, 1)[:1]
     with Bridge(mapping, golden_switch(mapping)), Transport(configs(mapping)[0]) as transport:
-        for ip, port in ((mapping["aggregator"], 4000), ("127.0.0.1", model.UDP_PORT)):
+        for ip, port in ((aggregator_of(mapping), 4000), ("127.0.0.1", model.UDP_PORT)):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.bind((ip, port))
                 stranger.sendto(good.encode(), worker)

@@ -80,15 +80,17 @@ def job_mapping(workers: int, slots: int, job: int = JOB) -> dict[str, Any]:
     """The content of a job file on loopback."""
     aggregator, ips = addresses(workers)
     return {
-        "format": 1,
+        "format": 2,
         "name": "test",
         "job": job,
         "ops": ["thc", "max32"],
         "workers": workers,
         "quorum": workers,
         "slots": slots,
-        "aggregator": aggregator,
-        "addresses": [{"worker": w, "ip": ip, "udp_port": model.UDP_PORT} for w, ip in enumerate(ips)],
+        "addresses": [
+            {"worker": w, "ip": ip, "udp_port": model.UDP_PORT, "aggregator": aggregator, "seat": w}
+            for w, ip in enumerate(ips)
+        ],
         "thc": {"bits": 4, "p": 0.03125, "table": list(TABLE)},
     }
 
@@ -110,7 +112,22 @@ def golden_switch(mapping: dict[str, Any]) -> model.GoldenSwitch:
     """The golden model with the one job of a job file."""
     hosts = tuple(host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"])
     job = model.Job(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], tuple(mapping["thc"]["table"]))
-    return model.GoldenSwitch(host(mapping["aggregator"], 99, model.UDP_PORT), hosts, (job,))
+    return model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (job,))
+
+
+def aggregator_of(mapping: dict[str, Any]) -> str:
+    """The one switch that all workers send to."""
+    [aggregator] = {entry["aggregator"] for entry in mapping["addresses"]}
+    return str(aggregator)
+
+
+def to_loopback(mapping: dict[str, Any]) -> dict[str, Any]:
+    """A job file of the controller's, with its addresses moved to loopback."""
+    moved = [
+        {**entry, "ip": on_loopback(entry["ip"]), "aggregator": on_loopback(entry["aggregator"])}
+        for entry in mapping["addresses"]
+    ]
+    return {**mapping, "addresses": moved}
 
 
 def configs(mapping: dict[str, Any]) -> list[JobConfig]:
@@ -140,12 +157,12 @@ class Bridge:
         rng = random.Random(impairment.seed)
         self._up = Impairer(impairment, random.Random(rng.random()))
         self._down = Impairer(impairment, random.Random(rng.random()))
-        self._aggregator = host(mapping["aggregator"], 99, model.UDP_PORT)
+        self._aggregator = host(aggregator_of(mapping), 99, model.UDP_PORT)
         self._hosts = {a["ip"]: host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"]}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-        self._socket.bind((mapping["aggregator"], model.UDP_PORT))
+        self._socket.bind((aggregator_of(mapping), model.UDP_PORT))
         self._wake_reader, self._wake_writer = os.pipe()
         self._thread = threading.Thread(target=self._serve, name="switch", daemon=True)
         self.error: BaseException | None = None
