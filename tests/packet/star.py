@@ -31,6 +31,12 @@ LOWER = tuple(
 )
 LEAF = Job(7, HOSTS[:2], 120, 8, quorum=2, table=PUBLISHED_TABLE, ops=ALL_OPS, parent=Parent(PARENT, 3))
 ROOT = Job(8, LOWER, 130, 8, quorum=3, table=PUBLISHED_TABLE, ops=ALL_OPS)
+# Fifteen votes, the most there may be: two lower switches of seven, and a host beside them.
+SEVENS = tuple(
+    Host(k, bytes.fromhex("0253570000") + bytes([32 + k]), bytes([10, 0, 1, 20 + k]), weight=7, is_switch=True)
+    for k in (1, 2)
+)
+FIFTEEN = Job(30, (*SEVENS, HOSTS[2]), 150, 2, quorum=3, ops=frozenset({VOTE}))
 MIDDLE = Job(9, LOWER[:2], 140, 8, quorum=2, table=PUBLISHED_TABLE, ops=ALL_OPS, parent=Parent(PARENT, 0))
 
 # Any table must do: random ones up to 255, a worker each, so that every one of the 128 coefficients matters.
@@ -39,11 +45,11 @@ SOLOS = tuple(
     Job(10 + k, HOSTS[:1], slot_base=200 + 2 * k, slots=2, quorum=1, table=table)
     for k, table in enumerate(RANDOM_TABLES)
 )
-JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, *SOLOS)
+JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, FIFTEEN, *SOLOS)
 
 
 def golden_switch() -> GoldenSwitch:
-    return GoldenSwitch(AGGREGATOR, (*HOSTS, *LOWER), JOBS)
+    return GoldenSwitch(AGGREGATOR, (*HOSTS, *LOWER, *SEVENS), JOBS)
 
 
 def _mac(mac: bytes) -> str:
@@ -58,7 +64,7 @@ OP_NAMES = {THC: "thc", MAX32: "max32", SUM32: "sum32", SIGN: "sign", VOTE: "vot
 
 
 def _name(host: Host) -> str:
-    return f"s{host.port}" if host.is_switch else f"h{host.port}"
+    return f"s{host.weight}-{host.port}" if host.is_switch else f"h{host.port}"
 
 
 def _worker_yaml(host: Host) -> str:
@@ -85,7 +91,7 @@ def _job_yaml(job: Job) -> str:
 
 
 def controller_yaml(grpc: str) -> str:
-    workers = "\n".join(map(_worker_yaml, (*HOSTS, *LOWER)))
+    workers = "\n".join(map(_worker_yaml, (*HOSTS, *LOWER, *SEVENS)))
     jobs = "\n".join(map(_job_yaml, JOBS))
     return f"""
 switch: {{name: s1, grpc: "{grpc}", device_id: 1}}

@@ -9,7 +9,7 @@ import pytest
 from golden import model
 from golden.model import udp_frame
 from packet.play import Game, Rig, contribution, random_partial, random_payload
-from packet.star import AGGREGATOR, EVERY, HOSTS, LEAF, LOWER, MIDDLE, PARENT, ROOT
+from packet.star import AGGREGATOR, EVERY, FIFTEEN, HOSTS, LEAF, LOWER, MIDDLE, PARENT, ROOT
 
 OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE])
 TREES = pytest.mark.parametrize("job", [LEAF, MIDDLE], ids=["leaf", "middle"])
@@ -101,6 +101,22 @@ def test_root_of_uneven_switches(rig: Rig, op: int) -> None:
     assert {model.decode(frame[42:]).count for _, frame in out} == {7}
     game.contribute(ROOT, 2, op=op)
     game.check_counters()
+
+
+def test_fifteen_votes(rig: Rig) -> None:
+    """All ways in which two sevens and a host can vote, one per value: the majority of fifteen is eight."""
+    game = Game(rig)
+    rng = np.random.default_rng(3)
+    first, second = rng.integers(0, 8, (2, 2 * model.VALUES))
+    host = rng.integers(0, 2, 2 * model.VALUES)
+    for worker, votes in enumerate((first, second)):
+        payload = b"".join(model.to_planes(half, 3) for half in np.split(votes, 2))
+        game.send(FIFTEEN, contribution(FIFTEEN, worker, 0, 0, payload, model.VOTE, count=7))
+    payload = np.packbits(host.astype(np.uint8)).tobytes()
+    out = game.send(FIFTEEN, contribution(FIFTEEN, 2, 0, 0, payload, model.VOTE))
+    won = np.unpackbits(np.frombuffer(model.decode(out[0][1][42:]).payload, np.uint8))
+    assert np.array_equal(won, first + second + host >= 8)
+    assert model.decode(out[0][1][42:]).count == 15
 
 
 def test_overflow_below_is_said_above_and_below(rig: Rig) -> None:
