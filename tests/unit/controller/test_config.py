@@ -72,6 +72,31 @@ def _add_job(**fields: Any) -> Change:
     return lambda data: data["jobs"].append({**job("second", 2, 2, 256, 16), **fields})
 
 
+def _many(op: str, hosts: int) -> Change:
+    """A job of one op over a lower switch of so many hosts and three hosts."""
+    return lambda data: (
+        data["workers"][0].update(stands_for=hosts),
+        data.update(jobs=[job("many", 1, 4, 0, 2, op)]),
+    )
+
+
+def _parents(count: int) -> Change:
+    return _set_parents(lambda parents: None, count)
+
+
+def _set_parents(change: Callable[[list[dict[str, Any]]], object], count: int = 1) -> Change:
+    """Ports 5.. lead up."""
+
+    def apply(data: dict[str, Any]) -> None:
+        data["ports"] = list(range(1, 5 + count))
+        data["jobs"][0]["parents"] = [
+            {"port": 5 + k, "ip": f"10.0.1.{k}", "mac": f"02:00:00:00:01:0{k}", "worker": k} for k in range(count)
+        ]
+        change(data["jobs"][0]["parents"])
+
+    return apply
+
+
 ACCEPTED: dict[str, Change] = {
     "no jobs": _set("jobs", to=[]),
     "no hosts": lambda data: data.update(workers=[], jobs=[]),
@@ -91,6 +116,22 @@ ACCEPTED: dict[str, Change] = {
     "highest job id": _set("jobs", 0, "id", to=32766),
     "job id 0": _set("jobs", 0, "id", to=0),
     "quorum 1": _set("jobs", 0, "quorum", to=1),
+    "every op": _set("jobs", 0, "ops", to=["thc", "max32", "sum32", "sign", "vote"]),
+    "a switch of one host": _set("workers", 0, "stands_for", to=1),
+    "a switch below": _set("workers", 0, "stands_for", to=5),  # 30 * (5 + 3) = 240
+    "less in this job": lambda data: (
+        data["workers"][0].update(stands_for=200),
+        _set("jobs", 0, "stands_for", to=[5, 1, 1, 1])(data),
+    ),
+    "sign of 16 hosts": _many("sign", 13),
+    "vote of 15 hosts": _many("vote", 12),
+    "max32 of 255 hosts": _many("max32", 252),
+    "one parent": _parents(1),
+    "two parents": _parents(2),
+    "four parents": _parents(4),
+    "two parents behind one port": _set_parents(lambda parents: parents[1].update(port=5), 2),
+    "last seat": _set_parents(lambda parents: parents[0].update(worker=31)),
+    "two slots, two parents": lambda data: (_parents(2)(data), data["jobs"][0]["slots"].update(count=2)),
     "max32 alone needs no table": lambda data: (
         _set("jobs", 0, "ops", to=["max32"])(data),
         _drop("jobs", 0, "thc")(data),
@@ -151,9 +192,6 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "job id above": (_set("jobs", 0, "id", to=32767), "jobs[0].id", 32767, "must be 0..32766"),
     "no ops": (_add_job(ops=[]), "jobs[1].ops", [], "at least one of thc, max32"),
     "unknown op": (_add_job(ops=["max32", "avg"]), "jobs[1].ops[1]", "avg", "unknown op; known are thc, max32, sum32"),
-    "op sum32": (_add_job(ops=["sum32"]), "jobs[1].ops[0]", "sum32", "not in this program, which computes thc, max32"),
-    "op sign": (_add_job(ops=["sign"]), "jobs[1].ops[0]", "sign", "not in this program"),
-    "op vote": (_add_job(ops=["vote"]), "jobs[1].ops[0]", "vote", "not in this program"),
     "op twice": (_add_job(ops=["max32", "max32"]), "jobs[1].ops[1]", "max32", "already that of jobs[1].ops[0]"),
     "thc without table": (_drop("jobs", 0, "thc"), "jobs[0].thc", None, "is required with op thc"),
     "table without thc": (_set("jobs", 0, "ops", to=["max32"]), "jobs[0].thc", "{...}", "only for op thc"),
@@ -178,6 +216,46 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "table value": (lambda data: data["jobs"].__setitem__(0, {**job("wide", 1, 1, 0, 2, "thc"),
                                                               "thc": {"bits": 1, "p": 0.1, "table": [-1, 5]}}),
                     "jobs[0].thc.table[0]", -1, "must be 0..255"),
+    "no op of ours": (_add_job(ops=["avg"]), "jobs[1].ops[0]", "avg", "known are thc, max32, sum32, sign, vote"),
+    "stands for none": (_set("workers", 0, "stands_for", to=0), "workers[0].stands_for", 0, "must be 1..255 hosts"),
+    "stands for a name": (_set("workers", 0, "stands_for", to="h1"), "workers[0].stands_for", "h1", "an integer"),
+    "stands for too many": (lambda data: (data["workers"][0].update(stands_for=256), data.update(jobs=[])),
+                            "workers[0].stands_for", 256, "must be 1..255 hosts"),
+    "a switch's udp port": (lambda data: data["workers"][0].update(stands_for=1, udp_port=4000),
+                            "workers[0].udp_port", 4000, "must be 21335 at a switch"),
+    "sign of 17 hosts": (_many("sign", 14), "jobs[0].workers", "17 hosts", "at most 16 with op sign"),
+    "vote of 16 hosts": (_many("vote", 13), "jobs[0].workers", "16 hosts", "at most 15 with op vote"),
+    "max32 of 256 hosts": (_many("max32", 253), "jobs[0].workers", "256 hosts", "at most 255, the largest count"),
+    "overflow below": (_set("workers", 0, "stands_for", to=6), "jobs[0].thc.granularity", 30,
+                       "granularity 30 * 9 workers = 270 overflows the sums of 8 planes (at most 255); at most 8"),
+    "numbers of hosts": (_set("jobs", 0, "stands_for", to=[1, 1, 1]), "jobs[0].stands_for", [1, 1, 1],
+                         "one number for each of the 4 workers"),
+    "a host of two": (_set("jobs", 0, "stands_for", to=[1, 2, 1, 1]), "jobs[0].stands_for[1]", 2, "1..1, what h2"),
+    "a part of nothing": (lambda data: (data["workers"][3].update(stands_for=5),
+                                        _set("jobs", 0, "stands_for", to=[1, 1, 1, 0])(data)),
+                          "jobs[0].stands_for[3]", 0, "1..5, what h4"),
+    "three parents": (_parents(3), "jobs[0].parents", "3 parents", "must be 1, 2 or 4, or none"),
+    "no list of parents": (_set("jobs", 0, "parents", to={}), "jobs[0].parents", "{...}", "must be a list"),
+    "a parent's key": (_set_parents(lambda parents: parents[0].update(name="s2")),
+                       "jobs[0].parents[0].name", "s2", "unknown key; known are port, ip, mac, worker"),
+    "a parent's seat": (_set_parents(lambda parents: parents[0].pop("worker")),
+                        "jobs[0].parents[0].worker", MISSING, "is required"),
+    "seat 32": (_set_parents(lambda parents: parents[0].update(worker=32)),
+                "jobs[0].parents[0].worker", 32, "must be 0..31"),
+    "a parent's mac": (_set_parents(lambda parents: parents[0].update(mac="01:00:00:00:00:01")),
+                       "jobs[0].parents[0].mac", "01:00:00:00:00:01", "unicast"),
+    "its own parent": (_set_parents(lambda parents: parents[0].update(ip="10.0.0.100")),
+                       "jobs[0].parents[0].ip", "10.0.0.100", "not be this switch's own"),
+    "parents on one address": (_set_parents(lambda parents: parents[1].update(ip="10.0.1.0"), 2),
+                               "jobs[0].parents[1].ip", "10.0.1.0", "already that of jobs[0].parents[0]"),
+    "a parent nowhere": (_set_parents(lambda parents: parents[0].update(port=9)),
+                         "jobs[0].parents[0].port", 9, "one of the switch's ports [1, 2, 3, 4, 5]"),
+    "a parent at a worker": (_set_parents(lambda parents: parents[0].update(port=2)),
+                             "jobs[0].parents[0].port", 2, "not be the port of a worker, h2"),
+    "odd slots": (lambda data: (_parents(2)(data), data["jobs"][0]["slots"].update(count=255)),
+                  "jobs[0].slots.count", 255, "a multiple of 2, the number of parents"),
+    "slots of four": (lambda data: (_parents(4)(data), data["jobs"][0]["slots"].update(count=6)),
+                      "jobs[0].slots.count", 6, "a multiple of 4"),
     "p 0": (_set("jobs", 0, "thc", "p", to=0), "jobs[0].thc.p", 0.0, "between 0 and 1"),
     "p 1": (_set("jobs", 0, "thc", "p", to=1), "jobs[0].thc.p", 1.0, "between 0 and 1"),
     "p nan": (_set("jobs", 0, "thc", "p", to=float("nan")), "jobs[0].thc.p", float("nan"), "between 0 and 1"),
@@ -225,6 +303,11 @@ def test_sizes_of_the_switch() -> None:
     parse_config(text({**data, "jobs": jobs[:64]}))
     assert [problem.full_path for problem in problems_of({**data, "jobs": jobs})] == ["jobs", "jobs"]
     assert [problem.full_path for problem in problems_of({**data, "workers": hosts})] == ["workers"]
+    above = [{"port": 2, "ip": f"10.0.1.{k}", "mac": f"02:00:00:00:01:0{k}", "worker": 0} for k in range(4)]
+    tree = [{**job(f"j{k}", k, 1, 4 * k, 4), "workers": ["h0"], "parents": above} for k in range(17)]
+    two = {**data, "ports": [1, 2]}
+    parse_config(text({**two, "jobs": tree[:16]}))
+    assert [problem.value for problem in problems_of({**two, "jobs": tree})] == ["68 parents in all jobs"]
     jobs[0]["workers"] = [f"h{k}" for k in range(32)]
     parse_config(text({**data, "jobs": jobs[:1]}))
     jobs[0]["workers"] = [f"h{k}" for k in range(33)]

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from sumwire_controller.entries import TableEntry, desired_entries, job_of
 from sumwire_controller.parse import parse_config
 from unit.controller.config_texts import job, star, text
@@ -39,8 +42,8 @@ def test_one_job_of_max32() -> None:
         "replica[65535, 255] ledger: last generation 1001",
         "job[job=6] admit_job(generation=1000, slot_base=128, job_slots=64, quorum=1, group=7, job_ops=0x4)",
         "group 7: 1#2, 2#1",
-        "worker[job=6, worker=0] admit_worker(port=2, address=10.0.0.2, worker_bit=0x1, worker_weight=1)",
-        "worker[job=6, worker=1] admit_worker(port=1, address=10.0.0.1, worker_bit=0x2, worker_weight=1)",
+        "worker[job=6, worker=0] admit_worker(port=2, address=10.0.0.2, worker_bit=0x1, worker_weight=1, is_switch=0)",
+        "worker[job=6, worker=1] admit_worker(port=1, address=10.0.0.1, worker_bit=0x2, worker_weight=1, is_switch=0)",
         "replica[job=6, worker=0] address(mac=00:00:00:00:00:02, ip=10.0.0.2, udp_port=21335)",
         "replica[job=6, worker=1] address(mac=00:00:00:00:00:01, ip=10.0.0.1, udp_port=4000)",
     }
@@ -50,10 +53,8 @@ def test_job_zero_has_a_group_and_worker_31_the_top_bit() -> None:
     data = star(32, jobs=[job("m", 0, 32, 0, 2)])
     found = strings(data, {0: 1}, 1)
     assert "group 1: " + ", ".join(f"{k}#{k}" for k in range(1, 33)) in found
-    assert (
-        "worker[job=0, worker=31] admit_worker(port=32, address=10.0.0.32, worker_bit=0x80000000, worker_weight=1)"
-        in found
-    )
+    last = "port=32, address=10.0.0.32, worker_bit=0x80000000, worker_weight=1, is_switch=0"
+    assert f"worker[job=0, worker=31] admit_worker({last})" in found
 
 
 def test_ops_of_thc_and_max32_and_a_small_table() -> None:
@@ -95,3 +96,51 @@ def test_every_entry_knows_its_job() -> None:
     count = {who: sum(job_of(entry) == who for entry in entries) for who in (None, 0, 9)}
     assert count == {None: 4, 0: 7, 9: 4}  # ledger, aggregator, 2 routes; job, group, thc_low, 2 * 2; job, group, 2
     assert sum(count.values()) == len(entries)
+
+
+def middle() -> dict[str, Any]:
+    """A switch with lower switches s1 (of 4 hosts) on port 1 and s2 (of one) on port 2, a host, and room above."""
+    data = star(4, jobs=[job("m", 6, 3, 128, 64)])
+    for k, hosts in ((1, 4), (2, 1)):
+        data["workers"][k - 1].update(name=f"s{k}", stands_for=hosts)
+    data["jobs"][0]["workers"] = ["s1", "h3", "s2"]
+    return data
+
+
+def parent(k: int, seat: int) -> dict[str, Any]:
+    return {"port": 4, "ip": f"10.0.1.{k}", "mac": f"02:53:57:00:01:0{k}", "worker": seat}
+
+
+def test_lower_switches_send_partial_results_of_as_many_as_they_stand_for() -> None:
+    data = middle()
+    workers = {
+        "worker[job=6, worker=0] admit_worker(port=1, address=10.0.0.1, worker_bit=0x1, worker_weight=4, is_switch=1)",
+        "worker[job=6, worker=1] admit_worker(port=3, address=10.0.0.3, worker_bit=0x2, worker_weight=1, is_switch=0)",
+        "worker[job=6, worker=2] admit_worker(port=2, address=10.0.0.2, worker_bit=0x4, worker_weight=1, is_switch=1)",
+    }
+    found = strings(data, {6: 1}, 1)
+    assert {line for line in found if line.startswith("worker")} == workers
+    assert not [line for line in found if line.startswith("uplink")]
+    data["jobs"][0]["stands_for"] = [3, 1, 1]
+    assert {line for line in strings(data, {6: 1}, 1) if line.startswith("worker")} == {
+        line.replace("worker_weight=4", "worker_weight=3") for line in workers
+    }
+
+
+@pytest.mark.parametrize(("count", "mask"), [(1, 0), (2, 1), (4, 3)])
+def test_parents_share_the_slots_by_their_lowest_bits(count: int, mask: int) -> None:
+    data = middle()
+    data["jobs"][0]["parents"] = [parent(k, k + 4) for k in range(1, count + 1)]
+    found = {line for line in strings(data, {6: 1}, 1) if line.startswith("uplink")}
+    assert found == {
+        f"uplink[job=6, slot={k - 1}, mask={mask}, priority=1] to_parent(port=4, mac=02:53:57:00:01:0{k}, "
+        f"address=10.0.1.{k}, worker={k + 4}, worker_bit={1 << k + 4:#x})"
+        for k in range(1, count + 1)
+    }
+
+
+def test_an_uplink_belongs_to_its_job() -> None:
+    data = middle()
+    data["jobs"][0]["parents"] = [parent(1, 0)]
+    entries = desired_entries(parse_config(text(data)), {6: 1}, 1)
+    assert [job_of(entry) for entry in entries if str(entry).startswith("uplink")] == [6]

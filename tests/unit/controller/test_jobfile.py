@@ -23,17 +23,16 @@ CONFIG["workers"][0]["udp_port"] = 4000
 
 def test_job_file_to_the_letter() -> None:
     assert job_description(parse_config(text(CONFIG)), "digits") == {
-        "format": 1,
+        "format": 2,
         "name": "digits",
         "job": 7,
         "ops": ["thc", "max32"],
         "workers": 2,
         "quorum": 1,
         "slots": 32,
-        "aggregator": "10.0.0.100",
         "addresses": [
-            {"worker": 0, "ip": "10.0.0.3", "udp_port": 21335},
-            {"worker": 1, "ip": "10.0.0.1", "udp_port": 4000},
+            {"worker": 0, "ip": "10.0.0.3", "udp_port": 21335, "aggregator": "10.0.0.100", "seat": 0},
+            {"worker": 1, "ip": "10.0.0.1", "udp_port": 4000, "aggregator": "10.0.0.100", "seat": 1},
         ],
         "thc": {"bits": 4, "p": 0.03125, "table": PUBLISHED_TABLE},
     }

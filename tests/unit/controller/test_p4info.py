@@ -33,6 +33,12 @@ def test_every_entry_survives_the_way_there_and_back() -> None:
     data = star(3, jobs=[job("a", 1, 3, 0, 2, "thc max32"), job("b", 2, 1, 2, 2, "thc")])
     data["jobs"][1]["thc"] = {"bits": 2, "p": 0.1, "table": [0, 3, 100, 255]}
     entries = desired_entries(parse_config(text(data)), {1: 5, 2: 1 << 31}, 1 << 31)
+    above = {"ip": "10.0.1.1", "mac": "02:53:57:00:01:01", "worker": 31}
+    tree = star(2, jobs=[job("a", 1, 1, 0, 2)])
+    for parents in ([{**above, "port": 2}], [{**above, "port": 2}, {**above, "port": 2, "ip": "10.0.1.2"}]):
+        tree["jobs"][0]["parents"] = parents
+        entries |= desired_entries(parse_config(text(tree)), {1: 5}, 5)
+    entries |= {TableEntry("uplink", (2, 5, 7, 1 << 30), (1, 2, 3, 4, 16))}
     entries |= {TableEntry("forward", (0, 0), (1,)), TableEntry("forward", (0x0A000000, 8), (1,))}
     assert {PROGRAM.from_entity(PROGRAM.to_entity(entry)) for entry in entries} == entries
 
@@ -49,6 +55,16 @@ def test_a_route_as_p4runtime_wants_it() -> None:
     assert (match.lpm.value, match.lpm.prefix_len) == (b"\x0a\0\0\1", 32)
     assert [param.value for param in entity.table_entry.action.action.params] == [b"\1\x2c"]
     assert not PROGRAM.to_entity(TableEntry("forward", (0, 0), (1,))).table_entry.match
+
+
+def test_an_uplink_as_p4runtime_wants_it() -> None:
+    row = PROGRAM.to_entity(TableEntry("uplink", (7, 1, 3, 1), (300, 2, 3, 4, 16))).table_entry
+    job_match, slot = sorted(row.match, key=lambda match: int(match.field_id))
+    assert (job_match.exact.value, slot.ternary.value, slot.ternary.mask, row.priority) == (b"\7", b"\1", b"\3", 1)
+    all_slots = PROGRAM.to_entity(TableEntry("uplink", (7, 0, 0, 1), (300, 2, 3, 4, 16))).table_entry
+    assert [match.field_id for match in all_slots.match] == [job_match.field_id]
+    assert all_slots.priority == 1
+    assert PROGRAM.to_entity(TableEntry("forward", (1, 32), (5,))).table_entry.priority == 0
 
 
 def test_a_port_in_bytes_is_the_same_port() -> None:

@@ -31,12 +31,12 @@ AS_CONFIGURED = desired_entries(CONFIG, {6: 77}, 78)
 def test_counters_have_the_programs_names() -> None:
     found = status(AS_CONFIGURED)
     assert list(found.verdicts) == [
-        "none", "first", "add", "last", "duplicate", "repeat", "flush", "stale", "reject", "15"
+        "none", "first", "add", "last", "duplicate", "repeat", "flush", "stale", "reject", "ask", "down", "known", "15"
     ]  # fmt: skip
     counted = {name: count for name, count in found.verdicts.items() if count.packets}
     assert counted == {"none": Count(9, 900), "first": Count(5, 500), "reject": Count(3, 30), "15": Count(1, 10)}
     assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "slot_op"}
-    assert len(found.rejects) == 16
+    assert len(found.rejects) == 17
 
 
 def test_jobs_and_workers() -> None:
@@ -65,7 +65,8 @@ def test_differences_are_named() -> None:
     assert found.differences == (
         "differs: group 7: 1#1, want group 7: 1#1, 2#2",
         "foreign: forward[dst=10.0.9.0, prefix=24] to_port(port=2)",
-        "missing: worker[job=6, worker=1] admit_worker(port=2, address=10.0.0.2, worker_bit=0x2, worker_weight=1)",
+        "missing: worker[job=6, worker=1] admit_worker("
+        "port=2, address=10.0.0.2, worker_bit=0x2, worker_weight=1, is_switch=0)",
     )
 
 
