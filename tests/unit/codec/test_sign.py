@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Packing of sign bits, and the codecs on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sumwire.codec.base import CodecRound
+from sumwire.codec.errors import CodecError, NonFiniteError, NormRangeError
+from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec, pack_signs, signs, unpack_signs
+from torch import Tensor
+
+LENGTHS = [0, 1, 7, 8, 9, 1024, 2047, 2048, 2049, 8191, 8192, 8193, 30_000]
+
+
+def random_signs(length: int) -> NDArray[np.bool_]:
+    return np.random.default_rng(length).random(length) < 0.5
+
+
+@pytest.mark.parametrize("words", [2, 8])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_every_sign_has_its_bit(length: int, words: int) -> None:
+    """Value i is bit i from the left over the words of its chunk; what pads the last chunk is not read."""
+    plus = random_signs(length)
+    packed = pack_signs(plus, words)
+    per_chunk = words * 1024
+    assert packed.shape == (-(-length // per_chunk), words, 128)
+    for i in {*range(min(length, 20)), *range(max(0, length - 20), length)}:
+        chunk, bit = divmod(i, per_chunk)
+        byte = packed[chunk, bit // 1024, bit % 1024 // 8]
+        assert bool(byte >> (7 - bit % 8) & 1) == plus[i]
+    assert np.array_equal(unpack_signs(packed, length), plus)
+    flipped = packed.copy().reshape(-1)
+    flipped[-(-length // 8) :] = 0xFF
+    assert np.array_equal(unpack_signs(flipped.reshape(packed.shape), length), plus)
+
+
+def test_zero_of_either_sign_is_plus() -> None:
+    x = torch.tensor([0.0, -0.0, 1e-45, -1e-45, 5.0, -5.0])
+    assert signs(x).tolist() == [True, True, True, False, True, False]
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3, np.uint8), np.zeros((2, 2), np.bool_)])
+def test_what_is_no_sign_vector_is_refused(wrong: NDArray[np.bool_]) -> None:
+    with pytest.raises(CodecError, match="needs bool"):
+        pack_signs(wrong, 8)
+
+
+def test_more_signs_than_there_are_is_refused() -> None:
+    with pytest.raises(CodecError, match="at least 2049"):
+        unpack_signs(np.zeros((1, 2, 128), np.uint8), 2049)
+
+
+def full_counts(words: NDArray[np.uint8], workers: int) -> NDArray[np.uint8]:
+    return np.full(len(words), workers, np.uint8)
+
+
+def alone(round_: CodecRound) -> Tensor:
+    """The result of a job of one worker."""
+    words = round_.encode(round_.preliminary())
+    return round_.decode(words, full_counts(words, 1))
+
+
+@pytest.mark.parametrize("length", [0, 1, 2048, 5000])
+def test_vote_of_one_is_its_signs(length: int) -> None:
+    x = torch.randn(length)
+    round_ = VoteCodec().begin(x, 0, 0)
+    assert alone(round_).tolist() == [1.0 if value >= 0 else -1.0 for value in x.tolist()]
+    assert not round_.residual().any()
+
+
+@pytest.mark.parametrize("length", [1, 8192, 20_000])
+def test_ef_sign_and_its_memory_are_the_input(length: int) -> None:
+    """What the worker stands for plus its memory is x; the scale is the mean magnitude."""
+    x = torch.randn(length, dtype=torch.float64)
+    round_ = EfSignCodec(worker=0, workers=1).begin(x, 0, 0)
+    result = alone(round_)
+    assert torch.unique(result.abs()).tolist() == [pytest.approx(float(x.abs().mean()), rel=1e-6)]
+    assert torch.equal(result > 0, x >= 0)
+    torch.testing.assert_close(result + round_.residual(), x, rtol=0, atol=1e-12)
+
+
+def test_ef_sign_scales_are_gathered_and_averaged() -> None:
+    tensors = [torch.full((10,), magnitude) for magnitude in (1.0, 2.0, 6.0)]
+    rounds = [EfSignCodec(worker=w, workers=3).begin(x, 0, 0) for w, x in enumerate(tensors)]
+    agreed = np.max([round_.preliminary() for round_ in rounds], axis=0)
+    for own, round_ in zip((1.0, 2.0, 6.0), rounds, strict=True):
+        words = round_.encode(agreed)
+        assert round_.decode(words, full_counts(words, 3)).tolist() == [3.0] * 10
+        assert round_.residual(np.array([False])).tolist() == [own] * 10
+        assert round_.residual().tolist() == [0.0] * 10
+
+
+def test_ef_sign_refuses_what_float32_cannot_say() -> None:
+    with pytest.raises(NormRangeError, match=r"2\*\*128"):
+        EfSignCodec(worker=0, workers=1).begin(torch.full((3,), 1e300, dtype=torch.float64), 0, 0)
+
+
+def test_ssdm_signs_are_the_direction_in_the_mean() -> None:
+    x = torch.tensor([3.0, -4.0, 0.0, 0.0, 12.0])
+    codec, rounds = SsdmCodec(job=1, worker=0), 20_000
+    total = torch.zeros(5)
+    for sequence in range(rounds):
+        total += alone(codec.begin(x, sequence, 0))
+    # Five standard deviations of a mean of that many +-1.
+    torch.testing.assert_close(total / rounds, x / 13, rtol=0, atol=5 / rounds**0.5)
+
+
+def test_ssdm_draws_are_each_workers_own_and_repeatable() -> None:
+    x = torch.zeros(4000)
+    first, again, other = (alone(SsdmCodec(job=1, worker=w).begin(x, 0, 0)) for w in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert abs(float((first * other).mean())) < 0.1
+    assert abs(float(first.mean())) < 0.1
+
+
+@pytest.mark.parametrize("codec", [VoteCodec(), EfSignCodec(worker=0, workers=1), SsdmCodec(job=1, worker=0)])
+def test_sign_codecs_refuse_bad_input_and_skip_what_nobody_sent(codec: VoteCodec) -> None:
+    with pytest.raises(NonFiniteError, match="index 1"):
+        codec.begin(torch.tensor([1.0, float("nan")]), 0, 0)
+    with pytest.raises(CodecError, match="flat"):
+        codec.begin(torch.zeros(2, 2), 0, 0)
+    round_ = codec.begin(torch.ones(10_000), 0, 0)
+    words = round_.encode(round_.preliminary())
+    counts = full_counts(words, 1)
+    counts[0] = 0
+    result = round_.decode(words, counts)
+    chunk = codec.info.chunk_values
+    assert not result[:chunk].any()
+    assert bool((result[chunk:] != 0).all())
+
+
+@pytest.mark.parametrize(
+    ("codec", "expected"),
+    [(VoteCodec(), [1.0, 1.0, -1.0]), (SsdmCodec(job=1, worker=0), [0.0, 0.3, -0.4])],
+)
+def test_ordinary_all_reduce_gives_the_same_kind_of_result(codec: VoteCodec, expected: list[float]) -> None:
+    """A second worker has (3, 0, -4) / 5 too, but for the first value's sign."""
+    x = torch.tensor([3.0, 0.0, -4.0])
+    other = {1.0: [-1.0, 1.0, -1.0], 0.6: [-0.6, 0.6, 0.0]}
+
+    def mean(own: Tensor) -> Tensor:
+        return (own + torch.tensor(other[round(float(own[0]), 1)])) / 2
+
+    assert codec.ordinary(x, mean).tolist() == pytest.approx(expected)
