@@ -26,6 +26,7 @@ from sumwire_controller.parse import parse_config
 
 SLOTS: Final = 8
 HOSTS_MAX: Final = 16
+HOST_PORTS: Final = tuple(range(1, HOSTS_MAX + 1))
 PORT_UP: Final = 101
 PORT_DOWN: Final = 51
 LOWER_BYTES: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
@@ -58,12 +59,18 @@ class Node:
 
 
 @dataclass(frozen=True)
-class _Seat:
+class Seat:
     """A host's frame, to be given a slot and a round, and where it goes in."""
 
     switch: str
     port: int
     frame: bytearray
+
+    def at(self, slot: int, round_: int) -> bytearray:
+        """The frame of that slot and round; the same object each time."""
+        struct.pack_into("!H", self.frame, SLOT_AT, slot)
+        struct.pack_into("!I", self.frame, ROUND_AT, round_)
+        return self.frame
 
 
 @dataclass
@@ -91,16 +98,14 @@ class Network:
 
     def rounds(self, tree: int, signs: Signs, rounds: int) -> Signs:
         """A source: every round is one slot, all hosts in order. Checks that all hosts get equal results."""
-        seats = self._seats(tree, signs)
+        seats = seats_of(self.trees, tree, signs)
         first = self.sequence.get(tree, 0)
         self.sequence[tree] = first + rounds
         merged = np.empty((rounds, VALUES // 8), np.uint8)
         for k in range(rounds):
             round_, slot = divmod(first + k, SLOTS)
             for seat in seats:
-                struct.pack_into("!H", seat.frame, SLOT_AT, slot)
-                struct.pack_into("!I", seat.frame, ROUND_AT, round_)
-                out = self.exchange(seat.switch, seat.port, seat.frame)
+                out = self.exchange(seat.switch, seat.port, seat.at(slot, round_))
             payloads = {frame[PAYLOAD_AT:] for _, _, frame in out}
             if len(payloads) != 1 or len(out) != len(seats):
                 raise AssertionError(f"round {k}: {len(out)} results, {len(payloads)} different")
@@ -110,15 +115,17 @@ class Network:
             raise AssertionError(f"not the result of {len(seats)} workers: {header}")
         return np.unpackbits(merged, axis=1).astype(np.bool_)
 
-    def _seats(self, tree: int, signs: Signs) -> list[_Seat]:
-        payloads = [np.packbits(row).tobytes() for row in signs]
-        seats: list[_Seat] = []
-        for node in self.trees[tree].walk():
-            for place in range(node.hosts):
-                header = Header(p4.KIND_CONTRIBUTE, p4.OP_SIGN, tree + 1, 0, place, words=p4.SLOT_WORDS)
-                data = pack(header, payloads[len(seats)])
-                seats.append(_Seat(node.name, place + 1, bytearray(_frame(node.name, place, data))))
-        return seats
+
+def seats_of(trees: Sequence[Node], tree: int, signs: Signs) -> list[Seat]:
+    """The hosts of a job with their signs, (hosts, VALUES), in their frames."""
+    payloads = [np.packbits(row).tobytes() for row in signs]
+    seats: list[Seat] = []
+    for node in trees[tree].walk():
+        for place in range(node.hosts):
+            header = Header(p4.KIND_CONTRIBUTE, p4.OP_SIGN, tree + 1, 0, place, words=p4.SLOT_WORDS)
+            data = pack(header, payloads[len(seats)])
+            seats.append(Seat(node.name, place + 1, bytearray(_frame(node.name, place, data))))
+    return seats
 
 
 @contextlib.contextmanager
@@ -149,20 +156,28 @@ def _addresses(number: int, host: int) -> tuple[str, str]:
     return f"10.0.{number}.{host + 2}", f"02:00:00:00:{number:02x}:{host + 2:02x}"
 
 
-def _config(name: str, trees: Sequence[Node], above: Mapping[str, str], grpc: str) -> str:
-    """One switch's file: its own hosts on ports 1.., lower switches from port 51, the one above on 101."""
+def star_config(trees: Sequence[Node], grpc: str) -> str:
+    """The file of a single switch whose hosts all share port 1."""
+    (name,) = {node.name for tree in trees for node in tree.walk()}
+    return _config(name, trees, {}, grpc, ports=[1] * HOSTS_MAX)
+
+
+def _config(
+    name: str, trees: Sequence[Node], above: Mapping[str, str], grpc: str, ports: Sequence[int] = HOST_PORTS
+) -> str:
+    """One switch's file: its own hosts on `ports`, lower switches from port 51, the one above on 101."""
     names = sorted({node.name for tree in trees for node in tree.walk()})
     lower = [other for other in names if above.get(other) == name]
     ip, mac = _addresses(_number(name), -1)
     lines = [
         f'switch: {{name: {name}, grpc: "{grpc}", device_id: 1}}',
         f'aggregator: {{ip: {ip}, mac: "{mac}"}}',
-        f"ports: [{', '.join(map(str, [*range(1, HOSTS_MAX + 1), *_ports_of(lower, names), PORT_UP]))}]",
+        f"ports: {[*sorted(set(ports)), *_ports_of(lower, names), PORT_UP]}",
         "workers:",
     ]
     for host in range(HOSTS_MAX):
         ip, mac = _addresses(_number(name), host)
-        lines.append(f'  - {{name: h{host}, ip: {ip}, mac: "{mac}", port: {host + 1}}}')
+        lines.append(f'  - {{name: h{host}, ip: {ip}, mac: "{mac}", port: {ports[host]}}}')
     for other, port in zip(lower, _ports_of(lower, names), strict=True):
         ip, mac = _addresses(_number(other), -1)
         line = f'{{name: {other}, ip: {ip}, mac: "{mac}", port: {port}, stands_for: {HOSTS_MAX}}}'

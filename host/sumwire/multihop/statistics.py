@@ -11,6 +11,8 @@ independent, with mean 0 and variance 1.
   which is 1 but for the squared bias: it gives the root mean square bias over values.
 * correlation: sums of z[r, i] z[r + d, i + lag] over all r and i, divided by the root of their number, for d = 0, 1, 2
   and every lag up to half a packet, backwards too for d > 0. Also, by themselves, lags 1..8 over word boundaries.
+  Twice: over mixed signs, and where the last worker alone has plus: there neighbours at every lag have the same
+  signs and the draws of the last merge show as they are.
 
 Every threshold but BIAS_MAX is the normal quantile at which the chance of any false alarm in one `judge` is
 FALSE_ALARM in all (Bonferroni over all statistics).
@@ -97,12 +99,20 @@ def signs_of(workers: int, values: int) -> Signs:
     return signs
 
 
+def lone_signs(workers: int, values: int) -> Signs:
+    """The last worker alone has plus, everywhere; shape (workers, values)."""
+    return np.repeat(np.arange(workers)[:, None] == workers - 1, values, axis=1)
+
+
 def judge(source: Source, workers: int, *, rounds: int, values: int = 8 * WORD_VALUES) -> Outcome:
-    """Run a source for `rounds` rounds of `values` values (a multiple of the patterns' 128) and measure."""
+    """Run a source for `rounds` rounds of mixed signs, half as many of lone signs, and measure.
+
+    `values` is a multiple of the patterns' 128.
+    """
     if workers < 2 or values % (8 * RUN_VALUES):
         raise ValueError(f"{workers} workers, {values} values: at least 2, and a multiple of {8 * RUN_VALUES}")
-    results = source(signs_of(workers, values), rounds)
-    return measure(results, workers)
+    mixed = source(signs_of(workers, values), rounds)
+    return measure(mixed, source(lone_signs(workers, values), rounds // 2), workers)
 
 
 def largest_value_bias(
@@ -120,22 +130,26 @@ def largest_value_bias(
     return float(np.abs(plus / rounds - share).max()), false_alarm
 
 
-def measure(results: Signs, workers: int) -> Outcome:
-    """The statistics of merged signs, shape (rounds, values), that came of `signs_of`."""
-    rounds, values = results.shape
+def measure(mixed: Signs, lone: Signs, workers: int) -> Outcome:
+    """The statistics of merged signs, shape (rounds, values), that came of `signs_of` and of `lone_signs`."""
+    rounds, values = mixed.shape
     share = signs_of(workers, values).mean(axis=0)
     spread = np.sqrt(share * (1 - share))
-    error = results.mean(axis=0) - share
+    error = mixed.mean(axis=0) - share
     pooled, pooled_sd = _pooled(error, spread, rounds)
-    z = ((results - share) / spread).astype(np.float32)
     per_value = error / spread * np.sqrt(rounds)
     excess = float(np.mean(per_value**2) - 1)
     # Variance of a squared sum of `rounds` z: 2 + (kurtosis - 3) / rounds.
     kurtosis = 1 / spread**2 - 3
     excess_sd = float(np.sqrt(np.mean(2 + (kurtosis - 3) / rounds) / values))
-    correlation_z, correlation_at, lags = _worst_correlation(z)
-    boundary_z = _boundaries(z)
-    tests = values + 1 + lags + NEIGHBOURS
+    scores = {
+        "mixed signs": ((mixed - share) / spread).astype(np.float32),
+        "lone signs": ((lone * workers - 1) / np.sqrt(workers - 1)).astype(np.float32),
+    }
+    found = [(*_worst_correlation(z), name) for name, z in scores.items()]
+    correlation_z, correlation_at, _, name = max(found)
+    boundary_z = max(map(_boundaries, scores.values()))
+    tests = values + 1 + sum(lags for _, _, lags, _ in found) + 2 * NEIGHBOURS
     return Outcome(
         workers,
         rounds,
@@ -146,7 +160,7 @@ def measure(results: Signs, workers: int) -> Outcome:
         value_bias_rms=float(np.sqrt(max(0.0, np.mean(error**2) - np.mean(spread**2) / rounds))),
         value_rms_z=excess / excess_sd,
         correlation_z=correlation_z,
-        correlation_at=correlation_at,
+        correlation_at=f"{correlation_at}, {name}",
         boundary_z=boundary_z,
         threshold_z=-NormalDist().inv_cdf(FALSE_ALARM / 2 / tests),
     )

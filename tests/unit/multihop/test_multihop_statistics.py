@@ -7,10 +7,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sumwire.multihop import statistics
-from sumwire.multihop.statistics import Signs
+from sumwire.multihop.statistics import Outcome, Signs
 
 ROUNDS = 640
 VALUES = 8192
+
+
+def measure(mixed: Signs, workers: int) -> Outcome:
+    """With lone signs that are as they should be."""
+    lone = np.random.default_rng(99).random((ROUNDS // 2, VALUES)) < 1 / workers
+    return statistics.measure(mixed, lone, workers)
 
 
 def perfect(workers: int, seed: int, *, shift: float = 0.0) -> Signs:
@@ -21,14 +27,14 @@ def perfect(workers: int, seed: int, *, shift: float = 0.0) -> Signs:
 
 @pytest.mark.parametrize("workers", [2, 3, 16])
 def test_perfect_draws_pass(workers: int) -> None:
-    outcome = statistics.measure(perfect(workers, workers), workers)
+    outcome = measure(perfect(workers, workers), workers)
     assert outcome.unbiased, outcome
     assert outcome.uncorrelated, outcome
     assert outcome.false_alarm < 1e-5
 
 
 def test_a_bias_above_the_target_fails() -> None:
-    assert not statistics.measure(perfect(4, 1, shift=0.0078), 4).unbiased
+    assert not measure(perfect(4, 1, shift=0.0078), 4).unbiased
 
 
 def test_a_bias_that_cancels_over_values_fails() -> None:
@@ -36,7 +42,7 @@ def test_a_bias_that_cancels_over_values_fails() -> None:
     share = statistics.signs_of(4, VALUES).mean(axis=0)
     wrong = np.where(np.arange(VALUES) % 2, share + 0.03, share - 0.03)
     results[:] = np.random.default_rng(3).random(results.shape) < wrong
-    outcome = statistics.measure(results, 4)
+    outcome = measure(results, 4)
     assert outcome.pooled_bias < statistics.BIAS_MAX
     assert not outcome.unbiased
 
@@ -44,7 +50,7 @@ def test_a_bias_that_cancels_over_values_fails() -> None:
 def test_a_single_stuck_value_fails() -> None:
     results = perfect(4, 3)
     results[:, 4321] = True
-    assert not statistics.measure(results, 4).unbiased
+    assert not measure(results, 4).unbiased
 
 
 @pytest.mark.parametrize("lag", [1, 5, 8, 241, 1024, 1031])
@@ -55,7 +61,7 @@ def test_a_copied_neighbour_fails(lag: int) -> None:
     draws = np.random.default_rng(lag).random((ROUNDS, VALUES))
     places = np.arange(2048, VALUES, 50)
     draws[:, places] = draws[:, places - lag]
-    assert not statistics.measure(draws < share, workers).uncorrelated
+    assert not measure(draws < share, workers).uncorrelated
 
 
 @pytest.mark.parametrize("lag", [1, 2])
@@ -66,7 +72,7 @@ def test_a_draw_that_comes_again_in_a_later_round_fails(lag: int, shift: int) ->
     places = np.arange(16, VALUES, 10)
     later = np.arange(lag, ROUNDS, 3 * lag)[:, None]
     draws[later, places] = draws[later - lag, places - shift]
-    assert not statistics.measure(draws < share, 3).uncorrelated
+    assert not measure(draws < share, 3).uncorrelated
 
 
 def test_a_copy_over_a_word_boundary_alone_fails() -> None:
@@ -75,9 +81,20 @@ def test_a_copy_over_a_word_boundary_alone_fails() -> None:
     edges = np.arange(1024, VALUES, 1024)
     copied = np.random.default_rng(10).random((ROUNDS, len(edges))) < 0.3
     draws[:, edges] = np.where(copied, draws[:, edges - 1], draws[:, edges])
-    outcome = statistics.measure(draws < share, 3)
+    outcome = measure(draws < share, 3)
     assert outcome.boundary_z > outcome.threshold_z
     assert not outcome.uncorrelated
+
+
+@pytest.mark.parametrize("lag", [161, 1024])
+def test_neighbours_that_exclude_each_other_fail_at_any_lag(lag: int) -> None:
+    """As draws of a linear generator may, where a later plane is the XOR of two bits of an earlier one."""
+    lone = np.random.default_rng(lag).random((ROUNDS // 2, VALUES)) < 0.25
+    places = np.arange(VALUES - lag)[np.arange(VALUES - lag) % 1024 < 80]
+    lone[:, places + lag] &= ~lone[:, places]
+    outcome = statistics.measure(perfect(4, 5), lone, 4)
+    assert not outcome.uncorrelated
+    assert outcome.correlation_at == f"round lag 0, value lag {lag}, lone signs"
 
 
 def test_patterns_are_mixed_signs() -> None:
