@@ -120,7 +120,7 @@ def _measure(kind: str, op: str, folder: Path) -> Measurement:
         switch = switches.P4Process(kind, folder / "switch.log", ledger)
         stack.callback(switch.stop)
         switch.start([(host.port, host.switch_interface) for host in fabric.hosts])
-        control.install(fabric, {fabric.switches[0].name: switch.grpc}, folder)
+        control.install(fabric, {fabric.switches[0].name: switch.grpc}, folder, control.training_job(fabric))
         assert switch.process is not None
         count = _blast(op, fabric, ends, folder, ledger=ledger, serving={"switch": switch.process})
         verdicts = control.counters(folder)["verdicts"]

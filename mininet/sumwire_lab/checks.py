@@ -15,7 +15,7 @@ TIME_RATIO_MIN: Final = 4.0
 ACCURACY_MIN: Final = 0.96
 ACCURACY_GAP_MAX: Final = 0.005
 # Accuracies are shares of a few hundred images: differences come out as 0.00500001.
-_ROUNDING: Final = 1e-6
+ROUNDING: Final = 1e-6
 ORACLE_TOLERANCE: Final = 0.03
 CODEC_MS_MAX: Final = 40.0
 SWITCH_RATIO_MIN: Final = 1.0
@@ -44,15 +44,15 @@ def speed(summary: dict[str, Any], label: str) -> list[Check]:
     comm = ratio(summary, "comm_s_per_step", "thc")
     target = ratio(summary, "time_to_target_s", "thc")
     return [
-        _at_least(f"{label}: communication time per step, gloo / Sumwire", comm, COMM_RATIO_MIN),
-        _at_least(f"{label}: time to 95 % test accuracy, gloo / Sumwire", target, TIME_RATIO_MIN),
+        at_least(f"{label}: communication time per step, gloo / Sumwire", comm, COMM_RATIO_MIN),
+        at_least(f"{label}: time to 95 % test accuracy, gloo / Sumwire", target, TIME_RATIO_MIN),
     ]
 
 
 def accuracy(label: str, thc: dict[str, Any], gloo: dict[str, Any]) -> Check:
     """Final accuracies: close to each other and both high enough, on replicas that are bit-equal."""
     mine, theirs = thc["accuracy"], gloo["accuracy"]
-    close = abs(mine - theirs) <= ACCURACY_GAP_MAX + _ROUNDING
+    close = abs(mine - theirs) <= ACCURACY_GAP_MAX + ROUNDING
     holds = close and min(mine, theirs) >= ACCURACY_MIN and bool(thc["replicas_equal"] and gloo["replicas_equal"])
     return Check(
         f"{label}: final test accuracy, Sumwire and gloo",
@@ -110,7 +110,7 @@ def switch_rate(record: Mapping[str, Any]) -> Check:
     label = "soft switch, THC packets in over veth, against bmv2"
     if record["ratio"] is None:
         return absent(label, ">= 1", "simple_switch_grpc is not on PATH", value=record["packets_per_second"])
-    return _at_least(label, record["ratio"], SWITCH_RATIO_MIN)
+    return at_least(label, record["ratio"], SWITCH_RATIO_MIN)
 
 
 def codec(milliseconds: float) -> Check:
@@ -152,5 +152,5 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _at_least(label: str, value: float | None, least: float) -> Check:
+def at_least(label: str, value: float | None, least: float) -> Check:
     return Check(label, value, f">= {least:g}", value is not None and value >= least)

@@ -43,13 +43,37 @@ def ops_for(workers: int) -> list[str]:
     return ["thc", "max32", "sum32", *(op for op, most in OP_WORKERS_MAX.items() if workers <= most)]
 
 
-def configuration(fabric: Fabric, grpc: Mapping[str, str], side_jobs: bool = False) -> dict[str, Any]:
-    """What the controller reads as YAML: every host forwards, all of them are workers of one job.
+def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int) -> dict[str, Any]:
+    """A job of all hosts, as the controller reads it."""
+    names = [host.name for host in fabric.hosts]
+    slots = {"base": base, "count": count}
+    entry: dict[str, Any] = {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots}
+    if "thc" in ops:
+        table = thc_table(len(names))
+        entry["thc"] = {"bits": (len(table) - 1).bit_length(), "p": P, "table": table}
+    return entry
+
+
+def training_job(fabric: Fabric) -> list[dict[str, Any]]:
+    """The one job of a training run."""
+    return [job(fabric, JOB, JOB_ID, ops_for(len(fabric.hosts)), base=0, count=SLOTS)]
+
+
+def side_jobs(fabric: Fabric) -> list[dict[str, Any]]:
+    """The training job, and two that only malformed packets are sent to."""
+    return [
+        *training_job(fabric),
+        job(fabric, "odd", ODD_ID, ["thc", "max32"], base=SLOTS, count=_SIDE_SLOTS),
+        job(fabric, "narrow", NARROW_ID, ["thc"], base=SLOTS + _SIDE_SLOTS, count=_SIDE_SLOTS),
+    ]
+
+
+def configuration(fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the controller reads as YAML: every host forwards, and these jobs.
 
     `grpc` has the P4Runtime address of each switch. A single switch gets the controller's short form, several its
-    topology form. `side_jobs` adds the two jobs that malformed packets are sent to.
+    topology form.
     """
-    jobs = _jobs(fabric, side_jobs)
     if len(fabric.switches) > 1:
         return _tree(fabric, grpc, jobs)
     switch = fabric.switches[0]
@@ -81,34 +105,22 @@ def _tree(fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]]) -
     }
 
 
-def _jobs(fabric: Fabric, side_jobs: bool) -> list[dict[str, Any]]:
-    names = [host.name for host in fabric.hosts]
-    table = thc_table(len(names))
-    thc = {"bits": (len(table) - 1).bit_length(), "p": P, "table": table}
-
-    def job(name: str, number: int, ops: list[str], base: int, count: int) -> dict[str, Any]:
-        slots = {"base": base, "count": count}
-        return {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots, "thc": thc}
-
-    jobs = [job(JOB, JOB_ID, ops_for(len(names)), 0, SLOTS)]
-    if side_jobs:
-        jobs.append(job("odd", ODD_ID, ["thc", "max32"], SLOTS, _SIDE_SLOTS))
-        jobs.append(job("narrow", NARROW_ID, ["thc"], SLOTS + _SIDE_SLOTS, _SIDE_SLOTS))
-    return jobs
-
-
-def install(fabric: Fabric, grpc: Mapping[str, str], folder: Path, side_jobs: bool = False) -> Path:
-    """Bring program and entries to the switches. Returns the job file; the configuration is kept beside it."""
+def install(fabric: Fabric, grpc: Mapping[str, str], folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
+    """Bring program and entries to the switches. Returns the job files by name; all are kept in `folder`."""
     path = folder / CONFIGURATION
-    path.write_text(yaml.safe_dump(configuration(fabric, grpc, side_jobs), sort_keys=False))
+    path.write_text(yaml.safe_dump(configuration(fabric, grpc, jobs), sort_keys=False))
     config = sumwire_controller.load_any(path)
     if isinstance(config, sumwire_controller.Config):
         sumwire_controller.apply(config)
     else:
         sumwire_controller.apply_topology(config)
-    job_file = folder / "job.json"
-    job_file.write_text(json.dumps(sumwire_controller.job_description(config, JOB), indent=1) + "\n")
-    return job_file
+    return {entry["name"]: _write_job(config, entry["name"], folder) for entry in jobs}
+
+
+def _write_job(config: Any, name: str, folder: Path) -> Path:
+    path = folder / ("job.json" if name == JOB else f"job-{name}.json")
+    path.write_text(json.dumps(sumwire_controller.job_description(config, name), indent=1) + "\n")
+    return path
 
 
 def counters(folder: Path) -> dict[str, dict[str, int]]:

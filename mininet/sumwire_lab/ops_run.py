@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire import _p4 as p4
+
 from sumwire_lab import leftovers, switches
 from sumwire_lab.ops_worker import OpsSpec
 from sumwire_lab.options import RunOptions
@@ -40,6 +42,7 @@ def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) 
         "switch": kind,
         "impair": options.impair,
         "chunks": chunks,
+        "sign_values": p4.SIGN_WORDS * p4.WORD_BITS,
         **summarize(workers),
     }
     (folder / "ops.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sumwire_lab import leftovers, report, switches
+from sumwire_lab import control, leftovers, report, switches
 from sumwire_lab.errors import DeadlineError
 from sumwire_lab.flood import Flood
 from sumwire_lab.options import RunOptions
@@ -64,7 +64,8 @@ def _one(
 ) -> SystemResult:
     where = "kernel bridges" if kind is None else f"{kind} switches"
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
-    with open_session(options, kind, folder / system) as session:
+    jobs = control.side_jobs if options.malformed else control.training_job
+    with open_session(options, kind, folder / system, jobs) as session:
         flood = Flood(session, options)
         result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
         return replace(result, extra=flood.finish(deadline_s))

@@ -38,8 +38,13 @@ class Session:
     network: Network
     ledger: Ledger
     folder: Path
-    job_file: Path | None
-    """None on kernel bridges."""
+    job_files: dict[str, Path]
+    """By the job's name; none on kernel bridges."""
+
+    @property
+    def job_file(self) -> Path | None:
+        """The training job's."""
+        return self.job_files.get(control.JOB)
 
     def start(self, name: str, host: HostPlan, command: list[str], **variables: str) -> subprocess.Popen[bytes]:
         """Start a program on a host; its output goes to `NAME.log`."""
@@ -60,8 +65,13 @@ class Session:
 
 
 @contextmanager
-def open_session(options: RunOptions, kind: str | None, folder: Path) -> Iterator[Session]:
-    """Network, switches and job for the time of the block. `kind` is `soft`, `bmv2`, or None for kernel bridges."""
+def open_session(
+    options: RunOptions,
+    kind: str | None,
+    folder: Path,
+    jobs: Callable[[Fabric], list[dict[str, Any]]] = control.training_job,
+) -> Iterator[Session]:
+    """Network, switches and jobs for the time of the block. `kind` is `soft`, `bmv2`, or None for kernel bridges."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         ledger = Ledger.create()
@@ -82,11 +92,11 @@ def open_session(options: RunOptions, kind: str | None, folder: Path) -> Iterato
             }
         factory = switches.p4(processes) if processes else switches.bridge()
         network = stack.enter_context(Network(fabric, ledger, factory))
-        job_file = None
+        job_files = {}
         if processes:
             grpc = {name: process.grpc for name, process in processes.items()}
-            job_file = control.install(fabric, grpc, folder, side_jobs=options.malformed > 0)
-        yield Session(fabric, network, ledger, folder, job_file)
+            job_files = control.install(fabric, grpc, folder, jobs(fabric))
+        yield Session(fabric, network, ledger, folder, job_files)
 
 
 def train(

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,41 +19,26 @@ from sumwire_lab.options import RunOptions
 from sumwire_lab.run import run
 from sumwire_lab.session import Say
 from sumwire_lab.switches import BMV2
+from sumwire_lab.verification import Verification, packet_tests
 
 IMPAIR: Final = "drop=0.01,dup=0.01,reorder=0.02,seed=7"
 MALFORMED: Final = 100_000
-_ROOT: Final = Path(__file__).resolve().parents[2]
-_PACKET_TESTS: Final = "tests/packet"
 _CODEC_SECONDS: Final = 300.0
-_PACKET_TEST_SECONDS: Final = 900.0
 
 
 def verify(results: Path, say: Say) -> list[Check]:
     """All checks; one that fails does not stop the others. Writes verify-thc.json. Raises KeyboardInterrupt."""
-    results.mkdir(parents=True, exist_ok=True)
-    done: list[Check] = []
-
-    def add(label: str, make: Callable[[], list[Check]]) -> None:
-        say(f"== {label}")
-        try:
-            fresh = make()
-        except (LabError, OSError, subprocess.SubprocessError) as error:
-            fresh = [checks.failed(label, "the experiment comes to its end", error)]
-        done.extend(fresh)
-        say(checks.table(fresh))
-        text = json.dumps([check.as_dict() for check in done], indent=1)
-        (results / "verify-thc.json").write_text(text + "\n")
-
+    rows = Verification(results / "verify-thc.json", say)
     runs = _Runs(results, say)
-    add("THC oracles", _oracles)
-    add("codec", lambda: _codec(results))
-    add("digits, soft switch", runs.plain)
-    add("impaired run", runs.impaired)
-    add("malformed packets", runs.malformed)
-    add("digits, bmv2", runs.bmv2)
-    add("packet tests on bmv2", _packet_tests)
-    add("packets per second", lambda: _switch_rate(results, say))
-    return done
+    rows.add("THC oracles", _oracles)
+    rows.add("codec", lambda: _codec(results))
+    rows.add("digits, soft switch", runs.plain)
+    rows.add("impaired run", runs.impaired)
+    rows.add("malformed packets", runs.malformed)
+    rows.add("digits, bmv2", runs.bmv2)
+    rows.add("packet tests on bmv2", packet_tests)
+    rows.add("packets per second", lambda: _switch_rate(results, say))
+    return rows.done
 
 
 class _Runs:
@@ -124,23 +107,6 @@ def _codec(results: Path) -> list[Check]:
         timeout=_CODEC_SECONDS,
     )
     return [checks.codec(json.loads(record.read_text())["median_ms"])]
-
-
-def _packet_tests() -> list[Check]:
-    label, target = "every packet test on bmv2", "green"
-    if shutil.which(BMV2) is None:
-        return [checks.absent(label, target, f"{BMV2} is not on PATH")]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "bmv2", "--require-bmv2", _PACKET_TESTS],
-        cwd=_ROOT,
-        env={**os.environ, "SWITCH": "bmv2"},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=_PACKET_TEST_SECONDS,
-    )
-    last = done.stdout.strip().splitlines()[-1:] or ["(no output)"]
-    return [Check(label, last[0], target, done.returncode == 0)]
 
 
 def _switch_rate(results: Path, say: Say) -> list[Check]:

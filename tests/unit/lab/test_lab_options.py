@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sumwire.systems import OPS
 from sumwire_lab import cli
 from sumwire_lab.bench_allreduce import parse_rates, parse_sizes
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.recipes import RECIPES, SYSTEMS, named
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: LinkOptions(mbit=0), "bw=0"),
@@ -29,6 +31,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(systems=()), "systems"),
     (lambda: RunOptions(systems=("gloo", "nccl")), "systems=nccl"),
     (lambda: RunOptions(systems=("thc", "thc")), "systems=thc,thc"),
+    (lambda: RunOptions(systems=("gloo", "marsit"), workers=17), "workers=17"),
+    (lambda: RunOptions(systems=("vote",), workers=16), "workers=16"),
     (lambda: RunOptions(switch="tofino"), "switch=tofino"),
     (lambda: RunOptions(switch="bmv2", impair="drop=0.1"), "impair=drop=0.1"),
     (lambda: RunOptions(impair="drop=2"), "impair=drop=2"),
@@ -78,6 +82,19 @@ def test_the_command_line_fills_every_option() -> None:
         impair="drop=0.1",
         deadline_s=60.0,
     )
+
+
+def test_all_systems_are_named_once_and_after_the_baseline() -> None:
+    assert named("gloo,all") == ("gloo", "thc", "marsit", "marsit100", "vote", "ef-sign", "ssdm", "cascade")
+    assert named("gloo,marsit") == ("gloo", "marsit")
+    assert RunOptions(systems=named("vote,gloo,all")).systems.count("vote") == 1
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_recipe_asks_for_the_ops_that_the_library_says(name: str) -> None:
+    recipe = RECIPES[name]
+    if recipe.system is not None:
+        assert set(recipe.ops) == set(OPS[recipe.system])
 
 
 def test_the_command_line_takes_malformed_packets() -> None:

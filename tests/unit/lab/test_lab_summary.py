@@ -15,7 +15,15 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options import RunOptions
 from sumwire_lab.progress import Progress, line
 from sumwire_lab.records import Follower, StepRecord, WorkerRecord
-from sumwire_lab.summary import SystemResult, ratio, run_summary, steps_to_target, system_summary, time_to_target
+from sumwire_lab.summary import (
+    SystemResult,
+    bits_per_value,
+    ratio,
+    run_summary,
+    steps_to_target,
+    system_summary,
+    time_to_target,
+)
 
 
 def step(number: int, **changes: Any) -> StepRecord:
@@ -115,7 +123,28 @@ def test_the_table_shows_the_numbers() -> None:
 def test_a_run_of_one_system_has_no_comparison() -> None:
     _, results = both()
     text = report.table(run_summary(RunOptions(), "soft", results[1:]))
-    assert "gloo" not in text
+    assert "gloo /" not in text
+    assert len(text.splitlines()[0].split()) == 1
+
+
+def test_of_several_systems_each_is_compared_in_a_row() -> None:
+    _, results = both()
+    more = [*results, SystemResult("marsit", (worker([step(k, comm_s=0.5) for k in range(4)]),), 1.0)]
+    text = report.table(run_summary(RunOptions(workers=1), "soft", more))
+    lines = {line.split("  ")[0]: line.split() for line in text.splitlines()}
+    assert text.splitlines()[0].split() == ["gloo", "thc", "marsit"]
+    assert lines["communication, gloo's time over its"][-3:] == ["1.00", "6.00", "12.00"]
+
+
+def test_bits_per_value_count_every_step_and_can_leave_headers_out() -> None:
+    # 7 parameters; 2 workers with 3 steps each: 42 values. 66 bytes of headers a packet.
+    steps = [step(k, tx_bytes=66 + 7, rx_bytes=2 * 66 + 14, tx_packets=1, rx_packets=2) for k in range(2)]
+    steps.append(step(2, tx_bytes=66 + 70, rx_bytes=66, tx_packets=1, rx_packets=1))
+    bits = bits_per_value([worker(steps), worker(steps)])
+    assert bits["payload_bits_per_value_up"] == pytest.approx(8 * (7 + 7 + 70) / 21)
+    assert bits["payload_bits_per_value_down"] == pytest.approx(8 * (14 + 14 + 0) / 21)
+    assert bits["bits_per_value_up"] == pytest.approx(8 * (84 + 3 * 66) / 21)
+    assert bits["bits_per_value_down"] == pytest.approx(8 * (28 + 5 * 66) / 21)
 
 
 def test_the_page_needs_no_other_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import sumwire_controller
 import yaml
 from sumwire_controller import parse_config
 from sumwire_lab import control, switches
@@ -121,14 +122,28 @@ def test_offloads_are_off() -> None:
 
 @pytest.mark.parametrize(("workers", "side_jobs"), [(1, False), (4, False), (4, True), (9, True), (32, True)])
 def test_the_controller_takes_the_configuration(workers: int, side_jobs: bool) -> None:
+    jobs = control.side_jobs if side_jobs else control.training_job
     star = plan(workers, LinkOptions(), "sw12af")
-    text = yaml.safe_dump(control.configuration(star, {"s1": "127.0.0.1:9559"}, side_jobs))
+    text = yaml.safe_dump(control.configuration(star, {"s1": "127.0.0.1:9559"}, jobs(star)))
     config = parse_config(text)
     assert [job.id for job in config.jobs] == ([1, 2, 3] if side_jobs else [1])
     for job in config.jobs:
         assert job.thc is not None
         assert job.thc.granularity * workers <= 255
         assert list(job.workers) == [f"h{k}" for k in range(1, workers + 1)]
+
+
+@pytest.mark.parametrize("topology", [name for name in TOPOLOGIES if name != "star"])
+@pytest.mark.parametrize("workers", [4, 9, 32])
+def test_the_controller_takes_every_tree(topology: str, workers: int) -> None:
+    fabric = plan(workers, LinkOptions(), "sw12af", topology)
+    grpc = {s.name: f"127.0.0.1:{9000 + s.device_id}" for s in fabric.switches}
+    config = sumwire_controller.parse_any(
+        yaml.safe_dump(control.configuration(fabric, grpc, control.side_jobs(fabric)))
+    )
+    description = sumwire_controller.job_description(config, control.JOB)
+    seats = [(address["aggregator"], address["seat"]) for address in description["addresses"]]
+    assert seats == [(fabric.leaf_of(host).aggregator_ip, host.port - 1) for host in fabric.hosts]
 
 
 @pytest.mark.parametrize(("workers", "more"), [(15, ["sign", "vote"]), (16, ["sign"]), (17, [])])

@@ -11,6 +11,7 @@ import pytest
 import torch
 from sumwire_lab import data, model
 from sumwire_lab.comm import HookTimer, LinkBytes, parse_counters
+from sumwire_lab.member import StepTimer
 from sumwire_lab.options import TrainOptions
 from sumwire_lab.train import WorkerSpec, sampled_steps, total_steps
 
@@ -23,8 +24,8 @@ sw12af-h1: 1234 5  0  0  0  0  0  0   5678  9  0  0  0  0  0  0
 
 
 def test_counters_of_one_interface() -> None:
-    assert parse_counters(NET_DEV, "sw12af-h1") == LinkBytes(rx=1234, tx=5678)
-    assert LinkBytes(5, 7) - LinkBytes(1, 2) + LinkBytes(10, 10) == LinkBytes(14, 15)
+    assert parse_counters(NET_DEV, "sw12af-h1") == LinkBytes(rx=1234, tx=5678, rx_packets=5, tx_packets=9)
+    assert LinkBytes(5, 7, 3, 4) - LinkBytes(1, 2, 1, 1) == LinkBytes(4, 5, 2, 3)
     with pytest.raises(ValueError, match="sw12af-h2"):
         parse_counters(NET_DEV, "sw12af-h2")
 
@@ -112,6 +113,20 @@ def test_a_specification_survives_its_file(tmp_path: Path) -> None:
     spec = WorkerSpec("thc", 2, TrainOptions(seed=4), "10.0.0.1", ["a", "b"], ["x", "y"], "job.json")
     spec.save(tmp_path / "spec.json")
     assert WorkerSpec.load(tmp_path / "spec.json") == spec
+
+
+def test_a_wrapped_optimizers_communication_ends_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([1.0, 3.0, 9.0, 20.0, 26.0])
+    monkeypatch.setattr("sumwire_lab.member.time.perf_counter", lambda: next(clock))
+    timer = StepTimer()
+    timer.enter()
+    timer.communicates()
+    timer.communicates()
+    timer.leave()
+    assert timer.seconds() == 6.0, "from the first call, not from the second and not from the local update"
+    timer.enter()
+    timer.leave()
+    assert timer.seconds() == 6.0, "nobody said when it began: the whole step"
 
 
 class FakeBucket:

@@ -71,7 +71,7 @@ def test_a_run_on_bmv2_is_compared_with_the_soft_one(
     asked: list[RunOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verify_thc.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(verify_thc, "_packet_tests", lambda: [Check("packets", "ok", "green", True)])
+    monkeypatch.setattr(verify_thc, "packet_tests", lambda: [Check("packets", "ok", "green", True)])
     done = verify_thc.verify(tmp_path, lambda line: None)
     assert asked[-1].switch == "bmv2"
     assert all(check.holds for check in done)
