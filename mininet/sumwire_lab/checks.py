@@ -149,6 +149,8 @@ def _short(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list):
         return ", ".join(_short(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_short(item)}" for name, item in value.items())
     return str(value)
 
 

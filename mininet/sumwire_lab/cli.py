@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     switch.add_argument("--switches", help="soft, bmv2 or soft,bmv2; default: those that are here")
     _results_option(switch)
     _results_option(commands.add_parser("verify-thc", help="run the checks of the THC work and say what holds"))
+    _results_option(commands.add_parser("verify-sign", help="run the checks of sign bits and trees, say what holds"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
 
@@ -138,6 +139,15 @@ def _verify_thc(arguments: argparse.Namespace) -> int:
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
 
 
+def _verify_sign(arguments: argparse.Namespace) -> int:
+    from sumwire_lab import checks
+    from sumwire_lab.verify_sign import verify
+
+    done = verify(arguments.results, say)
+    say("\n" + checks.table(done))
+    return EXIT_FAILED if any(check.holds is False for check in done) else 0
+
+
 def _clean(arguments: argparse.Namespace) -> int:
     from sumwire_lab import leftovers
 
@@ -151,6 +161,7 @@ _COMMANDS: Final[dict[str, Any]] = {
     "bench-allreduce": _bench_allreduce,
     "bench-switch": _bench_switch,
     "verify-thc": _verify_thc,
+    "verify-sign": _verify_sign,
     "clean": _clean,
 }
 

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from sumwire.multihop.statistics import BIAS_MAX, Outcome
 
 from sumwire_lab.checks import ROUNDING, Check, at_least
 from sumwire_lab.summary import ratio
@@ -13,6 +15,7 @@ from sumwire_lab.summary import ratio
 IDENTITY_MAX: Final = 1e-10
 COMM_RATIO_MIN: Final = 30.0
 ACCURACY_GAP_MAX: Final = 0.01
+BIAS_TARGET: Final = f"<= {BIAS_MAX:.4g}, and no single value beyond its threshold"
 BITS_MAX: Final = 1.32
 # Standard deviations that a worker's share of the draws may be off. A share of a million values or more.
 SHARE_SIGMAS: Final = 5.0
@@ -101,6 +104,27 @@ def ops(record: Mapping[str, Any]) -> list[Check]:
         lost = record["retransmissions"]
         rows.append(Check(f"{label}: retransmissions", lost, "> 0: losses did happen", lost > 0))
     return rows
+
+
+def bias(label: str, outcomes: Sequence[Outcome]) -> list[Check]:
+    """The bias test of sumwire.multihop.statistics, for several numbers of workers."""
+    worst = max(outcome.pooled_bias for outcome in outcomes)
+    correlated = [outcome.workers for outcome in outcomes if not outcome.uncorrelated]
+    return [
+        Check(
+            f"{label}: largest bias of a pattern of signs",
+            worst,
+            BIAS_TARGET,
+            all(outcome.unbiased for outcome in outcomes),
+        ),
+        Check(
+            f"{label}: numbers of workers with correlated values or rounds",
+            correlated,
+            "none",
+            not correlated,
+            why="" if not correlated else str(max(outcomes, key=lambda outcome: outcome.correlation_z)),
+        ),
+    ]
 
 
 def tests(label: str, target: str, counts: Mapping[str, int]) -> Check:
