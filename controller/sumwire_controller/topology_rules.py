@@ -88,6 +88,8 @@ def topology_problems(draft: TopologyDraft, *, shape_is_good: bool = True) -> li
     if problems or not shape_is_good:
         return problems
     topology = draft.topology()
+    if not topology.switches:
+        return [Problem("", "switches", [], "must name at least one switch")]
     return [*_network(topology)] or [*_trees(topology)] or [*_sizes(topology)]
 
 
@@ -95,8 +97,6 @@ def topology_problems(draft: TopologyDraft, *, shape_is_good: bool = True) -> li
 
 
 def _parts(draft: TopologyDraft) -> Iterator[Problem]:
-    if not draft.switches:
-        yield Problem("", "switches", [], "must name at least one switch")
     yield from _switches(draft)
     yield from _links(draft)
     yield from _hosts(draft)

@@ -303,11 +303,6 @@ def test_sizes_of_the_switch() -> None:
     parse_config(text({**data, "jobs": jobs[:64]}))
     assert [problem.full_path for problem in problems_of({**data, "jobs": jobs})] == ["jobs", "jobs"]
     assert [problem.full_path for problem in problems_of({**data, "workers": hosts})] == ["workers"]
-    above = [{"port": 2, "ip": f"10.0.1.{k}", "mac": f"02:00:00:00:01:0{k}", "worker": 0} for k in range(4)]
-    tree = [{**job(f"j{k}", k, 1, 4 * k, 4), "workers": ["h0"], "parents": above} for k in range(17)]
-    two = {**data, "ports": [1, 2]}
-    parse_config(text({**two, "jobs": tree[:16]}))
-    assert [problem.value for problem in problems_of({**two, "jobs": tree})] == ["68 parents in all jobs"]
     jobs[0]["workers"] = [f"h{k}" for k in range(32)]
     parse_config(text({**data, "jobs": jobs[:1]}))
     jobs[0]["workers"] = [f"h{k}" for k in range(33)]
@@ -318,6 +313,14 @@ def test_sizes_of_the_switch() -> None:
         "jobs[0].workers",
         "jobs[0].quorum",
     }
+
+
+def test_uplinks_of_the_switch() -> None:
+    above = [{"port": 2, "ip": f"10.0.1.{k}", "mac": f"02:00:00:00:01:0{k}", "worker": 0} for k in range(4)]
+    jobs = [{**job(f"j{k}", k, 1, 4 * k, 4), "parents": above} for k in range(17)]
+    data = {**star(1), "ports": [1, 2]}
+    parse_config(text({**data, "jobs": jobs[:16]}))
+    assert [problem.value for problem in problems_of({**data, "jobs": jobs})] == ["68 parents in all jobs"]
 
 
 def test_all_problems_at_once_in_the_order_of_the_text() -> None:

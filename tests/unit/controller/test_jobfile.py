@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 from sumwire_controller.cli import main
-from sumwire_controller.errors import UnknownJobError
+from sumwire_controller.derive import configs_of
+from sumwire_controller.errors import PartOfTreeError, UnknownJobError
 from sumwire_controller.jobfile import job_description, job_json
+from sumwire_controller.load import parse_any
 from sumwire_controller.parse import parse_config
+from sumwire_controller.topology_parse import parse_topology
 from unit.controller.config_texts import PUBLISHED_TABLE, job, star, text
+from unit.controller.topology_texts import leaf_spine, tree_job
 
 CONFIG = star(3, jobs=[job("digits", 7, 3, 64, 32, "thc max32"), job("m", 2, 1, 0, 8)])
 CONFIG["jobs"][0].update(workers=["h3", "h1"], quorum=1)
@@ -44,6 +48,44 @@ def test_job_without_thc_has_no_table() -> None:
     assert json.loads(job_json(parse_config(text(CONFIG)), "m")) == description
 
 
+def test_job_file_of_a_tree_to_the_letter() -> None:
+    data = leaf_spine(2, 2, 2)
+    data["jobs"] = [tree_job("digits", 7, [3, 1, 4], 64, 32, "sign vote"), tree_job("m", 2, [2], 0, 8)]
+    data["hosts"][0]["udp_port"] = 4000
+    assert job_description(parse_any(text(data)), "digits") == {
+        "format": 2,
+        "name": "digits",
+        "job": 7,
+        "ops": ["sign", "vote"],
+        "workers": 3,
+        "quorum": 3,
+        "slots": 32,
+        "addresses": [
+            {"worker": 0, "ip": "10.0.0.3", "udp_port": 21335, "aggregator": "10.0.1.4", "seat": 0},
+            {"worker": 1, "ip": "10.0.0.1", "udp_port": 4000, "aggregator": "10.0.1.3", "seat": 0},
+            {"worker": 2, "ip": "10.0.0.4", "udp_port": 21335, "aggregator": "10.0.1.4", "seat": 1},
+        ],
+    }
+    with pytest.raises(UnknownJobError, match="'x': not in the configuration, which has digits, m"):
+        job_description(parse_any(text(data)), "x")
+
+
+def test_one_switch_says_the_same_in_either_kind_of_file() -> None:
+    data = leaf_spine(1, 3, 0)
+    data["jobs"] = [tree_job("digits", 7, [3, 1], 64, 32, "thc")]
+    alone = star(3, jobs=[{**job("digits", 7, 2, 64, 32, "thc"), "workers": ["h3", "h1"]}])
+    alone["aggregator"] = data["switches"][0]["aggregator"]
+    assert job_description(parse_any(text(data)), "digits") == job_description(parse_any(text(alone)), "digits")
+
+
+def test_one_switch_of_several_does_not_know_all_hosts() -> None:
+    spine, leaf = configs_of(parse_topology(text(leaf_spine(2, 1, 1))))[:2]
+    with pytest.raises(PartOfTreeError, match="'digits': has a part at leaf1 too; its job file is made from the top"):
+        job_description(spine, "digits")
+    with pytest.raises(PartOfTreeError, match="'digits': has a part at a switch above too"):
+        job_description(leaf, "digits")
+
+
 def test_unknown_job() -> None:
     with pytest.raises(UnknownJobError, match="'x': not in the configuration, which has digits, m"):
         job_description(parse_config(text(CONFIG)), "x")
@@ -65,6 +107,18 @@ def test_job_file_command(path: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["job-file", path, "--job", "m", "-o", str(tmp_path / "no" / "job.json")]) == 1
     errors = capsys.readouterr().err.splitlines()
     assert [("'x'" in errors[0]), ("No such file" in errors[1]), len(errors)] == [True, True, 2]
+
+
+def test_commands_take_a_topology(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(text(leaf_spine()))
+    assert main(["check-config", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: 3 switches, 4 hosts, 1 jobs: good\n"
+    assert main(["job-file", str(path), "--job", "digits"]) == 0
+    assert json.loads(capsys.readouterr().out)["addresses"][2]["aggregator"] == "10.0.1.3"
+    path.write_text(text(leaf_spine()).replace("leaf2", "leaf9", 1))
+    assert main(["check-config", str(path)]) == 1
+    assert "links[1].from = 'leaf2': no switch of that name" in capsys.readouterr().err
 
 
 def test_check_config_command(path: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +150,7 @@ def test_the_configuration_side_loads_no_network_library(path: str) -> None:
         "import sys\n"
         "from sumwire_controller.cli import main\n"
         f"main(['check-config', {path!r}]); main(['job-file', {path!r}, '--job', 'm'])\n"
-        "import sumwire_controller; sumwire_controller.parse_config\n"
+        "import sumwire_controller; sumwire_controller.parse_config; sumwire_controller.configs_of\n"
         "sys.exit(any(name in sys.modules for name in ('grpc', 'p4', 'p4runtime_sh', 'torch', 'numpy', 'sumwire')))\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=30)
