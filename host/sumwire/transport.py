@@ -325,11 +325,15 @@ class Transport:
         raise error.with_detail(detail)
 
     def _partial_error(self, chunk: int, contributors: int, count: int) -> DeadlineError:
-        """The bitmap is of the workers at the own switch; of those behind others, only how many are missing."""
+        """The bitmap is of the workers at the own switch, and empty if that one was left out above; of all others,
+        only how many are missing is known."""
         config = self._config
         missing = [worker for seat, worker in sorted(config.seats.items()) if not contributors >> seat & 1]
         elsewhere = config.workers - count - len(missing)
-        details = [f"{elsewhere} more are missing behind other switches"] if elsewhere > 0 else []
+        details = [f"{elsewhere} are missing behind other switches"] if elsewhere > 0 else []
+        if not contributors:
+            missing = []
+            details = [f"{count} of {config.workers} workers are in it, this worker's switch was left out as a whole"]
         if self._window.base == 0:
             details.append("or an earlier run gave up, and the job's generation was not renewed since")
         error = self._window.deadline_error(time.monotonic(), chunk, missing or None)

@@ -28,21 +28,12 @@ from sumwire_controller.operations import bring_about
 from sumwire_controller.p4info import Program
 from sumwire_controller.parse import parse_config
 from sumwire_controller.switch import P4Switch
+from unit.transport.soft_tree import InProcess
 from unit.transport.udp_bridge import TABLE, Bridge, Impairment, addresses, configs, in_frames, run_workers, to_loopback
 
 WORKERS = 4
 # Name and slots of the jobs: odd and even, smaller and larger than the tensors.
 JOBS = {"two": 2, "seven": 7, "sixteen": 16, "large": 128}
-
-
-class InProcess:
-    """Frames in, frames out."""
-
-    def __init__(self, device: SoftSwitch) -> None:
-        self._device = device
-
-    def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        return [(out, bytes(sent)) for out, sent in self._device.process(port, frame)]
 
 
 @dataclass
@@ -71,7 +62,7 @@ def yaml(grpc: str) -> str:
     jobs = "\n".join(
         f"""  - name: {name}
     id: {number}
-    ops: [thc, max32]
+    ops: [thc, max32, sum32, sign, vote]
     workers: [h1, h2, h3, h4]
     slots: {{base: {200 * number}, count: {slots}}}
     thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}"""

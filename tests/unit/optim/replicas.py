@@ -17,7 +17,9 @@ WORKERS = 4
 
 INNER: dict[str, Callable[[Iterable[Tensor]], Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05),
-    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.005, momentum=0.9, nesterov=True, weight_decay=1e-3),
+    "momentum": lambda parameters: torch.optim.SGD(
+        parameters, lr=0.005, momentum=0.9, nesterov=True, weight_decay=1e-3
+    ),
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
 }
 
