@@ -21,7 +21,7 @@ from sumwire.multihop.statistics import BIAS_MAX, Signs, Source, judge, largest_
 from .networks import Network, Node, soft_network
 
 WORKERS = tuple(range(2, 17))
-ROUNDS = 640
+ROUNDS = 480
 AT_ONCE = 64
 STARS = tuple(Node("a", n) for n in WORKERS)
 
@@ -72,7 +72,7 @@ def test_torus(shape: tuple[int, int]) -> None:
     check(simulated(rows * cols, rows), rows * cols)
 
 
-@pytest.mark.parametrize(("workers", "rows"), [(2, None), (3, None), (7, None), (8, 2), (12, 3), (16, None)])
+@pytest.mark.parametrize(("workers", "rows"), [(2, None), (3, None), (8, 2), (16, None)])
 def test_every_single_value_is_within_the_target(workers: int, rows: int | None) -> None:
     """Half a million rounds of 128 values: here 2^-8 holds value by value, not only in the mean over values."""
     bias, false_alarm = largest_value_bias(simulated(workers, rows, at_once=1 << 15), workers, rounds=1 << 19)
