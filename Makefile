@@ -5,6 +5,10 @@
 WORKERS ?= 4
 BW ?= 10
 SWITCH ?= auto
+# thc, marsit, marsit100, vote, ef-sign, ssdm, cascade, several with commas, or all
+SYSTEM ?= thc
+# star, leaf-spine, leaf-spine2 (two spines), three-level
+TOPOLOGY ?= star
 RUN_FLAGS ?=
 # Options of `make bench-allreduce`: values per tensor, Mbit/s per link.
 SIZES ?= 100k,1M
@@ -17,17 +21,19 @@ READY := $(VENV)/.ready
 # Network namespaces and raw sockets need root.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup run test lint format p4 bench-codec bench-allreduce verify-thc clean
+.PHONY: help setup run test lint format p4 bench-codec bench-allreduce verify-thc verify-sign clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make run              train through the switch and over gloo, compare (WORKERS=$(WORKERS) BW=$(BW) SWITCH=$(SWITCH))"
+	@echo "make run              train through the switch and over gloo, compare (WORKERS=$(WORKERS) BW=$(BW) SWITCH=$(SWITCH)
+	@echo "                      SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY))"
 	@echo "make test             all tests (PYTEST_FLAGS=...)"
 	@echo "make lint             ruff and mypy"
 	@echo "make p4               recompile the P4 program (needs p4c)"
 	@echo "make bench-codec      time of THC encode and decode"
 	@echo "make bench-allreduce  all-reduce, Sumwire against gloo (SIZES=$(SIZES) BW=$(BW))"
-	@echo "make verify-thc       every number this version promises"
+	@echo "make verify-thc       every number that THC promises"
+	@echo "make verify-sign      every number that sign bits and trees promise"
 	@echo "make clean            remove the environment, caches and results"
 
 setup: $(READY)
@@ -43,7 +49,8 @@ $(READY): pyproject.toml constraints.txt scripts/setup-system.sh
 	touch $@
 
 run: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab run --workers $(WORKERS) --bw $(BW) --switch $(SWITCH) $(RUN_FLAGS)
+	$(SUDO) $(PYTHON) -m sumwire_lab run --workers $(WORKERS) --bw $(BW) --switch $(SWITCH) \
+	  --systems gloo,$(SYSTEM) --topology $(TOPOLOGY) $(RUN_FLAGS)
 
 test: $(READY)
 	$(SUDO) $(PYTHON) -m pytest $(PYTEST_FLAGS)
@@ -68,6 +75,9 @@ bench-allreduce: $(READY)
 
 verify-thc: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-thc
+
+verify-sign: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-sign
 
 clean:
 	$(SUDO) rm -rf $(VENV) results .pytest_cache .mypy_cache .ruff_cache .hypothesis
