@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -45,11 +46,11 @@ def verify(results: Path, say: Say) -> list[Check]:
     rows.add("bias", lambda: statistics(run_tests([STATISTICS])))
     rows.add("digits, soft switch", lambda: _digits(results, say))
     for topology in TREES:
-        rows.add(f"{topology} with losses", lambda topology=topology: _ops(topology, "soft", IMPAIR, results, say))
+        rows.add(f"{topology} with losses", partial(_ops, topology, "soft", IMPAIR, results, say))
     rows.add("packet tests on bmv2", packet_tests)
     rows.add("leaf-spine on bmv2", lambda: _ops_on_bmv2(results, say))
     for topology in ("star", "leaf-spine"):
-        rows.add(f"bias on bmv2, {topology}", lambda topology=topology: _bias_on_bmv2(topology, results, say))
+        rows.add(f"bias on bmv2, {topology}", partial(_bias_on_bmv2, topology, results, say))
     rows.add("digits, bmv2", lambda: _digits_on_bmv2(results, say))
     return rows.done
 
