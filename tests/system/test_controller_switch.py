@@ -5,73 +5,34 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
-from sumwire_controller.config import Config, Switch
+from sumwire_controller.config import Config
 from sumwire_controller.entries import MulticastGroup, TableEntry
-from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError, SwitchUnreachableError
+from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError
 from sumwire_controller.operations import apply, read_status
 from sumwire_controller.p4info import Program
 from sumwire_controller.parse import parse_config
 from sumwire_controller.reconcile import Change, Write
 from sumwire_controller.switch import P4Switch
 from unit.controller.config_texts import job, star, text
+from unit.controller.real_switches import bmv2, soft_switch
 
-READY_S = 20.0
 PROGRAM_DIR = Path(__file__).parents[2] / "p4src" / "build"
 PROGRAM = Program.load(PROGRAM_DIR)
-
-
-@contextmanager
-def soft_switch() -> Iterator[str]:
-    server = serve(SoftSwitch(), "127.0.0.1:0", 1)
-    try:
-        yield f"127.0.0.1:{server.port}"
-    finally:
-        server.stop()
-
-
-@contextmanager
-def bmv2(log: Path) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-    command = ["simple_switch_grpc", "--no-p4", "--device-id", "1", "--", "--grpc-server-addr", address]
-    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
-        try:
-            _until_it_answers(address, process, log)
-            yield address
-        finally:
-            process.terminate()
-
-
-def _until_it_answers(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Asks again and again; each question is bounded by its own deadline, nothing sleeps."""
-    end = time.monotonic() + READY_S
-    while True:
-        try:
-            P4Switch(Switch("probe", address, 1), 1.0).close()
-            return
-        except SwitchUnreachableError as error:
-            if process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(f"bmv2 is not up: {error}\n{log.read_text()}") from error
 
 
 @pytest.fixture(scope="module", params=["soft", pytest.param("bmv2", marks=pytest.mark.bmv2)])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A running switch of each kind. Tests do not depend on what an earlier one left in it."""
     log = tmp_path_factory.mktemp("bmv2") / "switch.log"
-    with soft_switch() if request.param == "soft" else bmv2(log) as running:
+    with soft_switch(SoftSwitch()) if request.param == "soft" else bmv2(log) as running:
         yield running
 
 

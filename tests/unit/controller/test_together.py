@@ -123,8 +123,8 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "a stranger with the job": (lambda files: files.update(other=_switch("other", 9, [
                                     job("digits", 1, 2, 0, 256, "thc max32")])),
                                 "other.jobs[0].parents", MISSING, "is in no tree with the other switches"),
-    "two strangers": (lambda files: (files.clear(), files.update({
-                          name: _switch(name, k, [job("digits", 1, 2, 0, 256)]) for k, name in ((1, "a"), (2, "b"))})),
+    "two strangers": (lambda files: _instead(files, {
+                          name: _switch(name, k, [job("digits", 1, 2, 0, 256)]) for k, name in ((1, "a"), (2, "b"))}),
                       "b.jobs[0].parents", MISSING, "is in no tree"),
     "several in the middle": (lambda files: files.update(
                                   top={**_spine("top", 9), "workers": [
@@ -132,10 +132,15 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
                                        "port": at, "stands_for": 4} for name, at in (("a", 1), ("b", 2))]},
                                   spine1=_under_top(_spine("spine1", 1), 0), spine2=_under_top(_spine("spine2", 2), 1)),
                               "leaf1.jobs[0].parents", "2 parents", "several must be roots of the job"),
-    "a circle": (lambda files: (files.clear(), files.update(
-                     a=_ring("a", 1, 2), b=_ring("b", 2, 3), c=_ring("c", 3, 1))),
+    "a circle": (lambda files: _instead(files, {
+                     "a": _ring("a", 1, 2), "b": _ring("b", 2, 3), "c": _ring("c", 3, 1)}),
                  "parents", "a, b, c", "in a circle"),
 }  # fmt: skip
+
+
+def _instead(files: Files, others: Files) -> None:
+    files.clear()
+    files.update(others)
 
 
 def _under_top(data: dict[str, Any], seat: int) -> dict[str, Any]:

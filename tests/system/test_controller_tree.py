@@ -1,0 +1,218 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A topology on running switches: entries on the soft switch and on bmv2, frames through a tree of soft switches."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden import model
+from softswitch.switch import SoftSwitch
+from sumwire_controller import apply_topology, load_topology, parse_topology, read_topology_status
+from sumwire_controller.cli import main
+from sumwire_controller.errors import SwitchUnreachableError
+from sumwire_controller.topology import Topology
+from sumwire_controller.tree import job_tree
+from unit.controller.config_texts import text
+from unit.controller.real_switches import bmv2, soft_switch
+from unit.controller.topology_texts import leaf_spine
+
+EXAMPLES = Path(__file__).parents[2] / "controller" / "examples"
+NAMES = ("spine1", "spine2", "leaf1", "leaf2")
+
+
+@pytest.fixture(scope="module", params=["soft", pytest.param("bmv2", marks=pytest.mark.bmv2)])
+def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Four running switches of a kind. Tests do not depend on what an earlier one left in them."""
+    folder = tmp_path_factory.mktemp("bmv2")
+    with ExitStack() as stack:
+        running = {}
+        for k, name in enumerate(NAMES, 1):
+            one = soft_switch(SoftSwitch(), k) if request.param == "soft" else bmv2(folder / f"{name}.log", k)
+            running[name] = stack.enter_context(one)
+        yield running
+
+
+def placed(topology: Topology, addresses: dict[str, str]) -> Topology:
+    """The topology with the addresses at which its switches really are."""
+    return replace(
+        topology,
+        switches=tuple(
+            replace(node, switch=replace(node.switch, grpc=addresses[node.name])) for node in topology.switches
+        ),
+    )
+
+
+def network(addresses: dict[str, str], spines: int = 2) -> Topology:
+    data = leaf_spine(2, 2, spines)
+    for each in data["switches"]:
+        each["device_id"] = NAMES.index(each["name"]) + 1
+    return placed(parse_topology(text(data)), addresses)
+
+
+def test_apply_twice_read_back_and_renew(addresses: dict[str, str]) -> None:
+    wanted = network(addresses)
+    first = apply_topology(wanted)
+    assert [report.switch for report in first] == list(NAMES)
+    again = apply_topology(wanted)
+    assert not any(report.changed for report in again)
+    assert [report.generations for report in again] == [report.generations for report in first]
+    found = read_topology_status(wanted)
+    assert [(status.switch, status.in_sync) for status in found] == [(name, True) for name in NAMES]
+    uplinks = [[line for line in status.entries if line.startswith("uplink")] for status in found]
+    assert list(map(len, uplinks)) == [0, 0, 2, 2]
+    renewed = apply_topology(wanted, renew=["digits"])
+    assert [len(report.changes) for report in renewed] == [3, 3, 3, 3]
+    for before, after in zip(first, renewed, strict=True):
+        assert after.generations["digits"] > before.generations["digits"]
+
+
+def test_from_two_spines_to_one_and_back(addresses: dict[str, str]) -> None:
+    for spines in (2, 1, 2):
+        wanted = network(addresses, spines)
+        apply_topology(wanted)
+        assert all(status.in_sync for status in read_topology_status(wanted))
+        assert not any(report.changed for report in apply_topology(wanted))
+
+
+def test_nothing_is_written_if_one_switch_does_not_answer(addresses: dict[str, str]) -> None:
+    apply_topology(network(addresses))
+    wanted = network({**addresses, "leaf2": "127.0.0.1:1"}, 1)
+    with pytest.raises(SwitchUnreachableError, match="switch leaf2"):
+        apply_topology(wanted)
+    assert all(status.in_sync for status in read_topology_status(network(addresses)))
+
+
+def test_commands(addresses: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = leaf_spine(2, 2, 2)
+    for each in data["switches"]:
+        each["grpc"] = addresses[each["name"]]
+    path = tmp_path / "net.yaml"
+    path.write_text(text(data))
+    assert main(["apply", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["apply", str(path), "--renew", "digits"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert lines == [f"{name}: 3 entries written" for name in NAMES]
+    assert main(["apply", str(path), "--json"]) == 0
+    assert [(found["switch"], found["changed"]) for found in json.loads(capsys.readouterr().out)] == [
+        (name, False) for name in NAMES
+    ]
+    assert main(["status", str(path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith(": as configured")]
+    assert lines == [f"{name}: as configured" for name in NAMES]
+    assert main(["status", str(path), "--json"]) == 0
+    assert [found["in_sync"] for found in json.loads(capsys.readouterr().out)] == [True] * 4
+    assert main(["apply", str(path), "--renew", "z"]) == 1
+    assert "'z'" in capsys.readouterr().err
+
+
+# -- frames through a tree of soft switches -------------------------------------------------------------
+
+
+class Cables:
+    """Soft switches connected as a topology says; `send` follows a frame until it has left the network."""
+
+    def __init__(self, topology: Topology, devices: dict[str, SoftSwitch]) -> None:
+        self.topology, self._devices = topology, devices
+        self._ends = {end: other for link in topology.links for end, other in (link.ends, link.ends[::-1])}
+        self._hosts = {(host.switch, host.port): host.name for host in topology.hosts}
+        self.visited: set[str] = set()
+
+    def send(self, host: str, frame: bytes) -> list[tuple[str, bytes]]:
+        """(host, frame) of all that arrives."""
+        start = self.topology.host(host)
+        waiting, arrived = deque([(start.switch, start.port, frame)]), []
+        while waiting:
+            at, port, data = waiting.popleft()
+            self.visited.add(at)
+            for out_port, out in self._devices[at].process(port, data):
+                if (at, out_port) in self._ends:
+                    waiting.append((*self._ends[at, out_port], bytes(out)))
+                else:
+                    arrived.append((self._hosts[at, out_port], bytes(out)))
+        return arrived
+
+
+@contextmanager
+def running(topology: Topology) -> Iterator[Cables]:
+    """All switches of a topology in this process, with its entries."""
+    with ExitStack() as stack:
+        devices = {node.name: SoftSwitch(seed=1) for node in topology.switches}
+        addresses = {
+            node.name: stack.enter_context(soft_switch(devices[node.name], node.switch.device_id))
+            for node in topology.switches
+        }
+        apply_topology(placed(topology, addresses))
+        yield Cables(topology, devices)
+
+
+@pytest.fixture(scope="module", params=["leaf-spine8", "three-level"])
+def cables(request: pytest.FixtureRequest) -> Iterator[Cables]:
+    with running(load_topology(EXAMPLES / f"{request.param}.yaml")) as ready:
+        yield ready
+
+
+def wire_host(cables: Cables, name: str) -> model.Host:
+    host = cables.topology.host(name)
+    return model.Host(host.port, bytes.fromhex(host.mac.replace(":", "")), host.ip.packed, udp_port=host.udp_port)
+
+
+def contribution(cables: Cables, job_name: str, name: str, slot: int, values: np.ndarray) -> bytes:
+    """A SUM32 packet of a host to its own switch."""
+    topology = cables.topology
+    job = next(job for job in topology.jobs if job.name == job_name)
+    node = topology.node(topology.host(name).switch)
+    seat = job_tree(topology, job).seat(node.name, name)
+    packet = model.Packet(
+        model.CONTRIBUTE, model.SUM32, job.id, slot, seat, 1, 0, 0, 0, 8, bucket=1, chunk=slot,
+        payload=values.astype(">i4").tobytes(),
+    )  # fmt: skip
+    to = model.Host(0, bytes.fromhex(node.aggregator.mac.replace(":", "")), node.aggregator.ip.packed)
+    return model.udp_frame(wire_host(cables, name), to, packet.encode())
+
+
+@pytest.mark.parametrize(("slot", "spines"), [(0, {"spine1"}), (1, {"spine2"}), (2, {"spine1"}), (255, {"spine2"})])
+def test_every_host_gets_the_sum_of_all(cables: Cables, slot: int, spines: set[str]) -> None:
+    rng = np.random.default_rng(slot)
+    hosts = [host.name for host in cables.topology.hosts]
+    values = rng.integers(-(2**20), 2**20, (len(hosts), 256))
+    cables.visited.clear()
+    arrived = [
+        found
+        for name, mine in zip(hosts, values, strict=True)
+        for found in cables.send(name, contribution(cables, "digits", name, slot, mine))
+    ]
+    assert sorted(name for name, _ in arrived) == hosts
+    for name, frame in arrived:
+        packet = model.decode(frame[42:])
+        assert frame[:6] == wire_host(cables, name).mac
+        assert (packet.kind, packet.count) == (model.RESULT, len(hosts))
+        assert np.frombuffer(packet.payload, ">i4").tolist() == values.sum(0).tolist()
+    if cables.topology.switches[0].name == "spine1":
+        assert cables.visited & {"spine1", "spine2"} == spines
+
+
+def test_a_job_within_part_of_the_tree_stays_there(cables: Cables) -> None:
+    job = cables.topology.jobs[1]
+    cables.visited.clear()
+    for name in job.workers:
+        arrived = cables.send(name, contribution(cables, job.name, name, 3, np.ones(256)))
+    assert sorted(name for name, _ in arrived) == sorted(job.workers)
+    assert cables.visited == {"local": {"leaf2"}, "half": {"leaf1", "leaf2", "middle1"}}[job.name]
+
+
+def test_ordinary_frames_reach_every_host_from_every_host(cables: Cables) -> None:
+    hosts = [host.name for host in cables.topology.hosts]
+    for sender in hosts:
+        for receiver in hosts:
+            to = wire_host(cables, receiver)
+            frame = model.udp_frame(wire_host(cables, sender), model.Host(to.port, to.mac, to.ip, udp_port=9), b"hello")
+            assert cables.send(sender, frame) == [(receiver, frame)]

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Real P4Runtime servers: the soft switch in this process, and bmv2."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from softswitch.p4runtime.server import serve
+from softswitch.switch import SoftSwitch
+from sumwire_controller.config import Switch
+from sumwire_controller.errors import SwitchUnreachableError
+from sumwire_controller.switch import P4Switch
+
+READY_S = 20.0
+
+
+@contextmanager
+def soft_switch(device: SoftSwitch, device_id: int = 1) -> Iterator[str]:
+    """Serves a soft switch on a free port."""
+    server = serve(device, "127.0.0.1:0", device_id)
+    try:
+        yield f"127.0.0.1:{server.port}"
+    finally:
+        server.stop()
+
+
+@contextmanager
+def bmv2(log: Path, device_id: int = 1) -> Iterator[str]:
+    """Runs bmv2 without interfaces on a free port."""
+    address = f"127.0.0.1:{_free_port()}"
+    thrift = ["--thrift-port", str(_free_port())] if _has_thrift() else []
+    command = [
+        "simple_switch_grpc",
+        *thrift,
+        "--no-p4",
+        "--device-id",
+        str(device_id),
+        "--",
+        "--grpc-server-addr",
+        address,
+    ]
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            _until_it_answers(Switch("probe", address, device_id), process, log)
+            yield address
+        finally:
+            process.terminate()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@cache
+def _has_thrift() -> bool:
+    """bmv2 may be built without Thrift, and then refuses the option; with it, each process wants a port of its own."""
+    text = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False)
+    return "--thrift-port" in text.stdout + text.stderr
+
+
+def _until_it_answers(switch: Switch, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Asks again and again; each question is bounded by its own deadline, nothing sleeps."""
+    end = time.monotonic() + READY_S
+    while True:
+        try:
+            P4Switch(switch, 1.0).close()
+            return
+        except SwitchUnreachableError as error:
+            if process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"bmv2 is not up: {error}\n{log.read_text()}") from error
