@@ -17,13 +17,14 @@ ROUNDS = 480
 STARS = tuple(Node("a", n) for n in WORKERS)
 
 
-@pytest.fixture(scope="module", params=[pytest.param("bmv2", marks=pytest.mark.bmv2)])
-def switch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
-    with wired(request.param, STARS, tmp_path_factory.mktemp("wired") / "switch.log") as switch:
+@pytest.fixture(scope="module")
+def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+    with wired(STARS, tmp_path_factory.mktemp("wired") / "switch.log") as switch:
         yield switch
 
 
 @pytest.mark.root
+@pytest.mark.bmv2
 @pytest.mark.parametrize("job", range(len(WORKERS)), ids=lambda job: f"{WORKERS[job]} workers")
 def test_bmv2(switch: Wired, job: int) -> None:
     """False alarms: below 1e-5 for each number of workers."""
