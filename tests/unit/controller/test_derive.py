@@ -76,6 +76,15 @@ def test_two_spines_share_the_slots_and_the_first_one_carries_the_rest() -> None
         assert [job.workers for job in found[spine].jobs] == [("leaf1", "leaf2")]
 
 
+def test_a_leaf_uses_only_the_spines_that_all_of_the_job_have() -> None:
+    data = leaf_spine(2, 2, 2)
+    del data["links"][3]  # leaf2 and spine2
+    data["jobs"][0]["slots"]["count"] = 255
+    found = derived(data)
+    assert [str(parent.ip) for parent in found["leaf1"].jobs[0].parents] == ["10.0.1.1"]
+    assert (len(found["spine1"].jobs), found["spine2"].jobs) == (1, ())
+
+
 def test_the_order_of_links_does_not_matter() -> None:
     data = leaf_spine(2, 2, 2)
     other = {**data, "links": data["links"][::-1]}
@@ -150,7 +159,8 @@ def networks(draw: st.DrawFn) -> dict[str, Any]:
     names = [f"s{k}" for k in range(1, roots + below + 1)]
     links = []
     for k in range(roots, len(names)):
-        uppers = list(range(roots)) if k == roots else draw(st.sampled_from([list(range(roots)), [k - 1], [roots]]))
+        above = [list(range(roots)), [k - 1], [roots], [0], list(range(min(roots, 2)))]
+        uppers = above[0] if k == roots else draw(st.sampled_from(above))
         links += [link(names[k], 200 + upper, names[upper], 300 + k) for upper in uppers]
     count = draw(st.integers(1, 8))
     places = draw(st.lists(st.sampled_from(names[roots:] or names), min_size=count, max_size=count))
