@@ -276,7 +276,7 @@ def _marsit_torus(
 
 
 def _cascade(
-    name: str, job: Job | None, *, group: dist.ProcessGroup | None = None, seed: int = 1, stochastic: bool = True
+    name: str, job: Job | None, *, group: dist.ProcessGroup | None = None, seed: int = 1, stochastic: bool = False
 ) -> System:
     from sumwire.multihop import CascadeRing
 

@@ -15,7 +15,7 @@ from unit.transport.udp_bridge import run_workers
 
 WORKERS = 4
 
-INNER: dict[str, Callable[[Iterable[Tensor]], Optimizer]] = {
+INNER: dict[str, Callable[[Iterable[Any]], Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.05),
     "momentum": lambda parameters: torch.optim.SGD(
         parameters, lr=0.005, momentum=0.9, nesterov=True, weight_decay=1e-3

@@ -7,11 +7,16 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import numpy as np
 import sumwire
 import torch
+from sumwire import systems
 from sumwire.config import JobConfig
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+# Of `ddp_system`.
+STEPS = 20
 
 
 class Net(nn.Module):
@@ -119,6 +124,52 @@ def operations(
         "fallbacks": job.stats.fallbacks,
         "ordinary": job.stats.fallback_operations,
     }
+
+
+def collectives(rank: int, mapping: dict[str, Any], length: int) -> list[list[int]]:
+    """Every collective without a codec, as integers, one after the other."""
+    with open_job(rank, mapping, deadline_s=0.5, join_s=0.5) as job:
+        plus = inputs(rank, 0, length) >= 0
+        lanes = torch.arange(length, dtype=torch.int32).mul_(rank + 1).numpy()
+        outcome = [
+            job.vote(plus).int().tolist(),
+            job.sign_merge(plus).int().tolist(),
+            job.sum32(lanes).tolist(),
+            job.max32(lanes.astype(np.uint32) + np.uint32(2**31)).tolist(),
+        ]
+        try:
+            job.sum32(np.full(3, 2**30, np.int32))
+        except sumwire.LaneOverflowError as error:
+            outcome.append([len(str(error)) > 0])
+        outcome.append([job.stats.fallbacks, job.stats.fallback_operations, job.stats.operations])
+    return outcome
+
+
+def ddp_system(rank: int, mapping: dict[str, Any] | None, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """A DistributedDataParallel model trained by a system of that name; a fixed batch for each worker."""
+    torch.manual_seed(1)
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(20, 60), nn.Tanh(), nn.Linear(60, 3)),
+    )
+    generator = torch.Generator().manual_seed(100 + rank)
+    x = torch.randn(32, 20, generator=generator)
+    y = x[:, :3] - x[:, 3:6]
+    job = None if mapping is None else open_job(rank, mapping)
+    system = systems.make(name, job, **options)
+    optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    system.close()
+    stats = system.stats
+    if job is not None:
+        job.close()
+    parameters = torch.cat([p.detach().flatten() for p in model.parameters()])
+    return {"losses": losses, "parameters": parameters.tolist(), "operations": stats["operations"], "stats": stats}
 
 
 def inputs(rank: int, number: int, length: int) -> Tensor:

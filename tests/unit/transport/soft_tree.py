@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Soft switches in a tree: the compiled program and the real controller, frames in process, hosts on loopback sockets."""
+"""Soft switches in a tree: the compiled program, the real controller, frames in process, hosts on loopback."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Shape:
 
 STAR = Shape({"s1": 4})
 LEAF_SPINE = Shape({"leaf1": 4, "leaf2": 4}, {"leaf1": ("spine1",), "leaf2": ("spine1",)})
-TWO_SPINES = Shape({"leaf1": 2, "leaf2": 3}, {leaf: ("spine1", "spine2") for leaf in ("leaf1", "leaf2")})
+TWO_SPINES = Shape({"leaf1": 2, "leaf2": 3}, dict.fromkeys(("leaf1", "leaf2"), ("spine1", "spine2")))
 THREE_LEVELS = Shape(
     {"leaf1": 2, "leaf2": 1, "leaf3": 2},
     {"leaf1": ("mid1",), "leaf2": ("mid1",), "leaf3": ("mid2",), "mid1": ("root",), "mid2": ("root",)},

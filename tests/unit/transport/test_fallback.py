@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from golden import model
+from sumwire import systems
 from unit.transport import ddp_cases
 from unit.transport.ranks import Ranks
+from unit.transport.soft_tree import STAR, TreeRig, soft_tree
 from unit.transport.udp_bridge import Bridge, Impairment, golden_switch, job_mapping, on_loopback
 
 RANKS = 4
@@ -132,3 +135,60 @@ def test_errors_come_out_of_backward(ranks: Ranks) -> None:
         [(kind, text)] = outcome["raised"]
         assert kind == "DeadlineError"
         assert "slot 0" in text
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_every_collective_with_and_without_the_switch(ranks: Ranks, silent: bool) -> None:
+    mapping = {**job_mapping(RANKS, 8), "ops": ["thc", "max32", "sum32", "sign", "vote"]}
+    switch = golden_switch(mapping)
+    [job] = switch.jobs
+    every = frozenset({model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE})
+    switch = replace(switch, jobs=(replace(job, ops=every),))
+    with Bridge(mapping, switch, deaf=lambda *_: silent):
+        outcomes = ranks.run(ddp_cases.collectives, mapping, LENGTH)
+    plus = torch.stack([ddp_cases.inputs(r, 0, LENGTH) for r in range(RANKS)]).ge(0)
+    for vote, signs, sums, largest, overflow, counts in outcomes:
+        assert vote == plus.sum(0).mul(2).ge(RANKS).int().tolist()
+        assert signs == outcomes[0][1], "equal on all workers"
+        merged = torch.tensor(signs, dtype=torch.bool)
+        assert not (plus.all(0) & ~merged).any()
+        assert not (~plus.any(0) & merged).any()
+        if silent:
+            # A draw among four with the mean of their signs: 5 standard deviations.
+            assert abs(float(merged.float().mean() - plus.float().mean())) < 5 * 0.5 / LENGTH**0.5
+        assert sums == [value * 10 for value in range(LENGTH)]
+        assert largest == [value * RANKS + 2**31 for value in range(LENGTH)]
+        assert overflow == [True]
+        assert counts == ([1, 5, 5] if silent else [0, 0, 5])
+
+
+HOOKS: list[tuple[str, dict[str, Any]]] = [
+    ("sum32", {}),
+    ("vote", {"scale": 0.2}),
+    ("ef-sign", {}),
+    ("marsit", {"global_lr": 0.01, "full_precision_every": 5}),
+    ("marsit-ring", {"global_lr": 0.01, "full_precision_every": 5}),
+    ("marsit-torus", {"rows": 2, "global_lr": 0.01, "full_precision_every": 5}),
+    ("cascade", {}),
+]
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[TreeRig]:
+    with soft_tree(STAR, {"train": 32}) as running:
+        yield running
+
+
+@pytest.mark.parametrize(("name", "options"), HOOKS, ids=[name for name, _ in HOOKS])
+def test_systems_under_ddp(ranks: Ranks, rig: TreeRig, name: str, options: dict[str, Any]) -> None:
+    """Each as a hook of a DistributedDataParallel model; Marsit as its optimizer, with a hook that keeps DDP from
+    averaging. One call a step: the model is one bucket."""
+    mapping = rig.fresh_job("train")
+    with rig.bridge(mapping):
+        without_switch = not systems.OPS[name]
+        outcomes = ranks.run(ddp_cases.ddp_system, None if without_switch else mapping, name, options)
+    for outcome in outcomes:
+        assert outcome["parameters"] == outcomes[0]["parameters"]
+        assert outcome["operations"] == ddp_cases.STEPS
+    first, last = (sum(outcome["losses"][at] for outcome in outcomes) for at in (0, -1))
+    assert last < first * (0.98 if name == "cascade" else 0.8), (first, last)
