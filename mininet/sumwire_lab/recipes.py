@@ -63,8 +63,8 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "marsit100": _marsit(100),
     "vote": Recipe("vote", learning_rate=2e-3, momentum=0.0, ops=("vote", "max32")),
     "ef-sign": Recipe("ef-sign", learning_rate=1.0, momentum=0.0, ops=("sign", "max32"), estimates_mean=True),
-    "ssdm": Recipe("ssdm", learning_rate=1e-3, momentum=0.0, ops=("sign", "max32")),
-    "cascade": Recipe("cascade", learning_rate=0.1, ops=(), estimates_mean=True),
+    "ssdm": Recipe("ssdm", learning_rate=1e-2, momentum=0.0, ops=("sign", "max32")),
+    "cascade": Recipe("cascade", learning_rate=1.0, momentum=0.0, ops=(), estimates_mean=True),
     "marsit-ring": _marsit(None, "marsit-ring", ops=()),
 }
 SYSTEMS: Final = tuple(RECIPES)
