@@ -25,8 +25,8 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make run              train through the switch and over gloo, compare (WORKERS=$(WORKERS) BW=$(BW) SWITCH=$(SWITCH)
-	@echo "                      SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY))"
+	@echo "make run              train over gloo and through the switch, compare"
+	@echo "                      (WORKERS=$(WORKERS) BW=$(BW) SWITCH=$(SWITCH) SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY))"
 	@echo "make test             all tests (PYTEST_FLAGS=...)"
 	@echo "make lint             ruff and mypy"
 	@echo "make p4               recompile the P4 program (needs p4c)"
