@@ -132,9 +132,13 @@ def interfaces_of(token: str, net: Path = _NET) -> list[str]:
 def _remove(token: str, processes: dict[int, int]) -> list[str]:
     removed = []
     for pid, started in processes.items():
-        if start_time(pid) == started:
+        if start_time(pid) != started:
+            continue
+        try:
             os.kill(pid, signal.SIGKILL)
-            removed.append(f"process {pid}")
+        except ProcessLookupError:
+            continue  # it ended by itself just now, as a host's shell does when its run is gone
+        removed.append(f"process {pid}")
     for name in interfaces_of(token):
         # The peer of a pair goes with it, so a name may be gone by the time its turn comes.
         done = subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
