@@ -82,6 +82,13 @@ def test_from_two_spines_to_one_and_back(addresses: dict[str, str]) -> None:
         assert not any(report.changed for report in apply_topology(wanted))
 
 
+def test_upper_switches_come_first_in_whatever_order_they_are_named(addresses: dict[str, str]) -> None:
+    wanted = network(addresses)
+    wanted = replace(wanted, switches=wanted.switches[::-1])
+    assert [report.switch for report in apply_topology(wanted)] == ["spine2", "spine1", "leaf2", "leaf1"]
+    assert [status.switch for status in read_topology_status(wanted)] == ["spine2", "spine1", "leaf2", "leaf1"]
+
+
 def test_nothing_is_written_if_one_switch_does_not_answer(addresses: dict[str, str]) -> None:
     apply_topology(network(addresses))
     wanted = network({**addresses, "leaf2": "127.0.0.1:1"}, 1)

@@ -89,6 +89,7 @@ def test_the_order_of_links_does_not_matter() -> None:
     data = leaf_spine(2, 2, 2)
     other = {**data, "links": data["links"][::-1]}
     assert derived(other) == derived(data)
+    assert parse_topology(text(other)).uppers("leaf2") == ("spine1", "spine2")
 
 
 def test_three_levels_by_hand() -> None:
