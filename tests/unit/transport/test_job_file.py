@@ -62,12 +62,12 @@ def second(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("mapping", "text"),
     [
-        (changed(format=2), "format = 2: must be an integer in 1..1"),
+        (changed(format=1), "format = 1: must be an integer in 2..2"),
         (changed(surprise=1), "surprise = 1: unknown field"),
         (changed(name=""), "name = '': must be a non-empty string"),
         (changed(job=65536), "job = 65536: must be an integer in 0..65535"),
         (changed(job=True), "job = True: must be an integer"),
-        (changed(workers=33), "workers = 33: must be an integer in 1..32"),
+        (changed(workers=256), r"workers = 256: must be an integer in 1\.\.255"),
         (changed(workers=2, quorum=2), "addresses .*: must have one entry for each of 2 workers"),
         (changed(quorum=4), "quorum = 4: must be an integer in 1..3"),
         (changed(slots=1), "slots = 1: must be an integer in 2..4096"),
@@ -81,6 +81,8 @@ def second(**fields: Any) -> dict[str, Any]:
         (changed(ops=[]), r"ops = \[\]: must name each op once"),
         (changed(ops=["thc", "thc"]), "ops .*: must name each op once"),
         (changed(ops=["median"]), "out of thc, max32"),
+        ({**job_mapping(17, 64), "ops": ["sign"]}, "sign is for at most 16 workers, the job has 17"),
+        ({**job_mapping(16, 64), "ops": ["sign", "vote"]}, "vote is for at most 15 workers, the job has 16"),
         (changed(ops="thc"), "ops = 'thc': must be a list"),
         (changed(addresses=[1, 2, 3]), r"addresses\[0\]: entry = 1: must be an object"),
         (second(worker=2), r"addresses\[1\]: worker = 2: must be an integer in 1..1"),
@@ -100,6 +102,16 @@ def second(**fields: Any) -> dict[str, Any]:
 def test_every_rule_names_field_and_value(mapping: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         JobConfig.from_mapping(mapping, 0)
+
+
+def test_seats_are_numbers_at_the_own_switch() -> None:
+    mapping = job_mapping(5, 64)
+    for number, (aggregator, seat) in enumerate([("10.0.1.1", 4), ("10.0.1.2", 4), ("10.0.1.1", 0)]):
+        mapping["addresses"][2 + number].update(aggregator=aggregator, seat=seat)
+    configs = [JobConfig.from_mapping(mapping, worker) for worker in range(5)]
+    assert [config.seat for config in configs] == [0, 1, 4, 4, 0]
+    assert configs[2].seats == configs[4].seats == {4: 2, 0: 4}
+    assert configs[3].seats == {4: 3}
 
 
 def test_two_workers_at_one_address() -> None:
