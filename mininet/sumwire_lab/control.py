@@ -14,7 +14,7 @@ import yaml
 from sumwire.codec import tables
 
 from sumwire_lab.fabric import Fabric
-from sumwire_lab.recipes import OP_WORKERS_MAX
+from sumwire_lab.recipes import OP_BELOW_MAX, OP_WORKERS_MAX
 
 CONFIGURATION: Final = "controller.yaml"
 JOB: Final = "digits"
@@ -38,9 +38,12 @@ def thc_table(workers: int) -> list[int]:
     return [int(value) for value in tables.solve(bits, granularity, P).values]
 
 
-def ops_for(workers: int) -> list[str]:
-    """Every op that as many workers may use, so that one job serves every system."""
-    return ["thc", "max32", "sum32", *(op for op, most in OP_WORKERS_MAX.items() if workers <= most)]
+def ops_for(fabric: Fabric) -> list[str]:
+    """Every op that as many workers may use in such a network, so that one job serves every system."""
+    workers = len(fabric.hosts)
+    below = max((fabric.stands_for(trunk.lower) for trunk in fabric.trunks), default=0)
+    small = [op for op, most in OP_WORKERS_MAX.items() if workers <= most and below <= OP_BELOW_MAX.get(op, below)]
+    return ["thc", "max32", "sum32", *small]
 
 
 def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, co
 
 def training_job(fabric: Fabric) -> list[dict[str, Any]]:
     """The one job of a training run."""
-    return [job(fabric, JOB, JOB_ID, ops_for(len(fabric.hosts)), base=0, count=SLOTS)]
+    return [job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS)]
 
 
 def side_jobs(fabric: Fabric) -> list[dict[str, Any]]:

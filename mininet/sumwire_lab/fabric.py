@@ -74,6 +74,11 @@ class Fabric:
         """The switch that a host is connected to."""
         return next(switch for switch in self.switches if switch.name == host.switch)
 
+    def stands_for(self, switch: str) -> int:
+        """Hosts of a switch and of all below it."""
+        below = {trunk.lower for trunk in self.trunks if trunk.upper == switch}
+        return sum(host.switch == switch for host in self.hosts) + sum(map(self.stands_for, below))
+
     def ports_of(self, switch: str) -> tuple[int, ...]:
         """Numbers of a switch's ports, in their order."""
         ports = [host.port for host in self.hosts if host.switch == switch]

@@ -15,8 +15,9 @@ from typing import Any, Final
 from sumwire import _p4 as p4
 
 BASELINE: Final = "gloo"
+# Hosts of a job, and hosts below a switch that is not the root, for the ops with less room than the others.
 OP_WORKERS_MAX: Final = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
-"""Hosts of a job, for the ops with less room than the others."""
+OP_BELOW_MAX: Final = {"vote": p4.VOTE_WORKERS_BELOW_MAX}
 MOMENTUM: Final = 0.9
 
 

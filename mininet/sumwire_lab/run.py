@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sumwire_lab import control, leftovers, report, switches
-from sumwire_lab.errors import DeadlineError
+from sumwire_lab.errors import DeadlineError, OptionError
+from sumwire_lab.fabric import plan
 from sumwire_lab.flood import Flood
 from sumwire_lab.options import RunOptions
 from sumwire_lab.recipes import RECIPES
@@ -40,6 +41,7 @@ def new_folder(results: Path, latest: bool = True) -> Path:
 def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], Path]:
     """Returns the summary and the folder with everything else. Raises LabError, KeyboardInterrupt."""
     require_tools()
+    _check_ops(options)
     kind = switches.choose("soft" if options.impair is not None else options.switch)
     folder = new_folder(results)
     for line in leftovers.clean():
@@ -57,6 +59,16 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
             summary = run_summary(options, kind, done)
             report.write(folder, summary, done)
     return summary, folder
+
+
+def _check_ops(options: RunOptions) -> None:
+    """Raises OptionError for a system whose ops the network has no room for, before anything runs."""
+    there = control.ops_for(plan(options.workers, options.link, "", options.topology))
+    for name in options.systems:
+        missing = [op for op in RECIPES[name].ops if op not in there]
+        if missing:
+            where = f"{options.workers} workers in topology {options.topology}"
+            raise OptionError(f"systems={name}: op {missing[0]} has no room for {where}")
 
 
 def _one(

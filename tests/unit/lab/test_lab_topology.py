@@ -15,7 +15,8 @@ from sumwire_controller import parse_config
 from sumwire_lab import control, switches
 from sumwire_lab.errors import MissingToolError, OptionError
 from sumwire_lab.fabric import plan
-from sumwire_lab.options import WORKERS_MAX, LinkOptions
+from sumwire_lab.options import WORKERS_MAX, LinkOptions, RunOptions
+from sumwire_lab.run import _check_ops
 from sumwire_lab.shapes import SHAPES, TOPOLOGIES, leaves_of
 from sumwire_lab.topology import quiet_commands, shaping_commands
 
@@ -146,9 +147,26 @@ def test_the_controller_takes_every_tree(topology: str, workers: int) -> None:
     assert seats == [(fabric.leaf_of(host).aggregator_ip, host.port - 1) for host in fabric.hosts]
 
 
-@pytest.mark.parametrize(("workers", "more"), [(15, ["sign", "vote"]), (16, ["sign"]), (17, [])])
-def test_a_job_has_the_ops_that_its_workers_may_use(workers: int, more: list[str]) -> None:
-    assert control.ops_for(workers) == ["thc", "max32", "sum32", *more]
+@pytest.mark.parametrize(
+    ("topology", "workers", "more"),
+    [
+        ("star", 15, ["sign", "vote"]),
+        ("star", 16, ["sign"]),
+        ("star", 17, []),
+        ("leaf-spine", 14, ["sign", "vote"]),
+        ("leaf-spine", 15, ["sign"]),
+        ("three-level", 13, ["sign", "vote"]),
+        ("three-level", 14, ["sign"]),
+    ],
+)
+def test_a_job_has_the_ops_that_its_workers_may_use(topology: str, workers: int, more: list[str]) -> None:
+    assert control.ops_for(plan(workers, LinkOptions(), "sw12af", topology)) == ["thc", "max32", "sum32", *more]
+
+
+def test_a_system_without_room_is_refused_before_anything_runs() -> None:
+    _check_ops(RunOptions(workers=14, topology="leaf-spine", systems=("vote",)))
+    with pytest.raises(OptionError, match="systems=vote"):
+        _check_ops(RunOptions(workers=15, topology="leaf-spine", systems=("gloo", "vote")))
 
 
 def test_every_switch_impairs_with_a_seed_of_its_own() -> None:
