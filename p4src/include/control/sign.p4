@@ -9,7 +9,8 @@
 // b0 on: w = w OR r where the bit is 1, w AND r where it is 0. Both are the majority of w, r and the bit.
 //
 // Random planes come from a linear generator of 1024 bits, three shifts and XORs a step (Marsaglia's xorshift, one
-// word wide). docs/sign.md has its period and its tests.
+// word wide). The shifts give it the full period 2^1024 - 1. A must not be above B: the low A - B bits would hang on
+// one other bit alone, and draws at that distance exclude each other. docs/sign.md has the proofs and tests.
 
 #ifndef SUMWIRE_SIGN_P4_
 #define SUMWIRE_SIGN_P4_
@@ -17,9 +18,9 @@
 #include "../headers.p4"
 #include "../metadata.p4"
 
-const int SIGN_SHIFT_A = 241;
-const int SIGN_SHIFT_B = 161;
-const int SIGN_SHIFT_C = 138;
+const int SIGN_SHIFT_A = 121;
+const int SIGN_SHIFT_B = 221;
+const int SIGN_SHIFT_C = 136;
 
 // Spreads a 64-bit seed over the generator's word: an odd constant of 1024 random bits.
 const word_t SIGN_SPREAD = 
