@@ -70,7 +70,12 @@ def test_the_two_kinds_of_files_are_told_apart(tmp_path: Path) -> None:
     assert load_any(path) == load_topology(str(path)) == parse_any(text(leaf_spine()))
     assert isinstance(load_any(path), Topology)
     assert isinstance(parse_any(text(star())), Config)
-    for broken, words in (("", "switch: is required"), ("switches: []", "links: is required"), ("[1]", "a mapping")):
+    for broken, words in (
+        ("", "switch: is required"),
+        ("switches: []", "links: is required"),
+        ("[1]", "a mapping"),
+        ("3", "a map"),
+    ):
         path.write_text(broken)
         with pytest.raises(ConfigError, match=words):
             load_any(path)
