@@ -169,7 +169,13 @@ def ddp_system(rank: int, mapping: dict[str, Any] | None, name: str, options: di
     if job is not None:
         job.close()
     parameters = torch.cat([p.detach().flatten() for p in model.parameters()])
-    return {"losses": losses, "parameters": parameters.tolist(), "operations": stats["operations"], "stats": stats}
+    return {
+        "losses": losses,
+        "grads": flat_grads(model).tolist(),
+        "parameters": parameters.tolist(),
+        "operations": stats["operations"],
+        "stats": stats,
+    }
 
 
 def inputs(rank: int, number: int, length: int) -> Tensor:
