@@ -25,7 +25,7 @@ from unit.controller.fake_p4runtime import FakeServer, serving
 
 PROGRAM = Program.load()
 ROUTE = Change(Write.INSERT, TableEntry("forward", (0x0A000001, 32), (3,)))
-DEADLINE_S = 0.3
+DEADLINE_S = 1.5
 SLACK_S = 5.0
 
 
@@ -59,7 +59,7 @@ def test_nobody_listens() -> None:
 
 def test_a_listener_that_says_nothing(deaf_port: str) -> None:
     start = time.monotonic()
-    with pytest.raises(SwitchUnreachableError, match=r"no answer within 0.3 s"):
+    with pytest.raises(SwitchUnreachableError, match=r"no answer within 1.5 s"):
         open_switch(deaf_port)
     assert time.monotonic() - start < DEADLINE_S + SLACK_S
 
