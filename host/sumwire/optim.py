@@ -14,9 +14,10 @@ All workers start with the same parameters and keep them equal, bit by bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -40,7 +41,8 @@ class Marsit(Optimizer):
     exactly as with the mean of the local updates. ``full_precision_every`` None never sends full precision; 1 always
     does, which is ordinary data-parallel training of local updates. ``global_lr`` is a step in parameter units: a
     number, or a function of the round; alike on all workers, and it may be set anew at any time.
-    ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`.
+    ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`; a process group
+    of torch.distributed stands for its ring (:class:`sumwire.multihop.RingSigns`).
 
     Parameters without a gradient take part with an update of 0 unless they need none (``requires_grad`` False when the
     optimizer was made). float16 and bfloat16 parameters get float32 master values, which the inner optimizer sees.
@@ -51,7 +53,7 @@ class Marsit(Optimizer):
     def __init__(
         self,
         optimizer: Optimizer,
-        collective: Collective,
+        collective: Collective | dist.ProcessGroup,
         *,
         global_lr: float | Callable[[int], float],
         full_precision_every: int | None = 100,
@@ -62,7 +64,7 @@ class Marsit(Optimizer):
         self.global_lr = global_lr
         self.full_precision_every = full_precision_every
         self.round = 0
-        self._collective = collective
+        self._collective = _carrier(collective)
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
         self.compensation: Tensor | None = None
@@ -169,6 +171,14 @@ class Marsit(Optimizer):
 
     def _own(self, piece: Tensor) -> Tensor:
         return piece.to(self._flat.parameters[0].device, self._flat.dtype, copy=True)
+
+
+def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
+    if not (dist.is_available() and isinstance(collective, dist.ProcessGroup)):
+        return cast(Collective, collective)
+    from sumwire.multihop import RingSigns
+
+    return RingSigns(collective)
 
 
 class GradientSync(Optimizer):

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import sumwire
 import torch
+import torch.distributed as dist
 from sumwire import systems
 from sumwire.config import JobConfig
+from sumwire.optim import Marsit
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -143,6 +145,18 @@ def collectives(rank: int, mapping: dict[str, Any], length: int) -> list[list[in
             outcome.append([len(str(error)) > 0])
         outcome.append([job.stats.fallbacks, job.stats.fallback_operations, job.stats.operations])
     return outcome
+
+
+def marsit_on_group(rank: int) -> list[list[float]]:
+    """Parameters after a full-precision round and after a sign round, over the default process group."""
+    weight = nn.Parameter(torch.zeros(11))
+    marsit = Marsit(torch.optim.SGD([weight], lr=1.0), dist.group.WORLD, global_lr=0.5)
+    rows = []
+    for _ in range(2):
+        weight.grad = torch.full((11,), float(1 + rank))
+        marsit.step()
+        rows.append(weight.tolist())
+    return rows
 
 
 def ddp_system(rank: int, mapping: dict[str, Any] | None, name: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -194,3 +194,10 @@ def test_systems_under_ddp(ranks: Ranks, rig: TreeRig, name: str, options: dict[
     assert (outcomes[0]["grads"] == outcomes[1]["grads"]) == (not name.startswith("marsit"))
     first, last = (sum(outcome["losses"][at] for outcome in outcomes) for at in (0, -1))
     assert last < first * (0.98 if name == "cascade" else 0.8), (first, last)
+
+
+def test_marsit_takes_a_process_group(ranks: Ranks) -> None:
+    """All gradients are positive, so the merged signs are all plus."""
+    for first, second in ranks.run(ddp_cases.marsit_on_group):
+        assert first == [-2.5] * 11
+        assert second == [-3.0] * 11
