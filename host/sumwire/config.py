@@ -26,6 +26,7 @@ OP_CODES: Final[Mapping[str, int]] = {
     "sign": p4.OP_SIGN,
     "vote": p4.OP_VOTE,
 }
+OP_NAMES: Final[Mapping[int, str]] = {code: name for name, code in OP_CODES.items()}
 # The smallest range that leaves one slot in flight and one behind it.
 SLOTS_MIN: Final = 2
 _SUM_MAX: Final = (1 << p4.SLOT_WORDS) - 1

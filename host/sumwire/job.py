@@ -22,7 +22,7 @@ from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
-from sumwire.config import JobConfig
+from sumwire.config import OP_NAMES, JobConfig
 from sumwire.errors import ClosedError, ConfigError, DeadlineError, FallbackError, LaneOverflowError, RecreateError
 from sumwire.fallback import Fallback, Standing
 from sumwire.greeting import Greeting
@@ -142,14 +142,13 @@ class Job:
 
     def reduce_with(self, codec: GradientCodec, x: Tensor, bucket: int = 0) -> tuple[Tensor, Tensor]:
         """The same with any codec whose ops the job has."""
-        codes = {p4.OP_THC: "thc", p4.OP_SUM32: "sum32", p4.OP_SIGN: "sign", p4.OP_VOTE: "vote"}
         kept: list[CodecOperation] = []
 
         def make(sequence: int) -> Operation:
             kept.append(CodecOperation(codec, x, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats))
             return kept[0]
 
-        result = self._run(make, ((codes[codec.info.op],), x.numel()), x.to(torch.float32))
+        result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32))
         return result, kept[0].residual if kept else result
 
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:

@@ -10,6 +10,7 @@ open round; NARROW, admitted without MAX32.
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import socket
@@ -238,19 +239,19 @@ def flood(spec: FloodSpec) -> dict[int, int]:
     return sent
 
 
+_FULL_SECONDS: Final = 0.002
+
+
 def _send(link: socket.socket, data: bytes) -> None:
     while True:
         try:
             link.send(data)
             return
         except OSError as error:
-            if error.errno != _ENOBUFS:
+            if error.errno != errno.ENOBUFS:
                 raise
+            # A full queue wakes nobody who polls a packet socket.
             time.sleep(_FULL_SECONDS)
-
-
-_ENOBUFS: Final = 105
-_FULL_SECONDS: Final = 0.002
 
 
 def main(arguments: list[str]) -> None:
