@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a generated program, the runtime below it and the ports above it agree on.
+//
+// Numbers wider than 64 bits are limbs: 64-bit words, the least significant first, in the machine's byte order.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SS_ABI 1
+#define SS_DROP_PORT 511u
+#define SS_GROUPS 65536u
+// Numbers of this width and more are aligned to it, so that they load as whole vectors.
+#define SS_WIDE_BITS 512u
+
+// ---------------------------------------------------------------- what leaves
+
+struct ss_frame {
+  uint32_t port;
+  uint32_t length;
+  uint8_t *data;
+};
+
+// Frames collect in an arena until there is no room for another; `flush` then makes room.
+struct ss_sink {
+  uint8_t *arena;
+  size_t capacity;
+  size_t used;
+  struct ss_frame *frames;
+  uint32_t count;
+  uint32_t limit;
+  void (*flush)(struct ss_sink *sink);
+  void *owner;
+};
+
+// Room for a frame of `length` bytes; NULL when it is longer than the whole arena. Commit it before the next one.
+static inline uint8_t *ss_reserve(struct ss_sink *sink, size_t length) {
+  if (__builtin_expect(sink->count == sink->limit || sink->capacity - sink->used < length, 0)) {
+    sink->flush(sink);
+    if (sink->count == sink->limit || sink->capacity - sink->used < length) return NULL;
+  }
+  return sink->arena + sink->used;
+}
+
+static inline void ss_commit(struct ss_sink *sink, uint32_t port, size_t length) {
+  sink->frames[sink->count++] = (struct ss_frame){port, (uint32_t)length, sink->arena + sink->used};
+  // Rounded up, so that every frame starts on a cache line.
+  size_t next = sink->used + ((length + 63) & ~(size_t)63);
+  sink->used = next < sink->capacity ? next : sink->capacity;
+}
+
+// ---------------------------------------------------------------- state of a loaded program
+
+// One row of a table, or its default action.
+struct ss_entry {
+  uint32_t action;       // position in the table's list of actions
+  uint32_t hit;          // 0 for the default action
+  uint64_t *cell;        // direct counter {packets, bytes}, NULL without one
+  const uint64_t *args;  // action data, see ss_program
+};
+
+struct ss_table;  // lookup.h
+
+struct ss_replica {
+  uint32_t port;
+  uint32_t instance;
+};
+
+struct ss_group {
+  const struct ss_replica *replicas;
+  uint32_t count;  // 0: no such group
+};
+
+// `stride`: limbs from one cell to the next. Arrays start on a cache line.
+struct ss_array {
+  uint32_t size;
+  uint32_t stride;
+};
+
+struct ss_machine;
+
+// Runs one frame that came in at `port`; what leaves goes to the sink. Reads and writes nothing outside
+// frame[0..length) and the sink. `now_us` is what P4's timestamps show, in microseconds.
+typedef void ss_process_fn(struct ss_machine *machine, uint32_t port, const uint8_t *frame, uint32_t length,
+                           uint64_t now_us, struct ss_sink *sink);
+
+// What a generated program exports, as `const struct ss_program ss_program`.
+//
+// A number of W bits takes one limb for W <= 64, else W / 64 limbs rounded up, and from SS_WIDE_BITS on a multiple
+// of 8 limbs; unused bits are 0. Action data are the parameters one after the other, those of SS_WIDE_BITS and more
+// starting at a multiple of 8 limbs. Keys are the fields in the table's order, nothing between them.
+struct ss_program {
+  uint32_t abi;
+  uint32_t tables;
+  uint32_t registers;
+  uint32_t counters;  // indirect ones; a cell is {packets, bytes}
+  const struct ss_array *register_arrays;
+  const struct ss_array *counter_arrays;
+  ss_process_fn *process;
+};
+
+struct ss_machine {
+  const struct ss_program *program;
+  struct ss_table **tables;  // in the order of ir.Program.tables
+  uint64_t **registers;      // in the order of ir.Program.registers
+  uint64_t **counters;       // in the order of the indirect ones of ir.Program.counters
+  struct ss_group *groups;   // SS_GROUPS of them
+  uint64_t *random;          // state of the switch's generator
+  // P4's log_msg: number of the message in the program, its values one after the other.
+  void (*log)(struct ss_machine *machine, uint32_t message, const uint64_t *values);
+};
+
+// ---------------------------------------------------------------- random numbers
+
+// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+static inline uint64_t ss_random(uint64_t *state) {
+  uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
