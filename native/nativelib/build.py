@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""From C sources to a loaded library."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import logging
+import shlex
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from nativelib.cache import cache_folder, cached
+from nativelib.compiler import Compiler, find_compiler, first_lines, run_compiler
+from nativelib.errors import CompileError, LoadError
+
+_log = logging.getLogger("nativelib")
+
+_STDERR_LINES = 20
+_NOTHING: Mapping[str, str] = {}
+
+
+def build(
+    name: str,
+    sources: Sequence[Path],
+    *,
+    generated: Mapping[str, str] = _NOTHING,
+    includes: Sequence[Path] = (),
+    flags: Sequence[str] = (),
+    wide_bitint: bool = False,
+    shared: bool = True,
+) -> Path:
+    """Compile and link; returns the shared library, or the executable.
+
+    ``generated`` maps file names to text: ``.c`` files are compiled, the others can be included. ``includes`` are
+    folders with headers. ``flags`` come last, so libraries (``-lm``) can be among them. What was built before from the
+    same text by the same compiler is used again. Raises NoCompilerError and CompileError.
+    """
+    compiler = find_compiler(wide_bitint=wide_bitint)
+    link = ("-shared",) if shared else ()
+    key = _key(compiler, sources, generated, includes, (*link, *flags))
+    path = cache_folder() / f"{name}-{key[:32]}{'.so' if shared else ''}"
+
+    def make(output: Path) -> None:
+        started = time.monotonic()
+        _log.info("compiling %s with %s, this is done once", name, compiler.command[0])
+        written = _write(output.parent, generated)
+        folders = [output.parent, *includes]
+        files = [*sources, *(file for file in written if file.suffix == ".c")]
+        _compile((*compiler.command, *link, *(f"-I{folder}" for folder in folders), *map(str, files)), output, flags)
+        _log.debug("compiled %s in %.1f s", name, time.monotonic() - started)
+
+    return cached(path, make)
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Raises LoadError."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LoadError(f"cannot load {path}: {error}") from error
+
+
+def _key(
+    compiler: Compiler,
+    sources: Sequence[Path],
+    generated: Mapping[str, str],
+    includes: Sequence[Path],
+    flags: Sequence[str],
+) -> str:
+    """Of everything that the result depends on, but for the system's own headers."""
+    digest = hashlib.sha256()
+    headers = {header for folder in (*includes, *(source.parent for source in sources)) for header in _headers(folder)}
+    for text in ("v1", compiler.identity, *compiler.command, *flags):
+        _add(digest, text.encode())
+    for kind, files in (("source", sources), ("header", sorted(headers))):
+        for file in files:
+            _add(digest, kind.encode())
+            _add(digest, file.name.encode())
+            _add(digest, file.read_bytes())
+    for file_name, text in generated.items():
+        _add(digest, file_name.encode())
+        _add(digest, text.encode())
+    return digest.hexdigest()
+
+
+def _headers(folder: Path) -> Iterable[Path]:
+    return folder.resolve().glob("*.h")
+
+
+def _add(digest: hashlib._Hash, part: bytes) -> None:
+    # With its length, so that no two lists of parts look the same.
+    digest.update(len(part).to_bytes(8, "little"))
+    digest.update(part)
+
+
+def _write(folder: Path, generated: Mapping[str, str]) -> list[Path]:
+    paths = []
+    for file_name, text in generated.items():
+        path = folder / file_name
+        path.write_text(text)
+        paths.append(path)
+    return paths
+
+
+def _compile(command: Sequence[str], output: Path, flags: Sequence[str]) -> None:
+    complete = (*command, "-o", str(output), *flags)
+    done = run_compiler(complete)
+    if done.returncode != 0 or not output.exists():
+        reason = first_lines(done.stderr, _STDERR_LINES) or f"it ended with status {done.returncode}"
+        raise CompileError(f"{shlex.join(complete)}\n{reason}")
+    if done.stderr.strip():
+        _log.warning("%s", first_lines(done.stderr, _STDERR_LINES))

@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where compiled code is kept, and how it is known to be whole: a checksum beside every file."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nativelib.errors import NativeError
+
+_log = logging.getLogger("nativelib")
+
+
+def cache_folder() -> Path:
+    """``$NATIVELIB_CACHE``, else ``$XDG_CACHE_HOME/nativelib``, else ``~/.cache/nativelib``; where that cannot be
+    written, a folder of this process that ends with it."""
+    return _usable(_wanted_folder())
+
+
+def _wanted_folder() -> Path:
+    if own := os.environ.get("NATIVELIB_CACHE"):
+        return Path(own)
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared, "nativelib")
+    return Path(os.path.expanduser("~"), ".cache", "nativelib")  # noqa: PTH111 - Path.home() raises without a home
+
+
+@functools.cache
+def _usable(wanted: Path) -> Path:
+    try:
+        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=wanted):
+            return wanted.absolute()
+    except OSError as error:
+        _log.info("compiled code is not kept: %s: %s", wanted, error.strerror or error)
+        return Path(_private_folder().name)
+
+
+@functools.cache
+def _private_folder() -> tempfile.TemporaryDirectory[str]:
+    """Remembered as an object: the folder goes with it, at the end of the process."""
+    return tempfile.TemporaryDirectory(prefix="nativelib-", ignore_cleanup_errors=True)
+
+
+def cached(path: Path, make: Callable[[Path], None]) -> Path:
+    """``path``, made by ``make(path of the new file)`` unless it is there and whole. Of several processes that want
+    the same one makes it and the others wait."""
+    if _is_whole(path):
+        return path
+    with _locked(path.with_name(path.name + ".lock")):
+        if _is_whole(path):
+            return path
+        aside = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
+        try:
+            new = aside / path.name
+            make(new)
+            checksum = aside / "sha256"
+            checksum.write_text(_digest(new))
+            # Renames: a process that has the old file mapped keeps it whole.
+            new.replace(path)
+            checksum.replace(_checksum_path(path))
+        except OSError as error:
+            raise NativeError(f"cannot keep {path}: {error.strerror or error}") from error
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    return path
+
+
+def _checksum_path(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return _checksum_path(path).read_text() == _digest(path)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which C compiler: found once per process, and asked what it can do by giving it a line to compile."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from nativelib.errors import NoCompilerError
+
+# For clang and gcc alike. Sums of floats must not depend on the machine: no fused multiply-add.
+COMMON_FLAGS = ("-std=gnu2x", "-O2", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra")
+_THIS_CPU = "-march=native"
+
+_CLANGS = ("clang-19", "clang-18", "clang-17", "clang-16", "clang")
+_PLAIN_ONLY = ("cc", "gcc")
+
+_PROBE = "int probe(int x) { return x + 1; }\n"
+_WIDE_PROBE = "void probe(unsigned _BitInt(2048) *x) { *x += *x << 7; }\n"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """``command``: the program, and the options that every compilation gets. ``identity``: version, target and
+    CPU features; code built by compilers of different identity is not exchanged."""
+
+    command: tuple[str, ...]
+    identity: str
+
+
+def find_compiler(*, wide_bitint: bool = False) -> Compiler:
+    """The first that works: ``$CC`` alone where it is set, else clang 19 to 16, clang and, without ``wide_bitint``,
+    cc and gcc. ``wide_bitint``: it must know ``_BitInt(2048)``. Raises NoCompilerError."""
+    return _find(os.environ.get("CC", "").strip(), os.environ.get("PATH", ""), wide_bitint)
+
+
+@functools.cache
+def _find(chosen: str, path: str, wide_bitint: bool) -> Compiler:
+    names = [chosen] if chosen else [*_CLANGS, *(() if wide_bitint else _PLAIN_ONLY)]
+    failures = []
+    for name in names:
+        try:
+            return _probe(name, path, wide_bitint)
+        except NoCompilerError as error:
+            failures.append(f"{'$CC = ' if chosen else ''}{name}: {error}")
+    what = "C compiler with _BitInt(2048)" if wide_bitint else "C compiler"
+    hint = "" if chosen else "; install clang 16 or later, or name one in $CC"
+    raise NoCompilerError(f"no {what}: {'; '.join(failures)}{hint}")
+
+
+def _probe(name: str, path: str, wide_bitint: bool) -> Compiler:
+    """Raises NoCompilerError with the reason why ``name`` cannot be used."""
+    try:
+        words = shlex.split(name)
+    except ValueError as error:
+        raise NoCompilerError(str(error)) from error
+    program = shutil.which(words[0], path=path)
+    if program is None:
+        raise NoCompilerError("not found")
+    reason = ""
+    for cpu in ((_THIS_CPU,), ()):
+        command = (program, *words[1:], *COMMON_FLAGS, *cpu)
+        reason = _compiles(command, _WIDE_PROBE if wide_bitint else _PROBE)
+        if not reason:
+            return Compiler(command, _identity(command))
+    raise NoCompilerError(reason)
+
+
+def _compiles(command: tuple[str, ...], text: str) -> str:
+    """Empty, or the reason why it makes no library from ``text``."""
+    with tempfile.TemporaryDirectory(prefix="nativelib-") as folder:
+        source, library = Path(folder, "probe.c"), Path(folder, "probe.so")
+        source.write_text(text)
+        try:
+            done = run_compiler((*command, "-shared", str(source), "-o", str(library)))
+        except OSError as error:
+            return str(error.strerror or error)
+        if done.returncode != 0:
+            return first_lines(done.stderr, 1) or f"ended with status {done.returncode}"
+        return "" if library.exists() else "made no library"
+
+
+def _identity(command: tuple[str, ...]) -> str:
+    """From what the compiler predefines: its version, the target, and what the CPU can do."""
+    predefined = run_compiler((*command, "-dM", "-E", "-x", "c", "/dev/null")).stdout
+    target = run_compiler((*command, "-dumpmachine")).stdout.strip()
+    version = next((line.split(" ", 2)[2] for line in predefined.splitlines() if " __VERSION__ " in line), "unknown")
+    return f"{version.strip(chr(34))} {target} {hashlib.sha256(predefined.encode()).hexdigest()}"
+
+
+def run_compiler(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Raises OSError when it cannot be started."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=environment,
+        check=False,
+    )
+
+
+def first_lines(text: str, count: int) -> str:
+    return "\n".join(text.strip().splitlines()[:count])
