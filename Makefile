@@ -3,8 +3,11 @@
 
 # Options of `make run`, for example: make run WORKERS=8 BW=20 SWITCH=bmv2
 WORKERS ?= 4
-BW ?= 10
+# Mbit/s of a link.
+BW ?= 100
 SWITCH ?= auto
+# Of the soft switch: native (C, needs clang 16 or later), python, or auto: native where there is a compiler
+ENGINE ?= auto
 # thc, marsit, marsit100, vote, ef-sign, ssdm, cascade, several with commas, or all
 SYSTEM ?= thc
 # star, leaf-spine, leaf-spine2 (two spines), three-level
@@ -12,34 +15,43 @@ TOPOLOGY ?= star
 RUN_FLAGS ?=
 # Options of `make bench-allreduce`: values per tensor, Mbit/s per link.
 SIZES ?= 100k,1M
+# Option of `make bench-switch`: thc, sum32, sign, vote, max32, several with commas, or all
+OP ?= thc
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
-# Network namespaces and raw sockets need root.
-SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+# Compiled code, see docs/softswitch.md; the compiler itself is $CC where the environment has one.
+export NATIVELIB_CACHE := $(CURDIR)/.cache/native
+# Network namespaces and raw sockets need root, and the programs the same variables there.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
-.PHONY: help setup run test lint format p4 bench-codec bench-allreduce verify-thc verify-sign clean
+.PHONY: help setup run test lint format p4 bench-codec bench-allreduce bench-switch \
+  verify-thc verify-sign verify-speed clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run              train over gloo and through the switch, compare"
-	@echo "                      (WORKERS=$(WORKERS) BW=$(BW) SWITCH=$(SWITCH) SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY))"
+	@echo "                      (WORKERS=$(WORKERS) BW=$(BW) SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY)"
+	@echo "                      SWITCH=$(SWITCH) ENGINE=$(ENGINE))"
 	@echo "make test             all tests (PYTEST_FLAGS=...)"
 	@echo "make lint             ruff and mypy"
 	@echo "make p4               recompile the P4 program (needs p4c)"
 	@echo "make bench-codec      time of THC encode and decode"
 	@echo "make bench-allreduce  all-reduce, Sumwire against gloo (SIZES=$(SIZES) BW=$(BW))"
+	@echo "make bench-switch     packets per second into each engine of the soft switch, and into bmv2 (OP=$(OP))"
 	@echo "make verify-thc       every number that THC promises"
 	@echo "make verify-sign      every number that sign bits and trees promise"
+	@echo "make verify-speed     every number that the native engine and the batched hosts promise"
 	@echo "make clean            remove the environment, caches and results"
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt scripts/setup-system.sh
 	./scripts/setup-system.sh
+	mkdir -p $(NATIVELIB_CACHE)
 	python3 -m venv $(VENV)
 	@echo "sumwire: installing Python packages into $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
@@ -49,7 +61,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup-system.sh
 	touch $@
 
 run: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab run --workers $(WORKERS) --bw $(BW) --switch $(SWITCH) \
+	$(SUDO) $(PYTHON) -m sumwire_lab run --workers $(WORKERS) --bw $(BW) --switch $(SWITCH) --engine $(ENGINE) \
 	  --systems gloo,$(SYSTEM) --topology $(TOPOLOGY) $(RUN_FLAGS)
 
 test: $(READY)
@@ -71,7 +83,11 @@ bench-codec: $(READY)
 	$(PYTHON) -m sumwire.bench_codec --json results/bench-codec.json
 
 bench-allreduce: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab bench-allreduce --sizes $(SIZES) --bw $(BW) --workers $(WORKERS) --switch $(SWITCH)
+	$(SUDO) $(PYTHON) -m sumwire_lab bench-allreduce --sizes $(SIZES) --bw $(BW) --workers $(WORKERS) \
+	  --switch $(SWITCH) --engine $(ENGINE)
+
+bench-switch: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab bench-switch --ops $(OP)
 
 verify-thc: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-thc
@@ -79,7 +95,10 @@ verify-thc: $(READY)
 verify-sign: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-sign
 
+verify-speed: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-speed
+
 clean:
-	$(SUDO) rm -rf $(VENV) results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	$(SUDO) rm -rf $(VENV) .cache results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf ./*.egg-info
