@@ -27,7 +27,7 @@ from sumwire.codec.oracles import sum_words
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 
-STAGES: Final = ("feedback add", "norms", "rotate", "encode", "decode", "residual")
+STAGES: Final = ("feedback add", "norms", "encode", "decode", "residual")
 # Key of a round's CPU time beside its stages.
 CPU: Final = "cpu"
 TARGET_MS_PER_MILLION: Final = 40.0
@@ -55,7 +55,6 @@ def _one_round(codec: ThcCodec, gradient: torch.Tensor, feedback: ErrorFeedback,
 
     x = stage("feedback add", lambda: feedback.compensate(0, gradient))
     round_ = stage("norms", lambda: codec.begin(x, sequence, 0))
-    stage("rotate", round_.rotate)
     words = stage("encode", lambda: round_.encode(round_.norms()))
     summed = sum_words(codec.table, [words])
     counts = np.ones(len(summed), np.int64)

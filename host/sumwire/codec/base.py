@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumwire import _p4 as p4
-from sumwire.codec.errors import CodecError
+from sumwire.codec.errors import CodecError, CountError, StageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,21 @@ class CodecInfo:
 
 
 class CodecRound(ABC):
-    """One tensor in one round of aggregation."""
+    """One tensor in one round of aggregation, whole (`encode`, `decode`) or in parts (`encode_into`, `decode_into`).
+
+    A part is a run of chunks whose borders are multiples of `grain`; the tensor's end is a border too. Every part is
+    encoded once, then decoded once, in any order of parts; different parts may be worked on by different threads.
+    The tensor must not change before the last part is encoded and, where `residual` is wanted, before that.
+    """
+
+    def __init__(self, info: CodecInfo, length: int, chunks: int, grain: int) -> None:
+        self._info = info
+        self.length = length
+        self.chunks = chunks
+        self.grain = grain
+        self._encoded = np.zeros(chunks, np.bool_)
+        self._decoded = np.zeros(chunks, np.bool_)
+        self._target: Tensor | None = None
 
     def preliminary(self) -> NDArray[np.uint32]:
         """What goes into the preliminary exchange; empty where the codec has none."""
@@ -42,26 +56,130 @@ class CodecRound(ABC):
         """Work that does not need the preliminary exchange's outcome, and can be done while it is under way."""
         return None
 
-    @abstractmethod
-    def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """Payload words of shape (chunks, words_up, 128); `agreed` is the preliminary exchange's outcome, of
-        `preliminary`'s shape: the largest of all workers in every place."""
+    def encode_into(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
+        """Write the payload words of chunks first..last-1 to `out`.
 
-    @abstractmethod
-    def decode(self, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> Tensor:
-        """What the contributors' tensors are aggregated to (their mean, or what the codec makes of it) from result
-        words (chunks, words_down, 128): shape (length,), float32 unless the codec keeps float64.
+        out has shape (last - first, words_up, 128), with any stride between chunks, so that it may lie inside packet
+        buffers. `agreed` is the preliminary exchange's outcome, of `preliminary`'s shape: the largest of all workers
+        in every place. Only the places that belong to the part are read, where a place belongs to a part.
 
-        counts, shape (chunks,), says how many workers are in each chunk; a chunk of none decodes to zeros.
-        Equal input gives equal bits on every worker.
+        Raises StageError for a part that is none or already encoded, CodecError for another shape or dtype, and what
+        the codec has against the values.
         """
+        self._check_part("encode", first, last)
+        _check_words("payload", out, (last - first, self._info.words_up, p4.WORD_BYTES))
+        if not (out.flags.writeable and _in_pieces(out)):
+            raise CodecError(f"payload chunks: strides {out.strides}: need to be writeable, each chunk in one piece")
+        if self._encoded[first:last].any():
+            raise StageError(f"encode: chunks {first}..{last - 1} are already encoded")
+        self._encode_part(agreed, first, last, out)
+        self._encoded[first:last] = True
+
+    def decode_into(self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> None:
+        """Decode chunks first..last-1 to their place in `result`.
+
+        words, shape (last - first, words_down, 128), are the switch's, and may lie inside packet buffers; counts,
+        shape (last - first,), says how many workers are in each chunk; a chunk of none decodes to zeros.
+
+        Raises StageError for a part that is none, not encoded or already decoded, CountError for counts of another
+        shape or dtype or below 0, CodecError for other words, and what the codec has against the values.
+        """
+        self._check_part("decode", first, last)
+        counts = _checked_counts(counts, last - first)
+        _check_words("result", words, (last - first, self._info.words_down, p4.WORD_BYTES))
+        if not self._encoded[first:last].all():
+            raise StageError(f"decode: comes after encode, which chunks {first}..{last - 1} have not been through")
+        if self._decoded[first:last].any():
+            raise StageError(f"decode: chunks {first}..{last - 1} are already decoded")
+        if self._target is None:
+            self._target = self._new_result()
+        pieces = words if _in_pieces(words) else np.ascontiguousarray(words)
+        self._decode_part(first, last, pieces, counts, self._target)
+        self._decoded[first:last] = True
+
+    @property
+    def result(self) -> Tensor:
+        """What the contributors' tensors are aggregated to (their mean, or what the codec makes of it): shape
+        (length,), float32 unless the codec keeps float64. Raises StageError before all parts are decoded.
+
+        Equal input gives equal bits on every worker, however it is cut into parts.
+        """
+        if not self._decoded.all():
+            raise StageError(f"result: {np.count_nonzero(~self._decoded)} of {self.chunks} chunks are not decoded yet")
+        if self._target is None:
+            self._target = self._new_result()
+        return self._target
+
+    def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        """All payload words, shape (chunks, words_up, 128). Raises what `encode_into` does."""
+        words = np.empty((self.chunks, self._info.words_up, p4.WORD_BYTES), np.uint8)
+        if self.chunks:
+            self.encode_into(agreed, 0, self.chunks, words)
+        return words
+
+    def decode(self, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> Tensor:
+        """The result of all words and counts at once; a new tensor each time. Raises what `decode_into` does."""
+        self._target = None
+        self._decoded[:] = False
+        if self.chunks:
+            self.decode_into(0, self.chunks, words, counts)
+        return self.result
 
     @abstractmethod
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """What this worker's payload left out of its tensor: float32, shape (length,).
+        """What this worker's payload left out of its tensor: shape (length,), of `result`'s dtype, a new tensor.
 
         Where `included`, shape (chunks,), is False, the chunk did not get into the sum and is left out whole.
+        Raises StageError before all parts are encoded, CodecError for a mask of another shape or dtype.
         """
+
+    @abstractmethod
+    def _new_result(self) -> Tensor:
+        """Room for the result."""
+
+    @abstractmethod
+    def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
+        """`encode_into` for a part that is one."""
+
+    @abstractmethod
+    def _decode_part(
+        self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
+    ) -> None:
+        """`decode_into` for a part that is one, to its place in `target`, which is the whole result."""
+
+    def _check_residual(self, included: NDArray[np.bool_] | None) -> None:
+        if not self._encoded.all():
+            raise StageError("residual: comes after encode")
+        if included is not None and (included.dtype != np.bool_ or included.shape != (self.chunks,)):
+            raise CodecError(f"{included.dtype} mask of shape {included.shape}: needs bool ({self.chunks},)")
+
+    def _check_part(self, step: str, first: int, last: int) -> None:
+        inside = 0 <= first < last <= self.chunks
+        if not inside or first % self.grain or (last % self.grain and last != self.chunks):
+            raise StageError(
+                f"{step}: chunks {first}..{last - 1} are no part: borders are multiples of {self.grain}, "
+                f"and the end, {self.chunks}"
+            )
+
+
+def _check_words(what: str, words: NDArray[np.uint8], shape: tuple[int, int, int]) -> None:
+    if words.dtype != np.uint8 or words.shape != shape:
+        raise CodecError(f"{what} chunks: {words.dtype} words of shape {words.shape}: need uint8 {shape}")
+
+
+def _in_pieces(words: NDArray[np.uint8]) -> bool:
+    """Whether the words of every chunk lie side by side."""
+    return words.strides[1:] == (p4.WORD_BYTES, 1)
+
+
+def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int64]:
+    counts = np.asarray(counts)
+    if counts.shape != (chunks,) or not np.issubdtype(counts.dtype, np.integer):
+        raise CountError(f"{counts.dtype} counts of shape {counts.shape}: needs integers ({chunks},)")
+    signed = counts.astype(np.int64)
+    if bool((signed < 0).any()):
+        raise CountError(f"count {signed.min()}: must not be negative")
+    return signed
 
 
 class GradientCodec(ABC):

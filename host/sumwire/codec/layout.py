@@ -42,6 +42,11 @@ class BlockGroup:
         return self.values // CHUNK_VALUES
 
     @property
+    def last_chunk(self) -> int:
+        """The chunk behind the group."""
+        return self.first_chunk + self.chunks
+
+    @property
     def block_chunks(self) -> int:
         """Chunks of one block."""
         return self.block_values // CHUNK_VALUES
@@ -69,6 +74,15 @@ class Layout:
         """Values with padding, the length of all blocks together."""
         return self.chunks * CHUNK_VALUES
 
+    @property
+    def grain(self) -> int:
+        """Chunks of the largest block, at least 1. Runs of chunks with borders at multiples of it cut no block."""
+        return max((group.block_chunks for group in self.groups), default=1)
+
+    def part(self, first: int, last: int) -> tuple[BlockGroup, ...]:
+        """The blocks of chunks first..last-1, which cut none."""
+        return tuple(_clip(g, first, last) for g in self.groups if g.first_chunk < last and g.last_chunk > first)
+
     def chunk_blocks(self) -> NDArray[np.intp]:
         """The block of every chunk, shape (chunks,)."""
         parts = [
@@ -76,6 +90,14 @@ class Layout:
             for g in self.groups
         ]
         return np.concatenate(parts) if parts else np.zeros(0, np.intp)
+
+
+def _clip(group: BlockGroup, first: int, last: int) -> BlockGroup:
+    """The group's blocks within chunks first..last-1."""
+    skipped = (max(first, group.first_chunk) - group.first_chunk) // group.block_chunks
+    blocks = (min(last, group.last_chunk) - group.first_chunk) // group.block_chunks - skipped
+    first_value = group.first_value + skipped * group.block_values
+    return BlockGroup(first_value, group.first_block + skipped, blocks, group.block_values)
 
 
 def check_block(block: int | None) -> None:

@@ -30,6 +30,8 @@ _EXCHANGES: Final = (
 )
 # Words of the reflection handled at a time, so that its scratch stays in cache.
 _REFLECT_WORDS: Final = 1 << 14
+# The same in chunks.
+REFLECT_CHUNKS: Final = _REFLECT_WORDS // PLANE_BYTES
 
 
 def pack_index_planes(z: NDArray[np.uint8], bits: int = INDEX_PLANES) -> NDArray[np.uint8]:

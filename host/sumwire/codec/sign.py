@@ -64,29 +64,36 @@ def plus_minus(plus: Tensor, dtype: torch.dtype) -> Tensor:
 class _SignRound(CodecRound):
     """A round whose payload is one bit a value; `_factor` is what a sign of the result stands for."""
 
-    def __init__(self, x: Tensor, plus: Tensor, words: int) -> None:
+    def __init__(self, info: CodecInfo, x: Tensor, plus: Tensor) -> None:
+        super().__init__(info, len(x), -(-len(x) // info.chunk_values), 1)
         self._x = x
-        self._plus = plus
-        self._words = words
+        self._plus = plus.cpu().numpy()
         self._factor = 1.0
-
-    def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """The signs."""
-        return pack_signs(self._plus.cpu().numpy(), self._words)
-
-    def decode(self, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> Tensor:
-        """+-factor for each sign of the result; zeros where a chunk has no contributors."""
-        plus = torch.from_numpy(unpack_signs(words, len(self._x))).to(self._x.device)
-        result = plus_minus(plus, result_dtype(self._x)).mul_(self._factor)
-        nobody = torch.from_numpy(np.asarray(counts) == 0)
-        if bool(nobody.any()):
-            chunk_values = self._words * p4.WORD_BITS
-            result[nobody.repeat_interleave(chunk_values)[: len(result)].to(result.device)] = 0.0
-        return result
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """Zeros: these methods have no memory."""
+        self._check_residual(included)
         return torch.zeros(len(self._x), dtype=result_dtype(self._x), device=self._x.device)
+
+    def _new_result(self) -> Tensor:
+        return torch.empty(len(self._x), dtype=result_dtype(self._x), device=self._x.device)
+
+    def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
+        out[:] = pack_signs(self._plus[self._values(first, last)], self._info.words_up)
+
+    def _decode_part(
+        self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
+    ) -> None:
+        """+-factor for each sign of the result; zeros where a chunk has no contributors."""
+        part = target[self._values(first, last)]
+        plus = torch.from_numpy(unpack_signs(words, len(part))).to(part.device)
+        part.copy_(plus).mul_(2).sub_(1).mul_(self._factor)
+        for chunk in np.flatnonzero(counts == 0):
+            target[self._values(first + int(chunk), first + int(chunk) + 1)] = 0.0
+
+    def _values(self, first: int, last: int) -> slice:
+        per_chunk = self._info.chunk_values
+        return slice(first * per_chunk, min(last * per_chunk, self.length))
 
 
 class VoteCodec(GradientCodec):
@@ -98,7 +105,7 @@ class VoteCodec(GradientCodec):
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
         x = check_values(x, f"bucket {bucket} of round {sequence}")
-        return _SignRound(x, signs(x), self.info.words_up)
+        return _SignRound(self.info, x, signs(x))
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """The majority, counted by the ordinary all-reduce."""
@@ -120,12 +127,12 @@ class EfSignCodec(GradientCodec):
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _EfSignRound:
         """Raises NormRangeError if the mean magnitude is beyond float32, NonFiniteError and CodecError."""
         x = check_values(x, f"bucket {bucket} of round {sequence}")
-        return _EfSignRound(x, self.worker, self.workers)
+        return _EfSignRound(self.info, x, self.worker, self.workers)
 
 
 class _EfSignRound(_SignRound):
-    def __init__(self, x: Tensor, worker: int, workers: int) -> None:
-        super().__init__(x, signs(x), p4.SIGN_WORDS)
+    def __init__(self, info: CodecInfo, x: Tensor, worker: int, workers: int) -> None:
+        super().__init__(info, x, signs(x))
         self._worker = worker
         self._workers = workers
         magnitude = float(x.abs().mean(dtype=torch.float64)) if len(x) else 0.0
@@ -140,7 +147,17 @@ class _EfSignRound(_SignRound):
         scales[self._worker] = self._scale
         return scales.view(np.uint32)
 
-    def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
+        """x minus what this worker stands for; x itself in chunks where it is not included."""
+        self._check_residual(included)
+        dtype = result_dtype(self._x)
+        own = plus_minus(torch.from_numpy(self._plus).to(self._x.device), dtype).mul_(float(self._scale))
+        if included is not None:
+            for chunk in np.flatnonzero(~included):
+                own[self._values(int(chunk), int(chunk) + 1)] = 0.0
+        return self._x.to(dtype) - own
+
+    def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """The signs. Raises CodecError unless `agreed` has every worker's scale."""
         if agreed.dtype != np.uint32 or agreed.shape != (self._workers,):
             raise CodecError(f"{agreed.dtype} scales of shape {agreed.shape}: needs uint32 ({self._workers},)")
@@ -148,16 +165,7 @@ class _EfSignRound(_SignRound):
         if not np.isfinite(scales).all():
             raise CodecError(f"scales {scales}: must be finite")
         self._factor = float(scales.mean())
-        return super().encode(agreed)
-
-    def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """x minus what this worker stands for; x itself in chunks where it is not included."""
-        dtype = result_dtype(self._x)
-        own = plus_minus(self._plus, dtype).mul_(float(self._scale))
-        if included is not None:
-            kept = torch.from_numpy(~included).repeat_interleave(self._words * p4.WORD_BITS)[: len(own)]
-            own[kept.to(own.device)] = 0.0
-        return self._x.to(dtype) - own
+        super()._encode_part(agreed, first, last, out)
 
 
 class SsdmCodec(GradientCodec):
@@ -175,7 +183,7 @@ class SsdmCodec(GradientCodec):
         x = check_values(x, f"bucket {bucket} of round {sequence}")
         padded = -(-len(x) // LANES) * LANES
         uniform = RoundingStream.of(self.job, self.worker, sequence, bucket, x.device).uniform(0, padded)[: len(x)]
-        return _SignRound(x, uniform < 0.5 + 0.5 * _direction(x), self.info.words_up)
+        return _SignRound(self.info, x, uniform < 0.5 + 0.5 * _direction(x))
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """What the stochastic signs are in the mean."""

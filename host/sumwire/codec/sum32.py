@@ -14,6 +14,7 @@ down, and 1/8 bit for the exponents.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar, Final
 
 import numpy as np
@@ -32,6 +33,8 @@ SUM_MAX: Final = (1 << (p4.LANE_BITS - 1)) - 1
 # Exponents travel above 0, which stands for a block of zeros. float64's are -1073..1024.
 EXPONENT_BIAS: Final = 2048
 _LANE: Final = np.dtype(">i4")
+# Chunks worked on at a time in float64, so that they stay in cache.
+STEP_CHUNKS: Final = 64
 
 
 def scale_bits(workers: int) -> int:
@@ -65,55 +68,82 @@ class Sum32Codec(GradientCodec):
         self.workers = workers
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _Sum32Round:
-        return _Sum32Round(check_values(x, f"bucket {bucket} of round {sequence}"), self.workers)
+        return _Sum32Round(self.info, check_values(x, f"bucket {bucket} of round {sequence}"), self.workers)
 
 
 class _Sum32Round(CodecRound):
-    def __init__(self, x: Tensor, workers: int) -> None:
-        self._dtype = result_dtype(x)
-        self._device = x.device
-        self._length = len(x)
+    def __init__(self, info: CodecInfo, x: Tensor, workers: int) -> None:
+        super().__init__(info, len(x), -(-len(x) // CHUNK_VALUES), 1)
+        self._x = x
         self._scale_bits = scale_bits(workers)
-        chunks = -(-len(x) // CHUNK_VALUES)
-        values = np.zeros((chunks, CHUNK_VALUES))
-        values.reshape(-1)[: len(x)] = x.to("cpu", torch.float64).numpy()
-        self._values = values
-        self._exponents = np.zeros((chunks, 1), np.int64)
-        self._lanes: NDArray[np.int32] | None = None
+        self._own: NDArray[np.uint32] | None = None
+        self._exponents = np.zeros((self.chunks, 1), np.int64)
 
     def preliminary(self) -> NDArray[np.uint32]:
         """Exponents by block, biased; 0 for a block of zeros."""
-        largest = np.abs(self._values).max(axis=1, initial=0.0)
-        exponents = np.frexp(largest)[1]
-        return np.where(largest > 0, exponents + EXPONENT_BIAS, 0).astype(np.uint32)
-
-    def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """Lanes, for the agreed exponents. Raises CodecError for another shape, or one below this worker's own."""
-        own = self.preliminary()
-        if agreed.dtype != np.uint32 or agreed.shape != own.shape or bool((agreed < own).any()):
-            raise CodecError(f"{agreed.dtype} exponents of shape {agreed.shape}: need uint32 {own.shape}, no smaller")
-        if bool((agreed > 2 * EXPONENT_BIAS).any()):
-            raise CodecError(f"exponent {agreed.max()}: must be at most {2 * EXPONENT_BIAS}")
-        self._exponents = agreed.astype(np.int64)[:, None] - EXPONENT_BIAS
-        # In two steps, so that no factor leaves float64's range.
-        fractions = np.ldexp(self._values, -self._exponents)
-        lanes = np.rint(np.ldexp(fractions, self._scale_bits)).astype(np.int32).reshape(-1)
-        self._lanes = lanes
-        return pack_lanes(lanes)
-
-    def decode(self, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> Tensor:
-        """The mean. A chunk without contributors gives zeros."""
-        sums = unpack_lanes(words, self._values.size).reshape(self._values.shape).astype(np.float64)
-        means = sums / np.maximum(np.asarray(counts).astype(np.int64), 1)[:, None]
-        result = np.ldexp(np.ldexp(means, -self._scale_bits), self._exponents).reshape(-1)[: self._length]
-        return torch.from_numpy(result).to(self._dtype).to(self._device)
+        if self._own is None:
+            parts = [_exponents(self._part(first, last)) for first, last in self._steps()]
+            self._own = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+        return self._own
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """Rounding to fixed point; the values of chunks where this worker is not included."""
-        if self._lanes is None:
-            raise CodecError("residual: comes after encode")
-        sent = np.ldexp(self._lanes.reshape(self._values.shape).astype(np.float64), self._exponents - self._scale_bits)
-        if included is not None:
-            sent[~included] = 0.0
-        left = (self._values - sent).reshape(-1)[: self._length]
-        return torch.from_numpy(left).to(self._dtype).to(self._device)
+        self._check_residual(included)
+        left = self._new_result()
+        for first, last in self._steps():
+            values = self._part(first, last)
+            sent = np.ldexp(self._rounded(first, last), self._exponents[first:last] - self._scale_bits)
+            if included is not None:
+                sent[~included[first:last]] = 0.0
+            self._put(left, first, values - sent)
+        return left
+
+    def _new_result(self) -> Tensor:
+        return torch.empty(self.length, dtype=result_dtype(self._x), device=self._x.device)
+
+    def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
+        """Lanes, for the agreed exponents. Raises CodecError for another shape, or one below this worker's own."""
+        own = self.preliminary()
+        here = agreed[first:last]
+        if agreed.dtype != np.uint32 or agreed.shape != own.shape or bool((here < own[first:last]).any()):
+            raise CodecError(f"{agreed.dtype} exponents of shape {agreed.shape}: need uint32 {own.shape}, no smaller")
+        if bool((here > 2 * EXPONENT_BIAS).any()):
+            raise CodecError(f"exponent {here.max()}: must be at most {2 * EXPONENT_BIAS}")
+        self._exponents[first:last] = here.astype(np.int64)[:, None] - EXPONENT_BIAS
+        out[:] = pack_lanes(self._rounded(first, last).astype(np.int32).reshape(-1))
+
+    def _decode_part(
+        self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
+    ) -> None:
+        """The mean. A chunk without contributors gives zeros."""
+        sums = unpack_lanes(words, (last - first) * CHUNK_VALUES).reshape(-1, CHUNK_VALUES).astype(np.float64)
+        means = sums / np.maximum(counts, 1)[:, None]
+        self._put(target, first, np.ldexp(np.ldexp(means, -self._scale_bits), self._exponents[first:last]))
+
+    def _steps(self) -> Iterator[tuple[int, int]]:
+        """Runs of chunks that stay in cache."""
+        return ((first, min(first + STEP_CHUNKS, self.chunks)) for first in range(0, self.chunks, STEP_CHUNKS))
+
+    def _part(self, first: int, last: int) -> NDArray[np.float64]:
+        """x in chunks first..last-1, filled up with 0: shape (last - first, 256)."""
+        values = np.zeros((last - first, CHUNK_VALUES))
+        here = self._x[first * CHUNK_VALUES : last * CHUNK_VALUES]
+        values.reshape(-1)[: len(here)] = here.to("cpu", torch.float64).numpy()
+        return values
+
+    def _rounded(self, first: int, last: int) -> NDArray[np.float64]:
+        """x in units of the lanes, whole numbers."""
+        # In two steps, so that no factor leaves float64's range.
+        fractions = np.ldexp(self._part(first, last), -self._exponents[first:last])
+        rounded: NDArray[np.float64] = np.rint(np.ldexp(fractions, self._scale_bits))
+        return rounded
+
+    def _put(self, target: Tensor, first: int, values: NDArray[np.float64]) -> None:
+        here = target[first * CHUNK_VALUES : (first + len(values)) * CHUNK_VALUES]
+        here.copy_(torch.from_numpy(values.reshape(-1)[: len(here)]))
+
+
+def _exponents(values: NDArray[np.float64]) -> NDArray[np.uint32]:
+    """Biased exponents of the largest magnitude in every row."""
+    largest = np.abs(values).max(axis=1, initial=0.0)
+    return np.where(largest > 0, np.frexp(largest)[1] + EXPONENT_BIAS, 0).astype(np.uint32)

@@ -84,6 +84,28 @@ class ThcTable:
         return SUM_MAX // self.granularity
 
 
+@dataclass(frozen=True, slots=True)
+class CellTables:
+    """A table for arithmetic, float32. A grid position w in cell c lies at index slope[c] w + offset[c] (a real
+    number), for cells 0..granularity; index z lies at levels[z], a grid position counted from the middle."""
+
+    slope: NDArray[np.float32]
+    offset: NDArray[np.float32]
+    levels: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, table: ThcTable) -> CellTables:
+        """Those of one table."""
+        cells = np.arange(table.granularity + 1)
+        values = np.array(table.values)
+        lower = np.searchsorted(values, cells, side="right") - 1
+        gaps = np.append(np.diff(values), 1)[lower]
+        # The position w = g is the last index itself, with nothing above it to round to.
+        slope = np.where(cells < table.granularity, 1.0 / gaps, 0.0)
+        offset = np.where(cells < table.granularity, lower - values[lower] / gaps, lower)
+        return cls(*(column.astype(np.float32) for column in (slope, offset, values - table.granularity / 2)))
+
+
 def uniform(bits: int, p: float) -> ThcTable:
     """The identity table, granularity 2**bits - 1: uniform THC."""
     _check(bits, 2**bits - 1)

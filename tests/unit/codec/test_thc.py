@@ -433,15 +433,9 @@ def test_steps_out_of_order() -> None:
         one.decode(np.zeros((1, 8, 128), np.uint8), np.ones(1, np.int64))
     with pytest.raises(StageError, match="residual"):
         one.residual()
-    one.rotate()
-    with pytest.raises(StageError, match="rotate"):
-        one.rotate()
     one.encode(agree([one]))
     with pytest.raises(StageError, match="encode"):
         one.encode(agree([one]))
-    one.residual()
-    with pytest.raises(StageError, match="residual"):
-        one.residual()
 
 
 def test_input_is_left_alone_and_views_work() -> None:
@@ -484,6 +478,20 @@ def test_tables_that_do_not_fit() -> None:
         ThcCodec(uniform(5, 1 / 32), job=1, worker=0)
     with pytest.raises(CodecError, match="granularity 256"):
         ThcCodec(solve(4, 256, 1 / 32), job=1, worker=0)
+
+
+def test_a_part_reads_no_norms_but_its_own() -> None:
+    """The rest of them may still be on their way."""
+    (one,), (again,) = begin_all([gaussian(9000)]), begin_all([gaussian(9000)])
+    agreed = agree([one])
+    words = one.encode(agreed)
+    partly = np.full_like(agreed, 0xFFFFFFFF)
+    partly[1] = agreed[1]
+    out = np.empty((4, 4, 128), np.uint8)
+    again.encode_into(partly, 4, 8, out)
+    assert np.array_equal(out, words[4:8])
+    with pytest.raises(NormRangeError, match="of block 0"):
+        again.encode_into(partly, 0, 4, out)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

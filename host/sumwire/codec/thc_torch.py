@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""THC's arithmetic in torch and numpy: the definition that the native kernels equal bit by bit, and CUDA's form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumwire.codec import planes
+from sumwire.codec.layout import CHUNK_VALUES, BlockGroup
+from sumwire.codec.rotation import Hadamard, half_scale, rest_scale, tile_rows
+from sumwire.codec.seeds import RoundingStream, SignStream
+from sumwire.codec.tables import CellTables, ThcTable
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Whole blocks of one size that are worked on together, so that they stay in cache."""
+
+    first_block: int
+    blocks: int
+    block_values: int
+    first_value: int
+
+    @property
+    def size(self) -> int:
+        return self.blocks * self.block_values
+
+    @property
+    def values(self) -> slice:
+        return slice(self.first_value, self.first_value + self.size)
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.first_block, self.first_block + self.blocks)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.blocks, self.block_values
+
+    def chunks(self, first: int) -> slice:
+        """The tile's chunks, counted from chunk `first`."""
+        return slice(self.values.start // CHUNK_VALUES - first, self.values.stop // CHUNK_VALUES - first)
+
+
+def _tiles(groups: Iterable[BlockGroup]) -> Iterator[_Tile]:
+    for group in groups:
+        step = tile_rows(group.block_values)
+        for first in range(0, group.blocks, step):
+            blocks = min(step, group.blocks - first)
+            first_value = group.first_value + first * group.block_values
+            yield _Tile(group.first_block + first, blocks, group.block_values, first_value)
+
+
+class TorchForm:
+    """The arithmetic of one round's parts. A part is given by its blocks; its arrays start with its first chunk."""
+
+    def __init__(self, table: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
+        self._granularity = table.granularity
+        self._signs = signs
+        self._rounding = rounding
+        cells = CellTables.of(table)
+        self._slope, self._offset, self._levels = (
+            torch.from_numpy(column).to(signs.device) for column in (cells.slope, cells.offset, cells.levels)
+        )
+
+    def encode(
+        self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
+    ) -> None:
+        """Index planes of a part. to_grid: grid cells per unit of the rotated values, by block of the tensor."""
+        hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
+        cells = torch.from_numpy(to_grid).to(x.device)[:, None]
+        for tile in _tiles(part):
+            rotated = scratch[: tile.size].view(tile.shape)
+            self._rotate(hadamard, x, tile, rotated)
+            z = self._round(rotated, cells[tile.rows], tile)
+            indices = z.to(torch.uint8).view(-1, CHUNK_VALUES).cpu().numpy()
+            out[tile.chunks(first)] = planes.pack_index_planes(indices)
+
+    def decode(
+        self,
+        part: tuple[BlockGroup, ...],
+        words: NDArray[np.uint8],
+        middle: NDArray[np.float32],
+        from_grid: NDArray[np.float32],
+        target: Tensor,
+    ) -> None:
+        """Sum planes of a part to its place in `target`: sums less `middle`, times `from_grid`, both by chunk."""
+        hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
+        for tile in _tiles(part):
+            chunks = tile.chunks(first)
+            rotated = scratch[: tile.size]
+            by_chunk = rotated.view(-1, CHUNK_VALUES)
+            by_chunk.copy_(torch.from_numpy(planes.unpack_sum_planes(words[chunks])))
+            by_chunk.sub_(self._column(middle[chunks])).mul_(self._column(from_grid[chunks]))
+            self._unrotate(hadamard, rotated, tile, target[tile.values])
+
+    def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The largest sum of every chunk."""
+        step = max(1, planes.REFLECT_CHUNKS)
+        parts = [planes.unpack_sum_planes(words[i : i + step]).max(axis=1) for i in range(0, len(words), step)]
+        return np.concatenate(parts)
+
+    def residual(
+        self,
+        x: Tensor,
+        part: tuple[BlockGroup, ...],
+        words: NDArray[np.uint8],
+        from_grid: NDArray[np.float32],
+        target: Tensor,
+    ) -> None:
+        """x less what the index planes stand for, to the part's place in `target`. from_grid is by chunk; 0 where
+        a chunk stands for nothing."""
+        hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
+        for tile in _tiles(part):
+            chunks = tile.chunks(first)
+            rotated = scratch[: tile.size]
+            z = torch.from_numpy(planes.unpack_index_planes(words[chunks])).to(x.device, torch.int32)
+            levels = self._levels.index_select(0, z.view(-1)).view(-1, CHUNK_VALUES)
+            torch.mul(levels, self._column(from_grid[chunks]), out=rotated.view(-1, CHUNK_VALUES))
+            here = target[tile.values]
+            self._unrotate(hadamard, rotated, tile, here)
+            torch.sub(x[tile.values], here, out=here)
+
+    def _rotate(self, hadamard: Hadamard, x: Tensor, tile: _Tile, rotated: Tensor) -> None:
+        """RHT but for rest_scale, of blocks filled up with 0."""
+        signs = self._signs.signs(tile.first_block, *tile.shape, half_scale(tile.block_values)).view(-1)
+        here = x[tile.values]
+        flipped = rotated.view(-1)
+        torch.mul(here, signs[: len(here)], out=flipped[: len(here)])
+        flipped[len(here) :] = 0.0
+        hadamard(rotated, rotated)
+
+    def _unrotate(self, hadamard: Hadamard, y: Tensor, tile: _Tile, target: Tensor) -> None:
+        """Write the inverse of what `_rotate` does to a tile to `target`, which ends where the tensor does.
+
+        Uses y up. As `_rotate` leaves out rest_scale, it is due twice here.
+        """
+        hadamard(y.view(tile.shape), y.view(tile.shape))
+        scale = half_scale(tile.block_values) * rest_scale(tile.block_values) ** 2
+        signs = self._signs.signs(tile.first_block, *tile.shape, scale).view(-1)
+        torch.mul(y[: len(target)], signs[: len(target)], out=target)
+
+    def _round(self, v: Tensor, to_grid: Tensor, tile: _Tile) -> Tensor:
+        """Indices of one tile, int32, flat: each real index plus a uniform number, rounded down."""
+        g = self._granularity
+        w = v.mul_(to_grid).add_(g / 2).clamp_(0, g).view(-1)
+        cell = w.to(torch.int32)
+        position = w.mul_(self._slope.index_select(0, cell)).add_(self._offset.index_select(0, cell))
+        return position.add_(self._rounding.uniform(tile.first_value, len(w))).to(torch.int32)
+
+    def _column(self, by_chunk: NDArray[np.float32]) -> Tensor:
+        return torch.from_numpy(by_chunk).to(self._signs.device)[:, None]
+
+    def _scratch(self, part: tuple[BlockGroup, ...]) -> Tensor:
+        """Room for the largest tile, small enough to stay in cache."""
+        most = max(tile.size for tile in _tiles(part))
+        return torch.empty(most, dtype=torch.float32, device=self._signs.device)
