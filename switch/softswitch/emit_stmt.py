@@ -13,6 +13,7 @@ from softswitch.device import UnsupportedProgramError
 from softswitch.emit_expr import ExprEmitter, Value, wrap
 from softswitch.emit_hash import hash_value
 from softswitch.layout import Layout, Storage, UnitKind
+from softswitch.splitmix import LIMB_BITS
 from softswitch.writer import Writer, bare, identifier
 
 DROP_PORT = 511
@@ -211,7 +212,8 @@ class StatementEmitter:
     def _random(self, target: ir.FieldRef, low: ir.Expr, high: ir.Expr, changed: set[str]) -> None:
         bottom, top = self._expressions.data(low), self._expressions.data(high)
         with self._out.block(f"if {bottom.text} <= {top.text}:"):
-            drawn = Value(f"random_integer({bare(bottom.text)}, {bare(top.text)})", bottom.low, top.high)
+            limbs = max(1, -(-target.width // LIMB_BITS))
+            drawn = Value(f"random_integer({bare(bottom.text)}, {bare(top.text)}, {limbs})", bottom.low, top.high)
             local = self._context.storage.fields.get((target.header, target.field))
             # Drawn also where nobody looks, so that what is read never changes the sequence.
             self._out.line(f"{local or 'unused'} = {bare(wrap(drawn, target.width, signed=target.signed))}")

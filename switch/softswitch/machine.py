@@ -6,38 +6,42 @@ from __future__ import annotations
 
 import linecache
 import logging
-import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 from softswitch import ir
-from softswitch.device import CounterValue, NotFoundError, UnsupportedProgramError
+from softswitch.device import UnsupportedProgramError
 from softswitch.emit import Emitted, emit_program
 from softswitch.emit_hash import RUNTIME
 from softswitch.emit_pipeline import is_specialised, specialised_source
 from softswitch.load import load_program
-from softswitch.tables import Cell, Compiled, RuntimeTable
+from softswitch.lookup import Cell, Compiled, PythonRow, PythonTable
+from softswitch.splitmix import SplitMix
+from softswitch.tables import RuntimeTable
 
 _log = logging.getLogger("softswitch.program")
 _numbers = count(1)
+
+TIMESTAMP_MASK = (1 << 48) - 1
 
 Process = Callable[[int, bytes], list[tuple[int, bytes]]]
 
 
 class Machine:
-    """One loaded program. Not thread-safe: :class:`softswitch.switch.SoftSwitch` holds the lock.
+    """One loaded program in the Python engine. Not thread-safe: :class:`softswitch.switch.SoftSwitch` holds the lock.
 
-    ``process(port, frame)`` returns the frames that leave, with their ports. ``groups`` maps a multicast
-    group to ``(port, instance)`` pairs. ``clock`` gives microseconds.
+    ``process(port, frame)`` returns the frames that leave, with their ports. ``registers`` are lists of numbers,
+    ``counters`` (the indirect ones) lists of cells ``[packets, bytes]``. ``groups`` maps a multicast group to
+    ``(port, instance)`` pairs. ``clock`` gives microseconds.
     """
 
-    def __init__(self, bmv2_json: str, generator: random.Random, clock: Callable[[], int]) -> None:
-        self.program = load_program(bmv2_json)
+    def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
+        self.program = load_program(program) if isinstance(program, str) else program
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.registers = {name: [0] * register.size for name, register in self.program.registers.items()}
-        self._counters: dict[str, list[Cell]] = {
+        self.counters: dict[str, list[Cell]] = {
             name: [[0, 0] for _ in range(array.size)]
             for name, array in self.program.counters.items()
             if array.table is None
@@ -53,24 +57,24 @@ class Machine:
 
     # -- assembly --------------------------------------------------------
 
-    def _build_namespace(self, emitted: Emitted, generator: random.Random, clock: Callable[[], int]) -> dict[str, Any]:
+    def _build_namespace(self, emitted: Emitted, generator: SplitMix, clock: Callable[[], int]) -> dict[str, Any]:
         names = emitted.context.names
         space: dict[str, Any] = {
             **RUNTIME,
             "from_bytes": int.from_bytes,
             "join_bytes": b"".join,
-            "random_integer": generator.randint,
-            "now": lambda: clock() & 0xFFFFFFFFFFFF,
-            "log_message": _log_message,
+            "random_integer": generator.integer,
+            "now": lambda: clock() & TIMESTAMP_MASK,
+            "log_message": log_message,
             "groups": self.groups,
         }
         space |= {f"unpack_{name}": struct.Struct(text).unpack_from for name, text in emitted.unpack.items()}
         space |= {f"pack_{name}": struct.Struct(text).pack for name, text in emitted.pack.items()}
         space |= {names.registers[name]: cells for name, cells in self.registers.items()}
-        space |= {names.counters[name]: cells for name, cells in self._counters.items()}
+        space |= {names.counters[name]: cells for name, cells in self.counters.items()}
         return space
 
-    def _build_table(self, table: ir.Table) -> RuntimeTable:
+    def _build_table(self, table: ir.Table) -> RuntimeTable[PythonRow]:
         name = self._context.names.tables[table.name]
 
         def compiler(position: int, args: tuple[int, ...], cell: Cell | None) -> Compiled:
@@ -79,11 +83,11 @@ class Machine:
         def publish(default: Compiled) -> None:
             self._namespace[f"default_{name}"] = default
 
-        runtime = RuntimeTable(table, self._actions, compiler, publish)
-        looked_up = runtime.exact if table.kind is ir.MatchKind.EXACT else runtime.memo
+        rows = PythonTable(table, compiler, publish)
+        looked_up = rows.exact if table.kind is ir.MatchKind.EXACT else rows.memo
         self._namespace[f"get_{name}"] = looked_up.get
-        self._namespace[f"find_{name}"] = runtime.find
-        return runtime
+        self._namespace[f"find_{name}"] = rows.find
+        return RuntimeTable(table, self._actions, rows)
 
     def _compile_entry(self, action: ir.Action, position: int, args: tuple[int, ...], cell: Cell | None) -> Compiled:
         if not is_specialised(action):
@@ -93,22 +97,12 @@ class Machine:
         _execute(source, f"<softswitch {action.name} {next(_numbers)}>", space)
         return (position, cell, space["specialised"])
 
-    # -- counters --------------------------------------------------------
+    def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
+        self.groups[group] = tuple(replicas)
 
-    def counter_cells(self, name: str) -> list[Cell]:
-        cells = self._counters.get(name)
-        if cells is None:
-            raise NotFoundError(f"there is no indirect counter {name}")
-        return cells
-
-    def counter_cell(self, name: str, index: int) -> Cell:
-        cells = self.counter_cells(name)
-        if not 0 <= index < len(cells):
-            raise NotFoundError(f"counter {name} has no index {index}: its size is {len(cells)}")
-        return cells[index]
-
-    def read_counter(self, name: str, index: int) -> CounterValue:
-        return CounterValue(*self.counter_cell(name, index))
+    def delete_group(self, group: int) -> None:
+        """KeyError without such a group."""
+        del self.groups[group]
 
 
 def _execute(source: str, name: str, space: dict[str, Any]) -> None:
@@ -121,7 +115,7 @@ def _execute(source: str, name: str, space: dict[str, Any]) -> None:
     exec(code, space)
 
 
-def _log_message(text: str, values: tuple[int, ...]) -> None:
+def log_message(text: str, values: tuple[int, ...]) -> None:
     """P4's log_msg: braces stand for the values in turn."""
     if not _log.isEnabledFor(logging.INFO):
         return

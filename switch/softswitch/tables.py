@@ -1,12 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Match-action tables at run time: checked entries for the control plane, dict look-ups for packets."""
+"""Match-action tables at run time: what the control plane may write, and the rows it wrote.
+
+How packets look rows up is the engine's own affair: see :class:`Backend`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 from softswitch import ir
 from softswitch.device import (
@@ -24,11 +27,6 @@ from softswitch.device import (
     Ternary,
 )
 
-MEMO_SIZE = 4096
-
-Compiled = tuple[Any, ...]  # (position of the action, counter cell or None, *data): see emit_pipeline
-Cell = list[int]  # [packets, bytes]
-Compiler = Callable[[int, tuple[int, ...], Cell | None], Compiled]
 Identity = tuple[tuple[KeyMatch, ...], int]
 
 _MATCH_TYPES: dict[ir.MatchKind, type] = {
@@ -39,39 +37,50 @@ _MATCH_TYPES: dict[ir.MatchKind, type] = {
 }
 
 
-@dataclass
-class Row:
-    entry: Entry
-    compiled: Compiled
+R = TypeVar("R")  # a row as the engine keeps it
 
 
-class RuntimeTable:
-    """Entries of one table. ``exact`` (for exact tables) and ``memo`` (for the others) are looked up by the
-    generated code; both keep their identity for the life of the table."""
+class Backend(Protocol[R]):
+    """One table of an engine: it makes rows and shows them to packets."""
 
-    def __init__(
+    def row(
         self,
-        table: ir.Table,
-        actions: dict[int, ir.Action],
-        compiler: Compiler,
-        publish_default: Callable[[Compiled], None],
-    ) -> None:
+        key: tuple[KeyMatch, ...] | None,
+        position: int,
+        args: tuple[int, ...],
+        counter: CounterValue | None,
+    ) -> R:
+        """``key`` None makes a default action. ``position``: the action's in the table's list. ``counter`` None: the
+        row does not count."""
+
+    def publish(self, rows: Sequence[R], default: R) -> None:
+        """From the next packet on the table has these rows, the one that wins first, and this default action."""
+
+    def read_counter(self, row: R) -> CounterValue | None: ...
+
+    def write_counter(self, row: R, value: CounterValue) -> None: ...
+
+
+@dataclass
+class Row(Generic[R]):
+    entry: Entry
+    made: R
+
+
+class RuntimeTable(Generic[R]):
+    """Checks entries and keeps them; every change publishes all rows anew. ``actions``: by index."""
+
+    def __init__(self, table: ir.Table, actions: Mapping[int, ir.Action], backend: Backend[R]) -> None:
         self.table = table
         self._actions = actions
-        self._compiler = compiler
-        self._publish_default = publish_default
-        self._rows: dict[Identity, Row] = {}
+        self._backend = backend
+        self._rows: dict[Identity, Row[R]] = {}
         self._ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
-        self.exact: dict[Any, Compiled] = {}
-        self.memo: dict[Any, Compiled] = {}
-        self._prefixes: list[tuple[tuple[int, ...], dict[tuple[int, ...], Compiled]]] = []
-        self._scan: list[tuple[tuple[KeyMatch, ...], Compiled]] = []
-        self.default: ActionCall
-        self._default_compiled: Compiled
-        self.set_default(None)
         for entry in self._const_entries():
-            self._rows[entry.key, entry.priority] = self._compile(entry)
-        self._rebuild()
+            self._rows[entry.key, entry.priority] = self._make(entry)
+        self.default: ActionCall
+        self._made_default: R
+        self.set_default(None)
 
     # -- control plane ---------------------------------------------------
 
@@ -86,8 +95,8 @@ class RuntimeTable:
             raise EntryExistsError(f"table {self.table.name}: there is already an entry {self._describe(identity)}")
         if len(self._rows) >= self.table.size:
             raise TableFullError(f"table {self.table.name}: all {self.table.size} entries are in use")
-        self._rows[identity] = self._compile(checked)
-        self._rebuild()
+        self._rows[identity] = self._make(checked)
+        self._publish()
 
     def modify(self, entry: Entry) -> None:
         """Without a counter value the entry keeps its counts."""
@@ -95,14 +104,14 @@ class RuntimeTable:
         checked = self._checked(entry)
         row = self._row((checked.key, checked.priority))
         counter = checked.counter if checked.counter is not None else self._read(row).counter
-        self._rows[checked.key, checked.priority] = self._compile(replace(checked, counter=counter))
-        self._rebuild()
+        self._rows[checked.key, checked.priority] = self._make(replace(checked, counter=counter))
+        self._publish()
 
     def delete(self, key: tuple[KeyMatch, ...], priority: int) -> None:
         self._check_writable()
         self._row((key, priority))
         del self._rows[key, priority]
-        self._rebuild()
+        self._publish()
 
     def set_default(self, action: ActionCall | None) -> None:
         """None restores the program's own default action."""
@@ -114,15 +123,13 @@ class RuntimeTable:
                 raise InvalidEntryError(f"table {self.table.name}: its default action is constant")
             index, args = self._check_action(action), action.args
             self.default = action
-        self._default_compiled = self._compiler(self.table.actions.index(index), args, None)
-        self.memo.clear()
-        self._publish_default(self._default_compiled)
+        self._made_default = self._backend.row(None, self.table.actions.index(index), args, None)
+        self._publish()
 
     def write_counter(self, key: tuple[KeyMatch, ...], priority: int, value: CounterValue) -> None:
         if not self.table.has_counter:
             raise NotFoundError(f"table {self.table.name} has no direct counter")
-        cell: Cell = self._row((key, priority)).compiled[1]
-        cell[:] = value.packets, value.bytes
+        self._backend.write_counter(self._row((key, priority)).made, value)
 
     # -- checks ----------------------------------------------------------
 
@@ -196,7 +203,7 @@ class RuntimeTable:
                 )
         return index
 
-    def _row(self, identity: Identity) -> Row:
+    def _row(self, identity: Identity) -> Row[R]:
         row = self._rows.get(identity)
         if row is None:
             raise NotFoundError(f"table {self.table.name}: there is no entry {self._describe(identity)}")
@@ -206,19 +213,22 @@ class RuntimeTable:
         key, priority = identity
         return f"{', '.join(map(str, key))}" + (f" of priority {priority}" if self._ordered else "")
 
-    # -- data plane ------------------------------------------------------
+    # -- rows ------------------------------------------------------------
 
-    def _compile(self, entry: Entry) -> Row:
-        index = self._check_action(entry.action)
-        cell: Cell | None = None
-        if self.table.has_counter:
-            counter = entry.counter or CounterValue()
-            cell = [counter.packets, counter.bytes]
-        return Row(entry, self._compiler(self.table.actions.index(index), entry.action.args, cell))
+    def _make(self, entry: Entry) -> Row[R]:
+        position = self.table.actions.index(self._check_action(entry.action))
+        counter = (entry.counter or CounterValue()) if self.table.has_counter else None
+        return Row(entry, self._backend.row(entry.key, position, entry.action.args, counter))
 
-    def _read(self, row: Row) -> Entry:
-        cell: Cell | None = row.compiled[1]
-        return row.entry if cell is None else replace(row.entry, counter=CounterValue(*cell))
+    def _read(self, row: Row[R]) -> Entry:
+        counter = self._backend.read_counter(row.made)
+        return row.entry if counter is None else replace(row.entry, counter=counter)
+
+    def _publish(self) -> None:
+        rows = list(self._rows.values())
+        if self.table.kind is not ir.MatchKind.EXACT:
+            rows.sort(key=_rank)
+        self._backend.publish([row.made for row in rows], self._made_default)
 
     def _const_entries(self) -> list[Entry]:
         constant = self.table.entries or ()
@@ -230,70 +240,17 @@ class RuntimeTable:
             entries.append(Entry(key, call, lowest - entry.rank + 1 if self._ordered else 0, is_const=True))
         return entries
 
-    def _rebuild(self) -> None:
-        self.memo.clear()
-        rows = self._rows.values()
-        if self.table.kind is ir.MatchKind.EXACT:
-            self.exact.clear()
-            for row in rows:
-                values = tuple(match.value for match in row.entry.key if isinstance(match, Exact))
-                self.exact[values if len(values) > 1 else values[0]] = row.compiled
-        elif self.table.kind is ir.MatchKind.LPM:
-            self._rebuild_prefixes()
-        else:
-            ranked = sorted(rows, key=lambda row: -row.entry.priority)
-            widths = [key.width for key in self.table.keys]
-            self._scan = [
-                (
-                    tuple(_without_prefix(match, width) for match, width in zip(row.entry.key, widths, strict=True)),
-                    row.compiled,
-                )
-                for row in ranked
-            ]
 
-    def _rebuild_prefixes(self) -> None:
-        """One dict per prefix length, keyed by the masked key; the longest comes first."""
-        by_length: dict[int, dict[tuple[int, ...], Compiled]] = {}
-        masks: dict[int, tuple[int, ...]] = {}
-        for row in self._rows.values():
-            length = next(match.prefix_len for match in row.entry.key if isinstance(match, Lpm))
-            masks[length] = tuple(
-                _prefix_mask(match, key.width) for match, key in zip(row.entry.key, self.table.keys, strict=True)
-            )
-            values = tuple(match.value for match in row.entry.key if isinstance(match, Exact | Lpm))
-            by_length.setdefault(length, {})[values] = row.compiled
-        self._prefixes = [(masks[length], by_length[length]) for length in sorted(by_length, reverse=True)]
-
-    def find(self, key: Any) -> Compiled:
-        """The entry for ``key``, else the default; remembers the answer. For tables that are not exact."""
-        values: tuple[int, ...] = key if isinstance(key, tuple) else (key,)
-        found = self._find_prefix(values) if self.table.kind is ir.MatchKind.LPM else self._find_ranked(values)
-        if len(self.memo) >= MEMO_SIZE:
-            self.memo.clear()
-        self.memo[key] = found
-        return found
-
-    def _find_prefix(self, values: tuple[int, ...]) -> Compiled:
-        for masks, rows in self._prefixes:
-            found = rows.get(tuple(value & mask for value, mask in zip(values, masks, strict=True)))
-            if found is not None:
-                return found
-        return self._default_compiled
-
-    def _find_ranked(self, values: tuple[int, ...]) -> Compiled:
-        for key, compiled in self._scan:
-            if all(_matches(match, value) for match, value in zip(key, values, strict=True)):
-                return compiled
-        return self._default_compiled
+def _rank(row: Row[R]) -> int:
+    """The lowest wins. Tables with priorities have none of 0; in the others with prefixes the longest prefix wins."""
+    lengths = (match.prefix_len for match in row.entry.key if isinstance(match, Lpm))
+    return -(row.entry.priority or next(lengths, 0))
 
 
-def _prefix_mask(match: KeyMatch, width: int) -> int:
+def prefix_mask(match: KeyMatch, width: int) -> int:
+    """The bits that a match other than a range or a ternary one looks at."""
     full = (1 << width) - 1
     return full ^ (full >> match.prefix_len) if isinstance(match, Lpm) else full
-
-
-def _without_prefix(match: KeyMatch, width: int) -> KeyMatch:
-    return Ternary(match.value, _prefix_mask(match, width)) if isinstance(match, Lpm) else match
 
 
 def _match(pattern: ir.Pattern, key: ir.Key) -> KeyMatch:
@@ -301,18 +258,9 @@ def _match(pattern: ir.Pattern, key: ir.Key) -> KeyMatch:
         case ir.MatchKind.EXACT:
             return Exact(pattern.value)
         case ir.MatchKind.LPM:
-            return Lpm(pattern.value, pattern.prefix_len or 0)
+            length = pattern.prefix_len or 0
+            return Lpm(pattern.value & prefix_mask(Lpm(0, length), key.width), length)
         case ir.MatchKind.TERNARY:
-            return Ternary(pattern.value, pattern.mask)
+            return Ternary(pattern.value & pattern.mask, pattern.mask)
         case ir.MatchKind.RANGE:
             return Range(pattern.value, pattern.mask)
-
-
-def _matches(match: KeyMatch, value: int) -> bool:
-    if isinstance(match, Exact):
-        return value == match.value
-    if isinstance(match, Ternary):
-        return value & match.mask == match.value
-    if isinstance(match, Range):
-        return match.low <= value <= match.high
-    raise AssertionError("a prefix beside ternary or range keys is scanned as a mask")

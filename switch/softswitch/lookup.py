@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""How the Python engine's packets look rows up: in dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from softswitch import ir
+from softswitch.device import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.tables import prefix_mask
+
+MEMO_SIZE = 4096
+
+Compiled = tuple[Any, ...]  # (position of the action, counter cell or None, *data): see emit_pipeline
+Cell = list[int]  # [packets, bytes]
+Compiler = Callable[[int, tuple[int, ...], Cell | None], Compiled]
+
+
+@dataclass(frozen=True)
+class PythonRow:
+    """``key`` is empty for a default action."""
+
+    key: tuple[KeyMatch, ...]
+    compiled: Compiled
+
+
+class PythonTable:
+    """A :class:`softswitch.tables.Backend`. ``exact`` (for exact tables) and ``memo`` (for the others) are looked up
+    by the generated code; both keep their identity for the life of the table."""
+
+    def __init__(self, table: ir.Table, compiler: Compiler, publish_default: Callable[[Compiled], None]) -> None:
+        self._table = table
+        self._compiler = compiler
+        self._publish_default = publish_default
+        self.exact: dict[Any, Compiled] = {}
+        self.memo: dict[Any, Compiled] = {}
+        self._prefixes: list[tuple[tuple[int, ...], dict[tuple[int, ...], Compiled]]] = []
+        self._scan: list[tuple[tuple[KeyMatch, ...], Compiled]] = []
+        self._default: Compiled = ()
+
+    # -- control plane ---------------------------------------------------
+
+    def row(
+        self,
+        key: tuple[KeyMatch, ...] | None,
+        position: int,
+        args: tuple[int, ...],
+        counter: CounterValue | None,
+    ) -> PythonRow:
+        cell = None if counter is None else [counter.packets, counter.bytes]
+        return PythonRow(key or (), self._compiler(position, args, cell))
+
+    def read_counter(self, row: PythonRow) -> CounterValue | None:
+        cell: Cell | None = row.compiled[1]
+        return None if cell is None else CounterValue(*cell)
+
+    def write_counter(self, row: PythonRow, value: CounterValue) -> None:
+        cell: Cell = row.compiled[1]
+        cell[:] = value.packets, value.bytes
+
+    def publish(self, rows: Sequence[PythonRow], default: PythonRow) -> None:
+        self._default = default.compiled
+        self._publish_default(self._default)
+        self.memo.clear()
+        if self._table.kind is ir.MatchKind.EXACT:
+            self.exact.clear()
+            for row in rows:
+                values = tuple(match.value for match in row.key if isinstance(match, Exact))
+                self.exact[values if len(values) > 1 else values[0]] = row.compiled
+        elif self._table.kind is ir.MatchKind.LPM:
+            self._publish_prefixes(rows)
+        else:
+            widths = [key.width for key in self._table.keys]
+            self._scan = [
+                (
+                    tuple(_without_prefix(match, width) for match, width in zip(row.key, widths, strict=True)),
+                    row.compiled,
+                )
+                for row in rows
+            ]
+
+    def _publish_prefixes(self, rows: Sequence[PythonRow]) -> None:
+        """One dict per prefix length, keyed by the masked key; the longest comes first."""
+        by_length: dict[int, dict[tuple[int, ...], Compiled]] = {}
+        masks: dict[int, tuple[int, ...]] = {}
+        for row in rows:
+            length = next(match.prefix_len for match in row.key if isinstance(match, Lpm))
+            masks[length] = tuple(
+                prefix_mask(match, key.width) for match, key in zip(row.key, self._table.keys, strict=True)
+            )
+            values = tuple(match.value for match in row.key if isinstance(match, Exact | Lpm))
+            by_length.setdefault(length, {})[values] = row.compiled
+        self._prefixes = [(masks[length], found) for length, found in by_length.items()]
+
+    # -- data plane ------------------------------------------------------
+
+    def find(self, key: Any) -> Compiled:
+        """The entry for ``key``, else the default; remembers the answer. For tables that are not exact."""
+        values: tuple[int, ...] = key if isinstance(key, tuple) else (key,)
+        found = self._find_prefix(values) if self._table.kind is ir.MatchKind.LPM else self._find_ranked(values)
+        if len(self.memo) >= MEMO_SIZE:
+            self.memo.clear()
+        self.memo[key] = found
+        return found
+
+    def _find_prefix(self, values: tuple[int, ...]) -> Compiled:
+        for masks, rows in self._prefixes:
+            found = rows.get(tuple(value & mask for value, mask in zip(values, masks, strict=True)))
+            if found is not None:
+                return found
+        return self._default
+
+    def _find_ranked(self, values: tuple[int, ...]) -> Compiled:
+        for key, compiled in self._scan:
+            if all(_matches(match, value) for match, value in zip(key, values, strict=True)):
+                return compiled
+        return self._default
+
+
+def _without_prefix(match: KeyMatch, width: int) -> KeyMatch:
+    return Ternary(match.value, prefix_mask(match, width)) if isinstance(match, Lpm) else match
+
+
+def _matches(match: KeyMatch, value: int) -> bool:
+    if isinstance(match, Exact):
+        return value == match.value
+    if isinstance(match, Ternary):
+        return value & match.mask == match.value
+    if isinstance(match, Range):
+        return match.low <= value <= match.high
+    raise AssertionError("a prefix beside ternary or range keys is scanned as a mask")

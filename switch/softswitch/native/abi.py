@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled runtime: machines, tables, single packets. It knows no program, so it is built once."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+from nativelib import build, load
+
+FOLDER = Path(__file__).parent  # of the C sources; emitted programs include headers from here
+_SOURCES = ("runtime.c", "tables.c")
+
+
+class Frame(ctypes.Structure):
+    """``struct ss_frame`` of engine.h."""
+
+    _fields_ = (("port", c_uint32), ("length", c_uint32), ("data", c_void_p))
+
+
+class Field(ctypes.Structure):
+    """``struct ss_field`` of runtime.h."""
+
+    _fields_ = (("limbs", c_uint32), ("range", c_uint32))
+
+
+class Replica(ctypes.Structure):
+    """``struct ss_replica`` of engine.h."""
+
+    _fields_ = (("port", c_uint32), ("instance", c_uint32))
+
+
+# void log(machine, number of the message, its values)
+LogFunction = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p)
+
+# name -> result, arguments. Structures that only C looks into are plain addresses; arrays of limbs are bytes.
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "ss_row_new": (c_void_p, (c_uint32, c_uint32, c_char_p, c_size_t, c_char_p, c_size_t, c_int, c_int)),
+    "ss_row_free": (None, (c_void_p,)),
+    "ss_row_cell": (ctypes.POINTER(c_uint64), (c_void_p,)),
+    "ss_table_new": (c_void_p, (ctypes.POINTER(Field), c_uint32, c_int, c_void_p, c_size_t, c_void_p)),
+    "ss_machine_new": (c_void_p, (c_void_p, c_void_p, LogFunction)),
+    "ss_machine_free": (None, (c_void_p,)),
+    "ss_machine_publish": (None, (c_void_p, c_uint32, c_void_p)),
+    "ss_machine_register": (c_void_p, (c_void_p, c_uint32)),
+    "ss_machine_counter": (c_void_p, (c_void_p, c_uint32)),
+    "ss_machine_set_group": (c_int, (c_void_p, c_uint32, ctypes.POINTER(Replica), c_uint32)),
+    "ss_collector_new": (c_void_p, ()),
+    "ss_collector_free": (None, (c_void_p,)),
+    "ss_collect": (c_int64, (c_void_p, c_uint32, c_char_p, c_uint32, c_uint64, c_void_p)),
+    "ss_collected": (ctypes.POINTER(Frame), (c_void_p,)),
+}
+
+
+@functools.cache
+def runtime() -> ctypes.CDLL:
+    """Built and loaded when first asked for. Raises nativelib.NativeError."""
+    library = load(build("softswitch-runtime", [FOLDER / name for name in _SOURCES], includes=[FOLDER]))
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def present(address: int | None) -> int:
+    """What a function that makes something returned. Raises MemoryError."""
+    if not address:
+        raise MemoryError("the native engine ran out of memory")
+    return address

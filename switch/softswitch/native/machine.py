@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A program ready to run in the native engine: the compiled function and the state it works on."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+
+from nativelib import build, load
+
+from softswitch import ir
+from softswitch.load import load_program
+from softswitch.machine import TIMESTAMP_MASK, log_message
+from softswitch.native.abi import FOLDER, LogFunction, Replica, present, runtime
+from softswitch.native.emit import Message, emit_c
+from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
+from softswitch.native.table import NativeRow, NativeTable
+from softswitch.splitmix import SplitMix
+from softswitch.tables import RuntimeTable
+
+COUNTER_LIMBS = 2  # packets, bytes
+
+
+class NativeMachine:
+    """One loaded program in the native engine, with the interface of :class:`softswitch.machine.Machine`.
+
+    ``address`` is that of C's ``struct ss_machine``; it is good as long as this object. ``source`` is C. Raises
+    UnsupportedProgramError, and nativelib.NativeError where C cannot be compiled.
+    """
+
+    def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
+        self.program = load_program(program) if isinstance(program, str) else program
+        emitted = emit_c(self.program)
+        self.source = emitted.source
+        self._messages = emitted.messages
+        self._generator = generator  # its state lies in its memory
+        self._clock = clock
+        self._library = runtime()
+        # Kept: C calls it.
+        self._log = LogFunction(self._log_message)
+        self.address = present(
+            self._library.ss_machine_new(compiled_program(self.source), generator.address, self._log)
+        )
+        # Not at exit: the packet loop may still be in it.
+        weakref.finalize(self, self._library.ss_machine_free, self.address).atexit = False
+        self._collector = present(self._library.ss_collector_new())
+        weakref.finalize(self, self._library.ss_collector_free, self._collector)
+        self._frames = self._library.ss_collected
+        self._collect = self._library.ss_collect
+        actions = {action.index: action for action in self.program.actions}
+        self.tables: dict[str, RuntimeTable[NativeRow]] = {
+            name: RuntimeTable(table, actions, NativeTable(self.address, number, table, actions))
+            for number, (name, table) in enumerate(self.program.tables.items())
+        }
+        self.registers = self._map_registers()
+        self.counters = self._map_counters()
+        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+
+    def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        """The frames that leave, with their ports."""
+        now_us = self._clock() & TIMESTAMP_MASK
+        count = self._collect(self.address, port, frame, len(frame), now_us, self._collector)
+        if count <= 0:
+            if count < 0:
+                present(None)
+            return []
+        frames = self._frames(self._collector)
+        return [(left.port, ctypes.string_at(left.data, left.length)) for left in frames[:count]]
+
+    # -- state -----------------------------------------------------------
+
+    def _map_registers(self) -> dict[str, NativeRegister]:
+        return {
+            name: NativeRegister(self._library.ss_machine_register(self.address, number), register)
+            for number, (name, register) in enumerate(self.program.registers.items())
+        }
+
+    def _map_counters(self) -> dict[str, NativeCounter]:
+        indirect = [array for array in self.program.counters.values() if array.table is None]
+        return {
+            array.name: NativeCounter(self._library.ss_machine_counter(self.address, number), array.size)
+            for number, array in enumerate(indirect)
+        }
+
+    def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
+        pairs = (Replica * len(replicas))(*(Replica(*replica) for replica in replicas))
+        if not self._library.ss_machine_set_group(self.address, group, pairs, len(replicas)):
+            present(None)
+        self.groups[group] = tuple(replicas)
+
+    def delete_group(self, group: int) -> None:
+        """KeyError without such a group."""
+        del self.groups[group]
+        self._library.ss_machine_set_group(self.address, group, None, 0)
+
+    def _log_message(self, _machine: int, number: int, values: int) -> None:
+        log_message(*_told(self._messages[number], values))
+
+
+class NativeRegister:
+    """The cells of a register array, like a list of numbers."""
+
+    def __init__(self, address: int, register: ir.Register) -> None:
+        self._register = register
+        self._stride = limbs(register.width) * LIMB_BYTES
+        self._memory = memoryview((ctypes.c_uint8 * (register.size * self._stride)).from_address(address)).cast("B")
+
+    def __len__(self) -> int:
+        return self._register.size
+
+    def __iter__(self) -> Iterator[int]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> int:
+        return from_limbs(self._cell(index), self._register.width, signed=self._register.signed)
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._cell(index)[:] = to_limbs(value, self._register.width)
+
+    def _cell(self, index: int) -> memoryview:
+        if not 0 <= index < len(self):
+            raise IndexError(f"register {self._register.name} has {len(self)} cells, none is number {index}")
+        return self._memory[index * self._stride : (index + 1) * self._stride]
+
+
+class NativeCounter:
+    """The cells of an indirect counter, like a list of ``[packets, bytes]``."""
+
+    def __init__(self, address: int, size: int) -> None:
+        memory = (ctypes.c_uint64 * (size * COUNTER_LIMBS)).from_address(address)
+        self._memory = memoryview(memory).cast("B").cast("Q")
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> memoryview:
+        if not 0 <= index < self._size:
+            raise IndexError(f"a counter of {self._size} cells has none of number {index}")
+        return self._memory[index * COUNTER_LIMBS : (index + 1) * COUNTER_LIMBS]
+
+
+def compiled_program(source: str) -> int:
+    """Address of the ``struct ss_program`` that a generated source exports; it stays loaded."""
+    path = build("softswitch-program", [], generated={"program.c": source}, includes=[FOLDER], wide_bitint=True)
+    return ctypes.addressof(ctypes.c_char.in_dll(load(path), "ss_program"))
+
+
+def _told(message: Message, address: int) -> tuple[str, tuple[int, ...]]:
+    """Format and values of a message whose values lie at ``address``."""
+    offsets, total = argument_offsets(message.widths)
+    data = ctypes.string_at(address, total * LIMB_BYTES)
+    values = tuple(
+        from_limbs(data[offset * LIMB_BYTES :], width) for offset, width in zip(offsets, message.widths, strict=True)
+    )
+    return message.format, values

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Machines: the state that a generated program works on.
+#include "runtime.h"
+
+#include <stdlib.h>
+
+#define COLLECTOR_FRAMES 64u
+// Headers that a program adds to one frame.
+#define COLLECTOR_GROWTH 65536u
+
+// ---------------------------------------------------------------- machines
+
+static void free_arrays(uint64_t **arrays, uint32_t count) {
+  for (uint32_t i = 0; arrays != NULL && i < count; i++) free(arrays[i]);
+  free(arrays);
+}
+
+// NULL without memory. `limbs` of a cell: those of `kinds`, or `fixed` if that is not 0.
+static uint64_t **make_arrays(const struct ss_array *kinds, uint32_t count, uint32_t fixed) {
+  uint64_t **arrays = ss_memory(count * sizeof *arrays);
+  for (uint32_t i = 0; arrays != NULL && i < count; i++) {
+    arrays[i] = ss_memory((size_t)kinds[i].size * (fixed ? fixed : kinds[i].stride) * sizeof(uint64_t));
+    if (arrays[i] == NULL) {
+      free_arrays(arrays, count);
+      return NULL;
+    }
+  }
+  return arrays;
+}
+
+struct ss_machine *ss_machine_new(const struct ss_program *program, uint64_t *random, ss_log_fn *log) {
+  struct ss_machine *machine = ss_memory(sizeof *machine);
+  if (machine == NULL) return NULL;
+  machine->program = program;
+  machine->random = random;
+  machine->log = log;
+  machine->tables = ss_memory(program->tables * sizeof *machine->tables);
+  machine->registers = make_arrays(program->register_arrays, program->registers, 0);
+  machine->counters = make_arrays(program->counter_arrays, program->counters, 2);
+  machine->groups = calloc(SS_GROUPS, sizeof *machine->groups);
+  if (machine->tables && machine->registers && machine->counters && machine->groups) return machine;
+  ss_machine_free(machine);
+  return NULL;
+}
+
+void ss_machine_free(struct ss_machine *machine) {
+  for (uint32_t i = 0; machine->tables != NULL && i < machine->program->tables; i++) ss_table_free(machine->tables[i]);
+  for (uint32_t i = 0; machine->groups != NULL && i < SS_GROUPS; i++) free((void *)machine->groups[i].replicas);
+  free_arrays(machine->registers, machine->program->registers);
+  free_arrays(machine->counters, machine->program->counters);
+  free(machine->tables);
+  free(machine->groups);
+  free(machine);
+}
+
+void ss_machine_publish(struct ss_machine *machine, uint32_t number, struct ss_table *table) {
+  struct ss_table *before = machine->tables[number];
+  machine->tables[number] = table;
+  ss_table_free(before);
+}
+
+uint64_t *ss_machine_register(struct ss_machine *machine, uint32_t number) { return machine->registers[number]; }
+
+uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number) { return machine->counters[number]; }
+
+int ss_machine_set_group(struct ss_machine *machine, uint32_t group, const struct ss_replica *replicas,
+                         uint32_t count) {
+  struct ss_replica *own = NULL;
+  if (count != 0) {
+    own = ss_memory(count * sizeof *own);
+    if (own == NULL) return 0;
+    memcpy(own, replicas, count * sizeof *own);
+  }
+  free((void *)machine->groups[group].replicas);
+  machine->groups[group] = (struct ss_group){own, count};
+  return 1;
+}
+
+// ---------------------------------------------------------------- single packets
+
+static int resize_arena(struct ss_sink *sink, size_t capacity) {
+  uint8_t *arena = ss_memory(capacity);
+  if (arena == NULL) return 0;
+  if (sink->used) memcpy(arena, sink->arena, sink->used);
+  for (uint32_t i = 0; i < sink->count; i++) sink->frames[i].data = arena + (sink->frames[i].data - sink->arena);
+  free(sink->arena);
+  sink->arena = arena;
+  sink->capacity = capacity;
+  return 1;
+}
+
+static int resize_frames(struct ss_sink *sink, uint32_t limit) {
+  struct ss_frame *frames = realloc(sink->frames, limit * sizeof *frames);
+  if (frames == NULL) return 0;
+  sink->frames = frames;
+  sink->limit = limit;
+  return 1;
+}
+
+// `owner` becomes the sink itself where there was no memory. Twice the arena has room for any frame: see ss_collect.
+static void grow(struct ss_sink *sink) {
+  int done = sink->count == sink->limit ? resize_frames(sink, 2 * sink->limit) : 1;
+  if (!done || !resize_arena(sink, 2 * sink->capacity)) sink->owner = sink;
+}
+
+struct ss_sink *ss_collector_new(void) {
+  struct ss_sink *sink = ss_memory(sizeof *sink);
+  if (sink == NULL) return NULL;
+  sink->flush = grow;
+  if (resize_frames(sink, COLLECTOR_FRAMES) && resize_arena(sink, 2 * COLLECTOR_GROWTH)) return sink;
+  ss_collector_free(sink);
+  return NULL;
+}
+
+void ss_collector_free(struct ss_sink *sink) {
+  free(sink->arena);
+  free(sink->frames);
+  free(sink);
+}
+
+int64_t ss_collect(struct ss_machine *machine, uint32_t port, const uint8_t *frame, uint32_t length, uint64_t now_us,
+                   struct ss_sink *sink) {
+  sink->count = 0;
+  sink->used = 0;
+  sink->owner = NULL;
+  if (sink->capacity < (size_t)length + COLLECTOR_GROWTH && !resize_arena(sink, (size_t)length + COLLECTOR_GROWTH)) {
+    return -1;
+  }
+  machine->program->process(machine, port, frame, length, now_us, sink);
+  return sink->owner == NULL ? (int64_t)sink->count : -1;
+}
+
+const struct ss_frame *ss_collected(const struct ss_sink *sink) { return sink->frames; }

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// What Python asks of the runtime. Whoever calls holds the gate, except for what is not yet part of a machine.
+// A function that returns a pointer returns NULL where there is no memory; the others that can run out of it say 0.
+#pragma once
+
+#include "engine.h"
+#include "lookup.h"
+
+#define SS_LINE 64u  // bytes of a cache line
+
+// A row or a default action. It may be part of several published tables, one after the other.
+struct ss_row {
+  struct ss_entry entry;
+  uint64_t cell[2];        // direct counter: packets, bytes
+  const uint64_t *first;   // the key: values, or lower ends of ranges
+  const uint64_t *second;  // masks, or upper ends of ranges; NULL in exact tables
+};
+
+// One field of a key.
+struct ss_field {
+  uint32_t limbs;
+  uint32_t range;  // low..high instead of value and mask
+};
+
+// Zeroed memory at the start of a cache line.
+void *ss_memory(size_t size_bytes);
+
+// ---- rows: `key` has key_limbs values, then, if `masked`, as many masks or upper ends
+
+struct ss_row *ss_row_new(uint32_t action, uint32_t hit, const uint64_t *args, size_t arg_limbs, const uint64_t *key,
+                          size_t key_limbs, int masked, int counted);
+void ss_row_free(struct ss_row *row);
+uint64_t *ss_row_cell(struct ss_row *row);
+
+// ---- tables: rows best first; `exact` looks at values only
+
+struct ss_table *ss_table_new(const struct ss_field *fields, uint32_t field_count, int exact,
+                              const struct ss_row *const *rows, size_t row_count, const struct ss_row *fallback);
+void ss_table_free(struct ss_table *table);
+
+// ---- machines
+
+typedef void ss_log_fn(struct ss_machine *machine, uint32_t message, const uint64_t *values);
+
+struct ss_machine *ss_machine_new(const struct ss_program *program, uint64_t *random, ss_log_fn *log);
+void ss_machine_free(struct ss_machine *machine);
+// Frees the table that was there.
+void ss_machine_publish(struct ss_machine *machine, uint32_t number, struct ss_table *table);
+uint64_t *ss_machine_register(struct ss_machine *machine, uint32_t number);
+uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number);
+int ss_machine_set_group(struct ss_machine *machine, uint32_t group, const struct ss_replica *replicas, uint32_t count);
+
+// ---- single packets
+
+// Collects frames in memory that grows.
+struct ss_sink *ss_collector_new(void);
+void ss_collector_free(struct ss_sink *sink);
+// Frames that left, from the first of the sink's on; -1 without memory. They are there until the next call.
+int64_t ss_collect(struct ss_machine *machine, uint32_t port, const uint8_t *frame, uint32_t length, uint64_t now_us,
+                   struct ss_sink *sink);
+const struct ss_frame *ss_collected(const struct ss_sink *sink);
