@@ -15,8 +15,9 @@ from pathlib import Path
 
 from softswitch.device import DeviceError
 from softswitch.impair import ImpairmentError, ImpairmentSpec, parse_impairment
+from softswitch.interface import PortError
 from softswitch.load import load_program
-from softswitch.ports import PortError, PortRunner
+from softswitch.ports import PortRunner
 from softswitch.switch import DROP_PORT, SoftSwitch
 
 _log = logging.getLogger("softswitch")

@@ -3,16 +3,19 @@
 """Loss, duplication and reordering of frames, for tests: a state machine without threads or clocks of its own.
 
 One :class:`Impairment` stands for one direction of one port. What happens to the n-th frame follows from
-the seed, the port and the direction alone, so that a run with the same traffic is repeated exactly.
+the seed, the port and the direction alone, so that a run with the same traffic is repeated exactly, and is the
+same with every engine: ``native/impair.c`` decides alike.
 """
 
 from __future__ import annotations
 
-import random
+import hashlib
 from dataclasses import dataclass
 
+from softswitch.splitmix import SplitMix
+
 MAX_HELD_FRAMES = 3  # later frames that may overtake a held one
-HOLD_LIMIT_S = 0.005  # a held frame goes out after this time at the latest
+HOLD_LIMIT_NS = 5_000_000  # a held frame goes out after this time at the latest
 
 
 class ImpairmentError(ValueError):
@@ -93,11 +96,16 @@ def _ports(text: str | None) -> frozenset[int] | None:
     return frozenset(_integer("ports", part) for part in text.split("+"))
 
 
+def lane_state(seed: int, lane: str) -> int:
+    """Where a lane's random numbers start: 64 bits."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {lane}".encode()).digest()[:8], "little")
+
+
 @dataclass
 class _Held:
     frame: bytes
     frames_left: int
-    deadline: float
+    deadline_ns: int
 
 
 @dataclass
@@ -110,27 +118,27 @@ class ImpairmentCounters:
 class Impairment:
     """One direction of one port. ``lane`` tells apart what must draw differently, such as ``"1 rx"``.
 
-    Times are seconds of any monotonic clock, passed in by the caller.
+    Times are nanoseconds of any monotonic clock, passed in by the caller.
     """
 
     def __init__(self, spec: ImpairmentSpec, lane: str) -> None:
         self._spec = spec
-        self._random = random.Random(f"{spec.seed} {lane}")
+        self._random = SplitMix(lane_state(spec.seed, lane))
         self._held: list[_Held] = []
         self.counters = ImpairmentCounters()
 
-    def push(self, frame: bytes, now: float) -> list[bytes]:
+    def push(self, frame: bytes, now_ns: int) -> list[bytes]:
         """One frame comes; returns the frames that go on now, in order."""
-        draw = self._random.random
-        lost, twice, late = draw() < self._spec.drop, draw() < self._spec.dup, draw() < self._spec.reorder
-        overtaken_by = self._random.randint(1, MAX_HELD_FRAMES)
+        # All of them are drawn for every frame, so that its fate depends on its number alone.
+        lost, twice, late = (self._happens(p) for p in (self._spec.drop, self._spec.dup, self._spec.reorder))
+        overtaken_by = self._random.integer(1, MAX_HELD_FRAMES, 1)
         out: list[bytes] = []
         held_before = list(self._held)
         if lost:
             self.counters.dropped += 1
         elif late:
             self.counters.reordered += 1
-            self._held.append(_Held(frame, overtaken_by, now + HOLD_LIMIT_S))
+            self._held.append(_Held(frame, overtaken_by, now_ns + HOLD_LIMIT_NS))
             if twice:
                 self.counters.duplicated += 1
                 out.append(frame)
@@ -142,20 +150,24 @@ class Impairment:
         if out:
             for held in held_before:
                 held.frames_left -= 1
-        return out + self._release(now)
+        return out + self._release(now_ns)
 
-    def poll(self, now: float) -> list[bytes]:
+    def poll(self, now_ns: int) -> list[bytes]:
         """Frames whose time is up."""
-        return self._release(now)
+        return self._release(now_ns)
 
     @property
-    def deadline(self) -> float | None:
+    def deadline_ns(self) -> int | None:
         """When the next held frame is due at the latest; None when none is held."""
-        return min((held.deadline for held in self._held), default=None)
+        return min((held.deadline_ns for held in self._held), default=None)
 
-    def _release(self, now: float) -> list[bytes]:
+    def _happens(self, probability: float) -> bool:
+        # 53 bits: what a float in 0..1 holds exactly.
+        return (self._random.next() >> 11) * 2.0**-53 < probability
+
+    def _release(self, now_ns: int) -> list[bytes]:
         if not self._held:
             return []
-        due = [held.frame for held in self._held if held.frames_left <= 0 or held.deadline <= now]
-        self._held = [held for held in self._held if held.frames_left > 0 and held.deadline > now]
+        due = [held.frame for held in self._held if held.frames_left <= 0 or held.deadline_ns <= now_ns]
+        self._held = [held for held in self._held if held.frames_left > 0 and held.deadline_ns > now_ns]
         return due

@@ -19,52 +19,31 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from softswitch.impair import Impairment, ImpairmentSpec
+from softswitch.interface import SOL_PACKET, PortCounters, PortError, open_interface
+from softswitch.native.ports import NativePortRunner
 from softswitch.switch import SoftSwitch
 
 _log = logging.getLogger("softswitch.ports")
 
-ETH_P_ALL = 0x0003
-SOL_PACKET = 263
-PACKET_ADD_MEMBERSHIP = 1
-PACKET_MR_PROMISC = 1
+PACKET_STATISTICS = 6
 PACKET_AUXDATA = 8
-PACKET_IGNORE_OUTGOING = 23  # Linux 4.20
 TP_STATUS_VLAN_VALID = 1 << 4
 TP_STATUS_VLAN_TPID_VALID = 1 << 6
 ETH_P_8021Q = 0x8100
 PACKET_OUTGOING = 4
-SO_SNDBUFFORCE = 32
-SO_RCVBUFFORCE = 33
 
-BUFFER_BYTES = 16 << 20
 MAX_FRAME_BYTES = 65536
 BATCH_FRAMES = 64  # from one port before the others get their turn
 
 _AUXDATA = struct.Struct("IIIHHHH")  # struct tpacket_auxdata: status, len, snaplen, mac, net, vlan_tci, vlan_tpid
+_STATISTICS = struct.Struct("II")  # struct tpacket_stats: packets, drops
 AUXDATA_SPACE = socket.CMSG_SPACE(_AUXDATA.size)
 _STATUS_BYTE = 0 if sys.byteorder == "little" else 3  # of the status word, the byte with the two VLAN bits
 
 _FULL = frozenset([errno.ENOBUFS, errno.EAGAIN])
 _GONE = frozenset([errno.ENETDOWN, errno.ENXIO, errno.ENODEV])
-
-
-class PortError(Exception):
-    """A port that cannot be opened; the message names port, interface and reason."""
-
-
-@dataclass
-class PortCounters:
-    """``tx_dropped``: the interface's queue was full, or it is down. ``tx_refused``: longer than its MTU."""
-
-    rx_frames: int = 0
-    rx_bytes: int = 0
-    tx_frames: int = 0
-    tx_bytes: int = 0
-    tx_dropped: int = 0
-    tx_refused: int = 0
 
 
 def _with_tag(frame: bytes, auxdata: bytes) -> bytes:
@@ -82,28 +61,7 @@ class Port:
         self.number = number
         self.interface = interface
         self.counters = PortCounters()
-        try:
-            # Protocol 0 until it is bound: a socket made with ETH_P_ALL takes frames of every interface before bind.
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        except PermissionError as error:
-            raise PortError(f"port {number} on {interface}: packet sockets need root (CAP_NET_RAW)") from error
-        try:
-            self._configure()
-        except OSError as error:
-            self.socket.close()
-            raise PortError(f"port {number} on {interface}: {error.strerror or error}") from error
-
-    def _configure(self) -> None:
-        self.socket.setblocking(False)
-        for option in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
-            self.socket.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-        self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
-        with suppress(OSError):  # before Linux 4.20 receive() has to leave them out
-            self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-        index = socket.if_nametoindex(self.interface)
-        membership = struct.pack("iHH8s", index, PACKET_MR_PROMISC, 0, b"")
-        self.socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
-        self.socket.bind((self.interface, ETH_P_ALL))
+        self.socket = open_interface(number, interface, lambda opened: opened.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1))
 
     def receive(self) -> bytes | None:
         """One frame; None when there is none. Frames that the machine itself sent are left out."""
@@ -138,15 +96,35 @@ class Port:
         self.counters.tx_frames += 1
         self.counters.tx_bytes += len(frame)
 
+    def counters_now(self) -> PortCounters:
+        if self.socket.fileno() >= 0:
+            # The kernel starts again at 0 whenever it is asked.
+            _, drops = _STATISTICS.unpack(self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, _STATISTICS.size))
+            self.counters.rx_dropped += drops
+        return self.counters
+
     def close(self) -> None:
+        self.counters_now()
         self.socket.close()
 
 
-class PortRunner:
-    """Runs a switch on interfaces, in one thread of its own. Use as a context manager, or start and stop.
+def port_runner(
+    switch: SoftSwitch,
+    interfaces: Mapping[int, str],
+    impairment: ImpairmentSpec | None = None,
+    on_failure: Callable[[BaseException], None] | None = None,
+) -> PortRunner | NativePortRunner:
+    """The runner that fits the switch's engine; both are used alike. Raises PortError."""
+    if switch.gate is None:
+        return PortRunner(switch, interfaces, impairment, on_failure)
+    return NativePortRunner(switch, switch.gate, interfaces, impairment, on_failure)
 
-    ``interfaces`` maps port numbers to interface names. ``on_failure`` is called, in that thread, with the
-    exception that ended it. Raises PortError.
+
+class PortRunner:
+    """Runs a switch with the Python engine on interfaces, in one thread of its own.
+
+    Use as a context manager, or start and stop. ``interfaces`` maps port numbers to interface names.
+    ``on_failure`` is called, in that thread, with the exception that ended it. Raises PortError.
     """
 
     def __init__(
@@ -180,7 +158,8 @@ class PortRunner:
 
     @property
     def counters(self) -> dict[int, PortCounters]:
-        return {number: port.counters for number, port in self.ports.items()}
+        """By port, at this moment."""
+        return {number: port.counters_now() for number, port in self.ports.items()}
 
     def start(self) -> None:
         self._switch.on_transmit(self._transmit_impaired if self._outbound else self._transmit)
@@ -221,9 +200,9 @@ class PortRunner:
             self._transmit(number, frame)
             return
         with self._send_lock:
-            for passed in impairment.push(frame, time.monotonic()):
+            for passed in impairment.push(frame, time.monotonic_ns()):
                 self._transmit(number, passed)
-            held = impairment.deadline is not None
+            held = impairment.deadline_ns is not None
         if held and threading.current_thread() is not self._thread:
             self._wake()  # a packet-out was held back: the waiting thread does not know its deadline
 
@@ -246,7 +225,7 @@ class PortRunner:
                         else:
                             os.read(self._wake_read, 4096)
                     if self._inbound or self._outbound:
-                        self._poll(time.monotonic())
+                        self._poll(time.monotonic_ns())
         except BaseException as error:
             _log.exception("the port thread failed")
             if self._on_failure is not None:
@@ -263,20 +242,20 @@ class PortRunner:
             if impairment is None:
                 run(number, frame)
                 continue
-            for passed in impairment.push(frame, time.monotonic()):
+            for passed in impairment.push(frame, time.monotonic_ns()):
                 run(number, passed)
 
     def _timeout(self) -> float | None:
         """Seconds until a held frame is due."""
         lanes = [*self._inbound.values(), *self._outbound.values()]
-        deadlines = [deadline for lane in lanes if (deadline := lane.deadline) is not None]
-        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+        deadlines = [deadline for lane in lanes if (deadline := lane.deadline_ns) is not None]
+        return max(0.0, (min(deadlines) - time.monotonic_ns()) / 1e9) if deadlines else None
 
-    def _poll(self, now: float) -> None:
+    def _poll(self, now_ns: int) -> None:
         for number, impairment in self._inbound.items():
-            for frame in impairment.poll(now):
+            for frame in impairment.poll(now_ns):
                 self._switch.receive(number, frame)
         with self._send_lock:
             for number, impairment in self._outbound.items():
-                for frame in impairment.poll(now):
+                for frame in impairment.poll(now_ns):
                     self._transmit(number, frame)

@@ -6,14 +6,52 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from ctypes import c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
 from nativelib import build, load
 
 _FOLDER = Path(__file__).parent
-SOURCES = ("gate.c",)
+SOURCES = ("gate.c", "impair.c", "ring.c", "send.c", "ports.c")
+
+
+class LaneSpec(ctypes.Structure):
+    """struct ss_lane_spec"""
+
+    _fields_ = (
+        ("drop", c_double),
+        ("dup", c_double),
+        ("reorder", c_double),
+        ("state", c_uint64),
+        ("hold_ns", c_uint64),
+        ("overtaken_by", c_uint32),
+    )
+
+
+class LaneCounters(ctypes.Structure):
+    """struct ss_lane_counters"""
+
+    _fields_ = (("dropped", c_uint64), ("duplicated", c_uint64), ("reordered", c_uint64))
+
+
+class CounterStruct(ctypes.Structure):
+    """struct ss_port_counters"""
+
+    _fields_ = (
+        ("rx_frames", c_uint64),
+        ("rx_bytes", c_uint64),
+        ("tx_frames", c_uint64),
+        ("tx_bytes", c_uint64),
+        ("tx_dropped", c_uint64),
+        ("tx_refused", c_uint64),
+        ("rx_dropped", c_uint64),
+        ("rx_cut", c_uint64),
+    )
+
+
+# struct pass_fn: context, frame, length
+Pass = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
 
 # name -> result, arguments. Pointers to C's own structures are plain addresses.
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -22,13 +60,30 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_gate_enter": (None, (c_void_p,)),
     "ss_gate_leave": (None, (c_void_p,)),
     "ss_gate_run": (None, (c_void_p, c_void_p)),
+    "ss_lane_new": (c_void_p, (POINTER(LaneSpec),)),
+    "ss_lane_free": (None, (c_void_p,)),
+    "ss_lane_push": (None, (c_void_p, c_char_p, c_uint32, c_uint64, Pass, c_void_p)),
+    "ss_lane_poll": (None, (c_void_p, c_uint64, Pass, c_void_p)),
+    "ss_lane_deadline": (c_uint64, (c_void_p,)),
+    "ss_lane_read_counters": (None, (c_void_p, POINTER(LaneCounters))),
+    "ss_ports_new": (c_void_p, (c_void_p, c_uint32, c_uint32, c_int)),
+    "ss_ports_free": (None, (c_void_p,)),
+    "ss_ports_add": (c_int, (c_void_p, c_uint32, c_int, c_uint32, c_size_t)),
+    "ss_ports_impair": (c_int, (c_void_p, c_uint32, c_int, POINTER(LaneSpec))),
+    "ss_ports_run": (c_int, (c_void_p,)),
+    "ss_ports_stop": (None, (c_void_p,)),
+    "ss_ports_failed": (c_uint32, (c_void_p,)),
+    "ss_ports_send": (c_int, (c_void_p, c_uint32, c_char_p, c_uint32)),
+    "ss_ports_read_counters": (None, (c_void_p, c_uint32, POINTER(CounterStruct))),
+    "ss_ports_cpu_dropped": (c_uint64, (c_void_p,)),
 }
 
 
 @functools.cache
 def port_library() -> ctypes.CDLL:
     """Built and loaded when first asked for. Raises nativelib.NativeError."""
-    path = build("softswitch-ports", [_FOLDER / name for name in SOURCES], includes=[_FOLDER], flags=["-pthread"])
+    flags = ["-D_GNU_SOURCE", "-pthread"]
+    path = build("softswitch-ports", [_FOLDER / name for name in SOURCES], includes=[_FOLDER], flags=flags)
     library = load(path)
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(library, name)

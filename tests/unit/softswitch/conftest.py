@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from softswitch.switch import SoftSwitch
+from unit.softswitch.veths import veth_pairs
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -21,3 +22,10 @@ def program_text() -> Callable[[str], str]:
 @pytest.fixture
 def switch_for(program_text: Callable[[str], str]) -> Callable[[str], SoftSwitch]:
     return lambda name: SoftSwitch(program_text(name), seed=1, cpu_port=510)
+
+
+@pytest.fixture
+def wires() -> Iterator[dict[int, str]]:
+    """Two veth pairs: ports 1 and 2 of the switch."""
+    with veth_pairs(2) as pairs:
+        yield pairs

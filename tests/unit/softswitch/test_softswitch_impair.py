@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from softswitch.impair import (
-    HOLD_LIMIT_S,
+    HOLD_LIMIT_NS,
     MAX_HELD_FRAMES,
     Impairment,
     ImpairmentError,
@@ -21,14 +21,14 @@ from softswitch.impair import (
 FRAMES = [number.to_bytes(4) for number in range(4000)]
 
 
-def passed(spec: ImpairmentSpec, lane: str = "1 rx", gap_s: float = 0.0) -> list[bytes]:
-    """Everything that comes through when FRAMES go in ``gap_s`` apart, and the rest at the end."""
+def passed(spec: ImpairmentSpec, lane: str = "1 rx", gap_ns: int = 0) -> list[bytes]:
+    """Everything that comes through when FRAMES go in ``gap_ns`` apart, and the rest at the end."""
     impairment = Impairment(spec, lane)
     out: list[bytes] = []
     for number, frame in enumerate(FRAMES):
-        out += impairment.poll(number * gap_s)
-        out += impairment.push(frame, number * gap_s)
-    return out + impairment.poll(len(FRAMES) * gap_s + HOLD_LIMIT_S)
+        out += impairment.poll(number * gap_ns)
+        out += impairment.push(frame, number * gap_ns)
+    return out + impairment.poll(len(FRAMES) * gap_ns + HOLD_LIMIT_NS)
 
 
 def test_nothing_is_nothing() -> None:
@@ -62,15 +62,15 @@ def test_reordering_keeps_every_frame_and_moves_it_by_at_most_the_limit() -> Non
 
 def test_a_held_frame_goes_out_when_its_time_is_up() -> None:
     impairment = Impairment(ImpairmentSpec(reorder=1.0), "1 tx")
-    assert impairment.push(b"frame", 10.0) == []
-    assert impairment.deadline == 10.0 + HOLD_LIMIT_S
-    assert impairment.poll(10.0 + HOLD_LIMIT_S / 2) == []
-    assert impairment.poll(10.0 + HOLD_LIMIT_S) == [b"frame"]
-    assert impairment.deadline is None
+    assert impairment.push(b"frame", 10) == []
+    assert impairment.deadline_ns == 10 + HOLD_LIMIT_NS
+    assert impairment.poll(10 + HOLD_LIMIT_NS // 2) == []
+    assert impairment.poll(10 + HOLD_LIMIT_NS) == [b"frame"]
+    assert impairment.deadline_ns is None
 
 
 def test_slow_traffic_is_delayed_but_never_overtaken() -> None:
-    assert passed(ImpairmentSpec(reorder=0.5, seed=1), gap_s=2 * HOLD_LIMIT_S) == FRAMES
+    assert passed(ImpairmentSpec(reorder=0.5, seed=1), gap_ns=2 * HOLD_LIMIT_NS) == FRAMES
 
 
 def test_seed_and_lane_decide() -> None:
@@ -85,8 +85,8 @@ def test_counters_account_for_every_frame(drop: float, dup: float, reorder: floa
     impairment = Impairment(ImpairmentSpec(drop=drop, dup=dup, reorder=reorder, seed=seed), "2 rx")
     out: list[bytes] = []
     for frame in FRAMES[:200]:
-        out += impairment.push(frame, 0.0)
-    out += impairment.poll(HOLD_LIMIT_S)
+        out += impairment.push(frame, 0)
+    out += impairment.poll(HOLD_LIMIT_NS)
     assert len(out) == 200 - impairment.counters.dropped + impairment.counters.duplicated
     assert set(out) <= set(FRAMES[:200])
 

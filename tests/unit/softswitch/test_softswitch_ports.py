@@ -11,74 +11,22 @@ import struct
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from softswitch.cli import main
 from softswitch.device import Replica
 from softswitch.impair import ImpairmentSpec
-from softswitch.ports import PortError, PortRunner
+from softswitch.interface import PortError
+from softswitch.ports import PortRunner
 from softswitch.switch import SoftSwitch
+from unit.softswitch.veths import TIMEOUT_S, Host, ip, wait_for_carrier
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[3]
-TIMEOUT_S = 10.0
-SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 
 pytestmark = pytest.mark.root
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-def wait_for_carrier(interface: str) -> None:
-    """The kernel turns an interface on a moment after it is set up, and loses what is sent before."""
-    state = Path(f"/sys/class/net/{interface}/operstate")
-    deadline = time.monotonic() + TIMEOUT_S
-    while state.read_text().strip() != "up":
-        assert time.monotonic() < deadline, f"{interface} does not come up"
-        time.sleep(0.001)  # between two looks
-
-
-@pytest.fixture
-def wires() -> Iterator[dict[int, str]]:
-    """Two veth pairs: ports 1 and 2 of the switch. The peer of interface X is Xp."""
-    prefix = f"ss{os.getpid() % 100000}"
-    names = {number: f"{prefix}v{number}" for number in (1, 2)}
-    made: list[str] = []
-    try:
-        for name in names.values():
-            ip("link", "add", name, "type", "veth", "peer", "name", f"{name}p")
-            made.append(name)
-            for end in (name, f"{name}p"):
-                Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
-                ip("link", "set", end, "up")
-        for name in made:
-            for end in (name, f"{name}p"):
-                wait_for_carrier(end)
-        yield names
-    finally:
-        for name in made:
-            ip("link", "del", name)
-
-
-class Host:
-    """The far end of a port."""
-
-    def __init__(self, interface: str) -> None:
-        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-        self.socket.bind((f"{interface}p", 3))
-        self.socket.settimeout(TIMEOUT_S)
-
-    def __enter__(self) -> Host:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
 
 
 def probe(group: int, port: int, note: int = 0) -> bytes:

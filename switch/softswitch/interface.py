@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Linux network interface as a port of the switch: what every engine's ports have in common."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+ETH_P_ALL = 0x0003
+SOL_PACKET = 263
+PACKET_ADD_MEMBERSHIP = 1
+PACKET_MR_PROMISC = 1
+PACKET_IGNORE_OUTGOING = 23  # Linux 4.20
+SO_SNDBUFFORCE = 32
+SO_RCVBUFFORCE = 33
+SIOCGIFMTU = 0x8921
+
+BUFFER_BYTES = 16 << 20
+
+_NAMED_NUMBER = struct.Struct("16si20x")  # struct ifreq
+
+
+class PortError(Exception):
+    """A port that cannot be opened or used; the message names port, interface and reason."""
+
+
+@dataclass
+class PortCounters:
+    """``tx_dropped``: the interface's queue was full, or it is down. ``tx_refused``: longer than its MTU.
+
+    ``rx_dropped``: lost because the switch did not keep up. ``rx_cut``: longer than the place that the native
+    engine has for a frame, which follows from the interface's MTU at the start.
+    """
+
+    rx_frames: int = 0
+    rx_bytes: int = 0
+    tx_frames: int = 0
+    tx_bytes: int = 0
+    tx_dropped: int = 0
+    tx_refused: int = 0
+    rx_dropped: int = 0
+    rx_cut: int = 0
+
+
+def open_interface(number: int, interface: str, prepare: Callable[[socket.socket], None]) -> socket.socket:
+    """A non-blocking packet socket that takes every frame of an interface; ``prepare`` gets it before it takes any.
+
+    Raises PortError, also for an OSError of ``prepare``.
+    """
+    try:
+        # Protocol 0 until it is bound: a socket made with ETH_P_ALL takes frames of every interface before bind.
+        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    except PermissionError as error:
+        raise PortError(f"port {number} on {interface}: packet sockets need root (CAP_NET_RAW)") from error
+    try:
+        _configure(opened, interface)
+        prepare(opened)
+        opened.bind((interface, ETH_P_ALL))
+    except OSError as error:
+        opened.close()
+        raise PortError(f"port {number} on {interface}: {error.strerror or error}") from error
+    return opened
+
+
+def _configure(opened: socket.socket, interface: str) -> None:
+    opened.setblocking(False)
+    for option in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
+        opened.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+    with suppress(OSError):  # before Linux 4.20 whoever receives has to leave them out
+        opened.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    index = socket.if_nametoindex(interface)
+    membership = struct.pack("iHH8s", index, PACKET_MR_PROMISC, 0, b"")
+    opened.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, membership)
+
+
+def mtu_of(opened: socket.socket, interface: str) -> int:
+    """Bytes behind the Ethernet header. Raises OSError."""
+    answer = fcntl.ioctl(opened, SIOCGIFMTU, _NAMED_NUMBER.pack(interface.encode(), 0))
+    mtu: int = _NAMED_NUMBER.unpack(answer)[1]
+    return mtu

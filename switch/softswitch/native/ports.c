@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Setting up, receiving, and the loop.
+
+#include "ports.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define BATCH_FRAMES 64  // from one port before the others get their turn
+
+// ---------------------------------------------------------------- setting up
+
+static int allocate(struct ss_ports *ports, uint32_t most_ports) {
+  struct ss_sink *sink = &ports->sink;
+  ports->ports = calloc(most_ports, sizeof *ports->ports);
+  sink->frames = calloc(SS_SINK_FRAMES, sizeof *sink->frames);
+  sink->arena = aligned_alloc(64, SS_SINK_BYTES);
+  sink->limit = SS_SINK_FRAMES;
+  sink->capacity = SS_SINK_BYTES;
+  sink->flush = ss_sink_flush;
+  sink->owner = ports;
+  return ss_outbox_new(&ports->outbox, most_ports) && ports->ports != NULL && sink->frames != NULL &&
+         sink->arena != NULL;
+}
+
+struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_t cpu_port, int mail) {
+  struct ss_ports *ports = calloc(1, sizeof *ports);
+  if (ports == NULL) return NULL;
+  ports->gate = gate;
+  ports->cpu_port = cpu_port;
+  ports->mail = mail;
+  for (uint32_t number = 0; number < SS_PORTS; number++) ports->positions[number] = SS_NO_PORT;
+  pthread_mutex_init(&ports->sending, NULL);
+  ports->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (ports->wake >= 0 && allocate(ports, most_ports)) return ports;
+  ss_ports_free(ports);
+  return NULL;
+}
+
+void ss_ports_free(struct ss_ports *ports) {
+  for (uint32_t p = 0; p < ports->count; p++) {
+    ss_ring_close(&ports->ports[p].ring);
+    ss_lane_free(ports->ports[p].inbound);
+    ss_lane_free(ports->ports[p].outbound);
+  }
+  if (ports->wake >= 0) close(ports->wake);
+  ss_outbox_free(&ports->outbox);
+  pthread_mutex_destroy(&ports->sending);
+  free(ports->ports);
+  free(ports->sink.frames);
+  free(ports->sink.arena);
+  free(ports);
+}
+
+int ss_ports_add(struct ss_ports *ports, uint32_t number, int fd, uint32_t mtu, size_t ring_bytes) {
+  if (number >= SS_PORTS) return EINVAL;
+  struct ss_port *port = &ports->ports[ports->count];
+  int error = ss_ring_open(&port->ring, fd, mtu, ring_bytes);
+  if (error != 0) return error;
+  port->number = number;
+  port->fd = fd;
+  ports->positions[number] = ports->count++;
+  return 0;
+}
+
+int ss_ports_impair(struct ss_ports *ports, uint32_t number, enum ss_direction direction,
+                    const struct ss_lane_spec *spec) {
+  struct ss_port *port = ss_port_of(ports, number);
+  struct ss_lane *lane = port == NULL ? NULL : ss_lane_new(spec);
+  if (lane == NULL) return port == NULL ? EINVAL : ENOMEM;
+  *(direction == SS_RECEIVE ? &port->inbound : &port->outbound) = lane;
+  ports->impaired = 1;
+  return 0;
+}
+
+// ---------------------------------------------------------------- counters
+
+// The kernel starts again at 0 whenever it is asked.
+static void collect_drops(struct ss_port *port) {
+  struct tpacket_stats statistics;
+  socklen_t length = sizeof statistics;
+  if (getsockopt(port->fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &length) == 0)
+    port->counters.rx_dropped += statistics.tp_drops;
+}
+
+void ss_ports_read_counters(struct ss_ports *ports, uint32_t number, struct ss_port_counters *out) {
+  struct ss_port *port = ss_port_of(ports, number);
+  if (port == NULL) return;
+  ss_gate_enter(ports->gate);
+  pthread_mutex_lock(&ports->sending);
+  collect_drops(port);
+  *out = port->counters;
+  pthread_mutex_unlock(&ports->sending);
+  ss_gate_leave(ports->gate);
+}
+
+uint64_t ss_ports_cpu_dropped(struct ss_ports *ports) {
+  pthread_mutex_lock(&ports->sending);
+  uint64_t dropped = ports->cpu_dropped;
+  pthread_mutex_unlock(&ports->sending);
+  return dropped;
+}
+
+// ---------------------------------------------------------------- receiving; inside the gate
+
+struct passage {
+  struct ss_ports *ports;
+  uint32_t number;
+  uint64_t now_ns;
+};
+
+static void run(void *to, const uint8_t *frame, uint32_t length) {
+  const struct passage *passage = to;
+  struct ss_gate *gate = passage->ports->gate;
+  if (gate->machine == NULL) return;
+  uint64_t now_us = (passage->now_ns - gate->start_ns) / 1000;
+  gate->machine->program->process(gate->machine, passage->number, frame, length, now_us, &passage->ports->sink);
+}
+
+static void take(struct ss_ports *ports, struct ss_port *port, const uint8_t *frame, uint32_t length) {
+  struct passage passage = {ports, port->number, ss_now_ns()};
+  port->counters.rx_frames++;
+  port->counters.rx_bytes += length;
+  if (port->inbound == NULL) run(&passage, frame, length);
+  else ss_lane_push(port->inbound, frame, length, passage.now_ns, run, &passage);
+}
+
+static void count_cut(struct ss_ports *ports, struct ss_port *port) {
+  if (port->counters.rx_cut++ == 0) ss_mail(ports, SS_MAIL_CUT, &port->number, sizeof port->number);
+}
+
+static uint32_t drain(struct ss_ports *ports, struct ss_port *port) {
+  if (!ss_ring_ready(&port->ring)) return 0;
+  struct ss_gate *gate = ports->gate;
+  uint32_t handled = 0;
+  ss_gate_enter(gate);
+  for (; handled < BATCH_FRAMES; handled++) {
+    uint8_t *frame = NULL;
+    uint32_t length = 0;
+    enum ss_arrival arrival = ss_ring_frame(&port->ring, &frame, &length);
+    if (arrival == SS_NOTHING) break;
+    if (arrival == SS_FRAME) take(ports, port, frame, length);
+    else if (arrival == SS_CUT) count_cut(ports, port);
+    ss_ring_release(&port->ring);
+    if (__builtin_expect(ss_gate_wanted(gate), 0)) {
+      ss_gate_leave(gate);
+      ss_gate_enter(gate);
+    }
+  }
+  ss_gate_leave(gate);
+  return handled;
+}
+
+static void receive_due(struct ss_ports *ports, uint64_t now_ns) {
+  ss_gate_enter(ports->gate);
+  for (uint32_t p = 0; p < ports->count; p++) {
+    struct passage passage = {ports, ports->ports[p].number, now_ns};
+    if (ports->ports[p].inbound != NULL) ss_lane_poll(ports->ports[p].inbound, now_ns, run, &passage);
+  }
+  ss_gate_leave(ports->gate);
+}
+
+// ---------------------------------------------------------------- the loop
+
+static uint64_t earlier(const struct ss_lane *lane, uint64_t deadline) {
+  uint64_t other = lane == NULL ? UINT64_MAX : ss_lane_deadline(lane);
+  return other < deadline ? other : deadline;
+}
+
+static uint64_t next_deadline(struct ss_ports *ports) {
+  uint64_t deadline = UINT64_MAX;
+  pthread_mutex_lock(&ports->sending);
+  for (uint32_t p = 0; p < ports->count; p++)
+    deadline = earlier(ports->ports[p].inbound, earlier(ports->ports[p].outbound, deadline));
+  pthread_mutex_unlock(&ports->sending);
+  return deadline;
+}
+
+// An interface that went down says so once; asking takes the error away, else poll() would return at once for ever.
+static void take_error(struct ss_ports *ports, const struct ss_port *port) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(port->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  if (error != 0 && error != ENETDOWN && error != ENXIO && error != ENODEV) ss_fail(ports, port->number, error);
+}
+
+static void await(struct ss_ports *ports, struct pollfd *events) {
+  struct timespec timeout, *limit = NULL;
+  uint64_t deadline = ports->impaired ? next_deadline(ports) : UINT64_MAX, now = ss_now_ns();
+  if (deadline != UINT64_MAX) {
+    uint64_t left = deadline > now ? deadline - now : 0;
+    timeout = (struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)};
+    limit = &timeout;
+  }
+  int ready = ppoll(events, ports->count + 1, limit, NULL);
+  if (ready < 0 && errno != EINTR) ss_fail(ports, SS_NO_PORT, errno);
+  if (ready <= 0) return;
+  eventfd_t count;
+  if (events[ports->count].revents != 0) eventfd_read(ports->wake, &count);
+  for (uint32_t p = 0; p < ports->count; p++) {
+    if (events[p].revents & ~POLLIN) take_error(ports, &ports->ports[p]);
+  }
+}
+
+static void turn(struct ss_ports *ports, struct pollfd *events) {
+  uint32_t handled = 0;
+  for (uint32_t p = 0; p < ports->count; p++) handled += drain(ports, &ports->ports[p]);
+  if (ports->impaired) receive_due(ports, ss_now_ns());
+  ss_sink_flush(&ports->sink);
+  if (ports->impaired) ss_send_due(ports, ss_now_ns());
+  if (handled == 0) await(ports, events);
+}
+
+int ss_ports_run(struct ss_ports *ports) {
+  struct pollfd *events = calloc(ports->count + 1, sizeof *events);
+  if (events == NULL) return ENOMEM;
+  for (uint32_t p = 0; p < ports->count; p++) events[p] = (struct pollfd){ports->ports[p].fd, POLLIN, 0};
+  events[ports->count] = (struct pollfd){ports->wake, POLLIN, 0};
+  while (!atomic_load_explicit(&ports->stopping, memory_order_relaxed)) turn(ports, events);
+  free(events);
+  return atomic_load(&ports->failure);
+}
+
+void ss_ports_stop(struct ss_ports *ports) {
+  atomic_store(&ports->stopping, 1);
+  eventfd_write(ports->wake, 1);
+}
+
+uint32_t ss_ports_failed(const struct ss_ports *ports) { return ports->failed_port; }

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ports on Linux network interfaces, and the loop that runs the program behind the gate on what they receive.
+//
+// Two locks, taken in this order: the gate (the program, what is received), `sending` (what is sent).
+#pragma once
+
+#include "engine.h"
+#include "gate.h"
+#include "impair.h"
+#include "ring.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#define SS_PORTS 512u  // numbers of ports: 9 bits
+#define SS_NO_PORT UINT32_MAX
+
+// The same names as in PortCounters of ports.py.
+struct ss_port_counters {
+  uint64_t rx_frames, rx_bytes;
+  uint64_t tx_frames, tx_bytes;
+  uint64_t tx_dropped;  // the interface's queue was full, or it is down
+  uint64_t tx_refused;  // longer than the interface's MTU
+  uint64_t rx_dropped;  // the ring was full
+  uint64_t rx_cut;      // longer than a slot of the ring
+};
+
+struct ss_port {
+  uint32_t number;
+  int fd;
+  struct ss_ring ring;
+  struct ss_lane *inbound;   // NULL: not impaired
+  struct ss_lane *outbound;  // NULL: not impaired
+  struct ss_port_counters counters;
+};
+
+// Frames of one flush, sorted by port for sendmmsg.
+struct ss_outbox {
+  struct mmsghdr *messages;
+  struct iovec *pieces;
+  uint32_t *starts;  // by position of the port, one more at the end
+};
+
+struct ss_ports {
+  struct ss_gate *gate;
+  uint32_t cpu_port;  // SS_NO_PORT without one
+  int mail;           // to Python, see ss_mail_kind
+  int wake;           // eventfd
+  struct ss_port *ports;
+  uint32_t count;
+  uint32_t positions[SS_PORTS];  // of a number in `ports`, SS_NO_PORT where there is none
+  struct ss_sink sink;
+  pthread_mutex_t sending;
+  struct ss_outbox outbox;
+  uint64_t cpu_dropped;
+  int impaired;
+  atomic_int stopping;
+  atomic_int failure;  // errno that ended the loop
+  uint32_t failed_port;
+};
+
+// First byte of a message to Python.
+enum ss_mail_kind {
+  SS_MAIL_FRAME = 'F',  // a frame for the CPU port follows
+  SS_MAIL_CUT = 'C',    // the first frame of a port was cut: its number follows, 4 bytes in the machine's order
+};
+
+enum ss_direction { SS_RECEIVE, SS_SEND };
+
+// `mail`: a non-blocking SOCK_SEQPACKET socket; what it does not take is dropped. NULL: errno says why.
+struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_t cpu_port, int mail);
+void ss_ports_free(struct ss_ports *ports);  // leaves the sockets open
+
+// Before the loop runs; the socket is not bound yet. 0 or errno.
+int ss_ports_add(struct ss_ports *ports, uint32_t number, int fd, uint32_t mtu, size_t ring_bytes);
+int ss_ports_impair(struct ss_ports *ports, uint32_t number, enum ss_direction direction,
+                    const struct ss_lane_spec *spec);
+
+// The loop: returns after ss_ports_stop() with 0, or with the errno of `ports->failed_port`.
+int ss_ports_run(struct ss_ports *ports);
+void ss_ports_stop(struct ss_ports *ports);
+uint32_t ss_ports_failed(const struct ss_ports *ports);
+
+// From any thread. `send`: 0 or errno; a frame for a port that is not there is dropped.
+int ss_ports_send(struct ss_ports *ports, uint32_t number, const uint8_t *frame, uint32_t length);
+void ss_ports_read_counters(struct ss_ports *ports, uint32_t number, struct ss_port_counters *out);
+uint64_t ss_ports_cpu_dropped(struct ss_ports *ports);
+
+// -- send.c, for ports.c --
+
+uint64_t ss_now_ns(void);
+struct ss_port *ss_port_of(struct ss_ports *ports, uint32_t number);  // NULL: there is none
+int ss_outbox_new(struct ss_outbox *outbox, uint32_t ports);          // 0: no memory
+void ss_outbox_free(struct ss_outbox *outbox);
+void ss_sink_flush(struct ss_sink *sink);          // owner: struct ss_ports
+void ss_send_due(struct ss_ports *ports, uint64_t now_ns);  // held frames whose time is up
+void ss_mail(struct ss_ports *ports, enum ss_mail_kind kind, const void *data, size_t length);
+void ss_fail(struct ss_ports *ports, uint32_t number, int error);  // ends the loop
+
+#define SS_SINK_FRAMES 512u
+#define SS_SINK_BYTES (1u << 20)

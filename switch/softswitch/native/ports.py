@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ports of the native engine: frames go from interface to program to interface in C, without Python.
+
+Two threads: the packet loop, which enters C and never takes the GIL, and one that hands frames of the CPU port to
+Python. A frame that the second cannot take in time is lost and counted, like on any full queue.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from softswitch.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, lane_state
+from softswitch.interface import BUFFER_BYTES, SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
+from softswitch.native.gate import Gate
+from softswitch.native.portlib import CounterStruct, LaneSpec, port_library
+
+_log = logging.getLogger("softswitch.ports")
+
+RING_BYTES = 8 << 20  # of one port
+ALL_RINGS_BYTES = 64 << 20  # of all ports, unless each would get less than a quarter of its own
+NO_PORT = 0xFFFFFFFF
+RECEIVE, SEND = 0, 1
+MAX_MAIL_BYTES = 1 << 20  # as much as C can collect
+_FRAME, _CUT = ord("F"), ord("C")
+
+
+class PacketSwitch(Protocol):
+    """What the ports need of a switch."""
+
+    @property
+    def cpu_port(self) -> int | None: ...
+
+    def to_cpu(self, frame: bytes) -> None:
+        """A frame left by the CPU port. Called outside the gate."""
+
+    def on_transmit(self, transmit: Callable[[int, bytes], None] | None) -> None: ...
+
+
+class NativePortRunner:
+    """Runs the program behind ``gate`` on interfaces. Use as a context manager, or start and stop.
+
+    ``interfaces`` maps port numbers to interface names. ``on_failure`` is called, in the thread that it ended, with
+    the exception. Raises PortError and nativelib.NativeError.
+    """
+
+    def __init__(
+        self,
+        switch: PacketSwitch,
+        gate: Gate,
+        interfaces: Mapping[int, str],
+        impairment: ImpairmentSpec | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._switch = switch
+        self._gate = gate
+        self._interfaces = dict(interfaces)
+        self._on_failure = on_failure
+        self._library = port_library()
+        self._mail, self._outgoing_mail = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._outgoing_mail.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES)
+        cpu_port = NO_PORT if switch.cpu_port is None else switch.cpu_port
+        self._ports: int = self._library.ss_ports_new(
+            gate.address, len(self._interfaces), cpu_port, self._outgoing_mail.fileno()
+        )
+        if not self._ports:
+            raise MemoryError
+        self._last_counters: dict[int, PortCounters] | None = None
+        self._sockets: list[socket.socket] = []
+        try:
+            for number, interface in self._interfaces.items():
+                self._sockets.append(self._open(number, interface))
+                self._impair(number, impairment)
+        except (PortError, OSError):
+            self._close()
+            raise
+        self._loop = threading.Thread(target=self._guarded, args=[self._run], name="softswitch-ports", daemon=True)
+        self._reader = threading.Thread(target=self._guarded, args=[self._read], name="softswitch-cpu", daemon=True)
+
+    def _open(self, number: int, interface: str) -> socket.socket:
+        ring_bytes = max(RING_BYTES // 4, min(RING_BYTES, ALL_RINGS_BYTES // len(self._interfaces)))
+
+        def add(opened: socket.socket) -> None:
+            _check(
+                self._library.ss_ports_add(self._ports, number, opened.fileno(), mtu_of(opened, interface), ring_bytes)
+            )
+
+        return open_interface(number, interface, add)
+
+    def _impair(self, number: int, spec: ImpairmentSpec | None) -> None:
+        if spec is None or not spec.applies(number):
+            return
+        for direction, name, wanted in ((RECEIVE, "rx", spec.receive), (SEND, "tx", spec.send)):
+            if wanted:
+                lane = lane_spec(spec, f"{number} {name}")
+                _check(self._library.ss_ports_impair(self._ports, number, direction, ctypes.byref(lane)))
+
+    # -- life ------------------------------------------------------------
+
+    def start(self) -> None:
+        self._switch.on_transmit(self._transmit)
+        self._loop.start()
+        self._reader.start()
+
+    def stop(self) -> None:
+        """Ends the threads and closes the ports; frames that left by the CPU port before are delivered."""
+        self._library.ss_ports_stop(self._ports)
+        if self._loop.is_alive():
+            self._loop.join()
+        self._switch.on_transmit(None)  # goes through the gate: from here on nobody is sending
+        self._outgoing_mail.close()
+        if self._reader.is_alive():
+            self._reader.join()
+        self._last_counters = self.counters
+        self._close()
+
+    def __enter__(self) -> NativePortRunner:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _close(self) -> None:
+        self._library.ss_ports_free(self._ports)
+        for opened in (*self._sockets, self._mail, self._outgoing_mail):
+            opened.close()
+
+    # -- counters --------------------------------------------------------
+
+    @property
+    def counters(self) -> dict[int, PortCounters]:
+        """By port, at this moment."""
+        if self._last_counters is not None:
+            return self._last_counters
+        return {number: self._counters_of(number) for number in self._interfaces}
+
+    def _counters_of(self, number: int) -> PortCounters:
+        read = CounterStruct()
+        self._library.ss_ports_read_counters(self._ports, number, ctypes.byref(read))
+        return PortCounters(**{name: getattr(read, name) for name, *_ in CounterStruct._fields_})
+
+    # -- threads ---------------------------------------------------------
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            _log.exception("a port thread failed")
+            if self._on_failure is not None:
+                self._on_failure(error)
+            raise
+
+    def _run(self) -> None:
+        error = self._library.ss_ports_run(self._ports)  # without the GIL, until it is stopped
+        if error:
+            number = self._library.ss_ports_failed(self._ports)
+            raise self._error(number, error)
+
+    def _error(self, number: int, error: int) -> PortError:
+        return PortError(f"port {number} on {self._interfaces.get(number)}: {os.strerror(error)}")
+
+    def _read(self) -> None:
+        while mail := self._mail.recv(MAX_MAIL_BYTES):
+            if mail[0] == _FRAME:
+                self._switch.to_cpu(mail[1:])
+            elif mail[0] == _CUT:
+                number = int.from_bytes(mail[1:], sys.byteorder)
+                _log.warning(
+                    "port %d on %s: frames longer than the interface's MTU was at the start are dropped (rx_cut)",
+                    number,
+                    self._interfaces[number],
+                )
+
+    def _transmit(self, number: int, frame: bytes) -> None:
+        """A packet-out; the switch holds the gate."""
+        error = self._library.ss_ports_send(self._ports, number, frame, len(frame))
+        if error:
+            raise self._error(number, error)
+
+
+def lane_spec(spec: ImpairmentSpec, lane: str) -> LaneSpec:
+    """What C needs to decide like ``Impairment(spec, lane)``."""
+    return LaneSpec(spec.drop, spec.dup, spec.reorder, lane_state(spec.seed, lane), HOLD_LIMIT_NS, MAX_HELD_FRAMES)
+
+
+def _check(error: int) -> None:
+    if error:
+        raise OSError(error, os.strerror(error))

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A program without P4 for the native engine's ports: C that sends frames where they say they want to go."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import c_uint64, c_void_p
+from pathlib import Path
+
+from nativelib import build, load
+from softswitch.native import portlib
+
+NATIVE = Path(portlib.__file__).parent
+PORT_BYTE, COPIES_BYTE, MARK_BYTE = 14, 15, 16
+"""Behind the Ethernet header: port of the first copy, number of copies (one port up each), what the program adds to."""
+
+_SOURCE = """
+#include "gate.h"
+#include <stdatomic.h>
+#include <time.h>
+
+struct reflector {
+  struct ss_machine machine;
+  uint64_t mark;           // added to the mark byte of every frame
+  uint64_t spin_ns;        // how long a packet takes
+  _Atomic uint64_t busy;   // 1 while a packet runs
+  _Atomic uint64_t packets;
+  uint64_t last_us;
+};
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void process(struct ss_machine *machine, uint32_t port, const uint8_t *frame, uint32_t length, uint64_t now_us,
+                    struct ss_sink *sink) {
+  struct reflector *self = (struct reflector *)machine;
+  (void)port;
+  atomic_store_explicit(&self->busy, 1, memory_order_relaxed);
+  if (self->spin_ns != 0) for (uint64_t end = now_ns() + self->spin_ns; now_ns() < end;);
+  self->last_us = now_us;
+  if (length > 16) {
+    for (uint32_t copy = 0; copy < frame[15]; copy++) {
+      uint8_t *out = ss_reserve(sink, length);
+      if (out == NULL) break;
+      memcpy(out, frame, length);
+      out[16] = (uint8_t)(out[16] + self->mark);
+      ss_commit(sink, frame[14] + copy + (frame[14] == 255 ? 255 : 0), length);
+    }
+  }
+  atomic_store_explicit(&self->packets, self->packets + 1, memory_order_relaxed);
+  atomic_store_explicit(&self->busy, 0, memory_order_relaxed);
+}
+
+static const struct ss_program program = {.abi = SS_ABI, .process = process};
+
+struct reflector *reflector_new(uint64_t mark, uint64_t spin_ns) {
+  struct reflector *self = calloc(1, sizeof *self);
+  *self = (struct reflector){.machine = {.program = &program}, .mark = mark, .spin_ns = spin_ns};
+  return self;
+}
+void reflector_free(struct reflector *self) { free(self); }
+uint64_t reflector_packets(struct reflector *self) { return self->packets; }
+uint64_t reflector_busy(struct reflector *self) { return self->busy; }
+uint64_t reflector_last_us(struct reflector *self) { return self->last_us; }
+
+// Packets that ran between the wish to come in and being in.
+uint64_t reflector_wait(struct ss_gate *gate, struct reflector *self) {
+  uint64_t before = self->packets;
+  ss_gate_enter(gate);
+  uint64_t after = self->packets;
+  ss_gate_leave(gate);
+  return after - before;
+}
+"""
+
+_FUNCTIONS = {
+    "reflector_new": (c_void_p, (c_uint64, c_uint64)),
+    "reflector_free": (None, (c_void_p,)),
+    "reflector_packets": (c_uint64, (c_void_p,)),
+    "reflector_busy": (c_uint64, (c_void_p,)),
+    "reflector_last_us": (c_uint64, (c_void_p,)),
+    "reflector_wait": (c_uint64, (c_void_p, c_void_p)),
+}
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    source = f"#include <stdlib.h>\n{_SOURCE}"
+    library = load(
+        build(
+            "softswitch-test-reflector",
+            [NATIVE / "gate.c"],
+            generated={"reflector.c": source},
+            includes=[NATIVE],
+            flags=["-D_GNU_SOURCE", "-pthread"],
+        )
+    )
+    for name, (result, arguments) in _FUNCTIONS.items():
+        getattr(library, name).restype = result
+        getattr(library, name).argtypes = arguments
+    return library
+
+
+class Reflector:
+    """A machine whose program is C in this file. ``spin_ns``: what a packet takes at least."""
+
+    def __init__(self, mark: int = 1, spin_ns: int = 0) -> None:
+        self._library = _library()
+        self.address: int = self._library.reflector_new(mark, spin_ns)
+
+    def __enter__(self) -> Reflector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Free the memory: fails under a sanitizer, or crashes, when the machine is still in use."""
+        self._library.reflector_free(self.address)
+        self.address = 0
+
+    @property
+    def packets(self) -> int:
+        """That ran so far."""
+        return int(self._library.reflector_packets(self.address))
+
+    @property
+    def is_busy(self) -> bool:
+        """In the middle of a packet."""
+        return bool(self._library.reflector_busy(self.address))
+
+    @property
+    def last_us(self) -> int:
+        """Timestamp of the last packet."""
+        return int(self._library.reflector_last_us(self.address))
+
+    def packets_until_in(self, gate: int) -> int:
+        """Go through the gate; returns how many packets ran before it opened."""
+        return int(self._library.reflector_wait(gate, self.address))
+
+
+def frame(port: int, copies: int = 1, mark: int = 0, length: int = 60) -> bytes:
+    """A frame that leaves by ``port``, ``port`` + 1 and so on. 510 is told by 255."""
+    told = 255 if port == 510 else port
+    return bytes(12) + b"\x88\xb5" + bytes([told, copies, mark]) + bytes(length - 17)
