@@ -9,16 +9,21 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
+from nativelib import NativeError
+
 from softswitch.device import DeviceError
+from softswitch.emit import emit_program
 from softswitch.impair import ImpairmentError, ImpairmentSpec, parse_impairment
-from softswitch.interface import PortError
+from softswitch.interface import PortCounters, PortError
 from softswitch.load import load_program
-from softswitch.ports import PortRunner
-from softswitch.switch import DROP_PORT, SoftSwitch
+from softswitch.native.emit import emit_c
+from softswitch.ports import port_runner
+from softswitch.switch import DROP_PORT, ENGINES, SoftSwitch
 
 _log = logging.getLogger("softswitch")
 
@@ -69,11 +74,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SPEC",
         help="for tests: drop=0.01,dup=0.01,reorder=0.02,seed=7[,ports=1+2][,direction=rx|tx|both]",
     )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="native compiles the program to machine code, python to Python; auto is native where there is a compiler",
+    )
     parser.add_argument("-L", "--log-level", choices=sorted(LOG_LEVELS), default="info")
     parser.add_argument("--log-console", action="store_true", help="accepted for bmv2's sake: logs always go to stderr")
-    parser.add_argument(
-        "--dump-python", action="store_true", help="print the Python generated for the program, and end"
-    )
+    dumps = parser.add_mutually_exclusive_group()
+    dumps.add_argument("--dump-python", action="store_true", help="print the Python generated for the program, and end")
+    dumps.add_argument("--dump-c", action="store_true", help="print the C generated for the program, and end")
     return parser
 
 
@@ -86,8 +97,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     numbers = [number for number, _ in arguments.interfaces]
     if len(set(numbers)) != len(numbers):
         parser.error(f"-i: port {next(n for n in numbers if numbers.count(n) > 1)} is given twice")
-    if arguments.dump_python and arguments.program is None:
-        parser.error("--dump-python needs a program")
+    if (arguments.dump_python or arguments.dump_c) and arguments.program is None:
+        parser.error("--dump-python and --dump-c need a program")
     return arguments
 
 
@@ -97,12 +108,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=LOG_LEVELS[arguments.log_level], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         text = arguments.program.read_text() if arguments.program is not None else None
-        switch = SoftSwitch(text, seed=arguments.seed, cpu_port=arguments.cpu_port)
-        if arguments.dump_python:
-            print(switch.loaded.source, end="")
+        if text is not None and (arguments.dump_python or arguments.dump_c):
+            emit = emit_c if arguments.dump_c else emit_program
+            print(emit(load_program(text)).source, end="")
             return 0
+        switch = SoftSwitch(text, seed=arguments.seed, cpu_port=arguments.cpu_port, engine=arguments.engine)
         return _run(switch, arguments)
-    except (DeviceError, PortError, OSError) as error:
+    except (DeviceError, NativeError, PortError, OSError) as error:
         _log.error("%s", error)
         return 1
 
@@ -123,18 +135,28 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
     previous = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ExitStack() as stack:
-            stack.enter_context(PortRunner(switch, dict(arguments.interfaces), arguments.impair, failed))
+            runner = port_runner(switch, dict(arguments.interfaces), arguments.impair, failed)
+            stack.enter_context(runner)
             server = serve(
-                switch, arguments.grpc_server_addr, arguments.device_id, arguments.cpu_port, verify=load_program
+                switch, arguments.grpc_server_addr, arguments.device_id, arguments.cpu_port, verify=switch.verify
             )
             stack.callback(server.stop)
             ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
+            _log.info("%s engine", switch.engine)
             _log.info("ready: device %d, P4Runtime port %d, ports %s", arguments.device_id, server.port, ports)
             ending.wait()
+            _report(runner.counters, dict(arguments.interfaces))
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 1 if failures else 0
+
+
+def _report(counters: Mapping[int, PortCounters], interfaces: Mapping[int, str]) -> None:
+    """What every port has seen, for whoever reads the log."""
+    for number, values in counters.items():
+        counted = " ".join(f"{name}={value}" for name, value in asdict(values).items())
+        _log.info("port %d on %s: %s", number, interfaces[number], counted)
 
 
 if __name__ == "__main__":
