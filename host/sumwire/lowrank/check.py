@@ -1,0 +1,232 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""ACP-SGD against the plain reference of its equations: `python -m sumwire.lowrank.check [--json]`.
+
+Four workers train 20 steps in float64, as threads that sum exactly and as processes over gloo on loopback; parameters
+and errors are compared after every step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sumwire.collective import Threads
+from sumwire.ddp import Reduce
+from sumwire.lowrank.fusion import Phase
+from sumwire.lowrank.matrices import MatrixShare, draw_factor
+from sumwire.lowrank.reference import Reference
+from sumwire.lowrank.sync import AcpSgd
+
+WORKERS: Final = 4
+STEPS: Final = 20
+TARGET: Final = 1e-9
+RANK: Final = 3
+SEED: Final = 7
+RATE: Final = 0.2
+# Square, tall, wide, thinner than the rank, a convolution, and two that travel whole.
+SHAPES: Final = ((8, 8), (30, 5), (8,), (4, 50), (9, 2), (6, 3, 3, 3), ())
+# Has no gradient in every third step; twice as wide as the rank, so that its error alone still has full rank.
+IDLE: Final = 5
+_PATIENCE_S: Final = 60
+
+Array = NDArray[np.float64]
+# By step, the flat parameters and the flat errors.
+History = list[tuple[Array, Array]]
+
+
+def targets(worker: int, step: int) -> list[Array]:
+    """Where the worker's loss in that step, half the squared distance, is zero; by parameter."""
+    return [np.random.default_rng([worker, step, number]).normal(size=shape) for number, shape in enumerate(SHAPES)]
+
+
+def is_idle(number: int, step: int) -> bool:
+    """Whether the parameter has no gradient in the step."""
+    return number == IDLE and step % 3 == 2
+
+
+def by_reference() -> list[History]:
+    """Each worker's history by the equations."""
+    pairs = [_drawn(number, shape) if len(shape) > 1 else None for number, shape in enumerate(SHAPES)]
+    reference = Reference(pairs, WORKERS)
+    parameters = [np.ones(shape) for shape in SHAPES]
+    histories: list[History] = [[] for _ in range(WORKERS)]
+    for step in range(STEPS):
+        gradients = [
+            [
+                np.zeros(x.shape) if is_idle(number, step) else x - target
+                for number, (x, target) in enumerate(zip(parameters, targets(worker, step), strict=True))
+            ]
+            for worker in range(WORKERS)
+        ]
+        parameters = [x - RATE * mean for x, mean in zip(parameters, reference.step(gradients), strict=True)]
+        for worker, history in enumerate(histories):
+            errors = [matrix.errors[worker] for matrix in reference.matrices if matrix is not None]
+            history.append((_flat(parameters), _flat(errors)))
+    return histories
+
+
+def _drawn(number: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    rows, columns = shape[0], int(np.prod(shape[1:]))
+    rank = min(RANK, rows, columns)
+    p = draw_factor(SEED, number, Phase.P, (rows, rank))
+    return p, draw_factor(SEED, number, Phase.Q, (columns, rank))
+
+
+def train(worker: int, reduce: Reduce) -> History:
+    """One worker's history by AcpSgd, in several buffers."""
+    model = nn.ParameterList([nn.Parameter(torch.ones(shape, dtype=torch.float64)) for shape in SHAPES])
+    inner = torch.optim.SGD(model.parameters(), lr=RATE)
+    optimizer = AcpSgd(model, inner, reduce, rank=RANK, seed=SEED, threshold_bytes=2000, min_compression=0.0)
+    history: History = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = torch.zeros((), dtype=torch.float64)
+        for number, (x, target) in enumerate(zip(model, targets(worker, step), strict=True)):
+            if not is_idle(number, step):
+                loss = loss + (x - torch.as_tensor(target)).square().sum() / 2
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        errors = [share.error.numpy() for share in optimizer.shares if isinstance(share, MatrixShare)]
+        history.append((_flat([x.detach().numpy() for x in model]), _flat(errors)))
+    optimizer.close()
+    return history
+
+
+def in_lock_step() -> list[History]:
+    """Each worker's history, as threads of this process."""
+    threads = Threads(WORKERS)
+    histories: list[History] = [[] for _ in range(WORKERS)]
+    failures: list[Exception] = []
+
+    def work(worker: int) -> None:
+        end = threads.of(worker)
+        try:
+            histories[worker] = train(worker, lambda x, _: (end.mean(x), torch.zeros_like(x)))
+        except Exception as error:  # noqa: BLE001 - raised again below, in the caller's thread
+            threads.abort()
+            failures.append(error)
+
+    workers = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in range(WORKERS)]
+    for thread in workers:
+        thread.start()
+    for thread in workers:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return histories
+
+
+def over_gloo() -> list[History]:
+    """Each worker's history, as processes in a gloo group on loopback."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.lowrank.sync"])
+    with tempfile.TemporaryDirectory() as folder:
+        ends, processes = [], []
+        for rank in range(WORKERS):
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_rank, args=(rank, str(Path(folder) / "store"), theirs), daemon=True)
+            process.start()
+            theirs.close()
+            ends.append(ours)
+            processes.append(process)
+        try:
+            return [_received(rank, end) for rank, end in enumerate(ends)]
+        finally:
+            for process in processes:
+                process.join(_PATIENCE_S)
+
+
+def _received(rank: int, end: Connection) -> History:
+    if not end.poll(_PATIENCE_S):
+        raise TimeoutError(f"rank {rank}: nothing in {_PATIENCE_S} s")
+    history: History = end.recv()
+    return history
+
+
+def _rank(rank: int, store: str, end: Connection) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    patience = timedelta(seconds=_PATIENCE_S)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORKERS, timeout=patience)
+    try:
+        end.send(train(rank, _all_reduce))
+    finally:
+        dist.destroy_process_group()
+
+
+def _all_reduce(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    total = x.clone()
+    dist.all_reduce(total)
+    return total / WORKERS, torch.zeros_like(x)
+
+
+def difference(histories: Sequence[History], expected: Sequence[History]) -> float:
+    """The largest difference of any worker, step and value."""
+    return max(
+        float(np.abs(a - b).max())
+        for own, other in zip(histories, expected, strict=True)
+        for mine, theirs in zip(own, other, strict=True)
+        for a, b in zip(mine, theirs, strict=True)
+    )
+
+
+def replicas_equal(histories: Sequence[History]) -> bool:
+    """Whether all workers' parameters have equal bits in every step."""
+    first = histories[0]
+    return all(np.array_equal(a[0], b[0]) for own in histories for a, b in zip(own, first, strict=True))
+
+
+def check() -> dict[str, Any]:
+    """What was found, ready for JSON."""
+    expected = by_reference()
+    found = {"lock_step": in_lock_step(), "gloo": over_gloo()}
+    differences = {name: difference(histories, expected) for name, histories in found.items()}
+    equal = all(replicas_equal(histories) for histories in found.values())
+    largest = max(differences.values())
+    return {
+        "workers": WORKERS,
+        "steps": STEPS,
+        "largest_difference": largest,
+        **{f"largest_difference_{name}": value for name, value in differences.items()},
+        "replicas_equal": equal,
+        "target": TARGET,
+        "holds": equal and largest <= TARGET,
+    }
+
+
+def _flat(arrays: Sequence[Array]) -> Array:
+    return np.concatenate([array.reshape(-1) for array in arrays])
+
+
+def main() -> int:
+    """0 if the target is met."""
+    parser = argparse.ArgumentParser(prog="python -m sumwire.lowrank.check", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    # The matrices are small: threads would only wait for each other.
+    torch.set_num_threads(1)
+    found = check()
+    lines = [f"{name}: {value}" for name, value in found.items()]
+    sys.stdout.write((json.dumps(found) if options.json else "\n".join(lines)) + "\n")
+    return 0 if found["holds"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

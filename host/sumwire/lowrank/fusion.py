@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What each parameter sends in a P step and in a Q step, and which parameters share a buffer.
+
+Pure arithmetic on shapes: every worker gets the same plan from the same shapes.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sumwire.errors import UsageError
+
+# Of uncompressed gradient in a buffer, as DistributedDataParallel has it.
+THRESHOLD_BYTES: Final = 25 << 20
+# A matrix is compressed if its two factors together are smaller than it by more than this.
+MIN_COMPRESSION: Final = 2.0
+
+
+class Phase(enum.IntEnum):
+    """Which factor a step sends."""
+
+    P = 0
+    Q = 1
+
+
+def phase_of(step: int) -> Phase:
+    """P in steps 0, 2, 4 ..., Q in steps 1, 3, 5 ...: the step's number decides, on every worker alike."""
+    return Phase(step % 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One parameter: a matrix of rows x columns and the rank it is sent with, or rank 0 if it travels whole."""
+
+    shape: tuple[int, ...]
+    rank: int
+    value_bytes: int
+
+    @property
+    def values(self) -> int:
+        """Values of the gradient."""
+        return math.prod(self.shape)
+
+    @property
+    def rows(self) -> int:
+        """The first dimension."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def columns(self) -> int:
+        """All other dimensions together."""
+        return self.values // self.rows
+
+    def sent(self, phase: Phase) -> int:
+        """Values that travel in such a step: P is rows x rank, Q is columns x rank."""
+        if self.rank == 0:
+            return self.values
+        return self.rank * (self.rows if phase is Phase.P else self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Items in the parameters' order, and by phase the groups of their numbers in the order they are sent."""
+
+    items: tuple[Item, ...]
+    threshold_bytes: int
+    groups: tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
+
+    @property
+    def dense_bytes(self) -> int:
+        """Of all gradients, uncompressed."""
+        return sum(item.values * item.value_bytes for item in self.items)
+
+    def sent_bytes(self, phase: Phase) -> int:
+        """Of all that travels in such a step."""
+        return sum(item.sent(phase) * item.value_bytes for item in self.items)
+
+    def scaled_threshold(self, phase: Phase) -> float:
+        """The threshold for compressed buffers, bytes."""
+        return self.threshold_bytes * self.sent_bytes(phase) / self.dense_bytes
+
+
+def make_plan(
+    shapes: Sequence[tuple[int, ...]],
+    rank: int,
+    *,
+    threshold_bytes: int = THRESHOLD_BYTES,
+    min_compression: float = MIN_COMPRESSION,
+    value_bytes: int | Sequence[int] = 4,
+) -> Plan:
+    """The plan for parameters of these shapes, none of them empty, in the order of registration.
+
+    A parameter of more than one dimension is a matrix of n rows, its first dimension, and m columns, the others. It is
+    sent with r = min(rank, n, m), if (n + m) r min_compression < n m or min_compression is 0; else whole.
+    ``value_bytes``: of a value on the wire, one number or one a parameter.
+
+    Raises UsageError for no parameters, a rank below 1 or above the smaller side of every matrix, a negative threshold
+    or min_compression.
+    """
+    if not shapes:
+        raise UsageError("parameters = none: a model to synchronise needs at least one that is trained")
+    _check(shapes, rank, threshold_bytes, min_compression)
+    widths = [value_bytes] * len(shapes) if isinstance(value_bytes, int) else value_bytes
+    items = tuple(
+        Item(tuple(shape), _rank_of(shape, rank, min_compression), width)
+        for shape, width in zip(shapes, widths, strict=True)
+    )
+    return Plan(
+        items, threshold_bytes, (_groups(items, Phase.P, threshold_bytes), _groups(items, Phase.Q, threshold_bytes))
+    )
+
+
+def _check(shapes: Sequence[tuple[int, ...]], rank: int, threshold_bytes: int, min_compression: float) -> None:
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise UsageError(f"rank = {rank!r}: must be a whole number, 1 or more")
+    largest = max((min(_sides(shape)) for shape in shapes if len(shape) > 1), default=None)
+    if largest is not None and rank > largest:
+        rule = f"must be at most {largest}, the largest smaller side of the model's matrices"
+        raise UsageError(f"rank = {rank}: {rule}")
+    if not threshold_bytes >= 0:
+        raise UsageError(f"threshold_bytes = {threshold_bytes!r}: must be 0, for a buffer per tensor, or more")
+    if not 0 <= min_compression < math.inf:
+        raise UsageError(f"min_compression = {min_compression!r}: must be 0, to compress every matrix, or more")
+
+
+def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    return shape[0], math.prod(shape[1:])
+
+
+def _rank_of(shape: tuple[int, ...], rank: int, min_compression: float) -> int:
+    if len(shape) < 2:
+        return 0
+    rows, columns = _sides(shape)
+    used = min(rank, rows, columns)
+    worth = (rows + columns) * used * min_compression < rows * columns
+    return used if worth or min_compression == 0 else 0
+
+
+def _groups(items: tuple[Item, ...], phase: Phase, threshold_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """Last parameters first, since backward reaches them first. A group is closed by the tensor that would take it
+    over the scaled threshold; a tensor alone may be larger."""
+    sizes = [item.sent(phase) * item.value_bytes for item in items]
+    # size / threshold_bytes <= sum of sizes / dense, in whole numbers: a total at the threshold is within it.
+    dense, limit = sum(item.values * item.value_bytes for item in items), threshold_bytes * sum(sizes)
+    groups: list[list[int]] = []
+    total = 0
+    for number in reversed(range(len(items))):
+        if groups and (total + sizes[number]) * dense <= limit:
+            groups[-1].append(number)
+            total += sizes[number]
+        else:
+            groups.append([number])
+            total = sizes[number]
+    return tuple(tuple(group) for group in groups)

@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What one worker keeps of one parameter, and one step of the equations on it.
+
+A step of a matrix M (n x m) with factors P (n x r), Q (m x r) and the error E (n x m):
+
+      P step (even)                          Q step (odd)
+1.    Q = orthonormal basis of Q             P = orthonormal basis of P
+2.    P = (M + E) Q                          Q = (M + E)^T P
+3.    P's mean over the workers, by the transport
+4.    E = M + E - (the P that was sent) Q^T  E = M + E - P (the Q that was sent)^T
+5.    gradient = P Q^T, with the mean        gradient = P Q^T, with the mean
+
+What was sent is this worker's factor less what the transport's own compression left out, so E sees that too. The sum
+over the workers of (M + old E - new E) is workers x gradient in every step, if the transport's mean is that of what
+was sent.
+
+A step is `compress`, `restore`, then `commit`; without `commit` it leaves no trace.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumwire.errors import UsageError
+from sumwire.lowrank.fusion import Item, Phase, phase_of
+from sumwire.lowrank.orthogonal import orthonormal
+
+# What the draws at the start are keyed by; those for weak columns have the number of the step, from 1, instead.
+_START: Final = 0
+HALVES: Final = (torch.float16, torch.bfloat16)
+
+
+def draw_factor(
+    seed: int, number: int, phase: Phase, shape: tuple[int, int], after: int = _START
+) -> NDArray[np.float64]:
+    """Standard normal values of shape (rows, rank), equal wherever they are drawn: numpy's, since torch's depend on
+    device and processor. ``number`` is the parameter's; ``after`` is 0 at the start, then the steps made so far."""
+    return np.random.default_rng([seed, number, int(phase), after]).standard_normal(shape)
+
+
+class Share(ABC):
+    """One parameter's part in the steps. All tensors are of its working dtype: float32 for half precision."""
+
+    def __init__(self, item: Item, parameter: Tensor) -> None:
+        self.item = item
+        self._dtype = torch.float32 if parameter.dtype in HALVES else parameter.dtype
+        self._device = parameter.device
+
+    @abstractmethod
+    def compress(self, gradient: Tensor | None, step: int) -> Tensor:
+        """What to send in this step, flat. No gradient stands for zeros."""
+
+    @abstractmethod
+    def restore(self, mean: Tensor, residual: Tensor, gradient: Tensor) -> None:
+        """Put the synchronised gradient into ``gradient``, from the mean of what was sent and from what the transport
+        left out of this worker's part; both flat, of `compress`'s length."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make the step's state the present one."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor | None]:
+        """Copies of the tensors that are kept between steps."""
+
+    @abstractmethod
+    def load(self, state: Mapping[str, Tensor | None], where: str) -> None:
+        """Take them back. Raises UsageError for other names, shapes, or values that are not finite."""
+
+    def _own(
+        self, state: Mapping[str, Tensor | None], shapes: Mapping[str, tuple[int, ...]], where: str
+    ) -> list[Tensor | None]:
+        if set(state) != set(shapes):
+            raise UsageError(f"{where}: holds {sorted(state)}: must be {sorted(shapes)}")
+        for name, shape in shapes.items():
+            tensor = state[name]
+            if tensor is not None and tuple(tensor.shape) != shape:
+                raise UsageError(f"{where}: {name} of shape {tuple(tensor.shape)}: must be {shape}")
+            if tensor is not None and not bool(torch.isfinite(tensor).all()):
+                raise UsageError(f"{where}: {name}: must be finite")
+        tensors = (state[name] for name in shapes)
+        return [None if t is None else t.to(self._device, self._dtype, copy=True) for t in tensors]
+
+
+class WholeShare(Share):
+    """A parameter that travels as it is: 1-D, or too small a matrix to gain. It keeps what the transport left out."""
+
+    def __init__(self, item: Item, parameter: Tensor) -> None:
+        super().__init__(item, parameter)
+        self.error: Tensor | None = None
+        self._next: Tensor | None = None
+
+    def compress(self, gradient: Tensor | None, step: int) -> Tensor:
+        if gradient is None:
+            x = torch.zeros(self.item.values, dtype=self._dtype, device=self._device)
+        else:
+            x = gradient.detach().reshape(-1).to(self._dtype, copy=True)
+        return x if self.error is None else x.add_(self.error)
+
+    def restore(self, mean: Tensor, residual: Tensor, gradient: Tensor) -> None:
+        gradient.copy_(mean.view(self.item.shape))
+        # A copy: the transport's tensor is the whole buffer's.
+        self._next = residual.to(self._dtype, copy=True)
+
+    def commit(self) -> None:
+        self.error, self._next = self._next, None
+
+    def state(self) -> dict[str, Tensor | None]:
+        return {"error": None if self.error is None else self.error.clone()}
+
+    def load(self, state: Mapping[str, Tensor | None], where: str) -> None:
+        (self.error,) = self._own(state, {"error": (self.item.values,)}, where)
+
+
+class MatrixShare(Share):
+    """A matrix that travels as one of its factors."""
+
+    def __init__(self, item: Item, parameter: Tensor, *, seed: int, number: int) -> None:
+        super().__init__(item, parameter)
+        self._seed = seed
+        self._number = number
+        self.factors = [self._draw(phase, _START) for phase in Phase]
+        self.error = torch.zeros(item.rows, item.columns, dtype=self._dtype, device=self._device)
+        # M + E, then the next E. Kept, as large as the gradient, so that the present E outlives a failed step.
+        self._total = torch.empty_like(self.error)
+        self._phase = Phase.P
+        self._basis = self._sent = self._mean = self.error.new_empty(0)
+
+    def compress(self, gradient: Tensor | None, step: int) -> Tensor:
+        self._phase = phase_of(step)
+        other = Phase(1 - self._phase)
+        self._basis = orthonormal(self.factors[other], lambda: self._draw(other, step + 1))
+        if gradient is None:
+            self._total.copy_(self.error)
+        else:
+            torch.add(self.error, gradient.detach().reshape(self.error.shape), out=self._total)
+        self._sent = self._facing(self._total) @ self._basis
+        return self._sent.reshape(-1)
+
+    def restore(self, mean: Tensor, residual: Tensor, gradient: Tensor) -> None:
+        self._mean = mean.to(self._dtype, copy=True).view(self._sent.shape)
+        sent = self._sent - residual.to(self._dtype).view(self._sent.shape)
+        self._facing(self._total).addmm_(sent, self._basis.T, alpha=-1)
+        pair = (self._mean, self._basis.T) if self._phase is Phase.P else (self._basis, self._mean.T)
+        if gradient.dtype == self._dtype and gradient.is_contiguous():
+            torch.mm(*pair, out=gradient.view(self.error.shape))
+        else:
+            gradient.copy_(torch.mm(*pair).view(self.item.shape))
+
+    def commit(self) -> None:
+        self.factors[self._phase] = self._mean
+        self.factors[1 - self._phase] = self._basis
+        self.error, self._total = self._total, self.error
+
+    def state(self) -> dict[str, Tensor | None]:
+        p, q = self.factors
+        return {"p": p.clone(), "q": q.clone(), "error": self.error.clone()}
+
+    def load(self, state: Mapping[str, Tensor | None], where: str) -> None:
+        item = self.item
+        shapes = {"p": (item.rows, item.rank), "q": (item.columns, item.rank), "error": (item.rows, item.columns)}
+        p, q, error = self._own(state, shapes, where)
+        if p is None or q is None or error is None:
+            raise UsageError(f"{where}: p, q and error: must be there")
+        self.factors, self.error = [p, q], error
+
+    def _facing(self, matrix: Tensor) -> Tensor:
+        """The matrix with the sent factor's rows as its rows."""
+        return matrix if self._phase is Phase.P else matrix.T
+
+    def _draw(self, phase: Phase, after: int) -> Tensor:
+        rows = self.item.rows if phase is Phase.P else self.item.columns
+        values = draw_factor(self._seed, self._number, phase, (rows, self.item.rank), after)
+        return torch.from_numpy(values).to(self._device, self._dtype)
+
+
+def make_share(item: Item, parameter: Tensor, *, seed: int, number: int) -> Share:
+    """The share of a parameter, as the plan's item has it."""
+    if item.rank == 0:
+        return WholeShare(item, parameter)
+    return MatrixShare(item, parameter, seed=seed, number=number)

@@ -1,0 +1,360 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""ACP-SGD (arXiv 2306.08881) as a wrapper of any optimizer.
+
+    def reduce(x, number):                               # sums in the switch, fixed point
+        return job.reduce_with(Sum32Codec(workers=job.workers), x, number)
+
+    optimizer = AcpSgd(model, torch.optim.SGD(model.parameters(), lr=0.1), reduce, rank=4, submit=thread.submit)
+    for inputs, labels in batches:
+        optimizer.zero_grad()
+        loss(model(inputs), labels).backward()           # factors leave as gradients come
+        optimizer.step()
+
+All workers start with the same parameters and keep them equal, bit by bit on equal machines. A model inside
+DistributedDataParallel gets the hook :func:`sumwire.ddp.local_hook`, which keeps DDP from averaging as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar, cast, overload
+
+import torch
+from torch import Tensor, nn
+from torch.futures import Future
+from torch.optim import Optimizer
+
+from sumwire.ddp import Reduce
+from sumwire.errors import NonFiniteError, UsageError
+from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
+from sumwire.lowrank.matrices import HALVES, make_share
+
+_Loss = TypeVar("_Loss")
+# Runs calls one after the other, in the order given, and never in the middle of another.
+Submit = Callable[[Callable[[], None]], Future[None]]
+
+
+def at_once(call: Callable[[], None]) -> Future[None]:
+    """The `submit` without a thread: nothing overlaps."""
+    call()
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future
+
+
+@dataclass
+class _Flight:
+    """One group's buffer on its way, and what came back."""
+
+    number: int
+    members: tuple[int, ...]
+    x: Tensor
+    ready: torch.cuda.Event | None
+    future: Future[None] | None = None
+    mean: Tensor | None = None
+    residual: Tensor | None = None
+    done: torch.cuda.Event | None = None
+
+
+@dataclass
+class _Step:
+    """What has happened in the step under way."""
+
+    groups: tuple[tuple[int, ...], ...]
+    arrivals: list[int]
+    # By parameter, what it sends; None until its gradient is there.
+    pieces: list[Tensor | None]
+    flights: list[_Flight] = field(default_factory=list)
+    # Of the communication: ends the step, and what is behind it is not sent.
+    failure: Exception | None = None
+
+
+class AcpSgd(Optimizer):
+    """One worker's optimizer. In step t, from 0, P factors are sent if t is even, Q factors if it is odd; gradients
+    become the mean over the workers of what the factors say, and error feedback keeps the rest for later steps
+    (:mod:`sumwire.lowrank.matrices` has the equations).
+
+    ``model``: a module, or parameters in an order that is the same on all workers; those that need gradients take
+    part. ``reduce(flat tensor, number)`` gives the mean over the workers and what this worker's part of it left out;
+    the number tells groups and phases apart. A matrix is sent with ``rank``, or its smaller side if that is less, if
+    that is worth it (``min_compression``, 0 for always, see :func:`sumwire.lowrank.fusion.make_plan`); all else
+    travels whole, in the same buffers. ``seed`` must be alike on all workers. ``threshold_bytes`` of uncompressed
+    gradient share a buffer.
+
+    Every gradient is compressed as soon as it has come ``accumulation`` times, and every buffer is submitted once it
+    is full, in an order fixed beforehand. ``accumulation=None`` waits for :meth:`step` instead, and allows any number
+    of backward passes before it. ``submit(call)`` runs calls in order, on a thread of its own or at once.
+
+    A parameter without gradient counts as zeros and gets a gradient. float16 and bfloat16 parameters are worked on and
+    sent in float32. State: the inner optimizer's, the step, P and Q, and this worker's own errors.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | Iterable[Tensor],
+        optimizer: Optimizer,
+        reduce: Reduce,
+        *,
+        rank: int = 4,
+        seed: int = 1,
+        threshold_bytes: int = THRESHOLD_BYTES,
+        min_compression: float = MIN_COMPRESSION,
+        accumulation: int | None = 1,
+        submit: Submit = at_once,
+    ) -> None:
+        if accumulation is not None and accumulation < 1:
+            raise UsageError(f"accumulation = {accumulation}: must be 1 or more backward passes, or None")
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise UsageError(f"seed = {seed!r}: must be a whole number, 0 or more")
+        self.inner = optimizer
+        self.steps = 0
+        parameters = list(model.parameters() if isinstance(model, nn.Module) else model)
+        self._parameters = [p for p in parameters if p.requires_grad and p.numel()]
+        _check_parameters(self._parameters, optimizer)
+        self.plan: Plan = make_plan(
+            [tuple(p.shape) for p in self._parameters],
+            rank,
+            threshold_bytes=threshold_bytes,
+            min_compression=min_compression,
+            value_bytes=[4 if p.dtype in HALVES else p.element_size() for p in self._parameters],
+        )
+        self._reduction = reduce
+        self._submit = submit
+        self._accumulation = accumulation
+        self._seed = seed
+        self.shares = [
+            make_share(item, p, seed=seed, number=number)
+            for number, (item, p) in enumerate(zip(self.plan.items, self._parameters, strict=True))
+        ]
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+        self._handles = [
+            p.register_post_accumulate_grad_hook(partial(self._arrived, number))  # type: ignore[no-untyped-call]
+            for number, p in enumerate(self._parameters)
+        ]
+        self._now = self._begin()
+
+    @property
+    def phase(self) -> Phase:
+        """The factor that the next step, or the one under way, sends."""
+        return phase_of(self.steps)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """:meth:`synchronize`, then the inner optimizer's step. ``closure`` is evaluated once, before."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.synchronize()
+        self.inner.step()
+        return loss
+
+    def synchronize(self) -> None:
+        """Make the gradients those of all workers; ends the step that the backward pass began.
+
+        To clip gradients, call this, clip, then call ``optimizer.inner.step()``; to leave a step out, this alone.
+
+        Raises NonFiniteError, on all workers alike if their transport passes such values on, for a mean with NaN or
+        infinity; else what the transport raises. After an error the state is that before the step, and gradients
+        are undefined: the workers may do the step again together.
+        """
+        try:
+            with self._plain():
+                for number in reversed(range(len(self._parameters))):
+                    if self._now.pieces[number] is None:
+                        self._take(number)
+                self._finish()
+                for share in self.shares:
+                    share.commit()
+                self.steps += 1
+        finally:
+            self._settle()
+            self._now = self._begin()
+
+    def close(self) -> None:
+        """Take the hooks off the parameters. What was submitted is waited for."""
+        self._settle()
+        for handle in self._handles:
+            handle.remove()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused after construction: the buffers are laid out once."""
+        if hasattr(self, "_now"):
+            raise UsageError("add_param_group: make a new AcpSgd, its buffers have a fixed layout")
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """This worker's state; its errors are its own, so every worker keeps one. Tensors are copies."""
+        return {
+            "inner": self.inner.state_dict(),
+            "steps": self.steps,
+            "seed": self._seed,
+            "shares": [share.state() for share in self.shares],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken; all workers do so at the same step.
+
+        Raises UsageError in the middle of a step, or for a state of other parameters, rank or min_compression.
+        """
+        if any(piece is not None for piece in self._now.pieces):
+            raise UsageError(f"load_state_dict in the middle of step {self.steps}: must come before its backward pass")
+        shares = state_dict["shares"]
+        if len(shares) != len(self.shares):
+            raise UsageError(f"state: {len(shares)} parameters: must be {len(self.shares)}")
+        for number, (share, state) in enumerate(zip(self.shares, shares, strict=True)):
+            share.load(state, f"state of parameter {number}")
+        self.inner.load_state_dict(state_dict["inner"])
+        self.param_groups = self.inner.param_groups
+        self.steps = state_dict["steps"]
+        self._seed = state_dict["seed"]
+        self._now = self._begin()
+
+    def _begin(self) -> _Step:
+        count = len(self._parameters)
+        return _Step(self.plan.groups[self.phase], [0] * count, [None] * count)
+
+    @contextlib.contextmanager
+    def _plain(self) -> Iterator[None]:
+        """No gradients, and no autocast: products are of the factors' own precision."""
+        with torch.no_grad(), torch.autocast(self._parameters[0].device.type, enabled=False):
+            yield
+
+    def _arrived(self, number: int, parameter: Tensor) -> None:
+        """Hook: a backward pass has added to the parameter's gradient."""
+        if self._accumulation is None:
+            return
+        now = self._now
+        now.arrivals[number] += 1
+        if now.arrivals[number] == self._accumulation:
+            with self._plain():
+                self._take(number)
+        elif now.arrivals[number] > self._accumulation:
+            rule = (
+                "a gradient is sent once a step: set accumulation, or None, and call step() or synchronize() after it"
+            )
+            raise UsageError(
+                f"parameter {number}: {now.arrivals[number]} backward passes in step {self.steps}, with "
+                f"accumulation = {self._accumulation}: {rule}"
+            )
+
+    def _take(self, number: int) -> None:
+        """Compress a gradient as it is now, and send the groups that it completes."""
+        gradient = self._parameters[number].grad
+        if gradient is not None and gradient.layout != torch.strided:
+            raise UsageError(f"gradient of parameter {number} of layout {gradient.layout}: must be dense")
+        self._now.pieces[number] = self.shares[number].compress(gradient, self.steps)
+        self._launch()
+
+    def _launch(self) -> None:
+        """Submit the groups that are full, none before those ahead of it in the order."""
+        now = self._now
+        while len(now.flights) < len(now.groups):
+            members = now.groups[len(now.flights)]
+            pieces = [now.pieces[member] for member in members]
+            if any(piece is None for piece in pieces):
+                return
+            x = _joined(cast(list[Tensor], pieces))
+            flight = _Flight(2 * len(now.flights) + self.phase, members, x, _event(x))
+            now.flights.append(flight)
+            flight.future = self._submit(partial(self._carry, now, flight))
+
+    def _carry(self, now: _Step, flight: _Flight) -> None:
+        """Submitted: one group through the transport. A failure is kept for `synchronize`: raised here it would come
+        out of backward() where nothing is submitted to a thread."""
+        if now.failure is not None:
+            return
+        try:
+            _await(flight.ready, flight.x)
+            mean, residual = self._reduction(flight.x, flight.number)
+            _check_result("mean", mean, flight.x)
+            _check_result("residual", residual, flight.x)
+            flight.mean, flight.residual, flight.done = mean, residual, _event(mean)
+        except Exception as error:  # noqa: BLE001 - raised again by synchronize, whatever it is
+            now.failure = error
+
+    def _finish(self) -> None:
+        """Wait for the groups in their order; each is restored while those behind it are on their way."""
+        finite = True
+        for flight in self._now.flights:
+            assert flight.future is not None
+            flight.future.wait()
+            if self._now.failure is not None:
+                raise self._now.failure
+            assert flight.mean is not None and flight.residual is not None
+            _await(flight.done, flight.x)
+            finite = bool(torch.isfinite(flight.mean).all()) and finite
+            self._restore(flight.members, flight.mean, flight.residual)
+        if not finite:
+            # After all groups: the other workers see the same means, and none must be left waiting.
+            raise NonFiniteError(
+                f"step {self.steps}: the workers' mean holds NaN or infinity: gradients must be finite"
+            )
+
+    def _restore(self, members: tuple[int, ...], mean: Tensor, residual: Tensor) -> None:
+        sizes = [self.plan.items[member].sent(self.phase) for member in members]
+        for member, piece, left in zip(members, torch.split(mean, sizes), torch.split(residual, sizes), strict=True):
+            parameter = self._parameters[member]
+            if parameter.grad is None:
+                parameter.grad = torch.empty_like(parameter)
+            self.shares[member].restore(piece, left, parameter.grad)
+
+    def _settle(self) -> None:
+        """Wait until nothing is under way, so that no call of an abandoned step comes later."""
+        for flight in self._now.flights:
+            if flight.future is not None and not flight.future.done():
+                flight.future.wait()
+
+
+def _check_parameters(parameters: list[Tensor], optimizer: Optimizer) -> None:
+    for number, parameter in enumerate(parameters):
+        if parameter.dtype not in (torch.float32, torch.float64, *HALVES):
+            raise UsageError(f"parameter {number} of {parameter.dtype}: must be a real floating-point one")
+    devices = {parameter.device for parameter in parameters}
+    if len(devices) > 1:
+        raise UsageError(f"parameters on {sorted(map(str, devices))}: must be on one device")
+    known = {id(parameter) for parameter in parameters}
+    if len(known) != len(parameters):
+        raise UsageError("parameters: one is there twice: each must be named once")
+    trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and p.numel()]
+    for number, parameter in enumerate(trained):
+        if parameters and id(parameter) not in known:
+            rule = "must be one of those to synchronise, or the workers drift apart"
+            raise UsageError(f"optimizer's parameter {number} of shape {tuple(parameter.shape)}: {rule}")
+
+
+def _joined(pieces: list[Tensor]) -> Tensor:
+    """One flat tensor, of the widest of their dtypes; never a piece itself, which the transport might change."""
+    dtype = torch.float64 if any(piece.dtype == torch.float64 for piece in pieces) else torch.float32
+    return torch.cat([piece.to(dtype) for piece in pieces])
+
+
+def _check_result(name: str, result: Tensor, x: Tensor) -> None:
+    if result.shape != x.shape:
+        raise UsageError(
+            f"reduce: {name} of shape {tuple(result.shape)}: must be {tuple(x.shape)}, as what it was given"
+        )
+
+
+def _event(tensor: Tensor) -> torch.cuda.Event | None:
+    """The present point in the stream of a GPU's work."""
+    if not tensor.is_cuda:
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(tensor.device))
+    return event
+
+
+def _await(event: torch.cuda.Event | None, tensor: Tensor) -> None:
+    """Let the stream of this thread go on after that point."""
+    if event is not None:
+        torch.cuda.current_stream(tensor.device).wait_event(event)
