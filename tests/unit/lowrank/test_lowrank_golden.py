@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from sumwire.errors import UsageError
 from sumwire.lowrank import shapes
@@ -37,6 +39,14 @@ def test_golden_sizes(name: str) -> None:
         found.matrices,
         found.dense_groups,
     ) == GOLDEN[name]
+
+
+def test_table_of_the_docs_is_golden() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "acp.md").read_text()
+    titles = {"resnet50": "ResNet-50", "resnet152": "ResNet-152", "bert-large": "BERT-Large"}
+    for name, (rank, parameters, m, p, q, _, _, p_groups, q_groups, ratio, *_) in GOLDEN.items():
+        row = f"| {titles[name]} | {rank} | {parameters} M | {m} | {p} | {q} | {p_groups}, {q_groups} | {ratio} |"
+        assert row in text
 
 
 def test_names_are_those_of_one_tensor_each() -> None:
