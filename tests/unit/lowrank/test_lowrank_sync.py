@@ -37,14 +37,6 @@ class Alone:
         return x.clone(), torch.zeros_like(x)
 
 
-class InPlace(Alone):
-    """Hands out the buffer it was given, as an in-place all-reduce may."""
-
-    def __call__(self, x: Tensor, number: int) -> tuple[Tensor, Tensor]:
-        super().__call__(x, number)
-        return x.mul_(1.0), torch.zeros_like(x)
-
-
 class Held:
     """A `submit` whose calls wait until `release`."""
 
@@ -153,8 +145,19 @@ def test_thread_that_communicates_gives_the_same() -> None:
             pool.submit(lambda: (call(), future.set_result(None)))
             return future
 
-        optimizer = AcpSgd(threaded, sgd(threaded), InPlace(), submit=submit, **OPTIONS)
+        optimizer = AcpSgd(threaded, sgd(threaded), Alone(), submit=submit, **OPTIONS)
         assert torch.equal(train(threaded, optimizer, range(6)), expected)
+
+
+def test_transport_may_work_in_the_buffer_it_was_given() -> None:
+    """As an in-place all-reduce does; here of two workers of which the other has zeros."""
+    results = []
+    for halve in (lambda x: x / 2, lambda x: x.div_(2)):
+        model = net()
+        options = {**OPTIONS, "threshold_bytes": 0}
+        optimizer = AcpSgd(model, sgd(model), lambda x, _, h=halve: (h(x), torch.zeros_like(x)), **options)
+        results.append(train(model, optimizer, range(4)))
+    assert torch.equal(*results)
 
 
 def test_parameter_without_gradient_takes_part_as_zeros() -> None:
