@@ -5,7 +5,8 @@
 WORKERS ?= 4
 # Mbit/s of a link.
 BW ?= 100
-SWITCH ?= auto
+# soft, bmv2, or auto: bmv2 where it is on PATH
+SWITCH ?= soft
 # Of the soft switch: native (C, needs clang 16 or later), python, or auto: native where there is a compiler
 ENGINE ?= auto
 # thc, marsit, marsit100, vote, ef-sign, ssdm, cascade, several with commas, or all

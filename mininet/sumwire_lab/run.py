@@ -42,7 +42,9 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
     """Returns the summary and the folder with everything else. Raises LabError, KeyboardInterrupt."""
     require_tools()
     _check_ops(options)
-    kind = switches.choose("soft" if options.impair is not None else options.switch)
+    kind = switches.choose_for(options)
+    if kind == "soft":
+        options = replace(options, engine=switches.choose_engine(options.engine))
     folder = new_folder(results)
     for line in leftovers.clean():
         say(f"removed from an earlier run: {line}")
@@ -75,6 +77,7 @@ def _one(
     system: str, options: RunOptions, kind: str | None, folder: Path, *, deadline_s: float, say: Say
 ) -> SystemResult:
     where = "kernel bridges" if kind is None else f"{kind} switches"
+    where += f", {options.engine} engine" if kind == "soft" else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     jobs = control.side_jobs if options.malformed else control.training_job
     with open_session(options, kind, folder / system, jobs) as session:
