@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of an exchange: its packets, made in place, and what comes back for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire import _p4 as p4
+from sumwire.config import JobConfig
+from sumwire.packets import OP_WORDS, first_byte, write_headers
+from sumwire.wire import HEADER_BYTES, WORD_BYTES
+
+_RESULT: Final = first_byte(p4.KIND_RESULT)
+
+
+@dataclass(frozen=True)
+class Results:
+    """What came back for every chunk of an exchange.
+
+    ``words`` (chunks, down words, 128) uint8; ``counts`` (chunks,) uint8, the contributors folded in, in the whole
+    tree; ``contributors`` (chunks,) uint32 bitmaps of the seats at the own switch; ``flags`` (chunks,) uint8.
+    """
+
+    words: NDArray[np.uint8]
+    counts: NDArray[np.uint8]
+    contributors: NDArray[np.uint32]
+    flags: NDArray[np.uint8]
+
+
+class Pool:
+    """One piece of memory, used for one exchange after the other: fresh pages cost more than what is written there."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """uint8 (size,), the same memory as before where that is large enough."""
+        if len(self._memory) < size:
+            self._memory = np.empty(size, np.uint8)
+        return self._memory[:size]
+
+
+class Buffers:
+    """``packets`` (chunks, bytes of one), whose headers are written; ``payload`` (chunks, up words, 128) lies inside
+    them and is the sender's to fill; ``results`` is filled by :meth:`accept`.
+    """
+
+    def __init__(
+        self, config: JobConfig, op: int, chunks: int, bucket: int, first_sequence: int, up: Pool, down: Pool
+    ) -> None:
+        up_words, down_words = OP_WORDS[op]
+        self.op = op
+        self.bucket = bucket
+        self.chunks = chunks
+        up_bytes = HEADER_BYTES + up_words * WORD_BYTES
+        self.packets = up.take(chunks * up_bytes).reshape(chunks, up_bytes)
+        write_headers(
+            self.packets,
+            op=op,
+            job=config.job,
+            seat=config.seat,
+            slots=config.slots,
+            first_sequence=first_sequence,
+            bucket=bucket,
+        )
+        self.payload = self.packets[:, HEADER_BYTES:].reshape(chunks, up_words, WORD_BYTES)
+        self.results = Results(
+            down.take(chunks * down_words * WORD_BYTES).reshape(chunks, down_words, WORD_BYTES),
+            np.zeros(chunks, np.uint8),
+            np.zeros(chunks, np.uint32),
+            np.zeros(chunks, np.uint8),
+        )
+        self._job = config.job
+        self._seat = config.seat
+        self._down_words = down_words
+        self._down_bytes = down_words * WORD_BYTES
+
+    def wanted(self, records: NDArray[Any], sizes: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Which of the received datagrams are whole results of this op for this worker."""
+        return (
+            (sizes == HEADER_BYTES + self._down_bytes)
+            & (records["version_kind"] == _RESULT)
+            & (records["op"] == self.op)
+            & (records["job"] == self._job)
+            & (records["worker"] == self._seat)
+            & (records["words"] == self._down_words)
+            & (records["count"] != 0)
+        )
+
+    def accept(self, chunks: NDArray[np.int64], rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
+        """Keep the results of chunks: received rows and their headers, one for each."""
+        results = self.results
+        flat = results.words.reshape(self.chunks, self._down_bytes)
+        flat[chunks] = rows[:, HEADER_BYTES : HEADER_BYTES + self._down_bytes]
+        results.counts[chunks] = records["count"]
+        results.contributors[chunks] = records["contributors"]
+        results.flags[chunks] = records["flags"]
