@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire import _p4 as p4
-from sumwire.batch import BatchSocket, address
+from sumwire.batch import BatchSocket
 from sumwire.wire import HEADER_BYTES, WORD_BYTES, Header
 
 from sumwire_lab import frames
@@ -168,12 +168,12 @@ class Blaster:
     def __init__(self, spec: BlastSpec) -> None:
         self._spec = spec
         self._frames = templates(spec)
-        workers, slots, self._frame_bytes = self._frames.shape
         self._rounds = self._frames[:, :, frames.ROUND_OFFSET : frames.ROUND_OFFSET + 4]
-        offsets = np.arange(workers * slots, dtype=np.uintp).reshape(workers, slots) * self._frame_bytes
-        self._addresses = (address(self._frames) + offsets).astype(np.uintp)
+        self._slots = np.arange(spec.slots)
         # Protocol 0: these sockets only send.
         self._links = [_packet_socket(name, 0, spec.batch) for name in spec.interfaces]
+        for link, of_worker in zip(self._links, self._frames, strict=True):
+            link.load(of_worker, joined=1)
         self._results = _packet_socket(spec.interfaces[0], p4.ETHERTYPE_IPV4, _RECEIVE_FRAMES)
         self._open = OpenSlots(spec.slots, spec.window, spec.batch)
         self.count = Count()
@@ -215,11 +215,11 @@ class Blaster:
 
     def _send(self, first: int, last: int) -> None:
         """The frames of all workers for slots first..last-1."""
-        for link, addresses in zip(self._links, self._addresses, strict=True):
+        for link in self._links:
             begin = first
             while begin < last:
                 try:
-                    begin += link.send(addresses[begin:last], self._frame_bytes)
+                    begin += link.send(self._slots[begin:last])
                 except BlockingIOError:
                     select.select([], [link], [])
         self.count.sent += (last - first) * len(self._links)
