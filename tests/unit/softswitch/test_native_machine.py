@@ -9,7 +9,6 @@ import random
 import resource
 import struct
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from softswitch import ir
@@ -25,6 +24,8 @@ from softswitch.device import (
     Ternary,
 )
 from softswitch.native import machine as native_machine
+from softswitch.native.emit import CProgram
+from softswitch.native.emit_context import Message, MessageValue
 from softswitch.native.machine import NativeMachine
 from softswitch.splitmix import SplitMix
 
@@ -129,8 +130,8 @@ def make_program() -> ir.Program:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> NativeMachine:
-    message = SimpleNamespace(format="{} and {}", widths=(8, 600), signed=(False, False))
-    emitted = SimpleNamespace(source=SOURCE, messages=(message,))
+    message = Message("{} and {}", (MessageValue(8, signed=True), MessageValue(600, signed=False)))
+    emitted = CProgram(SOURCE, (message,))
     monkeypatch.setattr(native_machine, "emit_c", lambda _: emitted)
     return NativeMachine(make_program(), SplitMix(1), lambda: (1 << 48) + 77)
 
@@ -373,7 +374,7 @@ def test_log_messages(machine: NativeMachine, caplog: pytest.LogCaptureFixture) 
     values = struct.pack("=Q", 200) + bytes(7 * 8) + limbs_of((wide,), (600,))
     with caplog.at_level(logging.INFO, "softswitch.program"):
         machine.process(106, values)
-    assert caplog.messages == [f"200 and {wide}"]
+    assert caplog.messages == [f"-56 and {wide}"]
 
 
 def test_timestamps_have_48_bits(machine: NativeMachine) -> None:
