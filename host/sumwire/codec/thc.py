@@ -13,7 +13,7 @@ One round of a worker:
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -23,18 +23,21 @@ from torch import Tensor
 from sumwire import _p4 as p4
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, CountError, NonFiniteError, NormRangeError, SumRangeError
+from sumwire.codec.kernels import kernels
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, check_block, layout
+from sumwire.codec.norms import add_halves, square_sums, wide_square_sums
 from sumwire.codec.rotation import rest_scale
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
+from sumwire.codec.thc_native import NativeForm
 from sumwire.codec.thc_torch import TorchForm
 
 BLOCK_VALUES: Final = 4096
 # Norms beyond these are refused, or count as zero: within, nothing overflows or is lost to float32 subnormals.
 NORM_MAX: Final = 2.0**96
 NORM_MIN: Final = 2.0**-96
-# Between these a float32 sum of squares is exact enough; a norm outside is computed again in float64.
-_PLAIN_NORMS: Final = (2.0**-40, 2.0**60)
+# Between these a float32 sum of squares is exact enough; outside it is computed again in float64.
+_PLAIN_SUMS: Final = (2.0**-80, 2.0**120)
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -88,10 +91,13 @@ class ThcRound(CodecRound):
         super().__init__(codec.info, x.numel(), self.layout.chunks, self.layout.grain)
         self._table = codec.table
         self._x = x
-        self._form = TorchForm(
-            codec.table,
-            SignStream.of(codec.job, sequence, bucket, x.device),
-            RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device),
+        signs = SignStream.of(codec.job, sequence, bucket, x.device)
+        rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
+        native = kernels(x)
+        self._form: TorchForm | NativeForm = (
+            TorchForm(codec.table, signs, rounding)
+            if native is None
+            else NativeForm(native, codec.table, signs, rounding)
         )
         self._norms = _block_norms(x, self.layout, f"bucket {bucket} of round {sequence}")
         self._scales = np.zeros(self.layout.blocks)
@@ -191,33 +197,33 @@ def _refuse_norms(norms: NDArray[np.float64], what: str, first_block: int = 0) -
 def _block_norms(x: Tensor, cut: Layout, where: str) -> NDArray[np.float32]:
     """L2 norms by block, float32; those below NORM_MIN are given as 0. NaN and Inf show up in the norms, so finite
     tensors are not read a second time. Raises NonFiniteError and NormRangeError."""
-    norms = np.concatenate([_group_norms(x, group) for group in cut.groups] or [np.zeros(0)])
-    suspects = np.flatnonzero(~((norms > _PLAIN_NORMS[0]) & (norms < _PLAIN_NORMS[1])))
+    sums = _block_sums(square_sums(x), cut).astype(np.float64)
+    suspects = np.flatnonzero(~((sums > _PLAIN_SUMS[0]) & (sums < _PLAIN_SUMS[1])))
     if len(suspects):
-        if not bool(torch.isfinite(x).all()):
+        sums[suspects] = _wide_block_sums(x, cut, suspects)
+        if not np.isfinite(sums).all():
             raise _non_finite(x, where)
-        starts = _block_starts(cut)
-        for block in suspects:
-            values = x[starts[block] : starts[block + 1]]
-            norms[block] = float(torch.linalg.vector_norm(values, dtype=torch.float64))
+    norms = np.sqrt(sums)
     _refuse_norms(norms, f"{where}: norm")
     return np.where(norms < NORM_MIN, 0.0, norms).astype(np.float32)
 
 
-def _block_starts(cut: Layout) -> list[int]:
-    starts = [g.first_value + i * g.block_values for g in cut.groups for i in range(g.blocks)]
-    return [*starts, cut.padded_length]
+def _block_sums(chunk_sums: NDArray[Any], cut: Layout) -> NDArray[Any]:
+    """Sums by block; chunks that only pad are missing."""
+    padded = np.zeros(cut.chunks, chunk_sums.dtype)
+    padded[: len(chunk_sums)] = chunk_sums
+    rows = [padded[g.first_chunk : g.last_chunk].reshape(g.blocks, g.block_chunks) for g in cut.groups]
+    return np.concatenate([add_halves(row) for row in rows] or [padded])
 
 
-def _group_norms(x: Tensor, group: BlockGroup) -> NDArray[np.float64]:
-    """Norms as float32 sums of squares; of a last block that x fills only in part, too."""
-    values = x[group.first_value : group.first_value + group.values]
-    whole = len(values) // group.block_values
-    rows = values[: whole * group.block_values].view(whole, group.block_values)
-    norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)]
-    if whole < group.blocks:
-        norms.append(torch.linalg.vector_norm(values[whole * group.block_values :], dtype=torch.float32)[None])
-    return torch.cat(norms).cpu().numpy().astype(np.float64)
+def _wide_block_sums(x: Tensor, cut: Layout, blocks: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Sums of squares in float64 of some blocks, in rising order."""
+    first, last = np.searchsorted(cut.chunk_blocks(), [blocks[0], blocks[-1] + 1])
+    sums = np.zeros(cut.chunks)
+    wide = wide_square_sums(x[first * CHUNK_VALUES : last * CHUNK_VALUES])
+    sums[first : first + len(wide)] = wide
+    of_blocks: NDArray[np.float64] = _block_sums(sums, cut)[blocks]
+    return of_blocks
 
 
 def _non_finite(x: Tensor, where: str) -> NonFiniteError:

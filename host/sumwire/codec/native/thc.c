@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+// THC block by block: each passes from memory to words, or back, through the first-level cache. The operations and
+// their order are those of sumwire.codec.thc_torch.
+#include <string.h>
+
+#include "codec.h"
+#include "hadamard.h"
+#include "planes.h"
+#include "streams.h"
+
+enum {
+  VALUES = CODEC_CHUNK_VALUES,
+  SIGN_BITS = 64,  // of a word of the sign stream
+  DRAWS = 4        // of a word of the rounding stream
+};
+
+typedef union {
+  float value;
+  uint32_t bits;
+} float_bits;
+
+static inline uint64_t smaller(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+// to = from * (+-scale), the signs of 64 values from one word.
+static inline void flip_64(const float *from, float *to, uint64_t word, float scale) {
+  const uint32_t halves[2] = {(uint32_t)word, (uint32_t)(word >> 32)};
+  for (int half = 0; half < 2; half++)
+    for (int i = 0; i < 32; i++) {
+      float_bits factor = {.value = scale};
+      factor.bits ^= halves[half] << (31 - i) & 0x80000000u;
+      to[32 * half + i] = from[32 * half + i] * factor.value;
+    }
+}
+
+static void flip(const float *from, float *to, uint64_t d, uint64_t key, float scale) {
+  for (uint64_t word = 0; word < d / SIGN_BITS; word++)
+    flip_64(from + word * SIGN_BITS, to + word * SIGN_BITS, stream_word(key, word), scale);
+}
+
+// Uniform numbers of one chunk.
+static void draw(uint64_t key, uint64_t first_word, float *uniform) {
+  uint64_t words[VALUES / DRAWS];
+  int16_t lane[VALUES];
+  for (int i = 0; i < VALUES / DRAWS; i++) words[i] = stream_word(key, first_word + (uint64_t)i);
+  memcpy(lane, words, sizeof lane);
+  for (int i = 0; i < VALUES; i++) uniform[i] = ((float)lane[i] + 32768.5f) * (1.0f / 65536);
+}
+
+// Indices of one chunk's rotated values.
+static void round_chunk(const struct codec_table *table, const float *v, float to_grid, const float *uniform,
+                        uint8_t *indices) {
+  float w[VALUES], slope[VALUES], offset[VALUES];
+  int32_t cell[VALUES];
+  const float top = table->granularity, middle = table->middle;
+  for (int i = 0; i < VALUES; i++) {
+    float position = v[i] * to_grid + middle;
+    position = position > 0 ? position : 0;
+    position = position < top ? position : top;
+    w[i] = position;
+    cell[i] = (int32_t)position;
+  }
+  for (int i = 0; i < VALUES; i++) {
+    slope[i] = table->cells[2 * cell[i]];
+    offset[i] = table->cells[2 * cell[i] + 1];
+  }
+  for (int i = 0; i < VALUES; i++) {
+    const float position = w[i] * slope[i] + offset[i];
+    indices[i] = (uint8_t)(int32_t)(position + uniform[i]);
+  }
+}
+
+static void encode_chunk(const struct codec_table *table, const float *v, float to_grid, uint64_t key,
+                         uint64_t first_value, uint8_t *out) {
+  float uniform[VALUES];
+  uint8_t indices[VALUES];
+  draw(key, first_value / DRAWS, uniform);
+  round_chunk(table, v, to_grid, uniform, indices);
+  planes_pack(indices, out);
+}
+
+static void rotate(const struct codec_blocks *at, uint64_t block, const float *x, uint64_t present, float *v) {
+  const uint64_t d = at->block_values, key = fold_key(at->sign_key, at->first_block + block);
+  if (present < d) {
+    memcpy(v, x, present * sizeof *x);
+    memset(v + present, 0, (d - present) * sizeof *v);
+    x = v;
+  }
+  flip(x, v, d, key, at->half_scale);
+  codec_hadamard(v, d);
+}
+
+void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
+                      uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
+                      int64_t stride, float *work) {
+  const uint64_t d = at->block_values;
+  for (uint64_t block = 0; block < at->blocks; block++) {
+    const uint64_t start = block * d;
+    rotate(at, block, x + smaller(start, present), smaller(d, present - smaller(start, present)), work);
+    for (uint64_t i = 0; i < d; i += VALUES, out += stride)
+      encode_chunk(table, work + i, to_grid[block], rounding_key, first_value + start + i, out);
+  }
+}
+
+void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint8_t *largest) {
+  for (uint64_t chunk = 0; chunk < chunks; chunk++, words += stride) largest[chunk] = planes_largest(words);
+}
+
+// A rotated block back to the tensor's values, `present` of which are wanted.
+static void unrotate(const struct codec_blocks *at, uint64_t block, float *v, float *target, uint64_t present) {
+  const uint64_t d = at->block_values, key = fold_key(at->sign_key, at->first_block + block);
+  codec_hadamard(v, d);
+  flip(v, present < d ? v : target, d, key, at->back_scale);
+  if (present < d) memcpy(target, v, present * sizeof *v);
+}
+
+void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
+                      const float *from_grid, float *target, uint64_t present, float *work) {
+  const uint64_t d = at->block_values;
+  for (uint64_t block = 0; block < at->blocks; block++) {
+    for (uint64_t i = 0; i < d; i += VALUES, words += stride, middle++, from_grid++) {
+      uint8_t sums[VALUES];
+      planes_unpack(words, CODEC_SUM_PLANES, sums);
+      const float less = *middle, factor = *from_grid;
+      for (int j = 0; j < VALUES; j++) work[i + (uint64_t)j] = ((float)sums[j] - less) * factor;
+    }
+    const uint64_t start = smaller(block * d, present);
+    unrotate(at, block, work, target + start, smaller(d, present - start));
+  }
+}
+
+void codec_thc_residual(const struct codec_blocks *at, const struct codec_table *table, const uint8_t *words,
+                        int64_t stride, const float *from_grid, const float *x, float *target, uint64_t present,
+                        float *work) {
+  const uint64_t d = at->block_values;
+  for (uint64_t block = 0; block < at->blocks; block++) {
+    for (uint64_t i = 0; i < d; i += VALUES, words += stride, from_grid++) {
+      uint8_t indices[VALUES];
+      float levels[1 << CODEC_INDEX_PLANES];
+      planes_unpack(words, CODEC_INDEX_PLANES, indices);
+      for (int z = 0; z < 1 << CODEC_INDEX_PLANES; z++) levels[z] = table->levels[z] * *from_grid;
+      for (int j = 0; j < VALUES; j++) work[i + (uint64_t)j] = levels[indices[j]];
+    }
+    const uint64_t start = smaller(block * d, present), here = smaller(d, present - start);
+    unrotate(at, block, work, work, d);
+    for (uint64_t i = 0; i < here; i++) target[start + i] = x[start + i] - work[i];
+  }
+}
