@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from softswitch import ir
 from softswitch.analysis import STANDARD, analyse
-from softswitch.native.emit_bounds import Temp
-from softswitch.native.emit_carrier import LIMB, carrier
+from softswitch.native.emit_bounds import binary
+from softswitch.native.emit_carrier import LIMB
 from softswitch.native.emit_code import INDENT, Code
 from softswitch.native.emit_context import LENGTH, Context, Message
 from softswitch.native.emit_deparser import emit_deparser
@@ -140,7 +140,7 @@ def _verify(context: Context) -> list[str]:
         condition = ir.Binary("and", ir.Valid(target.header), checksum.condition)
         with code.block(f"if ({expressions.boolean(condition)})"):
             value = hash_value(context.program.calculations[checksum.calculation], context, code, expressions)
-            different = expressions.boolean(ir.Binary("!=", value, target))  # type: ignore[arg-type]
+            different = expressions.boolean(binary("!=", value, target))
             with code.block(f"if ({different})"):
                 code.write(error, "1ull")
     return ["static void verify_checksums(struct packet *p) {", *code.lines, "}", ""]

@@ -9,6 +9,7 @@ from one 64-bit lane into the next.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from softswitch import ir
 from softswitch.device import UnsupportedProgramError
@@ -30,7 +31,12 @@ class Temp:
 
 
 Expr = ir.Expr | Temp
-CACHED = (ir.Unary, ir.Binary, ir.Cast, ir.Ternary)
+_CACHED = (ir.Unary, ir.Binary, ir.Cast, ir.Ternary)
+
+
+def binary(op: str, left: Expr, right: Expr) -> ir.Binary:
+    """An expression that may contain values the code has already; only this folder's emitters know those."""
+    return ir.Binary(op, cast("ir.Expr", left), cast("ir.Expr", right))
 
 
 class Bounds:
@@ -40,7 +46,7 @@ class Bounds:
         self._known: dict[int, tuple[Expr, Interval]] = {}
 
     def __call__(self, expr: Expr) -> Interval:
-        if not isinstance(expr, CACHED):
+        if not isinstance(expr, _CACHED):
             return _leaf(expr)
         known = self._known.get(id(expr))
         if known is None:
@@ -176,7 +182,7 @@ class Bits:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
 
-    def possible(self, expr: Expr, width: int) -> int:
+    def possible(self, expr: Expr, width: int) -> int:  # noqa: PLR0911 - one case per operator
         match expr:
             case ir.Binary("&", left, right):
                 return self.possible(left, width) & self.possible(right, width)

@@ -91,22 +91,26 @@ def convert(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str
     """``text`` modulo 2^target.bits; ``signed`` says that its highest bit is a sign."""
     if source == target:
         return text
+    if Kind.VECTOR in (source.kind, target.kind):
+        return _convert_vector(text, source, target, signed=signed)
+    inner = f"({source.signed_name}){text}" if signed and target.bits > source.bits else text
+    return f"(({target.name}){inner})"
+
+
+def _convert_vector(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str:
     match source.kind, target.kind:
-        case Kind.LIMB, Kind.VECTOR:
+        case Kind.LIMB, _:
             fill = f"(uint64_t)((int64_t){text} >> 63)" if signed else "0"
             return f"{target.name}_of({text}, {fill})"
-        case Kind.VECTOR, Kind.LIMB:
+        case _, Kind.LIMB:
             return f"({text})[0]"
         case Kind.VECTOR, Kind.VECTOR:
             return _resize(text, source, target, signed=signed)
-        case Kind.VECTOR, Kind.BITINT:
-            same = f"{source.name}_bits({text})"
-            return convert(same, Carrier(Kind.BITINT, source.limbs), target, signed=signed)
-        case Kind.BITINT, Kind.VECTOR:
-            same = Carrier(Kind.BITINT, target.limbs)
-            return f"{target.name}_of_bits({convert(text, source, same, signed=signed)})"
-    inner = f"({source.signed_name}){text}" if signed and target.bits > source.bits else text
-    return f"(({target.name}){inner})"
+        case Kind.VECTOR, _:
+            as_bits = f"{source.name}_bits({text})"
+            return convert(as_bits, Carrier(Kind.BITINT, source.limbs), target, signed=signed)
+    bits = Carrier(Kind.BITINT, target.limbs)
+    return f"{target.name}_of_bits({convert(text, source, bits, signed=signed)})"
 
 
 def _resize(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str:

@@ -16,7 +16,7 @@ LENGTH = "packet_length"  # member of the state: the packet's length with the he
 
 @dataclass(frozen=True)
 class MessageValue:
-    """A value of a log message as it lies in memory: limbs(width) limbs."""
+    """A value of a log message; a message's values lie in memory like action data of these widths."""
 
     width: int
     signed: bool

@@ -10,10 +10,11 @@ its whole interval.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from softswitch import ir
 from softswitch.emit_expr import full
-from softswitch.native.emit_bounds import COMPARISONS, Bits, Bounds, Expr, Temp, borrows, carries
+from softswitch.native.emit_bounds import COMPARISONS, Bits, Bounds, Expr, Temp, binary, borrows, carries
 from softswitch.native.emit_carrier import (
     LIMB,
     Carrier,
@@ -75,7 +76,7 @@ class ExprEmitter:
             return text, ""
         if carrier_of(low, high) == LIMB:
             return text, f"{text} < {size}u"  # a negative number is a large one here
-        inside = ir.Binary("and", ir.Binary("<=", ir.Const(0), expr), ir.Binary("<", expr, ir.Const(size)))
+        inside = binary("and", binary("<=", ir.Const(0), expr), binary("<", expr, ir.Const(size)))
         return text, self.boolean(inside)
 
     # -- modulo 2^n ------------------------------------------------------
@@ -208,11 +209,9 @@ class ExprEmitter:
             own = carrier(width)
             return self._converted(self._extended(self.wrapped(operand, width), own, width), own, kind, signed=True)
         value = self.exact(operand)
-        above = ir.Ternary(ir.Binary(">", value, ir.Const(high)), ir.Const(high), value)  # type: ignore[arg-type]
-        return self.ring(
-            ir.Ternary(ir.Binary("<", value, ir.Const(low)), ir.Const(low), above),  # type: ignore[arg-type]
-            kind,
-        )
+        too_low, too_high = binary("<", value, ir.Const(low)), binary(">", value, ir.Const(high))
+        at_most = ir.Ternary(too_high, ir.Const(high), cast("ir.Expr", value))
+        return self.ring(ir.Ternary(too_low, ir.Const(low), at_most), kind)
 
     # -- arithmetic ------------------------------------------------------
 
@@ -338,7 +337,7 @@ class ExprEmitter:
 
     # -- booleans --------------------------------------------------------
 
-    def boolean(self, expr: Expr) -> str:  # noqa: PLR0911 - one case per expression
+    def boolean(self, expr: Expr) -> str:
         """A constant or literal that is true or false."""
         match expr:
             case ir.Binary(op, left, right) if op in COMPARISONS:

@@ -29,10 +29,11 @@ def hash_value(calculation: ir.Calculation, context: Context, code: Code, expres
     code.line(f"uint64_t {name};")
     with code.block(""):
         runs = _runs(calculation, context.program)
+        emitter = _HashEmitter(runs, context, code, expressions)
         if calculation.algorithm == "csum16" and _is_word_aligned(runs):
-            _sum(name, runs, context, code, expressions)
+            emitter.sum(name)
         else:
-            _join(name, calculation, runs, context, code, expressions)
+            emitter.join(name, calculation.algorithm)
     return Temp(name, LIMB, 0, full(_WIDTHS[calculation.algorithm]))
 
 
@@ -52,58 +53,60 @@ def _is_word_aligned(runs: Runs) -> bool:
     return all(width % 16 == 0 for width in widths[:-1]) and sum(widths) % 8 == 0
 
 
-@contextmanager
-def _if_valid(header: str, context: Context, code: Code) -> Iterator[None]:
-    with code.block(f"if ({code.read(context.storage.valid[header], LIMB)})" if header else ""):
-        yield
+class _HashEmitter:
+    def __init__(self, runs: Runs, context: Context, code: Code, expressions: ExprEmitter) -> None:
+        self._runs = runs
+        self._valid = context.storage.valid
+        self._code = code
+        self._expressions = expressions
 
+    def sum(self, name: str) -> None:
+        """The internet checksum, term by term: RFC 1071."""
+        code = self._code
+        total = code.name()
+        code.line(f"uint64_t {total} = 0;")
+        end = -(-sum(chunk.width for _, chunks in self._runs for chunk in chunks) // 16) * 16
+        for header, chunks in self._runs:
+            with self._if_valid(header):
+                for chunk in chunks:
+                    end -= chunk.width
+                    code.line(f"{total} += {self._folded(chunk)} << {end % 16};")
+        code.line(f"{name} = ss_checksum({total});")
 
-def _chunk(chunk: ir.Chunk, expressions: ExprEmitter) -> str:
-    """Its bits, in carrier(chunk.width)."""
-    return expressions.wrapped(chunk.value, chunk.width)
+    def join(self, name: str, algorithm: str) -> None:
+        code = self._code
+        joined = code.name()
+        size_bytes = sum(-(-chunk.width // 8) for _, chunks in self._runs for chunk in chunks)
+        code.line(f"uint8_t {joined}_bytes[{max(1, size_bytes)}] = {{0}};")
+        code.line(f"struct ss_joined {joined} = {{{joined}_bytes, 0}};")
+        for header, chunks in self._runs:
+            with self._if_valid(header):
+                for chunk in chunks:
+                    code.line(f"ss_join(&{joined}, {chunk.width}, {self._saved(chunk)});")
+        code.line(f"{name} = ss_hash_{algorithm}(&{joined});")
 
+    @contextmanager
+    def _if_valid(self, header: str) -> Iterator[None]:
+        head = f"if ({self._code.read(self._valid[header], LIMB)})" if header else ""
+        with self._code.block(head):
+            yield
 
-def _sum(name: str, runs: Runs, context: Context, code: Code, expressions: ExprEmitter) -> None:
-    """The internet checksum, term by term: RFC 1071."""
-    total = code.name()
-    code.line(f"uint64_t {total} = 0;")
-    end = -(-sum(chunk.width for _, chunks in runs for chunk in chunks) // 16) * 16
-    for header, chunks in runs:
-        with _if_valid(header, context, code):
-            for chunk in chunks:
-                end -= chunk.width
-                term = _folded(chunk, code, expressions)
-                code.line(f"{total} += {term} << {end % 16};")
-    code.line(f"{name} = ss_checksum({total});")
+    def _bits(self, chunk: ir.Chunk) -> str:
+        """In carrier(chunk.width)."""
+        return self._expressions.wrapped(chunk.value, chunk.width)
 
+    def _folded(self, chunk: ir.Chunk) -> str:
+        """A number that is the chunk modulo 65535, and small enough to be added many times."""
+        if chunk.width <= _PLAIN:
+            return self._bits(chunk)
+        if carrier(chunk.width) == LIMB:
+            return f"ss_fold({self._bits(chunk)})"
+        return f"ss_fold_limbs({self._saved(chunk)}, {limbs(chunk.width)})"
 
-def _folded(chunk: ir.Chunk, code: Code, expressions: ExprEmitter) -> str:
-    text = _chunk(chunk, expressions)
-    if chunk.width <= _PLAIN:
-        return text
-    if carrier(chunk.width) == LIMB:
-        return f"ss_fold({text})"
-    array = _saved(chunk, text, code, expressions)
-    return f"ss_fold_limbs({array}, {limbs(chunk.width)})"
-
-
-def _saved(chunk: ir.Chunk, text: str, code: Code, expressions: ExprEmitter) -> str:
-    array = code.name()
-    code.line(f"uint64_t {array}[{limbs(chunk.width)}];")
-    expressions.save(array, text, chunk.width)
-    return array
-
-
-def _join(
-    name: str, calculation: ir.Calculation, runs: Runs, context: Context, code: Code, expressions: ExprEmitter
-) -> None:
-    joined = code.name()
-    size_bytes = sum(-(-chunk.width // 8) for chunk in calculation.chunks)
-    code.line(f"uint8_t {joined}_bytes[{max(1, size_bytes)}] = {{0}};")
-    code.line(f"struct ss_joined {joined} = {{{joined}_bytes, 0}};")
-    for header, chunks in runs:
-        with _if_valid(header, context, code):
-            for chunk in chunks:
-                array = _saved(chunk, _chunk(chunk, expressions), code, expressions)
-                code.line(f"ss_join(&{joined}, {chunk.width}, {array});")
-    code.line(f"{name} = ss_hash_{calculation.algorithm}(&{joined});")
+    def _saved(self, chunk: ir.Chunk) -> str:
+        """Name of an array of limbs with the chunk's bits."""
+        text = self._bits(chunk)
+        array = self._code.name()
+        self._code.line(f"uint64_t {array}[{limbs(chunk.width)}];")
+        self._expressions.save(array, text, chunk.width)
+        return array

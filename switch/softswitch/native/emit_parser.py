@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from softswitch import ir
 from softswitch.analysis import STANDARD
 from softswitch.device import UnsupportedProgramError
+from softswitch.emit_expr import full
 from softswitch.graph import topological
+from softswitch.native.emit_bounds import Temp, binary
 from softswitch.native.emit_bytes import Slice, read_bits, slices
-from softswitch.native.emit_carrier import LIMB, carrier_of
+from softswitch.native.emit_carrier import LIMB, carrier, carrier_of
 from softswitch.native.emit_code import Code, identifier
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
@@ -164,19 +166,22 @@ class _StateEmitter:
     def _peek(self, peek: ir.Lookahead) -> str:
         return read_bits(Slice(peek.offset, peek.width), f"p->frame + {self._at}", self._code, self._expressions)
 
+    def _key(self, part: ir.Expr) -> Temp:
+        """Bits, without a sign: so are the cases written."""
+        width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
+        return Temp(self._expressions.wrapped(part, width), carrier(width), 0, full(width))
+
     def _transition(self) -> None:
         for part in self._state.key:
             self._need_lookahead(part)
-        # Looked ahead once, whatever the cases.
-        keys = [self._expressions.exact(part) for part in self._state.key]
+        keys = [self._key(part) for part in self._state.key]
         for case in self._state.cases:
             tests: list[str] = []
-            for key, part, value, mask in zip(keys, self._state.key, case.values, case.masks, strict=True):
-                width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
+            for key, value, mask in zip(keys, case.values, case.masks, strict=True):
                 if mask == 0:
                     continue
-                masked = key if mask == (1 << width) - 1 else ir.Binary("&", key, ir.Const(mask))  # type: ignore[arg-type]
-                tests.append(self._expressions.boolean(ir.Binary("==", masked, ir.Const(value))))  # type: ignore[arg-type]
+                masked = key if mask == key.high else binary("&", key, ir.Const(mask))
+                tests.append(self._expressions.boolean(binary("==", masked, ir.Const(value))))
             if not tests:
                 self._go(case.next_state)
                 return

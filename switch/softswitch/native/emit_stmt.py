@@ -5,17 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from softswitch import ir
-from softswitch.analysis import STANDARD
 from softswitch.emit_expr import full
-from softswitch.native.emit_bounds import Expr, Temp
+from softswitch.native.emit_bounds import Expr, Temp, binary
 from softswitch.native.emit_carrier import LIMB, carrier
 from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import LENGTH, Context, Message, MessageValue
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_hash import hash_value
-from softswitch.native.limbs import LIMB_BITS, limbs
+from softswitch.native.limbs import LIMB_BITS, argument_offsets, limbs
 
 
 class StatementEmitter:
@@ -36,7 +36,7 @@ class StatementEmitter:
                 with self._code.block("else"):
                     self.body(statement.otherwise)
 
-    def _simple(self, statement: ir.Statement) -> None:  # noqa: PLR0912 - one case per statement
+    def _simple(self, statement: ir.Statement) -> None:
         match statement:
             case ir.Assign(target, value):
                 self.store(target, value)
@@ -125,7 +125,7 @@ class StatementEmitter:
             cell = self._expressions.load(self._cell(register, where), declared.width, fresh=True)
             value: Expr = Temp(cell, carrier(declared.width), 0, full(declared.width))
             if declared.signed:
-                value = ir.Cast("two_comp_mod", value, declared.width)  # type: ignore[arg-type]
+                value = ir.Cast("two_comp_mod", cast("ir.Expr", value), declared.width)
             self.store(target, value)
 
     def _register_write(self, register: str, index: ir.Expr, value: ir.Expr) -> None:
@@ -160,28 +160,27 @@ class StatementEmitter:
             bits = LIMB_BITS * draws
             draw = Temp(self._expressions.load(drawn, bits, fresh=True), carrier(bits), 0, full(bits))
             count = ir.Binary("+", ir.Binary("-", high, low), ir.Const(1))
-            scaled = ir.Binary(">>", ir.Binary("*", draw, count), ir.Const(bits))  # type: ignore[arg-type]
+            scaled = ir.Binary(">>", binary("*", draw, count), ir.Const(bits))
             self.store(target, ir.Binary("+", low, scaled))
 
     def _hash(self, target: ir.FieldRef, base: ir.Expr, calculation: str, modulus: ir.Expr) -> None:
         described = self._context.program.calculations[calculation]
         digest: Expr = hash_value(described, self._context, self._code, self._expressions)
         # A remainder by 0 is 0, as by 1.
-        rest = ir.Binary("%", digest, modulus)  # type: ignore[arg-type]
+        rest = binary("%", digest, modulus)
         self.store(target, ir.Binary("+", rest, base))
 
     def _log(self, text: str, values: tuple[ir.Expr, ...]) -> None:
         number = len(self._context.messages)
-        described: list[MessageValue] = []
-        array, offset = self._code.name(), 0
         exact = [self._expressions.exact(value) for value in values]
-        widths = [value.carrier.bits for value in exact]
-        self._code.line(f"uint64_t {array}[{max(1, sum(map(limbs, widths)))}] = {{0}};")
-        for value, width in zip(exact, widths, strict=True):
-            described.append(MessageValue(width, value.low < 0))
+        widths = tuple(value.carrier.bits for value in exact)
+        offsets, total = argument_offsets(widths)
+        array = self._code.name()
+        self._code.line(f"uint64_t {array}[{max(1, total)}] = {{0}};")
+        for value, width, offset in zip(exact, widths, offsets, strict=True):
             self._expressions.save(f"{array} + {offset}", value.text, width)
-            offset += limbs(width)
-        self._context.messages.append(Message(text, tuple(described)))
+        described = tuple(MessageValue(value.carrier.bits, value.low < 0) for value in exact)
+        self._context.messages.append(Message(text, described))
         self._code.line(f"if (p->machine->log) p->machine->log(p->machine, {number}, {array});")
 
 
