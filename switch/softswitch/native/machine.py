@@ -151,10 +151,10 @@ def compiled_program(source: str) -> int:
 
 def _told(message: Message, address: int) -> tuple[str, tuple[int, ...]]:
     """Format and values of a message whose values lie at ``address``."""
-    offsets, total = argument_offsets(message.widths)
+    offsets, total = argument_offsets(value.width for value in message.values)
     data = ctypes.string_at(address, total * LIMB_BYTES)
     values = tuple(
-        from_limbs(data[offset * LIMB_BYTES :], width, signed=signed)
-        for offset, width, signed in zip(offsets, message.widths, message.signed, strict=True)
+        from_limbs(data[offset * LIMB_BYTES :], value.width, signed=value.signed)
+        for offset, value in zip(offsets, message.values, strict=True)
     )
     return message.format, values

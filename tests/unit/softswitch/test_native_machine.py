@@ -25,7 +25,7 @@ from softswitch.device import (
 )
 from softswitch.native import machine as native_machine
 from softswitch.native.emit import CProgram
-from softswitch.native.emit_context import Message
+from softswitch.native.emit_context import Message, MessageValue
 from softswitch.native.machine import NativeMachine
 from softswitch.splitmix import SplitMix
 
@@ -130,7 +130,7 @@ def make_program() -> ir.Program:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> NativeMachine:
-    message = Message("{} and {}", (8, 600), (True, False))
+    message = Message("{} and {}", (MessageValue(8, signed=True), MessageValue(600, signed=False)))
     emitted = CProgram(SOURCE, (message,))
     monkeypatch.setattr(native_machine, "emit_c", lambda _: emitted)
     return NativeMachine(make_program(), SplitMix(1), lambda: (1 << 48) + 77)
