@@ -12,10 +12,10 @@ from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_uint64, c_void_
 from pathlib import Path
 from typing import Any, Final
 
+import nativelib
 import torch
 from torch import Tensor
 
-import nativelib
 from sumwire import _p4 as p4
 from sumwire.codec import layout, planes, rotation, seeds
 
@@ -72,7 +72,7 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
         *(c_void_p, c_void_p, c_uint64, c_void_p),
     ),
     "codec_pack_signs": (c_void_p, c_uint64, c_void_p),
-    "codec_draw_signs": (c_void_p, c_uint64, c_double, c_uint64, c_void_p),
+    "codec_draw_signs": (c_void_p, c_uint64, c_double, c_uint64, c_uint64, c_void_p),
     "codec_unpack_signs": (c_void_p, c_int64, c_uint64, c_float, c_void_p, c_uint64),
 }
 

@@ -56,6 +56,14 @@ def add_halves(terms: NDArray[_Float]) -> NDArray[_Float]:
     return terms[:, 0]
 
 
+def total(sums: NDArray[np.float64]) -> float:
+    """The sum over all chunks, of any number; infinite where float64 is too narrow."""
+    padded = np.zeros((1, 1 << max(len(sums) - 1, 0).bit_length()))
+    padded[0, : len(sums)] = sums
+    with np.errstate(over="ignore"):
+        return float(add_halves(padded)[0])
+
+
 def _in_c(x: Tensor, function: Callable[..., None], dtype: type[_Float]) -> NDArray[_Float]:
     sums = np.empty(-(-len(x) // CHUNK_VALUES), dtype)
     step = len(sums) if x.dtype == torch.float32 and x.is_contiguous() else _STEP_CHUNKS

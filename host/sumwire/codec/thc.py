@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sumwire import _p4 as p4
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
-from sumwire.codec.errors import CodecError, CountError, NonFiniteError, NormRangeError, SumRangeError
+from sumwire.codec.errors import CodecError, CountError, NormRangeError, SumRangeError
 from sumwire.codec.kernels import kernels
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, check_block, layout
 from sumwire.codec.norms import add_halves, square_sums, wide_square_sums
@@ -31,6 +31,7 @@ from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
 from sumwire.codec.thc_native import NativeForm
 from sumwire.codec.thc_torch import TorchForm
+from sumwire.codec.values import non_finite
 
 BLOCK_VALUES: Final = 4096
 # Norms beyond these are refused, or count as zero: within, nothing overflows or is lost to float32 subnormals.
@@ -202,7 +203,7 @@ def _block_norms(x: Tensor, cut: Layout, where: str) -> NDArray[np.float32]:
     if len(suspects):
         sums[suspects] = _wide_block_sums(x, cut, suspects)
         if not np.isfinite(sums).all():
-            raise _non_finite(x, where)
+            raise non_finite(x, where)
     norms = np.sqrt(sums)
     _refuse_norms(norms, f"{where}: norm")
     return np.where(norms < NORM_MIN, 0.0, norms).astype(np.float32)
@@ -224,9 +225,3 @@ def _wide_block_sums(x: Tensor, cut: Layout, blocks: NDArray[np.intp]) -> NDArra
     sums[first : first + len(wide)] = wide
     of_blocks: NDArray[np.float64] = _block_sums(sums, cut)[blocks]
     return of_blocks
-
-
-def _non_finite(x: Tensor, where: str) -> NonFiniteError:
-    bad = ~torch.isfinite(x)
-    nans = int(torch.isnan(x).sum())
-    return NonFiniteError(nans, int(bad.sum()) - nans, int(bad.nonzero()[0, 0]), where)

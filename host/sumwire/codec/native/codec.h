@@ -51,10 +51,12 @@ void codec_thc_residual(const struct codec_blocks *at, const struct codec_table 
                         int64_t stride, const float *from_grid, const float *x, float *target, uint64_t present,
                         float *work);
 
-// A bit for each value, 1 unless it is below 0, and 0 for the rest of the last byte. Returns whether all are finite.
+// A bit for each value, 1 unless it is below 0, and 0 for the rest of the last byte.
+// Returns whether all are finite.
 int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits);
-// A bit for each value: 1 with probability 1/2 + x inverse / 2, drawn from the stream.
-void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint8_t *bits);
+// The same, 1 with probability 1/2 + x inverse / 2, drawn from the stream's words from first_word on.
+void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_word,
+                      uint8_t *bits);
 // +-factor for the first `length` bits of chunks of `chunk_bytes`.
 void codec_unpack_signs(const uint8_t *words, int64_t stride, uint64_t chunk_bytes, float factor, float *target,
                         uint64_t length);

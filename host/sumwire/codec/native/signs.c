@@ -52,11 +52,11 @@ int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits) {
   return !outside;
 }
 
-static inline void draw_step(const float *x, double inverse, uint64_t key, uint64_t first, uint8_t *bits) {
+static inline void draw_step(const float *x, double inverse, uint64_t key, uint64_t first_word, uint8_t *bits) {
   uint64_t words[STEP / DRAWS];
   int16_t lane[STEP];
   uint8_t flags[STEP];
-  for (int i = 0; i < STEP / DRAWS; i++) words[i] = stream_word(key, first / DRAWS + (uint64_t)i);
+  for (int i = 0; i < STEP / DRAWS; i++) words[i] = stream_word(key, first_word + (uint64_t)i);
   memcpy(lane, words, sizeof lane);
   for (int i = 0; i < STEP; i++) {
     const float uniform = ((float)lane[i] + 32768.5f) * (1.0f / 65536);
@@ -66,14 +66,15 @@ static inline void draw_step(const float *x, double inverse, uint64_t key, uint6
   pack_flags(flags, bits);
 }
 
-void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint8_t *bits) {
+void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_word,
+                      uint8_t *bits) {
   uint64_t i = 0;
-  for (; i + STEP <= length; i += STEP) draw_step(x + i, inverse, key, i, bits + i / 8);
+  for (; i + STEP <= length; i += STEP) draw_step(x + i, inverse, key, first_word + i / DRAWS, bits + i / 8);
   if (i < length) {
     float last[STEP] = {0};
     uint8_t packed[STEP / 8];
     memcpy(last, x + i, (length - i) * sizeof *x);
-    draw_step(last, inverse, key, i, packed);
+    draw_step(last, inverse, key, first_word + i / DRAWS, packed);
     // Padding is minus, whatever was drawn.
     const uint64_t left = length - i;
     if (left % 8) packed[left / 8] &= (uint8_t)(0xFF00 >> left % 8);
