@@ -26,7 +26,7 @@ from sumwire_lab.fabric import Fabric, plan
 from sumwire_lab.frames import Endpoints
 from sumwire_lab.leftovers import Ledger
 from sumwire_lab.options import LinkOptions
-from sumwire_lab.processes import wait_all
+from sumwire_lab.processes import cpu_clock, cpu_seconds, wait_all
 from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, interruptible
 from sumwire_lab.topology import quiet_commands, require_tools
@@ -61,6 +61,8 @@ class Measurement:
     contender: str
     op: str
     packets_per_second: float
+    cpu_us: float
+    """CPU time of the switch for each packet, the kernel's share on its behalf with it."""
     sent: int
     summed: int
     results: int
@@ -113,10 +115,11 @@ def _bench_op(contenders: Sequence[str], op: str, folder: Path, say: Say) -> dic
         for name in contenders:
             one = _measure(name, op, folder / f"{name}-{repeat}")
             measured.append(one)
-            say(f"{op}: {name} {one.packets_per_second:,.0f} packets/s in")
+            say(f"{op}: {name} {one.packets_per_second:,.0f} packets/s in, {one.cpu_us:.2f} us of CPU time each")
     rates = {name: median(m.packets_per_second for m in measured if m.contender == name) for name in contenders}
     return {
         "packets_per_second": rates,
+        "cpu_us": {name: median(m.cpu_us for m in measured if m.contender == name) for name in contenders},
         "ratios": ratios(rates),
         "generator_alone": alone,
         "runs": [asdict(m) for m in measured],
@@ -138,6 +141,8 @@ def table(record: Mapping[str, Any]) -> str:
         cells = [f"{name} {rate:,.0f}" for name, rate in rates.items()]
         cells += [f"native / {name} {ratio:.2f}" for name, ratio in entry["ratios"].items()]
         lines.append(f"{op}: packets/s {', '.join(cells)}")
+        times = ", ".join(f"{name} {us:.2f}" for name, us in entry["cpu_us"].items())
+        lines.append(f"{op}: CPU us a packet in the switch {times}")
     return "\n".join(lines)
 
 
@@ -173,11 +178,23 @@ def _measure(contender: str, op: str, folder: Path) -> Measurement:
         switch.start([(host.port, host.switch_interface) for host in fabric.hosts])
         control.install(fabric, {fabric.switches[0].name: switch.grpc}, folder, control.training_job(fabric))
         assert switch.process is not None
+        clocks = [cpu_clock(switch.process.pid)]
+        began = cpu_seconds(clocks)
         count = _blast(op, fabric, ends, folder, ledger=ledger, serving={"switch": switch.process})
+        cpu_s = cpu_seconds(clocks) - began
         verdicts = control.counters(folder)["verdicts"]
     summed = sum(verdicts[name] for name in SUMMED)
     rate = summed / count["seconds"]
-    return Measurement(contender, op, rate, count["sent"], summed, results=count["results"], resent=count["resent"])
+    return Measurement(
+        contender,
+        op,
+        rate,
+        cpu_s / summed * 1e6,
+        sent=count["sent"],
+        summed=summed,
+        results=count["results"],
+        resent=count["resent"],
+    )
 
 
 def _generator_alone(op: str, folder: Path) -> float:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import sys
@@ -17,24 +16,10 @@ import torch
 import torch.distributed as dist
 
 from sumwire_lab import losses
-from sumwire_lab.processes import end_with_parent
+from sumwire_lab.processes import cpu_clock, cpu_seconds, end_with_parent
 from sumwire_lab.train import GROUP_TIMEOUT, MASTER_PORT, leave
 
 Reduce = Callable[[torch.Tensor], object]
-
-
-def cpu_clock(pid: int) -> int:
-    """The clock of a process's CPU time, all its threads together. Raises OSError for a process that is gone."""
-    clock = ctypes.c_int()
-    number = ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
-    if number != 0:
-        raise OSError(number, f"CPU clock of process {pid}: {os.strerror(number)}")
-    return clock.value
-
-
-def cpu_seconds(clocks: Sequence[int]) -> float:
-    """CPU time of several processes so far."""
-    return sum(time.clock_gettime(clock) for clock in clocks)
 
 
 def measure(reduce: Reduce, size: int, repeats: int, rank: int, switches: Sequence[int] = ()) -> dict[str, Any]:

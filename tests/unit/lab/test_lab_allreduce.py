@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire_lab import bench_worker, losses
+from sumwire_lab import bench_worker, losses, processes
 from sumwire_lab.bench_allreduce import Result, row, table, wire_bytes
 from sumwire_lab.errors import LabError
 from sumwire_lab.losses import Losses
@@ -69,7 +69,7 @@ def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pyte
             spin += 1
 
     # This process stands for the switch: the clock of its CPU time is the same as its own.
-    measured = bench_worker.measure(reduce, 10, 2, rank=0, switches=[bench_worker.cpu_clock(os.getpid())])
+    measured = bench_worker.measure(reduce, 10, 2, rank=0, switches=[processes.cpu_clock(os.getpid())])
     assert len(calls) == 3 and len(set(calls)) == 1, "every repeat gets the tensor as it was"
     assert len(measured["seconds"]) == 2
     assert 0 < measured["cpu_s"] < 2 * sum(measured["seconds"]) + 0.1
@@ -77,8 +77,8 @@ def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pyte
 
 
 def test_a_cpu_clock_counts_all_threads() -> None:
-    clock = bench_worker.cpu_clock(os.getpid())
-    before = bench_worker.cpu_seconds([clock])
+    clock = processes.cpu_clock(os.getpid())
+    before = processes.cpu_seconds([clock])
 
     def work() -> None:
         for _ in range(200_000):
@@ -87,12 +87,12 @@ def test_a_cpu_clock_counts_all_threads() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert bench_worker.cpu_seconds([clock]) - before > 0.001
+    assert processes.cpu_seconds([clock]) - before > 0.001
 
 
 def test_the_clock_of_a_process_that_is_gone() -> None:
     with pytest.raises(OSError, match="CPU clock of process 999999999"):
-        bench_worker.cpu_clock(999_999_999)
+        processes.cpu_clock(999_999_999)
 
 
 def test_lost_datagrams_of_a_namespace() -> None:

@@ -108,6 +108,7 @@ def test_rates_are_compared_with_the_native_engine() -> None:
     rates = {"native": 400.0, "python": 50.0, "bmv2": 20.0}
     assert ratios(rates) == {"python": 8.0, "bmv2": 20.0}
     assert ratios({"python": 50.0, "bmv2": 20.0}) == {}
-    entry = {"packets_per_second": rates, "ratios": ratios(rates), "generator_alone": 600_000.0}
-    line = table({"ops": {"thc": entry}})
+    entry = {"packets_per_second": rates, "ratios": ratios(rates), "generator_alone": 6e5, "cpu_us": {"native": 2.5}}
+    line, times = table({"ops": {"thc": entry}}).splitlines()
+    assert times.endswith("native 2.50")
     assert "generator alone 600,000" in line and line.endswith("native / python 8.00, native / bmv2 20.00")
