@@ -22,7 +22,7 @@ _SOFTNET: Final = Path("/proc/net/softnet_stat")
 _SOFTNET_DROPPED: Final = 1
 # How the soft switch reports a port when it ends.
 _PORT_LINE: Final = re.compile(r"port (\d+) on (\S+): ((?:\w+=\d+ ?)+)$", re.MULTILINE)
-_SWITCH_LOST: Final = ("rx_dropped", "tx_dropped", "tx_refused")
+_SWITCH_LOST: Final = ("rx_dropped", "rx_cut", "tx_dropped", "tx_refused")
 
 
 @dataclass(frozen=True)
