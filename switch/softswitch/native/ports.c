@@ -147,10 +147,7 @@ static uint32_t drain(struct ss_ports *ports, struct ss_port *port) {
     if (arrival == SS_FRAME) take(ports, port, frame, length);
     else if (arrival == SS_CUT) count_cut(ports, port);
     ss_ring_release(&port->ring);
-    if (__builtin_expect(ss_gate_wanted(gate), 0)) {
-      ss_gate_leave(gate);
-      ss_gate_enter(gate);
-    }
+    if (__builtin_expect(ss_gate_wanted(gate), 0)) ss_gate_yield(gate);
   }
   ss_gate_leave(gate);
   return handled;
