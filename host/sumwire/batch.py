@@ -134,10 +134,11 @@ class BatchSocket:
         With ``wanted``, wait for as many, but only a few milliseconds: it spares a process that would else be woken
         for every single one. Raises OSError, for example of an earlier packet's ICMP error.
         """
-        count, flags, collect = self.batch, socket.MSG_DONTWAIT, None
-        if wanted:
-            self._collect[1] = int(_COLLECT_S * _NANO)
-            count, flags, collect = min(wanted, self.batch), 0, self._collect.ctypes.data
+        count = min(wanted, self.batch) or self.batch
+        flags = 0 if wanted else int(socket.MSG_DONTWAIT)
+        # The kernel counts it down.
+        self._collect[:] = 0, int(_COLLECT_S * _NANO)
+        collect = self._collect.ctypes.data if wanted else None
         try:
             return _checked(self._recvmmsg(self.fileno(), self._in.address, count, flags, collect))
         except (BlockingIOError, InterruptedError):

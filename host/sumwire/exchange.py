@@ -51,7 +51,7 @@ class Buffers:
     """
 
     def __init__(
-        self, config: JobConfig, op: int, chunks: int, bucket: int, first_sequence: int, up: Pool, down: Pool
+        self, config: JobConfig, op: int, chunks: int, *, bucket: int, first_sequence: int, up: Pool, down: Pool
     ) -> None:
         up_words, down_words = OP_WORDS[op]
         self.op = op
@@ -82,7 +82,7 @@ class Buffers:
 
     def wanted(self, records: NDArray[Any], sizes: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Which of the received datagrams are whole results of this op for this worker."""
-        return (
+        wanted: NDArray[np.bool_] = (
             (sizes == HEADER_BYTES + self._down_bytes)
             & (records["version_kind"] == _RESULT)
             & (records["op"] == self.op)
@@ -91,6 +91,7 @@ class Buffers:
             & (records["words"] == self._down_words)
             & (records["count"] != 0)
         )
+        return wanted
 
     def accept(self, chunks: NDArray[np.int64], rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
         """Keep the results of chunks: received rows and their headers, one for each."""

@@ -57,7 +57,8 @@ class Flight:
         places = np.arange(len(chunks))
         # Where an index is named twice, the last assignment stays: so, backwards, the first place.
         self._seen[chunks[::-1]] = places[::-1]
-        return (self.first[chunks] > 0) & ~self.landed[chunks] & (self._seen[chunks] == places)
+        fresh: NDArray[np.bool_] = (self.first[chunks] > 0) & ~self.landed[chunks] & (self._seen[chunks] == places)
+        return fresh
 
     def landed_until(self, first: int) -> int:
         """Chunks from ``first`` on are answered up to this one, which is not."""
@@ -89,7 +90,8 @@ class Flight:
 
     def sent_once_at(self, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
         """When those of the chunks went out that did so only once."""
-        return self.sent_at[chunks[self._latest[chunks] == self.first[chunks]]]
+        times: NDArray[np.float64] = self.sent_at[chunks[self._latest[chunks] == self.first[chunks]]]
+        return times
 
     def flying(self) -> NDArray[np.int64]:
         """All chunks in flight, oldest first."""
@@ -108,7 +110,8 @@ class Flight:
     def _alive(self, begin: int, end: int) -> NDArray[np.int64]:
         """The chunks in flight whose latest transmissions are begin..end-1."""
         chunks = self._log[begin:end]
-        return chunks[(self._latest[chunks] == np.arange(begin, end)) & ~self.landed[chunks]]
+        alive: NDArray[np.int64] = chunks[(self._latest[chunks] == np.arange(begin, end)) & ~self.landed[chunks]]
+        return alive
 
     def _skip_dead(self) -> None:
         while self._head < self._end:

@@ -34,6 +34,9 @@ from sumwire.transport import Transport
 _LOG: Final = logging.getLogger("sumwire")
 _BUCKETS: Final = 1 << 16
 
+# Gives what a worker's share of an aggregate left out of its tensor. Called once at most, before the tensor changes.
+Residual = Callable[[], Tensor]
+
 
 class Job:
     """One worker of one job, from its first operation to :meth:`close`. Also a context manager.
@@ -128,11 +131,12 @@ class Job:
             finally:
                 self._transport.close()
 
-    def reduce(self, x: Tensor, bucket: int = 0) -> tuple[Tensor, Tensor]:
-        """THC: mean of the workers' flat tensors, and what this worker's share of it left out.
+    def reduce(self, x: Tensor, bucket: int = 0) -> tuple[Tensor, Residual]:
+        """THC: mean of the workers' flat tensors, and a function that gives what this worker's share of it left out.
 
-        Both float32 of x's length; the mean has equal bits on all workers and must not be changed. ``bucket``
-        (its low 16 bits) travels with the packets, to notice workers that reduce different things.
+        Both float32 of x's length; the mean has equal bits on all workers and must not be changed. The residual is
+        work that is done only when asked for, and needs x as it was. ``bucket`` (its low 16 bits) travels with the
+        packets, to notice workers that reduce different things.
         Raises NonFiniteError before anything is sent; else the errors of :mod:`sumwire.errors`.
         """
         if self._thc is None:
@@ -140,16 +144,19 @@ class Job:
         assert self._thc is not None
         return self.reduce_with(self._thc, x, bucket)
 
-    def reduce_with(self, codec: GradientCodec, x: Tensor, bucket: int = 0) -> tuple[Tensor, Tensor]:
+    def reduce_with(self, codec: GradientCodec, x: Tensor, bucket: int = 0) -> tuple[Tensor, Residual]:
         """The same with any codec whose ops the job has."""
         kept: list[CodecOperation] = []
+
+        def residual() -> Tensor:
+            return kept[0].residual() if kept else torch.zeros_like(result)
 
         def make(sequence: int) -> Operation:
             kept.append(CodecOperation(codec, x, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats))
             return kept[0]
 
         result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32))
-        return result, kept[0].residual if kept else result
+        return result, residual
 
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
         """Mean in full precision of the workers' flat tensors, float32 (float64 if x is), by SUM32.

@@ -41,7 +41,7 @@ class Recycler:
             return torch.empty(length, dtype=dtype)
         block = self._fitting(size)
         # The tensor holds the lease, the lease the block; when the last tensor on it goes, the lease does.
-        lease = (ctypes.c_char * size).from_buffer(block)
+        lease = (ctypes.c_char * size).from_buffer(block.data)
         weakref.finalize(lease, self._free.append, block).atexit = False
         return torch.frombuffer(lease, dtype=dtype)
 

@@ -41,7 +41,7 @@ def all_reduce(
     x = flat if feedback is None else job.feedback.compensate(feedback, flat)
     mean, residual = job.reduce(x, bucket)
     if feedback is not None:
-        job.feedback.store(feedback, residual)
+        job.feedback.store(feedback, residual())
     total = mean * job.config.workers if op == "sum" else mean
     with torch.no_grad():
         tensor.copy_(total.view(tensor.shape))

@@ -170,7 +170,9 @@ class Transport:
         if payload.dtype != np.uint8 or payload.ndim != 3 or payload.shape[1:] != (OP_WORDS[op][0], WORD_BYTES):
             raise UsageError(f"payload {payload.dtype}{payload.shape}: need uint8(chunks, {OP_WORDS[op][0]}, 128)")
         # Results of their own, which the caller may keep.
-        exchange = self._open(op, len(payload), bucket, Pool(), waits_for_workers, deadline_s)
+        exchange = self._open(
+            op, len(payload), bucket, down=Pool(), waits_for_workers=waits_for_workers, deadline_s=deadline_s
+        )
         exchange.payload[:] = payload
         exchange.ready(len(payload))
 
@@ -203,15 +205,18 @@ class Transport:
         ``waits_for_workers``: this exchange opens an operation, so its round trips hold the wait for slow workers
         and say nothing about the path. ``deadline_s``: another deadline for this exchange.
         """
-        return self._open(op, chunks, bucket, self._down, waits_for_workers, deadline_s)
+        return self._open(
+            op, chunks, bucket, down=self._down, waits_for_workers=waits_for_workers, deadline_s=deadline_s
+        )
 
     def _open(
-        self, op: int, chunks: int, bucket: int, down: Pool, waits_for_workers: bool, deadline_s: float | None
+        self, op: int, chunks: int, bucket: int, *, down: Pool, waits_for_workers: bool, deadline_s: float | None
     ) -> Exchange:
         if self._exchange is not None:
             raise UsageError("an exchange is under way: finish it first")
         began = time.monotonic()
-        buffers = Buffers(self._config, op, chunks, bucket, self.next_sequence, self._up, down)
+        first = self.next_sequence
+        buffers = Buffers(self._config, op, chunks, bucket=bucket, first_sequence=first, up=self._up, down=down)
         self._socket.load(buffers.packets)
         self._window.begin(chunks, began, filled=0, sampled=not waits_for_workers, deadline_s=deadline_s)
         self._buffers = buffers

@@ -146,7 +146,7 @@ def test_all_ways_in_give_equal_bits_on_all_workers(rig: TreeRig, seed: int) -> 
             thc, residual = job.reduce(x)
             signs = x >= 0
             results = {"thc": thc, "sum32": job.mean(x), "sign": job.sign_merge(signs), "vote": job.vote(signs)}
-            return results, residual
+            return results, residual()
 
     with rig.bridge(mapping, Impairment(seed, 0.01, 0.01, 0.02, 0.01)):
         outcomes = run_workers(work, workers)
