@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from softswitch import ir
 from softswitch.analysis import STANDARD, analyse
 from softswitch.native.emit_bounds import binary
-from softswitch.native.emit_carrier import LIMB
+from softswitch.native.emit_carrier import LIMB, Kind
 from softswitch.native.emit_code import INDENT, Code
 from softswitch.native.emit_context import LENGTH, Context, Message
 from softswitch.native.emit_deparser import emit_deparser
@@ -24,6 +24,7 @@ from softswitch.native.emit_parser import emit_parser
 from softswitch.native.emit_pipeline import emit_actions, emit_pipeline, emit_tables
 from softswitch.native.emit_stmt import StatementEmitter
 from softswitch.native.emit_storage import plan_storage
+from softswitch.native.emit_unset import unset_fields
 from softswitch.native.limbs import limbs
 
 INSTANCE_REPLICA = 5
@@ -99,28 +100,33 @@ def _types(text: str) -> list[str]:
     ]
 
 
-def _members(context: Context) -> list[str]:
-    """Declarations of what starts at 0."""
+def _members(context: Context) -> tuple[list[str], list[str]]:
+    """Declarations of what starts at 0, and of what is written before it is read."""
     storage = context.storage
+    wide = [key for key in storage.fields if storage.carrier(key).kind is Kind.VECTOR]
+    unset = unset_fields(context.program, context.usage, wide)
     lines = ["uint64_t exited;"]
     lines += [f"uint8_t {name};" for name in storage.valid.values()]
     lines += [f"int64_t {name};" for name in storage.positions.values()]
-    lines += [f"{storage.carrier(key).name} {name};" for key, name in storage.fields.items()]
     if context.track_length:
         lines.append(f"uint64_t {LENGTH};")
-    return lines
+    declared = {key: f"{storage.carrier(key).name} {name};" for key, name in storage.fields.items()}
+    lines += [line for key, line in declared.items() if key not in unset]
+    return lines, [line for key, line in declared.items() if key in unset]
 
 
 def _struct(context: Context) -> list[str]:
+    zeroed, unset = _members(context)
     return [
         "struct packet {",
-        *(INDENT + line for line in _members(context)),
-        "  struct ss_machine *machine;",
+        *(INDENT + line for line in zeroed),
+        "  struct ss_machine *machine;  // so far all starts at 0",
         "  const uint8_t *frame;",
         "  size_t size;",
         "  size_t payload;  // where in the frame what was not parsed starts",
         "  uint64_t now;",
         "  struct ss_sink *sink;",
+        *(INDENT + line for line in unset),
         "};",
         "",
     ]
@@ -248,7 +254,7 @@ def _process(context: Context) -> list[str]:
     code = Code()
     code.line("struct packet packet;")
     code.line("struct packet *const p = &packet;")
-    code.line("memset(p, 0, sizeof packet);")
+    code.line("memset(p, 0, offsetof(struct packet, machine));")
     code.line("p->machine = machine;")
     code.line("p->frame = frame;")
     code.line("p->size = length;")
