@@ -18,11 +18,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 from golden.model import Host, udp_frame
 from packet.play import Frames
 from packet.star import HOSTS, controller_yaml
+from softswitch.p4runtime.server import serve
+from softswitch.switch import EngineChoice, SoftSwitch
 from sumwire_controller import _p4
 from sumwire_controller.entries import Entry
 from sumwire_controller.operations import bring_about
@@ -30,6 +33,9 @@ from sumwire_controller.p4info import Program
 from sumwire_controller.parse import parse_config
 from sumwire_controller.reconcile import choose_generations, desired_state, plan
 from sumwire_controller.switch import P4Switch
+
+if TYPE_CHECKING:
+    from softswitch.switch import EngineChoice, SoftSwitch
 
 ETH_P_ALL = 3
 READY_S = 30.0
@@ -76,12 +82,12 @@ def _named(cells: dict[int, tuple[int, int]], prefix: str) -> Counter[str]:
 class ProcessRig(Controlled):
     """`exchange` calls the pipeline in this process."""
 
-    def __init__(self, name: str, address: str, process: Callable[[int, bytes], Frames]) -> None:
+    def __init__(self, name: str, address: str, switch: SoftSwitch) -> None:
         super().__init__(name, address)
-        self._process = process
+        self.switch = switch
 
     def exchange(self, port: int, frame: bytes) -> Frames:
-        return [(out, bytes(sent)) for out, sent in self._process(port, frame)]
+        return [(out, bytes(sent)) for out, sent in self.switch.process(port, frame)]
 
 
 class VethRig(Controlled):
@@ -121,13 +127,10 @@ class VethRig(Controlled):
 
 
 @contextlib.contextmanager
-def soft_in_process() -> Iterator[ProcessRig]:
-    from softswitch.p4runtime.server import serve
-    from softswitch.switch import SoftSwitch
-
-    device = SoftSwitch(seed=1)
+def soft_in_process(engine: EngineChoice) -> Iterator[ProcessRig]:
+    device = SoftSwitch(seed=1, engine=engine)
     server = serve(device, "127.0.0.1:0", 1)
-    rig = ProcessRig("soft switch in process", f"127.0.0.1:{server.port}", device.process)
+    rig = ProcessRig(f"soft switch in process, {engine} engine", f"127.0.0.1:{server.port}", device.process)
     try:
         yield rig
     finally:
