@@ -18,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 from golden.model import Host, udp_frame
@@ -33,9 +32,6 @@ from sumwire_controller.p4info import Program
 from sumwire_controller.parse import parse_config
 from sumwire_controller.reconcile import choose_generations, desired_state, plan
 from sumwire_controller.switch import P4Switch
-
-if TYPE_CHECKING:
-    from softswitch.switch import EngineChoice, SoftSwitch
 
 ETH_P_ALL = 3
 READY_S = 30.0
@@ -130,7 +126,7 @@ class VethRig(Controlled):
 def soft_in_process(engine: EngineChoice) -> Iterator[ProcessRig]:
     device = SoftSwitch(seed=1, engine=engine)
     server = serve(device, "127.0.0.1:0", 1)
-    rig = ProcessRig(f"soft switch in process, {engine} engine", f"127.0.0.1:{server.port}", device.process)
+    rig = ProcessRig(f"soft switch in process, {engine} engine", f"127.0.0.1:{server.port}", device)
     try:
         yield rig
     finally:
