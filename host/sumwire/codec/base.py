@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sumwire import _p4 as p4
 from sumwire.codec.errors import CodecError, CountError, StageError
+from sumwire.codec.values import result_dtype
+from sumwire.memory import Recycler
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,11 @@ class CodecRound(ABC):
     The tensor must not change before the last part is encoded and, where `residual` is wanted, before that.
     """
 
-    def __init__(self, info: CodecInfo, length: int, chunks: int, grain: int) -> None:
-        self._info = info
-        self.length = length
+    def __init__(self, codec: GradientCodec, x: Tensor, chunks: int, grain: int) -> None:
+        self._info = codec.info
+        self._memory = codec.memory
+        self._x = x
+        self.length = len(x)
         self.chunks = chunks
         self.grain = grain
         self._encoded = np.zeros(chunks, np.bool_)
@@ -51,10 +56,6 @@ class CodecRound(ABC):
     def preliminary(self) -> NDArray[np.uint32]:
         """What goes into the preliminary exchange; empty where the codec has none."""
         return np.zeros(0, np.uint32)
-
-    def prepare(self) -> None:
-        """Work that does not need the preliminary exchange's outcome, and can be done while it is under way."""
-        return None
 
     def encode_into(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Write the payload words of chunks first..last-1 to `out`.
@@ -134,10 +135,6 @@ class CodecRound(ABC):
         """
 
     @abstractmethod
-    def _new_result(self) -> Tensor:
-        """Room for the result."""
-
-    @abstractmethod
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """`encode_into` for a part that is one."""
 
@@ -146,6 +143,13 @@ class CodecRound(ABC):
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
         """`decode_into` for a part that is one, to its place in `target`, which is the whole result."""
+
+    def _new_result(self) -> Tensor:
+        """Room for the result, or for a residual."""
+        dtype = result_dtype(self._x)
+        if self._x.device.type == "cpu":
+            return self._memory.empty(self.length, dtype)
+        return torch.empty(self.length, dtype=dtype, device=self._x.device)
 
     def _check_residual(self, included: NDArray[np.bool_] | None) -> None:
         if not self._encoded.all():
@@ -183,9 +187,12 @@ def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int6
 
 
 class GradientCodec(ABC):
-    """Makes rounds. Stateless between them, and so free to be used by several threads."""
+    """Makes rounds. Keeps nothing of them but memory to use again, and so is free to be used by several threads."""
 
     info: ClassVar[CodecInfo]
+
+    def __init__(self) -> None:
+        self.memory = Recycler()
 
     def chunks(self, length: int) -> int:
         """Packets of a tensor of `length` values."""

@@ -70,19 +70,15 @@ def plus_minus(plus: Tensor, dtype: torch.dtype) -> Tensor:
 class _SignRound(CodecRound):
     """A round whose payload is one bit a value; `_factor` is what a sign of the result stands for."""
 
-    def __init__(self, info: CodecInfo, x: Tensor, packed: NDArray[np.uint8]) -> None:
-        self._packed = packed.reshape(-1, info.words_up, p4.WORD_BYTES)
-        super().__init__(info, len(x), len(self._packed), 1)
-        self._x = x
+    def __init__(self, codec: GradientCodec, x: Tensor, packed: NDArray[np.uint8]) -> None:
+        self._packed = packed.reshape(-1, codec.info.words_up, p4.WORD_BYTES)
+        super().__init__(codec, x, len(self._packed), 1)
         self._factor = 1.0
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """Zeros: these methods have no memory."""
         self._check_residual(included)
-        return torch.zeros(self.length, dtype=result_dtype(self._x), device=self._x.device)
-
-    def _new_result(self) -> Tensor:
-        return torch.empty(self.length, dtype=result_dtype(self._x), device=self._x.device)
+        return self._new_result().zero_()
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         out[:] = self._packed[first:last]
@@ -109,11 +105,11 @@ class VoteCodec(GradientCodec):
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
         x = check_kind(x)
-        packed = _room(x, self.info)
+        packed = _room(x, self)
         for part, octets in _parts(x, packed):
             if not read_signs(part, octets):
                 raise non_finite(x, f"bucket {bucket} of round {sequence}")
-        return _SignRound(self.info, x, packed)
+        return _SignRound(self, x, packed)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """The majority, counted by the ordinary all-reduce."""
@@ -129,17 +125,18 @@ class EfSignCodec(GradientCodec):
     )
 
     def __init__(self, *, worker: int, workers: int) -> None:
+        super().__init__()
         self.worker = worker
         self.workers = workers
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _EfSignRound:
         """Raises NormRangeError if the mean magnitude is beyond float32, NonFiniteError and CodecError."""
-        return _EfSignRound(self.info, check_kind(x), self.worker, self.workers, f"bucket {bucket} of round {sequence}")
+        return _EfSignRound(self, check_kind(x), f"bucket {bucket} of round {sequence}")
 
 
 class _EfSignRound(_SignRound):
-    def __init__(self, info: CodecInfo, x: Tensor, worker: int, workers: int, where: str) -> None:
-        packed = _room(x, info)
+    def __init__(self, codec: EfSignCodec, x: Tensor, where: str) -> None:
+        packed = _room(x, codec)
         sums: list[float] = []
         for part, octets in _parts(x, packed):
             read_signs(part, octets)
@@ -147,9 +144,9 @@ class _EfSignRound(_SignRound):
         # A sum of finite values can only be infinite for float64.
         if not all(map(math.isfinite, sums)) and not bool(torch.isfinite(x).all()):
             raise non_finite(x, where)
-        super().__init__(info, x, packed)
-        self._worker = worker
-        self._workers = workers
+        super().__init__(codec, x, packed)
+        self._worker = codec.worker
+        self._workers = codec.workers
         self._scale = _mean_magnitude(sums, len(x))
 
     def preliminary(self) -> NDArray[np.uint32]:
@@ -189,6 +186,7 @@ class SsdmCodec(GradientCodec):
     )
 
     def __init__(self, *, job: int, worker: int) -> None:
+        super().__init__()
         self.job = job
         self.worker = worker
 
@@ -199,10 +197,10 @@ class SsdmCodec(GradientCodec):
         if not math.isfinite(inverse) or (inverse == 0.0 and not bool(torch.isfinite(x).all())):
             raise non_finite(x, f"bucket {bucket} of round {sequence}")
         stream = RoundingStream.of(self.job, self.worker, sequence, bucket, x.device)
-        packed = _room(x, self.info)
+        packed = _room(x, self)
         for i, (part, octets) in enumerate(_parts(x, packed)):
             draw_signs(part, inverse, stream, i * STEP_VALUES, octets)
-        return _SignRound(self.info, x, packed)
+        return _SignRound(self, x, packed)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """What the stochastic signs are in the mean."""
@@ -230,9 +228,10 @@ def _mean_magnitude(sums: Sequence[float], count: int) -> np.float32:
     return scale
 
 
-def _room(x: Tensor, info: CodecInfo) -> NDArray[np.uint8]:
+def _room(x: Tensor, codec: GradientCodec) -> NDArray[np.uint8]:
     """Bytes of x's chunks, zeros."""
-    return np.zeros(-(-len(x) // info.chunk_values) * info.words_up * p4.WORD_BYTES, np.uint8)
+    octets = codec.chunks(len(x)) * codec.info.words_up * p4.WORD_BYTES
+    return codec.memory.empty(octets, torch.uint8).zero_().numpy()
 
 
 def _parts(x: Tensor, packed: NDArray[np.uint8]) -> Iterator[tuple[Tensor, NDArray[np.uint8]]]:

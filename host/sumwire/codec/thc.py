@@ -65,6 +65,7 @@ class ThcCodec(GradientCodec):
             raise CodecError(f"table of {table.bits} bits: an index has {p4.THC_INDEX_PLANES} planes")
         if table.max_workers < 1:
             raise CodecError(f"table of granularity {table.granularity}: a sum holds at most {SUM_MAX}")
+        super().__init__()
         self.table = table
         self.job = job
         self.worker = worker
@@ -89,9 +90,8 @@ class ThcRound(CodecRound):
 
     def __init__(self, codec: ThcCodec, x: Tensor, sequence: int, bucket: int) -> None:
         self.layout = codec.layout(x.numel())
-        super().__init__(codec.info, x.numel(), self.layout.chunks, self.layout.grain)
+        super().__init__(codec, x, self.layout.chunks, self.layout.grain)
         self._table = codec.table
-        self._x = x
         signs = SignStream.of(codec.job, sequence, bucket, x.device)
         rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
         native = kernels(x)
@@ -104,7 +104,8 @@ class ThcRound(CodecRound):
         self._scales = np.zeros(self.layout.blocks)
         self._chunk_blocks = self.layout.chunk_blocks()
         # Kept for the residual: `out` may be a packet buffer.
-        self._sent = np.empty((self.chunks, codec.info.words_up, p4.WORD_BYTES), np.uint8)
+        shape = self.chunks, codec.info.words_up, p4.WORD_BYTES
+        self._sent = codec.memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
 
     def norms(self) -> NDArray[np.uint32]:
         """The blocks' L2 norms as float32 bits, shape (blocks,). Non-negative floats order like their bits, so the
@@ -125,9 +126,6 @@ class ThcRound(CodecRound):
         from_grid = _inverse(self._scales[self._chunk_blocks] * weights)
         self._form.residual(self._x, self.layout.groups, self._sent, from_grid, left)
         return left
-
-    def _new_result(self) -> Tensor:
-        return torch.empty(self.length, dtype=torch.float32, device=self._x.device)
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Index planes for the agreed largest norms (float32 bits, shape (blocks,)), of which the part's are read.
