@@ -60,19 +60,28 @@ class Bounds:
 
     def _compute(self, expr: ir.Unary | ir.Binary | ir.Cast | ir.Ternary) -> Interval:
         match expr:
-            case ir.Unary("~", operand):
+            case ir.Unary("~" | "-" as op, operand):
                 low, high = self(operand)
-                return ~high, ~low
-            case ir.Unary("-", operand):
-                low, high = self(operand)
-                return -high, -low
+                return (~high, ~low) if op == "~" else (-high, -low)
             case ir.Cast(op, operand, width):
                 return _cast(op, self(operand), width)
             case ir.Ternary(_, then, otherwise):
                 return _hull(self(then), self(otherwise))
+            case ir.Binary("&" | "|" | "^" as op, left, right) if self._are_constant(left, right):
+                value = _bitwise(op, self(left)[0], self(right)[0])
+                return value, value
             case ir.Binary(op, left, right) if op in _OPERATORS:
                 return _OPERATORS[op](self(left), self(right))
         return 0, 1
+
+    def _are_constant(self, *exprs: Expr) -> bool:
+        return all(self.constant(expr) is not None for expr in exprs)
+
+
+def _bitwise(op: str, left: int, right: int) -> int:
+    if op == "^":
+        return left ^ right
+    return left & right if op == "&" else left | right
 
 
 def _leaf(expr: Expr) -> Interval:
