@@ -32,8 +32,9 @@ from sumwire_lab.session import Say, interruptible
 from sumwire_lab.topology import quiet_commands, require_tools
 
 WORKERS: Final = 4
-WINDOW_SLOTS: Final = 64
-BATCH_SLOTS: Final = 16
+WINDOW_SLOTS: Final = control.SLOTS // 2
+"""As many as the host library keeps under way."""
+BATCH_SLOTS: Final = 32
 SECONDS: Final = 4.0
 REPEATS: Final = 3
 OPS: Final[dict[str, tuple[int, int]]] = {
