@@ -4,28 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from nativelib import NoCompilerError, find_compiler
-from nativelib import cache as cache_module
-from nativelib import compiler as compiler_module
-
-
-def forget() -> None:
-    """What is remembered per process."""
-    compiler_module._find.cache_clear()
-    cache_module._usable.cache_clear()
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test starts with nothing remembered and no compiler chosen."""
+def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test starts with no compiler chosen. What is remembered of compilers is remembered by name and path, and
+    those here are of one test each."""
     monkeypatch.delenv("CC", raising=False)
-    forget()
-    yield
-    forget()
 
 
 @pytest.fixture
