@@ -8,6 +8,7 @@ import logging
 import random
 import resource
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from softswitch.native.emit import CProgram
 from softswitch.native.emit_context import Message, MessageValue
 from softswitch.native.machine import NativeMachine
 from softswitch.splitmix import SplitMix
+from softswitch.switch import SoftSwitch
 
 pytestmark = pytest.mark.cc
 
@@ -128,11 +130,15 @@ def make_program() -> ir.Program:
     )
 
 
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> NativeMachine:
+@pytest.fixture(autouse=True)
+def written_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     message = Message("{} and {}", (MessageValue(8, signed=True), MessageValue(600, signed=False)))
     emitted = CProgram(SOURCE, (message,))
     monkeypatch.setattr(native_machine, "emit_c", lambda _: emitted)
+
+
+@pytest.fixture
+def machine() -> NativeMachine:
     return NativeMachine(make_program(), SplitMix(1), lambda: (1 << 48) + 77)
 
 
@@ -147,7 +153,7 @@ def limbs_of(values: tuple[int, ...], widths: tuple[int, ...]) -> bytes:
     return packed
 
 
-def look_up(machine: NativeMachine, number: int, values: tuple[int, ...]) -> tuple[int, ...]:
+def look_up(machine: NativeMachine | SoftSwitch, number: int, values: tuple[int, ...]) -> tuple[int, ...]:
     """(action, hit, the two arguments of action 1)."""
     widths = tuple(width for _, width in SHAPES[number][1])
     ((port, frame),) = machine.process(number, limbs_of(values, widths))
@@ -389,6 +395,33 @@ def test_machines_of_one_program_share_nothing(
     machine.tables["t0"].insert(Entry((Exact(1),), ActionCall("set", (1, 1))))
     assert list(other.registers["small"]) == [0] * 5
     assert look_up(other, 0, (1,)) == (0, 0, 0, 0)
+
+
+def test_a_packet_sees_a_write_whole_or_not_at_all() -> None:
+    """Packets run without the GIL while another thread replaces the table and the program."""
+    switch = SoftSwitch(make_program(), engine="native")
+    key = (Exact(3),)
+    switch.insert("t0", Entry(key, ActionCall("set", (0, 0))))
+    ending = threading.Event()
+    seen: set[tuple[int, ...]] = set()
+
+    def ask() -> None:
+        while not ending.is_set():
+            seen.add(look_up(switch, 0, (3,)))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for value in range(1, 400):
+        switch.modify("t0", Entry(key, ActionCall("set", (value, value << 64 | value))))
+        if value % 100 == 0:
+            switch.load(make_program())
+            switch.insert("t0", Entry(key, ActionCall("set", (value, value << 64 | value))))
+    ending.set()
+    for thread in threads:
+        thread.join()
+    assert seen <= {(0, 0, 0, 0), *((1, 1, value, value << 64 | value) for value in range(400))}
+    assert len(seen) > 1
 
 
 def resident_bytes() -> int:
