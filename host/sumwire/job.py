@@ -19,6 +19,7 @@ from torch import Tensor
 from sumwire import _p4 as p4
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
+from sumwire.codec.sign import SignCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
@@ -73,6 +74,7 @@ class Job:
         self._join_s = join_s
         self._thc = _thc_codec(config, block)
         self._sum32 = Sum32Codec(workers=config.workers)
+        self._sign = SignCodec()
         self._greeting = Greeting(config, {"block": block})
         self._greeted = False
         self._lock = threading.Lock()
@@ -178,6 +180,14 @@ class Job:
         if len(lanes) and sums[-1]:
             raise LaneOverflowError(f"job {self.config.name}: a sum of {self.workers} workers leaves int32")
         return sums[: len(lanes)]
+
+    def merged_signs(self, x: Tensor, bucket: int = 0) -> Tensor:
+        """In every place +1 or -1: the sign of one worker's value there, drawn with equal probabilities. Zero is plus.
+
+        Flat tensors; float32 (float64 if x is). After a fall-back, the mean of the workers' signs, which is what
+        merged signs are on average.
+        """
+        return self.reduce_with(self._sign, x, bucket)[0]
 
     def sign_merge(self, plus: Tensor, bucket: int = 0) -> Tensor:
         """In every place the sign of one worker, drawn with equal probabilities: bool of shape (length,), CPU or not.

@@ -246,11 +246,11 @@ class CodecRegistry:
 
 def default_registry() -> CodecRegistry:
     """A registry of the codecs that come with Sumwire."""
-    from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+    from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
     from sumwire.codec.sum32 import Sum32Codec
     from sumwire.codec.thc import ThcCodec
 
     registry = CodecRegistry()
-    for codec in (ThcCodec, Sum32Codec, VoteCodec, EfSignCodec, SsdmCodec):
+    for codec in (ThcCodec, Sum32Codec, SignCodec, VoteCodec, EfSignCodec, SsdmCodec):
         registry.register(codec)
     return registry

@@ -5,6 +5,7 @@
 A set bit is plus. Value i of a chunk is bit i from the left of its words: 8192 to a SIGN chunk, 2048 to a VOTE chunk.
 Zero, of either sign, is plus. Padding after the last value is sent as minus and never read.
 
+* sign: the merged signs themselves.
 * vote: signSGD with majority vote (Bernstein et al., ICML 2018). The result is the majority's sign, a tie is plus.
 * ef-sign: EF-signSGD (Karimireddy et al., ICML 2019). A worker stands for (|g|_1 / d) sign(g) and keeps
   what that leaves out of g. The result is the mean of the workers' scales times their merged signs: what
@@ -96,6 +97,31 @@ class _SignRound(CodecRound):
         return slice(first * per_chunk, min(last * per_chunk, self.length))
 
 
+def _plain_round(codec: GradientCodec, x: Tensor, where: str) -> _SignRound:
+    """A round with the values' own signs."""
+    x = check_kind(x)
+    packed = _room(x, codec)
+    for part, octets in _parts(x, packed):
+        if not read_signs(part, octets):
+            raise non_finite(x, where)
+    return _SignRound(codec, x, packed)
+
+
+class SignCodec(GradientCodec):
+    """Merged signs: in every place +1 or -1, the sign of one of the workers."""
+
+    info: ClassVar[CodecInfo] = CodecInfo(
+        "sign", p4.OP_SIGN, p4.SIGN_WORDS, p4.SIGN_WORDS, p4.SIGN_WORDS * p4.WORD_BITS
+    )
+
+    def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
+        return _plain_round(self, x, f"bucket {bucket} of round {sequence}")
+
+    def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+        """What the merged signs are in the mean."""
+        return mean(plus_minus(signs(x), torch.float32))
+
+
 class VoteCodec(GradientCodec):
     """signSGD with majority vote."""
 
@@ -104,12 +130,7 @@ class VoteCodec(GradientCodec):
     )
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        x = check_kind(x)
-        packed = _room(x, self)
-        for part, octets in _parts(x, packed):
-            if not read_signs(part, octets):
-                raise non_finite(x, f"bucket {bucket} of round {sequence}")
-        return _SignRound(self, x, packed)
+        return _plain_round(self, x, f"bucket {bucket} of round {sequence}")
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """The majority, counted by the ordinary all-reduce."""

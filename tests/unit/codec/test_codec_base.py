@@ -55,7 +55,7 @@ def test_registry_gives_back_what_it_took() -> None:
     registry = default_registry()
     assert registry["thc"] is ThcCodec
     registry.register(Whole)
-    known = ["ef-sign", "ssdm", "sum32", "thc", "vote"]
+    known = ["ef-sign", "sign", "ssdm", "sum32", "thc", "vote"]
     assert sorted(registry) == [*known, "whole"]
     assert sorted(default_registry()) == known, "registries share nothing"
 
