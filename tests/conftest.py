@@ -44,6 +44,12 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--differential-programs", type=int, default=16, metavar="N", help="generated programs to compile and compare"
+    )
+    parser.addoption(
+        "--differential-first", type=int, default=0, metavar="N", help="number (seed) of the first generated program"
+    )
     for name in NEEDS:
         parser.addoption(f"--require-{name}", action="store_true", help=f"fail, not skip, where {name} is missing")
 

@@ -11,8 +11,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 # Widths at which an engine changes how it keeps a number, and their neighbours.
-EDGE_WIDTHS = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 127, 128, 129, 191, 192, 255, 256, 257, 320, 511, 512,
-               513, 640, 1000, 1023, 1024, 1025, 1535, 2047, 2048)  # fmt: skip
+EDGE_WIDTHS = (
+    *(1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 127, 128, 129, 191, 192, 255, 256, 257, 320, 511, 512, 513),
+    *(640, 1000, 1023, 1024, 1025, 1535, 2047, 2048),
+)
 
 
 def full(width: int) -> int:

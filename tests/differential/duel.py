@@ -15,7 +15,7 @@ from differential.events import Event
 from differential.reference import Frames, Reference
 from softswitch import ir
 from softswitch.device import CounterValue, DeviceError, Entry, KeyMatch
-from softswitch.switch import SoftSwitch
+from softswitch.switch import EngineChoice, SoftSwitch
 
 SEED = 0xFEEDFACE12345678
 NOW_US = 0x1234_5678_9ABC
@@ -71,8 +71,8 @@ def _listening() -> Iterator[list[str]]:
 
 
 class EngineContestant:
-    def __init__(self, program: ir.Program | str, engine: str) -> None:
-        self.name = engine
+    def __init__(self, program: ir.Program | str, engine: EngineChoice) -> None:
+        self.name: str = engine
         self._switch = SoftSwitch(program, seed=SEED, engine=engine, clock=lambda: NOW_US)
         self._program = self._switch.loaded.program
 
@@ -98,10 +98,8 @@ class EngineContestant:
                 switch.delete(table, key, priority)
             case events.SetDefault(table, action):
                 switch.set_default_action(table, action)
-            case events.SetGroup(group, None):
-                switch.delete_group(group)
             case events.SetGroup(group, replicas):
-                switch.set_group(group, replicas)
+                switch.delete_group(group) if replicas is None else switch.set_group(group, replicas)
             case events.WriteCounter(counter, index, value):
                 switch.write_counter(counter, index, value)
             case events.WriteDirectCounter(table, key, priority, value):
@@ -152,10 +150,11 @@ class ReferenceContestant:
                 del reference.tables[table].rows[key, priority]
             case events.SetDefault(table, action):
                 reference.tables[table].default = action
-            case events.SetGroup(group, None):
-                del reference.groups[group]
             case events.SetGroup(group, replicas):
-                reference.groups[group] = tuple((replica.port, replica.instance) for replica in replicas)
+                if replicas is None:
+                    del reference.groups[group]
+                else:
+                    reference.groups[group] = tuple((replica.port, replica.instance) for replica in replicas)
             case events.WriteCounter(counter, index, value):
                 reference.counters[counter][index][:] = value.packets, value.bytes
             case events.WriteDirectCounter(table, key, priority, value):

@@ -187,7 +187,9 @@ class EventMaker:
         if not counted:
             return None
         table, entry = draws.one(counted)
-        return WriteDirectCounter(table.name, entry.key, entry.priority, CounterValue(draws.number(50), draws.number(50)))
+        return WriteDirectCounter(
+            table.name, entry.key, entry.priority, CounterValue(draws.number(50), draws.number(50))
+        )
 
     def _register(self) -> Event | None:
         draws = self._draws

@@ -72,7 +72,9 @@ class Expressions:
         if op in ("<=", "and"):
             return self.boolean(depth)
         inner = ir.Binary(op, left, right)
-        return inner if draws.chance(0.5) else ir.Binary(draws.one(["+", "-", "|", "^"]), inner, self._leaf(width, signed))
+        return (
+            inner if draws.chance(0.5) else ir.Binary(draws.one(["+", "-", "|", "^"]), inner, self._leaf(width, signed))
+        )
 
     def distance(self, depth: int) -> ir.Expr:
         """Of a shift whose result is wrapped, or that goes to the right."""
@@ -145,7 +147,9 @@ class Expressions:
         draws = self._draws
         match draws.one(["divide", "slice", "join", "long shift", "boolean"]):
             case "divide":
-                divisor = ir.Const(draws.number(width) or 3) if draws.chance(0.5) else self.typed(width, depth=depth - 1)
+                divisor = (
+                    ir.Const(draws.number(width) or 3) if draws.chance(0.5) else self.typed(width, depth=depth - 1)
+                )
                 return ir.Binary(draws.one(["/", "%"]), self.typed(width, depth=depth - 1), divisor)
             case "slice":
                 wide = self._near(width) + draws.count(0, 20)

@@ -32,10 +32,11 @@ def make_frame(draws: Draws, program: ir.Program) -> bytes:
     bits.append(0, -bits.width % 8)
     frame = bits.value.to_bytes(bits.width // 8)
     frame += draws.random.randbytes(draws.one([0, 0, 1, 7, 40, LONG if draws.chance(0.1) else 3]))
-    return _damaged(draws, frame)
+    return damaged(draws, frame)
 
 
-def _damaged(draws: Draws, frame: bytes) -> bytes:
+def damaged(draws: Draws, frame: bytes) -> bytes:
+    """Most stay whole."""
     match draws.one(["whole"] * 12 + ["cut"] * 4 + ["flipped", "flipped", "empty", "noise"]):
         case "cut":
             return frame[: draws.count(0, len(frame))]

@@ -352,7 +352,7 @@ class Reference:
 
     # -- expressions -----------------------------------------------------
 
-    def value(self, expr: ir.Expr, packet: Packet, args: tuple[int, ...]) -> int:  # noqa: PLR0911
+    def value(self, expr: ir.Expr, packet: Packet, args: tuple[int, ...]) -> int:
         """Booleans are 1 and 0."""
         match expr:
             case ir.Const(value):
@@ -439,7 +439,7 @@ def _cast(op: str, value: int, width: int) -> int:
     raise AssertionError(op)
 
 
-def _operate(op: str, left: int, right: int) -> int:  # noqa: PLR0911, PLR0912
+def _operate(op: str, left: int, right: int) -> int:  # noqa: PLR0912
     match op:
         case "+":
             return left + right

@@ -50,7 +50,7 @@ def _least(item: T, smaller: Callable[[T], Iterator[T]], fails: Callable[[T], bo
     return item
 
 
-def _without_parts(items: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+def _without_parts(items: Any) -> Iterator[Any]:
     """Without a half, a quarter, ... a single one."""
     size = len(items)
     while size:
@@ -60,47 +60,52 @@ def _without_parts(items: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _smaller(node: Any) -> Iterator[Any]:
-    if isinstance(node, _EXPRESSIONS):
-        for member in fields(node):
-            child = getattr(node, member.name)
-            if isinstance(child, (*_EXPRESSIONS, *_LEAVES, ir.Const)):
-                yield child
+    """The same kind of thing, a little less of it."""
     if isinstance(node, (*_EXPRESSIONS, *_LEAVES)):
-        yield ir.Const(0)
-        yield ir.Const(1)
-    if isinstance(node, _LEAVES):
-        return
-    if isinstance(node, ir.If):
+        yield from _simpler_expressions(node)
+    elif isinstance(node, ir.If):
         # Its branches' statements cannot stand in its place one by one: the condition decides instead.
         yield replace(node, condition=ir.Const(1))
         yield replace(node, condition=ir.Const(0))
-    if isinstance(node, ir.Pipeline) and node.start is not None:
+    elif isinstance(node, ir.Pipeline) and node.start is not None:
         yield from (replace(node, start=following) for following in successors(node.nodes[node.start]))
         nodes = {name: node.nodes[name] for name in topological(node.start, lambda name: successors(node.nodes[name]))}
         if len(nodes) < len(node.nodes):
             yield replace(node, nodes=nodes)
-    if isinstance(node, ir.Conditional):
+    elif isinstance(node, ir.Conditional):
         yield replace(node, on_true=node.on_false)
         yield replace(node, on_false=node.on_true)
-    if is_dataclass(node) and not isinstance(node, type):
-        for member in fields(node):
-            yield from _with_smaller(node, member.name)
-    elif isinstance(node, tuple):
-        if node and isinstance(node[0], ir.Action):
-            yield from _one_smaller(node)
-        elif node and is_dataclass(node[0]):
+    if not isinstance(node, _LEAVES):
+        yield from _with_smaller_parts(node)
+
+
+def _simpler_expressions(node: Any) -> Iterator[ir.Expr]:
+    if not isinstance(node, _LEAVES):
+        children = [getattr(node, member.name) for member in fields(node)]
+        yield from (child for child in children if isinstance(child, (*_EXPRESSIONS, *_LEAVES, ir.Const)))
+    yield ir.Const(0)
+    yield ir.Const(1)
+
+
+def _with_smaller_parts(node: Any) -> Iterator[Any]:
+    if isinstance(node, tuple):
+        # Actions are known by their place.
+        if node and is_dataclass(node[0]) and not isinstance(node[0], ir.Action):
             yield from _without_parts(node)
+        if node and is_dataclass(node[0]):
             yield from _one_smaller(node)
     elif isinstance(node, dict):
         for name, value in node.items():
-            for smaller in _smaller(value):
-                yield node | {name: smaller}
+            yield from (node | {name: smaller} for smaller in _smaller(value))
+    elif is_dataclass(node):
+        for member in fields(node):
+            yield from _with_smaller(node, member.name)
 
 
 def _one_smaller(items: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     for at, item in enumerate(items):
         for smaller in _smaller(item):
-            yield items[:at] + (smaller,) + items[at + 1 :]
+            yield (*items[:at], smaller, *items[at + 1 :])
 
 
 def _with_smaller(node: Any, name: str) -> Iterator[Any]:
@@ -114,17 +119,16 @@ def _with_smaller(node: Any, name: str) -> Iterator[Any]:
 
 
 def listing(program: ir.Program) -> str:
-    """The program as text near P4, without what it does not use."""
-    lines = []
-    for header in program.headers.values():
-        members = ", ".join(f"{'int' if f.signed else 'bit'}<{f.width}> {f.name}" for f in header.fields)
-        lines.append(f"{'struct' if header.metadata else 'header'} {header.name} {{{members}}}")
-    used = {index for table in program.tables.values() for index in table.actions}
-    lines += [str(register) for register in program.registers.values()]
-    lines += [f"calculation {c.name} {c.algorithm}: {[_text(k.value) for k in c.chunks]}" for c in program.calculations.values()]
+    """The program as text near P4, without the actions it does not use."""
+    lines = [_header(header) for header in program.headers.values()]
+    lines += map(str, program.registers.values())
+    for calculation in program.calculations.values():
+        chunks = [_text(chunk.value) for chunk in calculation.chunks]
+        lines.append(f"calculation {calculation.name} {calculation.algorithm}: {chunks}")
     for state in program.parser.states.values():
         lines.append(f"state {state.name} select {[_text(part) for part in state.key]} default {state.default}")
         lines += [f"    {_text(op)}" for op in state.ops] + [f"    {case}" for case in state.cases]
+    used = {index for table in program.tables.values() for index in table.actions}
     for action in program.actions:
         if action.index in used:
             parameters = ", ".join(f"bit<{p.width}> p{i}" for i, p in enumerate(action.parameters))
@@ -132,16 +136,25 @@ def listing(program: ir.Program) -> str:
             lines += [f"    {_text(statement)}" for statement in action.body]
     for pipeline in (program.ingress, program.egress):
         lines.append(f"{pipeline.name} starts with {pipeline.start}")
-        for node in pipeline.nodes.values():
-            if isinstance(node, ir.Conditional):
-                lines.append(f"    {node.name}: if {_text(node.condition)} {node.on_true} else {node.on_false}")
-            else:
-                lines.append(f"    {node}")
-    lines += [f"checksum {c.target} = {c.calculation} if {_text(c.condition)} verify {c.verify} update {c.update}" for c in program.checksums]
+        lines += [f"    {_node(node)}" for node in pipeline.nodes.values()]
+    for checksum in program.checksums:
+        when = f"if {_text(checksum.condition)}, verify {checksum.verify}, update {checksum.update}"
+        lines.append(f"checksum {_text(checksum.target)} = {checksum.calculation} {when}")
     return "\n".join([*lines, f"deparser {program.deparser}"])
 
 
-def _text(node: Any) -> str:  # noqa: PLR0911 - one case per kind
+def _header(header: ir.Header) -> str:
+    members = ", ".join(f"{'int' if f.signed else 'bit'}<{f.width}> {f.name}" for f in header.fields)
+    return f"{'struct' if header.metadata else 'header'} {header.name} {{{members}}}"
+
+
+def _node(node: ir.Node) -> str:
+    if isinstance(node, ir.Conditional):
+        return f"{node.name}: if {_text(node.condition)} {node.on_true} else {node.on_false}"
+    return str(node)
+
+
+def _text(node: Any) -> str:
     match node:
         case ir.Const(value):
             return hex(value) if abs(value) > 9 else str(value)

@@ -92,7 +92,9 @@ class Statements:
                 return ir.Hash(target, base, draws.one(list(declared.calculations)), modulus)
             case "drop":
                 # Under a condition, or few packets would be seen again.
-                return ir.If(expressions.boolean(2), (ir.MarkToDrop(),)) if depth > 2 else ir.SetValid(declared.names[0])
+                return (
+                    ir.If(expressions.boolean(2), (ir.MarkToDrop(),)) if depth > 2 else ir.SetValid(declared.names[0])
+                )
             case "log":
                 values = tuple(expressions.typed(draws.width(), signed=draws.chance(0.3), depth=1) for _ in range(2))
                 return ir.LogMessage("first {} second {}", values)

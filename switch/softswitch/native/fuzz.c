@@ -72,7 +72,7 @@ struct table {
 };
 
 struct frame {
-  uint32_t length;
+  uint32_t port, length;
   const uint8_t *data;
 };
 
@@ -145,9 +145,9 @@ static uint32_t grow(uint8_t *data, uint32_t length) {
   return length + more;
 }
 
-// `data` has room for MOST_BYTES; returns the new length.
+// `data` has room for MOST_BYTES; returns the new length. Every third frame stays whole, so that state builds up.
 static uint32_t mutate(uint8_t *data, uint32_t length, const struct frame *other) {
-  for (uint32_t left = below(5); left > 0; left--) {
+  for (uint32_t left = below(3) ? below(5) : 0; left > 0; left--) {
     switch (below(8)) {
       case 0: length = length ? below(length + 1) : 0; break;
       case 1: length = grow(data, length); break;
@@ -254,7 +254,7 @@ static void step(const struct frame *frames, uint32_t frame_count) {
   const struct frame *chosen = &frames[below(frame_count)];
   memcpy(data, chosen->data, chosen->length);
   uint32_t length = mutate(data, chosen->length, &frames[below(frame_count)]);
-  run.port = below(8) ? below(8) : below(512);
+  run.port = below(16) ? chosen->port : below(512);
   run.now_ns += below(1000000);
   ss_lane_push(run.inbound, data, length, run.now_ns, arrive, NULL);
   if (below(16) == 0) {
@@ -288,8 +288,8 @@ static struct frame *read_frames(struct words *words, uint32_t *count) {
   *count = (uint32_t)take(words);
   struct frame *frames = malloc(*count * sizeof *frames + 1);
   for (uint32_t i = 0; i < *count; i++) {
-    uint32_t length = (uint32_t)take(words);
-    frames[i] = (struct frame){length, (const uint8_t *)take_many(words, (length + 7) / 8)};
+    uint32_t port = (uint32_t)take(words), length = (uint32_t)take(words);
+    frames[i] = (struct frame){port, length, (const uint8_t *)take_many(words, (length + 7) / 8)};
   }
   return frames;
 }

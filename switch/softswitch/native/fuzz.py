@@ -51,8 +51,8 @@ class Result:
     seconds: float
 
 
-def describe(switch: SoftSwitch, frames: Sequence[bytes]) -> Json:
-    """What STATE holds: everything written to ``switch``, and ``frames`` to start from."""
+def describe(switch: SoftSwitch, frames: Sequence[tuple[int, bytes]]) -> Json:
+    """What STATE holds: everything written to ``switch``, and ``frames`` to start from, with their ports."""
     tables = {}
     for name, table in switch.loaded.program.tables.items():
         written = [] if table.entries is not None else [_entry_to_json(entry) for entry in switch.entries(name)]
@@ -62,7 +62,7 @@ def describe(switch: SoftSwitch, frames: Sequence[bytes]) -> Json:
         str(group): [[replica.port, replica.instance] for replica in replicas]
         for group, replicas in switch.groups().items()
     }
-    return {"tables": tables, "groups": groups, "frames": [frame.hex() for frame in frames]}
+    return {"tables": tables, "groups": groups, "frames": [[port, frame.hex()] for port, frame in frames]}
 
 
 def _entry_to_json(entry: Entry) -> Json:
@@ -145,10 +145,10 @@ def pack_state(program: ir.Program, state: Json) -> bytes:
     words.numbers(len(state["groups"]))
     for group, replicas in state["groups"].items():
         words.numbers(int(group), len(replicas), *(number for replica in replicas for number in replica))
-    frames = [bytes.fromhex(text)[:MOST_BYTES] for text in state["frames"]] or [bytes(64)]
+    frames = [(port, bytes.fromhex(text)[:MOST_BYTES]) for port, text in state["frames"]] or [(1, bytes(64))]
     words.numbers(len(frames))
-    for frame in frames:
-        words.numbers(len(frame))
+    for port, frame in frames:
+        words.numbers(port, len(frame))
         words.raw(frame)
     return bytes(words.data)
 
