@@ -21,6 +21,8 @@ from sumwire.codec import layout, planes, rotation, seeds
 
 # Set to 0 in the environment, torch is used.
 SWITCH: Final = "SUMWIRE_NATIVE"
+# Entries of the tables that the kernels look values up in are at least so many.
+LOOK_UP: Final = 32
 
 _log = logging.getLogger("sumwire")
 _FOLDER: Final = Path(__file__).parent / "native"
@@ -34,6 +36,7 @@ _CONSTANTS: Final = {
     "WORD_BYTES": p4.WORD_BYTES,
     "INDEX_PLANES": planes.INDEX_PLANES,
     "SUM_PLANES": planes.SUM_PLANES,
+    "LOOK_UP": LOOK_UP,
 }
 
 
@@ -53,7 +56,13 @@ class Blocks(ctypes.Structure):
 class Table(ctypes.Structure):
     """struct codec_table."""
 
-    _fields_ = [("granularity", c_float), ("middle", c_float), ("cells", c_void_p), ("levels", c_void_p)]
+    _fields_ = [
+        ("granularity", c_float),
+        ("middle", c_float),
+        ("slope", c_void_p),
+        ("offset", c_void_p),
+        ("levels", c_void_p),
+    ]
 
 
 # Of every function in codec.h; all but one return nothing.
@@ -117,5 +126,5 @@ def _build() -> Path:
     constants = "\n".join(("#pragma once", *lines, ""))
     sources = sorted(_FOLDER.glob("*.c"))
     return nativelib.build(
-        "sumwire-codec", sources, generated={"constants.h": constants}, includes=[_FOLDER], flags=["-O3"]
+        "sumwire-codec", sources, generated={"constants.h": constants}, includes=[_FOLDER], flags=["-O3", "-Wno-psabi"]
     )

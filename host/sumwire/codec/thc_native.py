@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumwire.codec.kernels import Blocks, Table, float32
+from sumwire.codec.kernels import LOOK_UP, Blocks, Table, float32
 from sumwire.codec.layout import BlockGroup
 from sumwire.codec.rotation import half_scale, rest_scale
 from sumwire.codec.seeds import RoundingStream, SignStream
@@ -28,10 +28,8 @@ class NativeForm:
         self._rounding_key = rounding.key
         cells = CellTables.of(table)
         # Kept: the kernels' table points into them.
-        self._cells = np.stack([cells.slope, cells.offset], axis=1)
-        self._levels = np.zeros(16, np.float32)
-        self._levels[: len(cells.levels)] = cells.levels
-        self._table = Table(table.granularity, table.granularity / 2, self._cells.ctypes.data, self._levels.ctypes.data)
+        self._columns = [_padded(column) for column in (cells.slope, cells.offset, cells.levels)]
+        self._table = Table(table.granularity, table.granularity / 2, *(column.ctypes.data for column in self._columns))
 
     def encode(
         self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
@@ -92,6 +90,10 @@ class NativeForm:
         # As rotating leaves out rest_scale, it is due twice on the way back.
         back = half * rest_scale(group.block_values) ** 2
         return Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, half, back)
+
+
+def _padded(column: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.pad(column, (0, max(LOOK_UP - len(column), 0)))
 
 
 def _with_chunks(part: tuple[BlockGroup, ...]) -> Iterator[tuple[BlockGroup, slice]]:

@@ -22,8 +22,9 @@ struct codec_blocks {
 struct codec_table {
   float granularity;
   float middle;
-  const float *cells;   // slope and offset of every cell, side by side
-  const float *levels;  // sixteen
+  const float *slope;   // by cell; at least CODEC_LOOK_UP, as of the others
+  const float *offset;
+  const float *levels;
 };
 
 // Sums of squares of a chunk's values, in float32.

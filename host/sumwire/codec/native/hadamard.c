@@ -5,22 +5,9 @@
 #include "hadamard.h"
 
 #include "constants.h"
+#include "lanes.h"
 
-enum { LANES = 16, RUN = 256 };
-
-// Any machine has this type; where it has narrower registers the compiler splits it.
-typedef float lanes __attribute__((vector_size(4 * LANES)));
-typedef float unaligned_lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-
-#define INLINE static inline __attribute__((always_inline))
-
-INLINE lanes load(const float *from) {
-  return *(const unaligned_lanes *)from;
-}
-
-INLINE void store(float *to, lanes value) {
-  *(unaligned_lanes *)to = value;
-}
+enum { RUN = 256 };
 
 // a, b become a + b and (a + b) - 2 b.
 INLINE void butterfly(lanes *a, lanes *b) {

@@ -6,6 +6,7 @@
 
 #include "codec.h"
 #include "hadamard.h"
+#include "lanes.h"
 #include "planes.h"
 #include "streams.h"
 
@@ -49,7 +50,23 @@ static void draw(uint64_t key, uint64_t first_word, float *uniform) {
   for (int i = 0; i < VALUES; i++) uniform[i] = ((float)lane[i] + 32768.5f) * (1.0f / 65536);
 }
 
-// Indices of one chunk's rotated values.
+// Slope and offset of every value's cell.
+static void look_up_cells(const struct codec_table *table, const int32_t *cell, float *slope, float *offset) {
+  for (int i = 0; i < VALUES; i += LANES) {
+    store(slope + i, look_up(table->slope, load_int(cell + i)));
+    store(offset + i, look_up(table->offset, load_int(cell + i)));
+  }
+}
+
+// The same for tables of more cells than `look_up` takes.
+static void look_up_many_cells(const struct codec_table *table, const int32_t *cell, float *slope, float *offset) {
+  for (int i = 0; i < VALUES; i++) {
+    slope[i] = table->slope[cell[i]];
+    offset[i] = table->offset[cell[i]];
+  }
+}
+
+// Indices of one chunk's rotated values: each real index plus a uniform number, rounded down.
 static void round_chunk(const struct codec_table *table, const float *v, float to_grid, const float *uniform,
                         uint8_t *indices) {
   float w[VALUES], slope[VALUES], offset[VALUES];
@@ -62,10 +79,7 @@ static void round_chunk(const struct codec_table *table, const float *v, float t
     w[i] = position;
     cell[i] = (int32_t)position;
   }
-  for (int i = 0; i < VALUES; i++) {
-    slope[i] = table->cells[2 * cell[i]];
-    offset[i] = table->cells[2 * cell[i] + 1];
-  }
+  (top < LOOK_UP ? look_up_cells : look_up_many_cells)(table, cell, slope, offset);
   for (int i = 0; i < VALUES; i++) {
     const float position = w[i] * slope[i] + offset[i];
     indices[i] = (uint8_t)(int32_t)(position + uniform[i]);
@@ -131,6 +145,15 @@ void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64
   }
 }
 
+// What one chunk's indices stand for.
+static void put_levels(const struct codec_table *table, const uint8_t *indices, float from_grid, float *v) {
+  float levels[LOOK_UP];
+  int32_t index[VALUES];
+  for (int z = 0; z < LOOK_UP; z++) levels[z] = table->levels[z] * from_grid;
+  for (int i = 0; i < VALUES; i++) index[i] = indices[i];
+  for (int i = 0; i < VALUES; i += LANES) store(v + i, look_up(levels, load_int(index + i)));
+}
+
 void codec_thc_residual(const struct codec_blocks *at, const struct codec_table *table, const uint8_t *words,
                         int64_t stride, const float *from_grid, const float *x, float *target, uint64_t present,
                         float *work) {
@@ -138,10 +161,8 @@ void codec_thc_residual(const struct codec_blocks *at, const struct codec_table 
   for (uint64_t block = 0; block < at->blocks; block++) {
     for (uint64_t i = 0; i < d; i += VALUES, words += stride, from_grid++) {
       uint8_t indices[VALUES];
-      float levels[1 << CODEC_INDEX_PLANES];
       planes_unpack(words, CODEC_INDEX_PLANES, indices);
-      for (int z = 0; z < 1 << CODEC_INDEX_PLANES; z++) levels[z] = table->levels[z] * *from_grid;
-      for (int j = 0; j < VALUES; j++) work[i + (uint64_t)j] = levels[indices[j]];
+      put_levels(table, indices, *from_grid, work + i);
     }
     const uint64_t start = smaller(block * d, present), here = smaller(d, present - start);
     unrotate(at, block, work, work, d);
