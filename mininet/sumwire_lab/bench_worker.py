@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -48,11 +48,8 @@ def open_reduce(spec: dict[str, Any], rank: int) -> tuple[Reduce, Callable[[], d
     import sumwire
 
     job = sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank))
-    reduce: Reduce = {
-        "thc": lambda tensor: sumwire.all_reduce(tensor, job),
-        "sign": lambda tensor: job.sign_merge(tensor >= 0),
-    }[spec["system"]]
-    return reduce, job.stats.as_dict, job.close
+    op: Literal["mean", "sign"] = "sign" if spec["system"] == "sign" else "mean"
+    return lambda tensor: sumwire.all_reduce(tensor, job, op=op), job.stats.as_dict, job.close
 
 
 def main(arguments: list[str]) -> None:
