@@ -74,13 +74,15 @@ def _in_c(x: Tensor, function: Callable[..., None], dtype: type[_Float]) -> NDAr
 
 
 def _in_torch(x: Tensor, terms_of: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
-    """The terms decide the precision; float32 sums come back in float64 unchanged."""
+    """terms_of gives a new tensor, and decides the precision; float32 sums come back in float64 unchanged."""
     sums = [np.zeros(0)]
     for first in range(0, len(x), _STEP_CHUNKS * CHUNK_VALUES):
         terms = terms_of(x[first : first + _STEP_CHUNKS * CHUNK_VALUES])
-        padded = torch.nn.functional.pad(terms, (0, -len(terms) % CHUNK_VALUES)).view(-1, CHUNK_VALUES)
-        while padded.shape[1] > 1:
-            half = padded.shape[1] // 2
-            padded = padded[:, :half] + padded[:, half:]
-        sums.append(padded[:, 0].cpu().numpy().astype(np.float64))
+        if len(terms) % CHUNK_VALUES:
+            terms = torch.nn.functional.pad(terms, (0, -len(terms) % CHUNK_VALUES))
+        halves = terms.view(-1, CHUNK_VALUES)
+        while halves.shape[1] > 1:
+            half = halves.shape[1] // 2
+            halves = halves[:, :half].add_(halves[:, half:])
+        sums.append(halves[:, 0].cpu().numpy().astype(np.float64))
     return np.concatenate(sums)
