@@ -49,6 +49,7 @@ _NO_SEGMENTS: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.
 # How long a receive that wants several goes on waiting for the next; the silence that ends it is counted in the
 # kernel's ticks, so it may be 8 ms.
 _COLLECT_S: Final = 0.003
+_NOTHING_THERE: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _NANO: Final = 1_000_000_000
 
 
@@ -80,6 +81,7 @@ class BatchSocket:
         whole, part = divmod(_COLLECT_S, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(whole), int(part * 1e6)))
         self._collect = np.zeros(2, np.int_)
+        self._collect_at = _address(self._collect)
         self.received = np.zeros((batch, row_bytes), np.uint8)
         self._out, self._in = _Messages(batch), _Messages(batch)
         self._in.vectors["base"] = _address(self.received) + np.arange(batch) * row_bytes
@@ -118,7 +120,9 @@ class BatchSocket:
         count = len(starts)
         vectors = self._out.vectors[:count]
         vectors["base"] = self._base + rows[starts] * self._size
-        vectors["length"] = np.diff(starts, append=len(rows)) * self._size
+        lengths = vectors["length"]
+        lengths[:-1] = (starts[1:] - starts[:-1]) * self._size
+        lengths[-1] = (len(rows) - starts[-1]) * self._size
         try:
             sent = _checked(self._sendmmsg(self.fileno(), self._out.address, count, socket.MSG_DONTWAIT))
         except OSError as error:
@@ -138,11 +142,11 @@ class BatchSocket:
         flags = 0 if wanted else int(socket.MSG_DONTWAIT)
         # The kernel counts it down.
         self._collect[:] = 0, int(_COLLECT_S * _NANO)
-        collect = self._collect.ctypes.data if wanted else None
-        try:
-            return _checked(self._recvmmsg(self.fileno(), self._in.address, count, flags, collect))
-        except (BlockingIOError, InterruptedError):
+        collect = self._collect_at if wanted else None
+        received = self._recvmmsg(self.fileno(), self._in.address, count, flags, collect)
+        if received < 0 and ctypes.get_errno() in _NOTHING_THERE:
             return 0
+        return _checked(received)
 
     def _stop_joining(self) -> None:
         self._joined = 1
@@ -152,11 +156,14 @@ class BatchSocket:
 
 def _starts(rows: NDArray[np.integer[Any]], joined: int) -> NDArray[np.intp]:
     """Where pieces begin: at every row that does not follow its predecessor, and after every ``joined`` rows."""
-    places = np.arange(len(rows))
     if joined == 1:
-        return places
+        return np.arange(len(rows))
+    follows = rows[1:] == rows[:-1] + 1
+    if follows.all():
+        return np.arange(0, len(rows), joined)
+    places = np.arange(len(rows))
     first = np.ones(len(rows), np.bool_)
-    first[1:] = rows[1:] != rows[:-1] + 1
+    np.logical_not(follows, out=first[1:])
     run_began = np.maximum.accumulate(np.where(first, places, 0))
     return np.flatnonzero((places - run_began) % joined == 0)
 

@@ -21,10 +21,12 @@ _STRIDE: Final = 128
 class Flight:
     """Bookkeeping of ``chunks`` chunks; all arrays are by chunk.
 
-    ``landed``: answered. ``first``: number of the first transmission, 0 before it. ``sent_at``: seconds, of the latest.
+    ``flying``: sent and not answered. ``landed``: answered. ``first``: number of the first transmission, 0 before it.
+    ``sent_at``: seconds, of the latest.
     """
 
     def __init__(self, chunks: int) -> None:
+        self.flying = np.zeros(chunks, np.bool_)
         self.landed = np.zeros(chunks, np.bool_)
         self.first = np.zeros(chunks, np.int64)
         self.sent_at = np.zeros(chunks)
@@ -32,23 +34,26 @@ class Flight:
         self.last_first = 0
         self._latest = np.zeros(chunks, np.int64)
         self._seen = np.zeros(chunks, np.int64)
+        self._resends = 0
         # Entry k is transmission k; there is none with number 0.
         self._log = np.zeros(chunks + 1, np.int64)
         self._head = self._end = 1
 
     def send(self, chunks: NDArray[np.int64], now: float) -> None:
         """Chunks that go out for the first time."""
-        self._append(chunks, now)
-        self.first[chunks] = self._latest[chunks]
+        self.first[chunks] = self._append(chunks, now)
+        self.flying[chunks] = True
         self.last_first = self._end - 1
         self.count += len(chunks)
 
     def send_again(self, chunks: NDArray[np.int64], now: float) -> None:
         """Chunks in flight that go out once more."""
         self._append(chunks, now)
+        self._resends += len(chunks)
 
     def land(self, chunks: NDArray[np.int64]) -> None:
         """Chunks in flight that are answered."""
+        self.flying[chunks] = False
         self.landed[chunks] = True
         self.count -= len(chunks)
 
@@ -57,15 +62,16 @@ class Flight:
         places = np.arange(len(chunks))
         # Where an index is named twice, the last assignment stays: so, backwards, the first place.
         self._seen[chunks[::-1]] = places[::-1]
-        fresh: NDArray[np.bool_] = (self.first[chunks] > 0) & ~self.landed[chunks] & (self._seen[chunks] == places)
+        fresh: NDArray[np.bool_] = self.flying[chunks] & (self._seen[chunks] == places)
         return fresh
 
     def landed_until(self, first: int) -> int:
         """Chunks from ``first`` on are answered up to this one, which is not."""
         while first < len(self.landed):
             part = self.landed[first : first + _STRIDE]
-            if not part.all():
-                return first + int(part.argmin())
+            gap = int(part.argmin())
+            if not part[gap]:
+                return first + gap
             first += len(part)
         return first
 
@@ -78,47 +84,53 @@ class Flight:
 
     def before(self, transmission: int, most: int) -> NDArray[np.int64]:
         """Up to ``most`` chunks in flight whose latest transmission has a smaller number, oldest first."""
+        if self._head < transmission:
+            self._skip_dead()
         if self._head >= transmission:
             return self._log[:0]
-        self._skip_dead()
-        return self._alive(self._head, max(self._head, transmission))[:most]
+        return self._alive(self._head, transmission)[:most]
 
     def sent_until(self, time: float, most: int) -> NDArray[np.int64]:
         """Up to ``most`` chunks in flight whose latest transmission was no later than ``time``, oldest first."""
-        flying = self.flying()[:most]
+        flying = self.all_flying()[:most]
         return flying[self.sent_at[flying] <= time]
 
     def sent_once_at(self, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
         """When those of the chunks went out that did so only once."""
-        times: NDArray[np.float64] = self.sent_at[chunks[self._latest[chunks] == self.first[chunks]]]
+        once = chunks if not self._resends else chunks[self._latest[chunks] == self.first[chunks]]
+        times: NDArray[np.float64] = self.sent_at[once]
         return times
 
-    def flying(self) -> NDArray[np.int64]:
+    def all_flying(self) -> NDArray[np.int64]:
         """All chunks in flight, oldest first."""
         self._skip_dead()
         return self._alive(self._head, self._end)
 
-    def _append(self, chunks: NDArray[np.int64], now: float) -> None:
+    def _append(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.int64]:
+        """Note transmissions; their numbers."""
         end = self._end + len(chunks)
         if end > len(self._log):
             self._log = np.concatenate([self._log, np.zeros(end, np.int64)])
+        numbers = np.arange(self._end, end)
         self._log[self._end : end] = chunks
-        self._latest[chunks] = np.arange(self._end, end)
+        self._latest[chunks] = numbers
         self.sent_at[chunks] = now
         self._end = end
+        return numbers
 
     def _alive(self, begin: int, end: int) -> NDArray[np.int64]:
         """The chunks in flight whose latest transmissions are begin..end-1."""
         chunks = self._log[begin:end]
-        alive: NDArray[np.int64] = chunks[(self._latest[chunks] == np.arange(begin, end)) & ~self.landed[chunks]]
+        alive: NDArray[np.int64] = chunks[self.flying[chunks] & (self._latest[chunks] == np.arange(begin, end))]
         return alive
 
     def _skip_dead(self) -> None:
         while self._head < self._end:
             end = min(self._head + _STRIDE, self._end)
             chunks = self._log[self._head : end]
-            alive = (self._latest[chunks] == np.arange(self._head, end)) & ~self.landed[chunks]
-            if alive.any():
-                self._head += int(alive.argmax())
+            alive = self.flying[chunks] & (self._latest[chunks] == np.arange(self._head, end))
+            first = int(alive.argmax())
+            if alive[first]:
+                self._head += first
                 return
             self._head = end

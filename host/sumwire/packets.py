@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire import _p4 as p4
+from sumwire.wire import HEADER_BYTES
 
 # Words of payload of each op: from a host up, and down.
 OP_WORDS: Final = {
@@ -51,6 +52,43 @@ def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
     # Plain dicts of lists are what numpy's own typing asks for.
     record = np.dtype({"names": _NAMES, "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": packets.shape[1]})
     return packets.view(record).reshape(len(packets))
+
+
+def _mask(*fields: str) -> NDArray[np.uint64]:
+    """All bits of some header fields, as a head."""
+    octets = np.zeros(HEADER_BYTES, np.uint8)
+    for name, size in _byte_fields():
+        if name in fields:
+            octets[_OFFSETS[_NAMES.index(name)] :][:size] = 0xFF
+    return octets.view(np.uint64)
+
+
+def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The headers of packets (n, bytes of one) as 64-bit numbers of any byte order, shape (n, 3), in the same memory.
+
+    Many fields are compared at once that way.
+    """
+    return packets[:, :HEADER_BYTES].view(np.uint64)
+
+
+def number_of(head: NDArray[np.uint64]) -> int:
+    """The chunk number in one head."""
+    return int(head.view(">u4")[_OFFSETS[_NAMES.index("chunk")] // 4])
+
+
+# What a result's head has in common with the chunk's contribution, or is known beforehand; no flag is set in it.
+RESULT_MASK: Final = ~_mask("count", "contributors")
+# In the first number of a head.
+COUNT_MASK: Final = _mask("count")[0]
+
+
+def result_heads(packets: NDArray[np.uint8], down_words: int) -> NDArray[np.uint64]:
+    """Heads that the results of contributions have, under RESULT_MASK."""
+    results = packets[:, :HEADER_BYTES].copy()
+    records = headers(results)
+    records["version_kind"] = first_byte(p4.KIND_RESULT)
+    records["words"] = down_words
+    return heads(results) & RESULT_MASK
 
 
 def write_headers(

@@ -24,7 +24,7 @@ from sumwire.batch import BatchSocket
 from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, OrderError, TransportError, UsageError
 from sumwire.exchange import Buffers, Pool, Results
-from sumwire.packets import FLAGS_AT, OP_WORDS, first_byte, headers
+from sumwire.packets import FLAGS_AT, OP_WORDS, first_byte, headers, heads
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
 from sumwire.window import NOTHING, Window
@@ -126,9 +126,10 @@ class Transport:
         self._last_failure = ""
         self._udp = _open_socket(config)
         self._socket = BatchSocket(self._udp, row_bytes=_ROW_BYTES, batch=_BATCH)
-        self._records = headers(self._socket.received)
+        self._records, self._heads = headers(self._socket.received), heads(self._socket.received)
         self._poll = select.poll()
-        self._poll.register(self._udp, select.POLLIN)
+        self._events = select.POLLIN
+        self._poll.register(self._udp, self._events)
 
     def __enter__(self) -> Self:
         return self
@@ -228,7 +229,6 @@ class Transport:
         """See :meth:`Exchange.ready`."""
         began = time.monotonic()
         self._window.filled = upto
-        self._receive()
         self._send()
         self.stats.exchange_s += time.monotonic() - began
 
@@ -304,6 +304,11 @@ class Transport:
         records, sizes = self._records[:count], self._socket.sizes[:count]
         self.stats.packets_received += count
         self.stats.bytes_received += int(sizes.sum()) + count * LOWER_HEADER_BYTES
+        first = buffers.plain_run(self._heads[:count], sizes)
+        if first != NOTHING and window.are_open(first, first + count):
+            buffers.accept_run(first, self._socket.received[:count], records)
+            window.complete(np.arange(first, first + count), time.monotonic())
+            return
         wanted_ones = buffers.wanted(records, sizes)
         rows = np.flatnonzero(wanted_ones)
         chunks = window.find(records["slot"][rows], records["round"][rows])
@@ -356,11 +361,16 @@ class Transport:
             self._ask_who_is_missing(error)
             return
         held = len(self._held) > 0
-        self._poll.modify(self._udp, select.POLLIN | select.POLLOUT if held else select.POLLIN)
+        self._listen_for(select.POLLIN | select.POLLOUT if held else select.POLLIN)
         # Rounded up: a timer must have expired when poll returns, else the loop would spin to its end.
         if self._poll.poll(max(0, int((window.wake_at() - now) * 1000) + 1)):
             share = 0 if held else window.in_flight // _COLLECTED_SHARE
             self._receive(share if share > 1 else 0)
+
+    def _listen_for(self, events: int) -> None:
+        if events != self._events:
+            self._poll.modify(self._udp, events)
+            self._events = events
 
     def _ask_who_is_missing(self, error: DeadlineError) -> None:
         """Returns if the exchange goes on after all; else raises DeadlineError."""
@@ -372,7 +382,7 @@ class Transport:
             self._ask(question)
             until = time.monotonic() + _ANSWER_MS / 1000
             while (left_ms := int((until - time.monotonic()) * 1000)) > 0:
-                self._poll.modify(self._udp, select.POLLIN)
+                self._listen_for(select.POLLIN)
                 self._poll.poll(left_ms)
                 self._receive()
                 if self._window.open_chunks < open_chunks:

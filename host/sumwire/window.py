@@ -41,6 +41,7 @@ SHORT_TIMEOUT_S: Final = 0.06
 
 NOTHING: Final = -1
 _NO_CHUNKS: Final = np.zeros(0, np.int64)
+_NO_TIMES: Final = np.zeros(0)
 
 
 def round_newer(a: int, b: int) -> bool:
@@ -96,7 +97,7 @@ class Window:
         self._ready = _NO_CHUNKS
         self._ready_from = self._ready_to = 0
         # The three latest transmissions that were answered; the first, the smallest, tells what is overtaken.
-        self._answered = np.zeros(REORDER_TOLERANCE, np.int64)
+        self._answered: list[int] = [0] * REORDER_TOLERANCE
         self._burst = 0
         self._burst_size = TIMEOUT_BURST_CHUNKS
         # Chunks sent later than this are not resent by the timer's latest expiry.
@@ -147,7 +148,7 @@ class Window:
         self._ready_from = 0
         self._ready_to = min(self.short_step, chunks)
         self._ready[: self._ready_to] = np.arange(self._ready_to)
-        self._answered[:] = 0
+        self._answered = [0] * REORDER_TOLERANCE
         self._burst = 0
         self._burst_size = TIMEOUT_BURST_CHUNKS
         self._timer_from = self._progress_at = now
@@ -184,6 +185,10 @@ class Window:
         self.counters.duplicates += len(chunks) - len(fresh)
         return found
 
+    def are_open(self, first: int, last: int) -> bool:
+        """Whether all chunks first..last-1 are in flight."""
+        return bool(self._flight.flying[first:last].all())
+
     def complete(self, chunks: Chunks, now: float) -> None:
         """The results of open chunks, as told by :meth:`find`, have come."""
         if not len(chunks):
@@ -195,8 +200,8 @@ class Window:
         flight.land(chunks)
         # A result of a resent chunk counts as the answer to its first sending: were it taken for the resend's, one
         # needless resend would make all before it look overtaken.
-        answered = np.concatenate([self._answered, flight.first[chunks]])
-        self._answered = np.sort(answered)[-REORDER_TOLERANCE:]
+        latest = np.sort(flight.first[chunks])[-REORDER_TOLERANCE:].tolist()
+        self._answered = sorted(self._answered + latest)[-REORDER_TOLERANCE:]
         self._sample(chunks, now)
         self._follow(chunks)
 
@@ -282,9 +287,9 @@ class Window:
 
     def _sample(self, chunks: Chunks, now: float) -> None:
         """One round trip of those that came together, the longest. Karn's rule: a resent chunk gives no sample."""
-        sent_at = self._flight.sent_once_at(chunks) if self._sampled else ()
+        sent_at = self._flight.sent_once_at(chunks) if self._sampled else _NO_TIMES
         if len(sent_at):
-            self._rtt.sample(now - float(min(sent_at)))
+            self._rtt.sample(now - float(sent_at.min()))
         else:
             self._rtt.settle()
         self._short_rtt.settle()
@@ -310,10 +315,10 @@ class Window:
 
         When the very last chunk is answered, no more can follow to overtake the few still open (as in RFC 5827).
         """
-        last = int(self._answered[-1])
+        last = self._answered[-1]
         if last == self._flight.last_first and not self.unsent and self.in_flight <= REORDER_TOLERANCE:
             return last
-        return int(self._answered[0])
+        return self._answered[0]
 
     def _timer_at(self, oldest: int) -> float:
         start = max(float(self._flight.sent_at[oldest]), self._timer_from)
@@ -337,6 +342,6 @@ class Window:
 
     def _flying_in(self, slot: int) -> int:
         # At most half of the slots are in flight, so a slot has at most one open chunk.
-        flying = self._flight.flying()
+        flying = self._flight.all_flying()
         here = flying[(flying + self.base % self.slots) % self.slots == slot]
         return int(here[0]) if len(here) else NOTHING
