@@ -17,6 +17,7 @@ from torch import Tensor
 
 from sumwire import _p4 as p4
 from sumwire.codec.errors import CodecError, CountError, StageError
+from sumwire.codec.kernels import kernels
 from sumwire.codec.values import result_dtype
 from sumwire.memory import Recycler
 
@@ -178,7 +179,7 @@ def _in_pieces(words: NDArray[np.uint8]) -> bool:
 
 def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int64]:
     counts = np.asarray(counts)
-    if counts.shape != (chunks,) or not np.issubdtype(counts.dtype, np.integer):
+    if counts.shape != (chunks,) or counts.dtype.kind not in "iu":
         raise CountError(f"{counts.dtype} counts of shape {counts.shape}: needs integers ({chunks},)")
     signed = counts.astype(np.int64)
     if bool((signed < 0).any()):
@@ -193,6 +194,8 @@ class GradientCodec(ABC):
 
     def __init__(self) -> None:
         self.memory = Recycler()
+        # Compiled or found now, not when others wait for this worker's first round.
+        kernels(torch.zeros(0))
 
     def chunks(self, length: int) -> int:
         """Packets of a tensor of `length` values."""

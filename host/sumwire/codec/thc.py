@@ -101,7 +101,13 @@ class ThcRound(CodecRound):
             else NativeForm(native, codec.table, signs, rounding)
         )
         self._norms = _block_norms(x, self.layout, f"bucket {bucket} of round {sequence}")
+        self._per_norm = np.repeat(
+            [_per_norm(group) / codec.table.increment for group in self.layout.groups],
+            [group.blocks for group in self.layout.groups],
+        )
+        # Grid cells per unit of the rotated values, by block; and as the arithmetic takes them.
         self._scales = np.zeros(self.layout.blocks)
+        self._to_grid = np.zeros(self.layout.blocks, np.float32)
         self._chunk_blocks = self.layout.chunk_blocks()
         # Kept for the residual: `out` may be a packet buffer.
         shape = self.chunks, codec.info.words_up, p4.WORD_BYTES
@@ -133,7 +139,7 @@ class ThcRound(CodecRound):
         Raises CodecError for another shape or dtype, NormRangeError for a norm that is not finite or above 2**96.
         """
         self._take_scales(agreed, first, last)
-        self._form.encode(self._x, self.layout.part(first, last), self._scales.astype(np.float32), out)
+        self._form.encode(self._x, self.layout.part(first, last), self._to_grid, out)
         self._sent[first:last] = out
 
     def _decode_part(
@@ -150,15 +156,15 @@ class ThcRound(CodecRound):
         self._form.decode(self.layout.part(first, last), words, middle, from_grid, target)
 
     def _take_scales(self, agreed: NDArray[np.uint32], first: int, last: int) -> None:
-        """Grid cells per unit of the rotated values, for a part's blocks; 0 for a block whose norm counts as zero."""
+        """Set the scales of a part's blocks; 0 for a block whose norm counts as zero."""
         if agreed.dtype != np.uint32 or agreed.shape != (self.layout.blocks,):
             raise CodecError(f"{agreed.dtype} norms of shape {agreed.shape}: needs uint32 ({self.layout.blocks},)")
-        for group in self.layout.part(first, last):
-            blocks = slice(group.first_block, group.first_block + group.blocks)
-            norms = np.ascontiguousarray(agreed[blocks]).view(np.float32).astype(np.float64)
-            _refuse_norms(norms, "agreed norm", group.first_block)
-            numerator = np.full(group.blocks, _per_norm(group) / self._table.increment)
-            self._scales[blocks] = np.divide(numerator, norms, out=np.zeros_like(norms), where=norms >= NORM_MIN)
+        blocks = slice(self._chunk_blocks[first], self._chunk_blocks[last - 1] + 1)
+        norms = np.ascontiguousarray(agreed[blocks]).view(np.float32).astype(np.float64)
+        _refuse_norms(norms, "agreed norm", blocks.start)
+        scales = np.zeros_like(norms)
+        np.divide(self._per_norm[blocks], norms, out=scales, where=norms >= NORM_MIN)
+        self._scales[blocks] = self._to_grid[blocks] = scales
 
     def _check_counts(self, first: int, counts: NDArray[np.int64]) -> None:
         most = self._table.max_workers
