@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from itertools import pairwise
 
 import pytest
 from softswitch.native.gate import Gate
+from softswitch.native.portlib import port_library
 from softswitch.native.ports import NativePortRunner
 from unit.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector, frame
 from unit.softswitch.veths import TIMEOUT_S, Host
@@ -71,6 +73,36 @@ def test_first_come_first_served() -> None:
     for thread in threads:
         thread.join(TIMEOUT_S)
     assert order == list(range(8))
+
+
+def test_who_yields_keeps_the_next_place() -> None:
+    gate, order, rounds = Gate(), [], 2000
+    yields = port_library().ss_gate_yield
+    ending = threading.Event()
+
+    def hammer() -> None:
+        os.sched_setaffinity(0, cpu)
+        while not ending.is_set():
+            with gate:
+                order.append("writer")
+
+    # On one CPU, so that whoever is let in often runs before the one who let him in.
+    everywhere, cpu = os.sched_getaffinity(0), {min(os.sched_getaffinity(0))}
+    writer = threading.Thread(target=hammer)
+    try:
+        os.sched_setaffinity(0, cpu)
+        with gate:
+            writer.start()
+            for _ in range(rounds):
+                until(lambda: waiting(gate) == 1)
+                yields(ctypes.c_void_p(gate.address))
+                order.append("loop")
+    finally:
+        os.sched_setaffinity(0, everywhere)
+        ending.set()
+    writer.join(TIMEOUT_S)
+    # One write for every time that the gate was given up.
+    assert order[: 2 * rounds] == ["writer", "loop"] * rounds
 
 
 def test_left_also_by_an_exception() -> None:

@@ -21,8 +21,9 @@ from softswitch.interface import PortError
 from softswitch.native import ports as native_ports
 from softswitch.native.gate import Gate
 from softswitch.native.ports import NativePortRunner
+from softswitch.ports import AUXDATA_SPACE, PACKET_AUXDATA
 from unit.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector, frame
-from unit.softswitch.veths import TIMEOUT_S, Host, ip, veth_pairs
+from unit.softswitch.veths import SOL_PACKET, TIMEOUT_S, Host, ip, veth_pairs
 
 pytestmark = [pytest.mark.root, pytest.mark.cc]
 
@@ -144,14 +145,20 @@ def test_a_packet_out_leaves_by_its_port_alone(wires: dict[int, str]) -> None:
 # -- receiving ---------------------------------------------------------------
 
 
-def test_a_vlan_tag_at_full_mtu_is_put_back(wires: dict[int, str]) -> None:
-    # The tag's own bytes tell the reflector what to do: one copy to port 2.
-    tagged = bytes(12) + b"\x81\x00\x02\x01" + b"\x08\x00" + bytes(range(250)) * 6
+@pytest.mark.parametrize(("kind", "length"), [(0x8100, 1500), (0x88A8, 1496)])
+def test_a_vlan_tag_is_put_back_up_to_the_mtu(wires: dict[int, str], kind: int, length: int) -> None:
+    # Linux sends four bytes more than the MTU for the first kind only. The tag's own bytes tell the reflector what to
+    # do: one copy to port 2.
+    addresses, tag, payload = bytes(range(1, 13)), 0x0201, (bytes(range(250)) * 6)[:length]
     with rig(wires) as made:
-        made.send(1, tagged)
+        taker = made.hosts[2].socket
+        taker.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        made.send(1, addresses + struct.pack(">HHH", kind, tag, 0x0800) + payload)
         # The host's own kernel takes the tag off again.
-        assert made.receive(2) == tagged[:12] + b"\x09" + tagged[17:]
-    assert made.runner.counters[1].rx_bytes == made.runner.counters[2].tx_bytes == 14 + 4 + 1500
+        data, [(_, _, auxdata)], *_ = taker.recvmsg(65536, AUXDATA_SPACE)
+        assert data == addresses + b"\x09\x00" + payload
+        assert struct.unpack("IIIHHHH", auxdata)[5:] == (tag, kind)
+    assert made.runner.counters[1].rx_bytes == made.runner.counters[2].tx_bytes == 14 + 4 + length
 
 
 def test_longer_frames_than_the_mtu_was_are_counted_and_told_once(
