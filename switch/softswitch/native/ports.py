@@ -74,9 +74,10 @@ class NativePortRunner:
         self._library = port_library()
         self._mail, self._outgoing_mail = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._outgoing_mail.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, MAIL_BUFFER_BYTES)
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         cpu_port = NO_PORT if switch.cpu_port is None else switch.cpu_port
         self._ports: int = self._library.ss_ports_new(
-            gate.address, len(self._interfaces), cpu_port, self._outgoing_mail.fileno()
+            gate.address, len(self._interfaces), cpu_port, self._outgoing_mail.fileno(), self._wake
         )
         if not self._ports:
             raise MemoryError
@@ -140,6 +141,7 @@ class NativePortRunner:
         self._library.ss_ports_free(self._ports)
         for opened in (*self._sockets, self._mail, self._outgoing_mail):
             opened.close()
+        os.close(self._wake)
 
     # -- counters --------------------------------------------------------
 
@@ -183,11 +185,13 @@ class NativePortRunner:
         return PortError(f"port {number} on {self._interfaces.get(number)}: {os.strerror(error)}")
 
     def _read(self) -> None:
-        while mail := self._mail.recv(MAX_MAIL_BYTES):
-            if mail[0] == _FRAME:
-                self._switch.to_cpu(mail[1:])
-            elif mail[0] == _CUT:
-                number = int.from_bytes(mail[1:], sys.byteorder)
+        buffer = memoryview(bytearray(MAX_MAIL_BYTES))
+        while length := self._mail.recv_into(buffer):
+            kind, content = buffer[0], bytes(buffer[1:length])
+            if kind == _FRAME:
+                self._switch.to_cpu(content)
+            elif kind == _CUT:
+                number = int.from_bytes(content, sys.byteorder)
                 _log.warning(
                     "port %d on %s: frames longer than the interface's MTU was at the start are dropped (rx_cut)",
                     number,

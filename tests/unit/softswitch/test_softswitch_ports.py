@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from softswitch import interface
 from softswitch.cli import main
 from softswitch.device import Replica
 from softswitch.impair import ImpairmentSpec
@@ -65,9 +66,15 @@ def test_unicast_multicast_and_counters(wires: dict[int, str], switch_for: Calla
     assert runner.counters[2].rx_bytes == 60
 
 
+@pytest.mark.parametrize("is_left_out_by", ["kernel", "switch"])
 def test_frames_that_the_machine_itself_sends_do_not_come_in(
-    wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]
+    wires: dict[int, str],
+    switch_for: Callable[[str], SoftSwitch],
+    is_left_out_by: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if is_left_out_by == "switch":
+        monkeypatch.setattr(interface, "PACKET_IGNORE_OUTGOING", 999)  # as before Linux 4.20: no such option
     with port_runner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as local:
             local.bind((wires[1], 0))
