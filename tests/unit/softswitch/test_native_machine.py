@@ -9,6 +9,7 @@ import random
 import resource
 import struct
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,7 @@ SHAPES = (
     (E, ()),
 )
 WIDTHS = (40, 128)  # of the parameters of action 1
+BIG = 16  # parameters of action 2, of 2048 bits
 SIZE = 300
 
 
@@ -111,12 +113,15 @@ def make_table(number: int) -> ir.Table:
     keys = tuple(
         ir.Key(f"k{i}", field, ir.FieldRef("h", f"f{i}", width), width) for i, (field, width) in enumerate(fields)
     )
-    return ir.Table(f"t{number}", kind, keys, SIZE, (7, 8), 7, (), False, None, {7: None, 8: None}, has_counter=True)
+    return ir.Table(
+        f"t{number}", kind, keys, SIZE, (7, 8, 9), 7, (), False, None, {7: None, 8: None, 9: None}, has_counter=True
+    )
 
 
 def make_program() -> ir.Program:
     nodes: dict[str, ir.Node] = {f"t{number}": make_table(number) for number in range(len(SHAPES))}
     parameters = tuple(ir.Parameter(f"p{i}", width) for i, width in enumerate(WIDTHS))
+    big = tuple(ir.Parameter(f"p{i}", 2048) for i in range(BIG))
     return ir.Program(
         headers={},
         errors={},
@@ -124,7 +129,7 @@ def make_program() -> ir.Program:
         ingress=ir.Pipeline("ingress", "t0", nodes),
         egress=ir.Pipeline("egress", None, {}),
         deparser=(),
-        actions=(ir.Action(7, "none", (), ()), ir.Action(8, "set", parameters, ())),
+        actions=(ir.Action(7, "none", (), ()), ir.Action(8, "set", parameters, ()), ir.Action(9, "big", big, ())),
         registers={"small": ir.Register("small", 5, 9, signed=True), "wide": ir.Register("wide", 3, 1000)},
         counters={"direct": ir.CounterArray("direct", SIZE, "t0"), "indirect": ir.CounterArray("indirect", 4)},
     )
@@ -270,6 +275,16 @@ def test_more_keys_than_the_memo_holds(machine: NativeMachine) -> None:
             assert look_up(machine, 3, (value,))[0] == value & 1, (turn, value)
 
 
+def test_keys_that_differ_in_their_last_limb_only(machine: NativeMachine) -> None:
+    machine.tables["t1"].insert(Entry((Exact(5), Exact(6), Exact(1)), ActionCall("set", (7, 8))))
+    assert [look_up(machine, 1, (5, 6, last))[1] for last in range(8)] == [0, 1, 0, 0, 0, 0, 0, 0]
+    # More keys than the memo has places.
+    machine.tables["t4"].insert(Entry((Exact(9), Ternary(1 << 64, 1 << 64)), ActionCall("set", (7, 8)), 1))
+    asked = [last << 64 for last in range(5000)]
+    for values in ([value for last in asked for value in (last, 0)], asked, asked[::-1]):
+        assert [look_up(machine, 4, (9, value))[1] for value in values] == [value >> 64 & 1 for value in values]
+
+
 def test_a_table_without_keys_has_its_default_action(machine: NativeMachine) -> None:
     assert look_up(machine, 6, ()) == (0, 0, 0, 0)
     machine.tables["t6"].set_default(ActionCall("set", (3, 4)))
@@ -398,30 +413,56 @@ def test_machines_of_one_program_share_nothing(
 
 
 def test_a_packet_sees_a_write_whole_or_not_at_all() -> None:
-    """Packets run without the GIL while another thread replaces the table and the program."""
+    """Packets run without the GIL while other threads run theirs and one replaces the table and the program."""
     switch = SoftSwitch(make_program(), engine="native")
     key = (Exact(3),)
-    switch.insert("t0", Entry(key, ActionCall("set", (0, 0))))
     ending = threading.Event()
     seen: set[tuple[int, ...]] = set()
+    mixed: list[int] = []
 
     def ask() -> None:
         while not ending.is_set():
             seen.add(look_up(switch, 0, (3,)))
 
-    threads = [threading.Thread(target=ask) for _ in range(2)]
+    def copy(mark: int) -> None:
+        frame = struct.pack("=Q", 500) + bytes([mark]) * 1000
+        while not ending.is_set():
+            if [sent for _, sent in switch.process(101, frame)] != [frame] * 500:
+                mixed.append(mark)
+
+    threads = [threading.Thread(target=ask), *(threading.Thread(target=copy, args=(mark,)) for mark in (1, 2))]
     for thread in threads:
         thread.start()
-    for value in range(1, 400):
-        switch.modify("t0", Entry(key, ActionCall("set", (value, value << 64 | value))))
-        if value % 100 == 0:
+    for value in range(200):
+        if value % 50 == 0:
             switch.load(make_program())
-            switch.insert("t0", Entry(key, ActionCall("set", (value, value << 64 | value))))
+            switch.insert("t0", Entry(key, ActionCall("none")))
+        switch.modify("t0", Entry(key, ActionCall("set", (value, value << 64 | value))))
     ending.set()
     for thread in threads:
         thread.join()
-    assert seen <= {(0, 0, 0, 0), *((1, 1, value, value << 64 | value) for value in range(400))}
+    whole = {(1, 1, value, value << 64 | value) for value in range(200)}
+    assert seen <= whole | {(0, 0, 0, 0), (0, 1, 0, 0)}
     assert len(seen) > 1
+    assert mixed == []
+
+
+def test_a_write_that_finds_no_memory_leaves_what_packets_see(
+    machine: NativeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, key = machine.tables["t0"], (Exact(3),)
+    table.insert(Entry(key, ActionCall("set", (1, 2))))
+    freed: list[int] = []
+    weakref.finalize(table._rows[key, 0].made, freed.append, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(machine._library, "ss_table_new", lambda *_: None)
+        with pytest.raises(MemoryError):
+            table.modify(Entry(key, ActionCall("set", (3, 4))))
+    assert freed == []
+    assert look_up(machine, 0, (3,)) == (1, 1, 1, 2)
+    table.modify(Entry(key, ActionCall("set", (5, 6))))
+    assert freed == [1]
+    assert look_up(machine, 0, (3,)) == (1, 1, 5, 6)
 
 
 def resident_bytes() -> int:
@@ -430,17 +471,19 @@ def resident_bytes() -> int:
 
 
 def test_writes_cost_no_memory(machine: NativeMachine) -> None:
-    """Old tables, rows and groups go: a thousand writes of a memo of 32 KB would leave 32 MB."""
+    """Old tables, rows, groups and frames go: any of them, kept, would be 4 MB or more."""
 
     def write(times: int) -> None:
         table = machine.tables["t4"]
         for value in range(times):
-            entry = Entry((Exact(1), Ternary(value, (1 << 100) - 1)), ActionCall("set", (1, 2)), 1)
+            entry = Entry((Exact(1), Ternary(value, (1 << 100) - 1)), ActionCall("big", (value,) * BIG), 1)
             table.insert(entry)
-            machine.set_group(1, [(1, instance) for instance in range(20)])
             table.delete(entry.key, 1)
+            machine.set_group(1, [(1, instance) for instance in range(500)])
+            for _ in range(10):
+                machine.process(101, struct.pack("=Q", 1) + bytes(1000))
 
-    write(200)
+    write(100)
     before = resident_bytes()
     write(1000)
-    assert resident_bytes() - before < 4 << 20
+    assert resident_bytes() - before < 2 << 20
