@@ -14,6 +14,7 @@ enum { LANES = 16, LOOK_UP = CODEC_LOOK_UP };
 
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t int_lanes __attribute__((vector_size(4 * LANES)));
+typedef uint32_t uint_lanes __attribute__((vector_size(4 * LANES)));
 typedef float unaligned_lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t unaligned_int_lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 

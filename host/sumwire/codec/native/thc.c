@@ -16,29 +16,27 @@ enum {
   DRAWS = 4        // of a word of the rounding stream
 };
 
-typedef union {
-  float value;
-  uint32_t bits;
-} float_bits;
-
 static inline uint64_t smaller(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-// to = from * (+-scale), the signs of 64 values from one word.
-static inline void flip_64(const float *from, float *to, uint64_t word, float scale) {
-  const uint32_t halves[2] = {(uint32_t)word, (uint32_t)(word >> 32)};
-  for (int half = 0; half < 2; half++)
-    for (int i = 0; i < 32; i++) {
-      float_bits factor = {.value = scale};
-      factor.bits ^= halves[half] << (31 - i) & 0x80000000u;
-      to[32 * half + i] = from[32 * half + i] * factor.value;
-    }
+// +-scale, minus for each of the lowest bits that is set, the first lane's the lowest.
+INLINE lanes sign_factors(uint32_t bits, lanes scale) {
+  const uint_lanes to_top = {31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16};
+  const uint_lanes all = (uint_lanes){0} + bits;
+  return (lanes)((uint_lanes)scale ^ (all << to_top & 0x80000000u));
 }
 
-static void flip(const float *from, float *to, uint64_t d, uint64_t key, float scale) {
-  for (uint64_t word = 0; word < d / SIGN_BITS; word++)
-    flip_64(from + word * SIGN_BITS, to + word * SIGN_BITS, stream_word(key, word), scale);
+// to = from * (+-scale); where `less_from` is given, less_from - that. All may be the same vector.
+INLINE void flip(const float *from, const float *less_from, float *to, uint64_t d, uint64_t key, float scale) {
+  const lanes scales = (lanes){0} + scale;
+  for (uint64_t first = 0; first < d; first += SIGN_BITS) {
+    const uint64_t word = stream_word(key, first / SIGN_BITS);
+    for (uint64_t i = 0; i < SIGN_BITS; i += LANES) {
+      const lanes flipped = load(from + first + i) * sign_factors((uint32_t)(word >> i), scales);
+      store(to + first + i, less_from ? load(less_from + first + i) - flipped : flipped);
+    }
+  }
 }
 
 // Uniform numbers of one chunk.
@@ -102,7 +100,7 @@ static void rotate(const struct codec_blocks *at, uint64_t block, const float *x
     memset(v + present, 0, (d - present) * sizeof *v);
     x = v;
   }
-  flip(x, v, d, key, at->half_scale);
+  flip(x, NULL, v, d, key, at->half_scale);
   codec_hadamard(v, d);
 }
 
@@ -122,12 +120,17 @@ void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, u
   for (uint64_t chunk = 0; chunk < chunks; chunk++, words += stride) largest[chunk] = planes_largest(words);
 }
 
-// A rotated block back to the tensor's values, `present` of which are wanted.
-static void unrotate(const struct codec_blocks *at, uint64_t block, float *v, float *target, uint64_t present) {
+// A rotated block back to the tensor's values, `present` of which are wanted; or, with `x`, what x has more than that.
+static void unrotate(const struct codec_blocks *at, uint64_t block, float *v, const float *x, float *target,
+                     uint64_t present) {
   const uint64_t d = at->block_values, key = fold_key(at->sign_key, at->first_block + block);
   codec_hadamard(v, d);
-  flip(v, present < d ? v : target, d, key, at->back_scale);
-  if (present < d) memcpy(target, v, present * sizeof *v);
+  if (present == d) {
+    flip(v, x, target, d, key, at->back_scale);
+    return;
+  }
+  flip(v, NULL, v, d, key, at->back_scale);
+  for (uint64_t i = 0; i < present; i++) target[i] = x ? x[i] - v[i] : v[i];
 }
 
 void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
@@ -141,7 +144,7 @@ void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64
       for (int j = 0; j < VALUES; j++) work[i + (uint64_t)j] = ((float)sums[j] - less) * factor;
     }
     const uint64_t start = smaller(block * d, present);
-    unrotate(at, block, work, target + start, smaller(d, present - start));
+    unrotate(at, block, work, NULL, target + start, smaller(d, present - start));
   }
 }
 
@@ -164,8 +167,7 @@ void codec_thc_residual(const struct codec_blocks *at, const struct codec_table 
       planes_unpack(words, CODEC_INDEX_PLANES, indices);
       put_levels(table, indices, *from_grid, work + i);
     }
-    const uint64_t start = smaller(block * d, present), here = smaller(d, present - start);
-    unrotate(at, block, work, work, d);
-    for (uint64_t i = 0; i < here; i++) target[start + i] = x[start + i] - work[i];
+    const uint64_t start = smaller(block * d, present);
+    unrotate(at, block, work, x + start, target + start, smaller(d, present - start));
   }
 }
