@@ -200,15 +200,9 @@ def _measure(system: str, kind: str | None, options: RunOptions, sizes: Sequence
     with open_session(options, kind, folder) as session:
         measured = _run_workers(session, system, sizes)
         queues = session.network.queue_drops()
-        labels = list(session.serving())
-    # The switches have ended and written what their ports counted. Bridges do not tell.
-    told = [losses.switch_lost((folder / f"{label}.log").read_text()) for label in labels]
-    lost = Losses(
-        link_queues=queues,
-        backlog=losses.backlog() - backlog,
-        host_sockets=sum(worker["host_sockets"] for worker in measured),
-        switch=None if not told or None in told else sum(lost for lost in told if lost is not None),
-    )
+        logs = [session.log(name) for name in session.serving()]
+    sockets = sum(worker["host_sockets"] for worker in measured)
+    lost = losses.gather(logs, queues=queues, backlog_before=backlog, sockets=sockets)
     rows = [
         row(options.link.mbit, size, system, [worker["sizes"][k] for worker in measured], switched=kind is not None)
         for k, size in enumerate(sizes)

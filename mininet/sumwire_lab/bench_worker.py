@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from sumwire_lab import losses
 from sumwire_lab.processes import cpu_clock, cpu_seconds, end_with_parent
-from sumwire_lab.train import GROUP_TIMEOUT, MASTER_PORT, leave
+from sumwire_lab.train import GROUP_TIMEOUT, MASTER_PORT, leave, settle
 
 Reduce = Callable[[torch.Tensor], object]
 
@@ -63,6 +63,7 @@ def main(arguments: list[str]) -> None:
     reduce, stats, close = open_reduce(spec, rank)
     # One worker looks at the switches: it is enough, and costs the others nothing.
     switches = [cpu_clock(pid) for pid in spec["switches"]] if rank == 0 else []
+    settle()
     lost = losses.host_sockets()
     sizes = [measure(reduce, size, spec["repeats"], rank, switches) for size in spec["sizes"]]
     record = {"sizes": sizes, "host_sockets": losses.host_sockets() - lost, "stats": stats()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,16 @@ class Losses:
     def as_dict(self) -> dict[str, int | None]:
         """For JSON."""
         return asdict(self)
+
+
+def gather(logs: Sequence[Path], *, queues: int, backlog_before: int, sockets: int) -> Losses:
+    """All places together, after a session has ended: its switches have then written into their logs what they lost.
+
+    `queues` were counted at the session's end, `sockets` by its workers. Without a switch's log nobody tells.
+    """
+    told = [switch_lost(log.read_text()) for log in logs]
+    switch = None if not told or None in told else sum(lost for lost in told if lost is not None)
+    return Losses(link_queues=queues, backlog=backlog() - backlog_before, host_sockets=sockets, switch=switch)
 
 
 def udp_lost(text: str) -> int:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sumwire_lab import control, leftovers, report, switches
+from sumwire_lab import control, leftovers, losses, report, switches
 from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.fabric import plan
 from sumwire_lab.flood import Flood
@@ -80,7 +80,13 @@ def _one(
     where += f", {options.engine} engine" if kind == "soft" else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     jobs = control.side_jobs if options.malformed else control.training_job
+    backlog = losses.backlog()
     with open_session(options, kind, folder / system, jobs) as session:
         flood = Flood(session, options)
         result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
-        return replace(result, extra=flood.finish(deadline_s))
+        extra = flood.finish(deadline_s)
+        queues = session.network.queue_drops()
+        logs = [session.log(name) for name in session.serving()]
+    sockets = sum(worker.host_sockets for worker in result.workers)
+    lost = losses.gather(logs, queues=queues, backlog_before=backlog, sockets=sockets)
+    return replace(result, extra={**extra, "lost": lost.as_dict()})
