@@ -18,7 +18,6 @@ from torch.optim import Optimizer
 from sumwire_lab.comm import HookTimer
 from sumwire_lab.recipes import Recipe
 
-
 # One bucket for the whole model. DDP's default is the same, but for a first bucket of 1 MB that would split this model
 # of 1.2 MB into a large part and a tail, whose collective is all latency.
 BUCKET_MB: Final = 25
