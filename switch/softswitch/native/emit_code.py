@@ -80,10 +80,6 @@ class Code:
             self.line(f"p->{member} = {text};")
             self._members[member] = text
 
-    def forget(self, member: str) -> None:
-        """The state's member was changed by other means."""
-        self._members.pop(member, None)
-
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """What is computed inside is not known behind it."""

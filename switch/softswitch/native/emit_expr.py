@@ -290,10 +290,6 @@ class ExprEmitter:
 
     # -- shifts ----------------------------------------------------------
 
-    def _distance(self, expr: Expr, limit: int) -> tuple[str, str]:
-        """A distance as a number of 64 bits, and the condition that it is below ``limit``."""
-        return self.index(expr, limit)
-
     def _shift_constant(self, text: str, distance: int, kind: Carrier) -> str:
         if distance == 0:
             return text
@@ -308,7 +304,7 @@ class ExprEmitter:
         text = self.ring(left, kind)
         if constant is not None:
             return self._shift_constant(text, max(constant, 0), kind)
-        by, inside = self._distance(right, kind.bits)
+        by, inside = self.index(right, kind.bits)
         shifted = f"{kind.name}_left({text}, {by})" if kind.kind is Kind.VECTOR else f"{text} << {by}"
         if not inside:
             return self.code.value(kind, shifted)
@@ -322,7 +318,7 @@ class ExprEmitter:
             # The interval's rule keeps the distance below the value's bits: else the result would be constant.
             text = self.code.value(own, shift_right(value.text, own, max(constant, 0)))
             return self._converted(text, own, kind, signed=False)
-        by, inside = self._distance(right, own.bits)
+        by, inside = self.index(right, own.bits)
         if own.kind is Kind.VECTOR:
             fill = f"(uint64_t)((int64_t){value.text}[{own.limbs - 1}] >> 63)" if signed else "0"
             shifted = f"{own.name}_right({value.text}, {by}, {fill})"
