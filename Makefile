@@ -5,7 +5,8 @@
 WORKERS ?= 4
 # Mbit/s of a link.
 BW ?= 100
-SWITCH ?= auto
+# soft, bmv2, or auto: bmv2 where it is on PATH
+SWITCH ?= soft
 # Of the soft switch: native (C, needs clang 16 or later), python, or auto: native where there is a compiler
 ENGINE ?= auto
 # thc, marsit, marsit100, vote, ef-sign, ssdm, cascade, several with commas, or all
@@ -17,6 +18,9 @@ RUN_FLAGS ?=
 SIZES ?= 100k,1M
 # Option of `make bench-switch`: thc, sum32, sign, vote, max32, several with commas, or all
 OP ?= thc
+# Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev).
+FUZZ_PACKETS ?= 10000000
+FUZZ_SEED ?= 1
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
 
@@ -29,7 +33,7 @@ export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format p4 bench-codec bench-allreduce bench-switch \
-  verify-thc verify-sign verify-speed clean
+  verify-thc verify-sign verify-speed fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -45,6 +49,8 @@ help:
 	@echo "make verify-thc       every number that THC promises"
 	@echo "make verify-sign      every number that sign bits and trees promise"
 	@echo "make verify-speed     every number that the native engine and the batched hosts promise"
+	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
+	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev)"
 	@echo "make clean            remove the environment, caches and results"
 
 setup: $(READY)
@@ -97,6 +103,12 @@ verify-sign: $(READY)
 
 verify-speed: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-speed
+
+fuzz: $(READY)
+	mkdir -p results
+	$(PYTHON) tests/differential/star_state.py results/fuzz-state.json
+	$(PYTHON) -m softswitch.native.fuzz p4src/build/sumwire.json --config results/fuzz-state.json \
+	  --packets $(FUZZ_PACKETS) --seed $(FUZZ_SEED)
 
 clean:
 	$(SUDO) rm -rf $(VENV) .cache results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 
 import pytest
+from nativelib import NoCompilerError, find_compiler
 
 
 def _has_mininet() -> bool:
@@ -24,16 +25,31 @@ def _finds(module: str) -> bool:
         return False
 
 
+def _has_wide_compiler() -> bool:
+    try:
+        find_compiler(wide_bitint=True)
+    except NoCompilerError:
+        return False
+    return True
+
+
 # marker -> (is it here, what is missing)
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "root": (lambda: os.geteuid() == 0, "needs root"),
     "bmv2": (lambda: shutil.which("simple_switch_grpc") is not None, "simple_switch_grpc is not on PATH"),
     "p4c": (lambda: shutil.which("p4c-bm2-ss") is not None, "p4c-bm2-ss is not on PATH"),
+    "cc": (_has_wide_compiler, "no C compiler with _BitInt(2048), such as clang 16"),
     "mininet": (_has_mininet, "needs Mininet (mininet.net) and root"),
 }
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--differential-programs", type=int, default=16, metavar="N", help="generated programs to compile and compare"
+    )
+    parser.addoption(
+        "--differential-first", type=int, default=0, metavar="N", help="number (seed) of the first generated program"
+    )
     for name in NEEDS:
         parser.addoption(f"--require-{name}", action="store_true", help=f"fail, not skip, where {name} is missing")
 

@@ -32,7 +32,7 @@ from torch.futures import Future
 
 from sumwire.codec.feedback import ParameterFeedback
 from sumwire.errors import ClosedError, UsageError
-from sumwire.job import Job
+from sumwire.job import Job, Residual
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -40,8 +40,8 @@ else:
     from torch.distributed import GradBucket
 
 
-# A bucket's flat values and its number -> their aggregate over the workers, and what this worker's share left out.
-Reduce = Callable[[Tensor, int], tuple[Tensor, Tensor]]
+# A bucket's flat values and its number -> their aggregate over the workers, and what gives this worker's residual.
+Reduce = Callable[[Tensor, int], tuple[Tensor, Residual]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class _Task:
 class DdpState:
     """The hook's state: one job, its thread, and the residuals of error feedback.
 
-    ``reduce(bucket, number)`` gives the aggregate and this worker's residual; the job's own reduction (THC) if None.
+    ``reduce(bucket, number)`` gives the aggregate and a function for this worker's residual; the job's own reduction
+    (THC) if None.
 
     Residuals belong to parameters, not to buckets, since DDP regroups its buckets after the first iteration.
     A parameter without gradient in a step keeps its residual for a step that uses it: if no worker used it, DDP
@@ -125,8 +126,9 @@ class DdpState:
         idle = self._idle(task)
         for piece, _ in idle:
             x[piece] = 0.0
-        mean, residual = self._reduction(x, task.index)
+        mean, residual_of = self._reduction(x, task.index)
         task.buffer.copy_(mean)
+        residual = residual_of()
         for piece, kept in idle:
             residual[piece] = 0.0 if kept is None else kept
         self.feedback.store(task.parts, residual)

@@ -19,6 +19,7 @@ from torch import Tensor
 from sumwire import _p4 as p4
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
+from sumwire.codec.sign import SignCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
@@ -33,6 +34,9 @@ from sumwire.transport import Transport
 
 _LOG: Final = logging.getLogger("sumwire")
 _BUCKETS: Final = 1 << 16
+
+# Gives what a worker's share of an aggregate left out of its tensor. Called once at most, before the tensor changes.
+Residual = Callable[[], Tensor]
 
 
 class Job:
@@ -70,6 +74,7 @@ class Job:
         self._join_s = join_s
         self._thc = _thc_codec(config, block)
         self._sum32 = Sum32Codec(workers=config.workers)
+        self._sign = SignCodec()
         self._greeting = Greeting(config, {"block": block})
         self._greeted = False
         self._lock = threading.Lock()
@@ -128,11 +133,12 @@ class Job:
             finally:
                 self._transport.close()
 
-    def reduce(self, x: Tensor, bucket: int = 0) -> tuple[Tensor, Tensor]:
-        """THC: mean of the workers' flat tensors, and what this worker's share of it left out.
+    def reduce(self, x: Tensor, bucket: int = 0) -> tuple[Tensor, Residual]:
+        """THC: mean of the workers' flat tensors, and a function that gives what this worker's share of it left out.
 
-        Both float32 of x's length; the mean has equal bits on all workers and must not be changed. ``bucket``
-        (its low 16 bits) travels with the packets, to notice workers that reduce different things.
+        Both float32 of x's length; the mean has equal bits on all workers and must not be changed. The residual is
+        work that is done only when asked for, and needs x as it was. ``bucket`` (its low 16 bits) travels with the
+        packets, to notice workers that reduce different things.
         Raises NonFiniteError before anything is sent; else the errors of :mod:`sumwire.errors`.
         """
         if self._thc is None:
@@ -140,16 +146,19 @@ class Job:
         assert self._thc is not None
         return self.reduce_with(self._thc, x, bucket)
 
-    def reduce_with(self, codec: GradientCodec, x: Tensor, bucket: int = 0) -> tuple[Tensor, Tensor]:
+    def reduce_with(self, codec: GradientCodec, x: Tensor, bucket: int = 0) -> tuple[Tensor, Residual]:
         """The same with any codec whose ops the job has."""
         kept: list[CodecOperation] = []
+
+        def residual() -> Tensor:
+            return kept[0].residual() if kept else torch.zeros_like(result)
 
         def make(sequence: int) -> Operation:
             kept.append(CodecOperation(codec, x, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats))
             return kept[0]
 
         result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32))
-        return result, kept[0].residual if kept else result
+        return result, residual
 
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
         """Mean in full precision of the workers' flat tensors, float32 (float64 if x is), by SUM32.
@@ -171,6 +180,14 @@ class Job:
         if len(lanes) and sums[-1]:
             raise LaneOverflowError(f"job {self.config.name}: a sum of {self.workers} workers leaves int32")
         return sums[: len(lanes)]
+
+    def merged_signs(self, x: Tensor, bucket: int = 0) -> Tensor:
+        """In every place +1 or -1: the sign of one worker's value there, drawn with equal probabilities. Zero is plus.
+
+        Flat tensors; float32 (float64 if x is). After a fall-back, the mean of the workers' signs, which is what
+        merged signs are on average.
+        """
+        return self.reduce_with(self._sign, x, bucket)[0]
 
     def sign_merge(self, plus: Tensor, bucket: int = 0) -> Tensor:
         """In every place the sign of one worker, drawn with equal probabilities: bool of shape (length,), CPU or not.

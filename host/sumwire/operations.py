@@ -26,10 +26,12 @@ from sumwire.codec.sign import pack_signs, unpack_signs
 from sumwire.codec.sum32 import pack_lanes, unpack_lanes
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, NonFiniteError, RecreateError, UsageError
+from sumwire.exchange import Results
 from sumwire.fallback import Fallback
 from sumwire.greeting import LANES
+from sumwire.parts import Step, carry, part_chunks
 from sumwire.stats import JobStats
-from sumwire.transport import Results, Transport
+from sumwire.transport import Exchange, Transport
 from sumwire.wire import WORD_BYTES
 
 _LANE: Final = np.dtype(">u4")
@@ -145,14 +147,19 @@ class _Signs(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        began = time.monotonic()
-        words = pack_signs(self._plus.numpy(), self._words)
-        stats.encode_s += time.monotonic() - began
-        results = transport.exchange(self._op, words, self.bucket)
-        began = time.monotonic()
-        plus = torch.from_numpy(unpack_signs(results.words, self.values).view(np.uint8))
-        stats.decode_s += time.monotonic() - began
-        return plus
+        plus, result = self._plus.numpy(), np.empty(self.values, np.bool_)
+        per_chunk = self._words * p4.WORD_BITS
+        with transport.open(self._op, -(-self.values // per_chunk), self.bucket) as exchange:
+
+            def encode(first: int, last: int) -> None:
+                exchange.payload[first:last] = pack_signs(plus[first * per_chunk : last * per_chunk], self._words)
+
+            def decode(first: int, last: int) -> None:
+                part = result[first * per_chunk : last * per_chunk]
+                part[:] = unpack_signs(exchange.results.words[first:last], len(part))
+
+            carry(exchange, encode, decode, step=part_chunks(per_chunk, 1), stats=stats)
+        return torch.from_numpy(result.view(np.uint8))
 
     def like(self) -> Tensor:
         return torch.zeros(self.values, dtype=torch.uint8)
@@ -190,7 +197,7 @@ class Vote(_Signs):
 
 
 class CodecOperation(Operation):
-    """A tensor through a codec. :attr:`residual` is there once the result is.
+    """A tensor through a codec.
 
     Raises NonFiniteError, before anything is sent, for values that the codec refuses.
     """
@@ -206,57 +213,68 @@ class CodecOperation(Operation):
         self._x = x
         self.values = x.numel()
         self.bucket = bucket
-        self.residual = torch.zeros(0)
+        # Chunks whose sum has this worker in it; None: all. All too, where another worker handed out the result.
+        self._included: NDArray[np.bool_] | None = None
+        self._left_nothing = False
+
+    def residual(self) -> Tensor:
+        """What this worker's share of the result left out, shape (length,). Comes after the result."""
+        if self._left_nothing:
+            return torch.zeros_like(self._x, dtype=self.like().dtype)
+        return self._round.residual(self._included)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        """The preliminary exchange and what can be prepared meanwhile, then payload up and results down."""
+        """The preliminary exchange, then payload up and results down, part by part."""
         round_, info = self._round, self._codec.info
         own = round_.preliminary()
         if info.preliminary_op is None:
-            agreed = self._prepare(own, stats)
+            agreed = own
         else:
             transport.start(info.preliminary_op, to_words(own), self.bucket, waits_for_workers=True)
-            self._prepare(own, stats)
             agreed = from_words(transport.finish().words, len(own))
-        began = time.monotonic()
-        try:
-            words = round_.encode(agreed)
-        except CodecError as error:
-            raise RecreateError(f"job {config.job}: agreed on what no worker can mean: {error}") from error
-        stats.encode_s += time.monotonic() - began
-        results = transport.exchange(info.op, words, self.bucket)
-        if overflows(results):
-            raise RecreateError(f"job {config.job}: a sum left int32, which {info.name} rules out")
-        began = time.monotonic()
-        try:
-            result = round_.decode(results.words, results.counts)
-        except CodecError as error:
-            raise RecreateError(f"job {config.job}: result that no sum can be: {error}") from error
-        stats.decode_s += time.monotonic() - began
-        began = time.monotonic()
-        included = (results.contributors >> np.uint32(config.seat) & np.uint32(1)).astype(bool)
-        self.residual = round_.residual(None if included.all() else included)
-        stats.encode_s += time.monotonic() - began
-        return result
+        with transport.open(info.op, round_.chunks, self.bucket) as exchange:
+            step = part_chunks(info.chunk_values, round_.grain)
+            encode, decode = self._steps(exchange, agreed, config)
+            carry(exchange, encode, decode, step=step, stats=stats)
+            self._included = _included(exchange.results, config)
+        return round_.result
 
-    def _prepare(self, own: NDArray[np.uint32], stats: JobStats) -> NDArray[np.uint32]:
-        began = time.monotonic()
-        self._round.prepare()
-        stats.encode_s += time.monotonic() - began
-        return own
+    def _steps(self, exchange: Exchange, agreed: NDArray[np.uint32], config: JobConfig) -> tuple[Step, Step]:
+        """What encodes and decodes a part."""
+        round_, name = self._round, self._codec.info.name
+
+        def encode(first: int, last: int) -> None:
+            try:
+                round_.encode_into(agreed, first, last, exchange.payload[first:last])
+            except CodecError as error:
+                raise RecreateError(f"job {config.job}: agreed on what no worker can mean: {error}") from error
+
+        def decode(first: int, last: int) -> None:
+            results = exchange.results
+            if np.any(results.flags[first:last] & p4.FLAG_OVERFLOW):
+                raise RecreateError(f"job {config.job}: a sum left int32, which {name} rules out")
+            try:
+                round_.decode_into(first, last, results.words[first:last], results.counts[first:last])
+            except CodecError as error:
+                raise RecreateError(f"job {config.job}: result that no sum can be: {error}") from error
+
+        return encode, decode
 
     def ordinary(self, fallback: Fallback) -> Tensor:
-        result = self._codec.ordinary(self._x.detach().to("cpu", torch.float32), fallback.mean).to(self._x.device)
-        self.residual = torch.zeros_like(result)
-        return result
+        self._left_nothing = True
+        return self._codec.ordinary(self._x.detach().to("cpu", torch.float32), fallback.mean).to(self._x.device)
 
     def like(self) -> Tensor:
         return self._x.detach().to("cpu", torch.float64 if self._x.dtype == torch.float64 else torch.float32)
 
     def take(self, result: Tensor) -> Tensor:
-        # All that this worker stands for is in the sum.
-        self.residual = self._round.residual()
         return result.to(self._x.device)
+
+
+def _included(results: Results, config: JobConfig) -> NDArray[np.bool_] | None:
+    """Chunks with this worker in the sum, or None for all."""
+    included = (results.contributors >> np.uint32(config.seat) & np.uint32(1)).astype(np.bool_)
+    return None if included.all() else included
 
 
 def overflows(results: Results) -> int:

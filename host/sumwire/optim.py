@@ -185,14 +185,15 @@ class GradientSync(Optimizer):
     """Gradients become their aggregate over the workers before the inner optimizer's step; for plain models, without
     DistributedDataParallel.
 
-    ``reduce(flat gradients, 0)`` gives the aggregate and what this worker's share left out, which is added to the
-    next gradients unless ``error_feedback`` is False. A parameter without gradient counts as zeros, and gets one.
+    ``reduce(flat gradients, 0)`` gives the aggregate and a function for what this worker's share left out, which is
+    added to the next gradients unless ``error_feedback`` is False. A parameter without gradient counts as zeros, and
+    gets one.
     """
 
     def __init__(
         self,
         optimizer: Optimizer,
-        reduce: Callable[[Tensor, int], tuple[Tensor, Tensor]],
+        reduce: Callable[[Tensor, int], tuple[Tensor, Callable[[], Tensor]]],
         *,
         error_feedback: bool = True,
     ) -> None:
@@ -230,7 +231,7 @@ class GradientSync(Optimizer):
             x += self.residual
         result, residual = self._reduction(x, 0)
         if self._error_feedback:
-            self.residual = residual
+            self.residual = residual()
         for p, piece in zip(parameters, torch.split(result, [p.numel() for p in parameters]), strict=True):
             p.grad = piece.view(p.shape).to(p.dtype, copy=True)
 

@@ -3,12 +3,11 @@
 """Many packets at once: the layout of :mod:`sumwire.wire` for whole exchanges.
 
 `wire.pack` and `wire.unpack` are the definition, one packet a call; here the same fields are laid out as a numpy
-record and a struct, both derived from the generated field list, because an exchange has thousands of packets.
+record derived from the generated field list, because an exchange has thousands of packets.
 """
 
 from __future__ import annotations
 
-import struct
 from itertools import accumulate
 from typing import Any, Final
 
@@ -16,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire import _p4 as p4
-from sumwire.wire import HEADER_BYTES, WORD_BYTES
-
-UpWords = NDArray[np.uint8]
+from sumwire.wire import HEADER_BYTES
 
 # Words of payload of each op: from a host up, and down.
 OP_WORDS: Final = {
@@ -37,16 +34,12 @@ def _byte_fields() -> list[tuple[str, int]]:
     return [(name, bits // 8) for name, bits in joined]
 
 
-def _offsets() -> list[int]:
-    return list(accumulate((size for _, size in _byte_fields()), initial=0))[:-1]
-
-
-_CODES: Final = {1: "B", 2: "H", 4: "I"}
-HEADER: Final = struct.Struct("!" + "".join(_CODES[size] for _, size in _byte_fields()))
-_RECORD: Final[list[Any]] = [(name, f">u{size}") for name, size in _byte_fields()]
+_NAMES: Final = [name for name, _ in _byte_fields()]
+_FORMATS: Final = [f">u{size}" for _, size in _byte_fields()]
+_OFFSETS: Final = list(accumulate((size for _, size in _byte_fields()), initial=0))[:-1]
 
 # Where a datagram has its flags.
-FLAGS_AT: Final = next(at for at, (name, _) in zip(_offsets(), _byte_fields(), strict=True) if name == "flags")
+FLAGS_AT: Final = _OFFSETS[_NAMES.index("flags")]
 
 
 def first_byte(kind: int) -> int:
@@ -54,28 +47,69 @@ def first_byte(kind: int) -> int:
     return p4.SUMWIRE_VERSION << 4 | kind
 
 
-def contributions(
-    payload: UpWords, *, op: int, job: int, seat: int, slots: int, first_sequence: int, bucket: int
-) -> NDArray[np.uint8]:
-    """All CONTRIBUTE datagrams of an exchange, shape (chunks, bytes of one).
+def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
+    """The headers of packets (n, bytes of one) as records of shape (n,), which share the packets' memory."""
+    # Plain dicts of lists are what numpy's own typing asks for.
+    record = np.dtype({"names": _NAMES, "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": packets.shape[1]})
+    return packets.view(record).reshape(len(packets))
 
-    ``payload`` has shape (chunks, up words, 128); chunk k is number ``first_sequence + k`` of the job.
-    ``seat`` is the worker's number at its own switch.
+
+def _mask(*fields: str) -> NDArray[np.uint64]:
+    """All bits of some header fields, as a head."""
+    octets = np.zeros(HEADER_BYTES, np.uint8)
+    for name, size in _byte_fields():
+        if name in fields:
+            octets[_OFFSETS[_NAMES.index(name)] :][:size] = 0xFF
+    return octets.view(np.uint64)
+
+
+def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The headers of packets (n, bytes of one) as 64-bit numbers of any byte order, shape (n, 3), in the same memory.
+
+    Many fields are compared at once that way.
     """
-    chunks, words = payload.shape[0], payload.shape[1]
-    packets = np.zeros(chunks, dtype=[*_RECORD, ("payload", "u1", (words, WORD_BYTES))])
+    return packets[:, :HEADER_BYTES].view(np.uint64)
+
+
+def number_of(head: NDArray[np.uint64]) -> int:
+    """The chunk number in one head."""
+    return int(head.view(">u4")[_OFFSETS[_NAMES.index("chunk")] // 4])
+
+
+# What a result's head has in common with the chunk's contribution, or is known beforehand; no flag is set in it.
+RESULT_MASK: Final = ~_mask("count", "contributors")
+# In the first number of a head.
+COUNT_MASK: Final = _mask("count")[0]
+
+
+def result_heads(packets: NDArray[np.uint8], down_words: int) -> NDArray[np.uint64]:
+    """Heads that the results of contributions have, under RESULT_MASK."""
+    results = packets[:, :HEADER_BYTES].copy()
+    records = headers(results)
+    records["version_kind"] = first_byte(p4.KIND_RESULT)
+    records["words"] = down_words
+    return heads(results) & RESULT_MASK
+
+
+def write_headers(
+    packets: NDArray[np.uint8], *, op: int, job: int, seat: int, slots: int, first_sequence: int, bucket: int
+) -> None:
+    """Make CONTRIBUTE datagrams of all packets of an exchange, shape (chunks, bytes of one), but for their payload.
+
+    Chunk k is number ``first_sequence + k`` of the job. ``seat`` is the worker's number at its own switch.
+    """
+    records = headers(packets)
     # uint64 is enough for 2**64 chunks, some 10**16 steps.
-    sequence = np.uint64(first_sequence) + np.arange(chunks, dtype=np.uint64)
-    packets["version_kind"] = first_byte(p4.KIND_CONTRIBUTE)
-    packets["op"] = op
-    packets["job"] = job
-    packets["slot"] = sequence % np.uint64(slots)
-    packets["worker"] = seat
-    packets["count"] = 1
-    packets["round"] = (sequence // np.uint64(slots)) & np.uint64(0xFFFFFFFF)
-    packets["contributors"] = 1 << seat
-    packets["words"] = words
-    packets["bucket"] = bucket
-    packets["chunk"] = np.arange(chunks)
-    packets["payload"] = payload
-    return packets.view(np.uint8).reshape(chunks, HEADER_BYTES + words * WORD_BYTES)
+    sequence = np.uint64(first_sequence) + np.arange(len(packets), dtype=np.uint64)
+    records["version_kind"] = first_byte(p4.KIND_CONTRIBUTE)
+    records["op"] = op
+    records["job"] = job
+    records["slot"] = sequence % np.uint64(slots)
+    records["worker"] = seat
+    records["count"] = 1
+    records["round"] = (sequence // np.uint64(slots)) & np.uint64(0xFFFFFFFF)
+    records["contributors"] = 1 << seat
+    records["flags"] = 0
+    records["words"] = OP_WORDS[op][0]
+    records["bucket"] = bucket
+    records["chunk"] = np.arange(len(packets))

@@ -13,8 +13,8 @@ class JobStats:
 
     Bytes are those on an Ethernet link: payload, Sumwire header, UDP, IPv4 and Ethernet headers (no preamble, no
     checksum). Seconds are wall-clock: ``operation_s`` is the whole of every all-reduce; ``exchange_s`` the part
-    spent sending, waiting and receiving; ``encode_s`` and ``decode_s`` the codec's work, of which the rotation
-    overlaps with the norm exchange.
+    spent sending, waiting and receiving; ``encode_s`` and ``decode_s`` the codec's work, during which packets travel
+    too.
     """
 
     operations: int = 0

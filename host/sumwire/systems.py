@@ -43,7 +43,7 @@ from sumwire.codec.sum32 import Sum32Codec
 from sumwire.collective import Collective
 from sumwire.ddp import DdpState, Reduce, ddp_hook, local_hook
 from sumwire.errors import UsageError
-from sumwire.job import Job
+from sumwire.job import Job, Residual
 from sumwire.operations import require
 from sumwire.optim import GradientSync, Marsit
 
@@ -244,7 +244,7 @@ def _ef_sign(name: str, job: Job) -> System:
 def _through_codec(
     name: str, job: Job, codec: GradientCodec, scale: float = 1.0, *, error_feedback: bool = False
 ) -> System:
-    def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Tensor]:
+    def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         result, residual = job.reduce_with(codec, x, bucket)
         return (result if scale == 1.0 else result * scale), residual
 
@@ -283,12 +283,12 @@ def _cascade(
     ring = CascadeRing(group, seed, stochastic=stochastic)
     totals = {"operations": 0.0, "operation_s": 0.0}
 
-    def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Tensor]:
+    def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         began = time.monotonic()
         mean = ring.compressed_mean(x)
         totals["operations"] += 1
         totals["operation_s"] += time.monotonic() - began
-        return mean, torch.zeros_like(mean)
+        return mean, lambda: torch.zeros_like(mean)
 
     def stats() -> dict[str, float]:
         return {**totals, "sign_bytes": float(ring.traffic.payload_bytes)}

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Chunks over UDP: one socket, one window, whole exchanges in and out.
+"""Chunks over UDP: one socket, one window, whole exchanges in and out, or part by part.
 
-The transport knows planes and words, no tensors. One thread uses it at a time.
+The transport knows planes and words, no tensors. One thread uses it at a time. Work on packets is done on arrays of
+them, as many as the kernel takes or gives in a call.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ import errno
 import select
 import socket
 import time
-from array import array
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sumwire import _p4 as p4
+from sumwire.batch import BatchSocket
 from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, OrderError, TransportError, UsageError
-from sumwire.packets import FLAGS_AT, HEADER, OP_WORDS, contributions, first_byte
+from sumwire.exchange import Buffers, Pool, Results
+from sumwire.packets import FLAGS_AT, OP_WORDS, first_byte, headers, heads
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
 from sumwire.window import NOTHING, Window
@@ -31,9 +32,13 @@ from sumwire.wire import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
 # Half of the most slots there are, at twice the largest packet (the kernel counts its own overhead too).
 SOCKET_BUFFER_BYTES: Final = p4.SLOTS_TOTAL * 2 * p4.SLOT_WORDS * WORD_BYTES
-_SCRATCH_BYTES: Final = 2 * (HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
-# Packets taken in before the window may send again.
-_RECEIVE_BATCH: Final = 32
+# Twice the largest packet: one that is too long shows as such.
+_ROW_BYTES: Final = 2 * (HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
+# Packets moved by one call of the kernel.
+_BATCH: Final = 64
+# A worker that has nothing else to do takes in results when this share of its open chunks is answered: the rest is
+# enough to keep the switch busy meanwhile, and it is woken less often.
+_COLLECTED_SHARE: Final = 4
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 _STALE: Final = first_byte(p4.KIND_STALE)
 # When the deadline has passed: how often and how long to ask the switch who is missing.
@@ -52,51 +57,54 @@ _PASSING: Final = frozenset(
         errno.EPERM,
     }
 )
+_NO_CHUNKS: Final = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
-class Results:
-    """What came back for every chunk of an exchange.
+class Exchange:
+    """One exchange under way, whose payload becomes ready in parts and whose results can be used in parts.
 
-    ``words`` (chunks, down words, 128) uint8; ``counts`` (chunks,) uint8, the contributors folded in, in the whole
-    tree; ``contributors`` (chunks,) uint32 bitmaps of the seats at the own switch; ``flags`` (chunks,) uint8.
+    Fill ``payload[first:last]``, say :meth:`ready`, call :meth:`progress` ever again, and use ``results`` up to what
+    it returns. Also a context manager; after :meth:`close` all its arrays belong to the next exchange.
+
+    ``payload``: uint8 (chunks, up words, 128); ``results``: see :class:`Results`.
     """
 
-    words: NDArray[np.uint8]
-    counts: NDArray[np.uint8]
-    contributors: NDArray[np.uint32]
-    flags: NDArray[np.uint8]
+    def __init__(self, transport: Transport, buffers: Buffers) -> None:
+        self._transport = transport
+        self.payload = buffers.payload
+        self.results = buffers.results
+        self.chunks = buffers.chunks
 
+    def __enter__(self) -> Self:
+        return self
 
-class _Exchange:
-    """Buffers of one exchange, allocated once."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
-    def __init__(self, op: int, bucket: int, packets: NDArray[np.uint8]) -> None:
-        chunks = packets.shape[0]
-        self.op = op
-        self.bucket = bucket
-        self.down_words = OP_WORDS[op][1]
-        self.up = [packet.data for packet in packets]
-        self.words = np.empty((chunks, self.down_words, WORD_BYTES), np.uint8)
-        self.down = self.words.reshape(-1).data
-        self.counts = bytearray(chunks)
-        self.contributors = array("I", bytes(4 * chunks))
-        self.flags = bytearray(chunks)
+    def ready(self, upto: int) -> None:
+        """The payload of all chunks before ``upto`` is filled: they go out as far as the window lets them."""
+        self._transport.ready(upto)
 
-    def results(self) -> Results:
-        return Results(
-            self.words,
-            np.frombuffer(self.counts, np.uint8),
-            np.frombuffer(self.contributors, np.uint32),
-            np.frombuffer(self.flags, np.uint8),
-        )
+    def progress(self, *, block: bool) -> int:
+        """Take in results and send what their coming lets go; with ``block``, wait until there is something to do.
+
+        Returns how many chunks, from the first on without a gap, have their results. With ``block``, raises
+        DeadlineError as :meth:`Transport.finish` does; anyhow StaleRunError and OrderError.
+        """
+        return self._transport.progress(block=block)
+
+    def close(self) -> None:
+        """End it, complete or not; closing twice is allowed."""
+        self._transport.leave(self)
 
 
 class Transport:
     """One worker's way to the switch.
 
     ``deadline_s``: seconds without any new result after which an exchange raises DeadlineError.
-    Raises OSError if the worker's own address cannot be bound.
+    Raises OSError if the worker's own address cannot be bound, UsageError on a system that is not Linux.
     """
 
     def __init__(
@@ -110,15 +118,18 @@ class Transport:
         self.stats = stats if stats is not None else JobStats()
         self._config = config
         self._window = Window(config.slots, rtt or RttEstimator(), job=config.job, deadline_s=deadline_s)
-        self._exchange: _Exchange | None = None
-        # A chunk that the window gave out and the full socket did not take yet.
-        self._held = NOTHING
+        self._exchange: Exchange | None = None
+        self._buffers: Buffers | None = None
+        self._up, self._down = Pool(), Pool()
+        # Chunks that the window gave out and the full socket did not take yet.
+        self._held = _NO_CHUNKS
         self._last_failure = ""
-        self._scratch = bytearray(_SCRATCH_BYTES)
-        self._scratch_view = memoryview(self._scratch)
-        self._socket = _open_socket(config)
+        self._udp = _open_socket(config)
+        self._socket = BatchSocket(self._udp, row_bytes=_ROW_BYTES, batch=_BATCH)
+        self._records, self._heads = headers(self._socket.received), heads(self._socket.received)
         self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
+        self._events = select.POLLIN
+        self._poll.register(self._udp, self._events)
 
     def __enter__(self) -> Self:
         return self
@@ -154,32 +165,17 @@ class Transport:
         waits_for_workers: bool = False,
         deadline_s: float | None = None,
     ) -> None:
-        """Send the first window and return; :meth:`finish` does the rest.
-
-        ``waits_for_workers``: this exchange opens an operation, so its round trips hold the wait for slow workers
-        and say nothing about the path.
-        """
-        began = time.monotonic()
-        if self._exchange is not None:
-            raise UsageError("an exchange is under way: finish it first")
+        """Send the first window and return; :meth:`finish` does the rest. For the options see :meth:`open`."""
         if op not in OP_WORDS:
             raise UsageError(f"op {op} is none of {sorted(OP_WORDS)}")
         if payload.dtype != np.uint8 or payload.ndim != 3 or payload.shape[1:] != (OP_WORDS[op][0], WORD_BYTES):
             raise UsageError(f"payload {payload.dtype}{payload.shape}: need uint8(chunks, {OP_WORDS[op][0]}, 128)")
-        packets = contributions(
-            payload,
-            op=op,
-            job=self._config.job,
-            seat=self._config.seat,
-            slots=self._config.slots,
-            first_sequence=self.next_sequence,
-            bucket=bucket,
+        # Results of their own, which the caller may keep.
+        exchange = self._open(
+            op, len(payload), bucket, down=Pool(), waits_for_workers=waits_for_workers, deadline_s=deadline_s
         )
-        self._exchange = _Exchange(op, bucket, packets)
-        self._window.begin(len(payload), began, sampled=not waits_for_workers, deadline_s=deadline_s)
-        self._receive()
-        self._send()
-        self.stats.exchange_s += time.monotonic() - began
+        exchange.payload[:] = payload
+        exchange.ready(len(payload))
 
     def finish(self) -> Results:
         """Wait until every chunk of the started exchange has its result.
@@ -188,141 +184,220 @@ class Transport:
         the slot and tells all workers, by a PARTIAL result, who is in it. No worker takes a partial result for a sum:
         all raise DeadlineError with the missing workers. If the chunk's whole result comes after all, it goes on.
         """
-        began = time.monotonic()
         exchange = self._exchange
         if exchange is None:
             raise UsageError("no exchange was started")
+        with exchange:
+            while not self._window.done:
+                exchange.progress(block=True)
+            return exchange.results
+
+    def open(
+        self,
+        op: int,
+        chunks: int,
+        bucket: int = 0,
+        *,
+        waits_for_workers: bool = False,
+        deadline_s: float | None = None,
+    ) -> Exchange:
+        """An exchange of ``chunks`` chunks, none of which is ready yet.
+
+        ``waits_for_workers``: this exchange opens an operation, so its round trips hold the wait for slow workers
+        and say nothing about the path. ``deadline_s``: another deadline for this exchange.
+        """
+        return self._open(
+            op, chunks, bucket, down=self._down, waits_for_workers=waits_for_workers, deadline_s=deadline_s
+        )
+
+    def _open(
+        self, op: int, chunks: int, bucket: int, *, down: Pool, waits_for_workers: bool, deadline_s: float | None
+    ) -> Exchange:
+        if self._exchange is not None:
+            raise UsageError("an exchange is under way: finish it first")
+        began = time.monotonic()
+        first = self.next_sequence
+        buffers = Buffers(self._config, op, chunks, bucket=bucket, first_sequence=first, up=self._up, down=down)
+        self._socket.load(buffers.packets)
+        self._window.begin(chunks, began, filled=0, sampled=not waits_for_workers, deadline_s=deadline_s)
+        self._buffers = buffers
+        self._exchange = Exchange(self, buffers)
+        self.stats.exchange_s += time.monotonic() - began
+        return self._exchange
+
+    def ready(self, upto: int) -> None:
+        """See :meth:`Exchange.ready`."""
+        began = time.monotonic()
+        self._window.filled = upto
+        self._send()
+        self.stats.exchange_s += time.monotonic() - began
+
+    def progress(self, *, block: bool) -> int:
+        """See :meth:`Exchange.progress`."""
+        began = time.monotonic()
         window = self._window
         try:
-            while True:
+            if not block:
                 self._receive()
-                if window.done:
-                    break
+            elif not window.done:
+                self._wait()
+            if not window.done:
                 self._send()
-                try:
-                    window.check_deadline(time.monotonic())
-                except DeadlineError as error:
-                    self._ask_who_is_missing(error)
-                else:
-                    self._wait()
         finally:
-            self._exchange = None
-            self._held = NOTHING
-            self._count()
             self.stats.exchange_s += time.monotonic() - began
-        return exchange.results()
+        return window.completed()
+
+    def leave(self, exchange: Exchange) -> None:
+        """See :meth:`Exchange.close`."""
+        if self._exchange is not exchange:
+            return
+        self._exchange = self._buffers = None
+        self._held = _NO_CHUNKS
+        counters, stats = self._window.counters, self.stats
+        stats.retransmissions = counters.resent
+        stats.retransmissions_quick = counters.resent_quick
+        stats.retransmissions_timeout = counters.resent_timeout
+        stats.duplicates = counters.duplicates
+        stats.stale = counters.stale
 
     def _send(self) -> None:
         """Send all that may go, until the window or the socket has enough."""
-        exchange, window, stats = self._exchange, self._window, self.stats
-        assert exchange is not None
-        send = self._socket.send
         now = time.monotonic()
-        chunk = self._held if self._held != NOTHING else window.take(now)
-        sent = 0
-        while chunk != NOTHING:
-            try:
-                send(exchange.up[chunk])
-                sent += 1
-            except BlockingIOError:
-                self._held = chunk
-                break
-            except OSError as error:
-                self._note_failure(error)
-            chunk = window.take(now)
-        else:
-            self._held = NOTHING
-        stats.packets_sent += sent
-        stats.bytes_sent += sent * (LOWER_HEADER_BYTES + len(exchange.up[0])) if sent else 0
-
-    def _receive(self) -> None:
-        """Take in what the socket has, up to a batch."""
-        exchange, window, config = self._exchange, self._window, self._config
-        assert exchange is not None
-        scratch, view = self._scratch, self._scratch_view
-        receive, unpack, find, complete = self._socket.recv_into, HEADER.unpack_from, window.find, window.complete
-        payload_bytes = exchange.down_words * WORD_BYTES
-        wanted_bytes = HEADER_BYTES + payload_bytes
-        wanted = (_RESULT, exchange.op, config.job, config.seat, exchange.down_words)
-        now = time.monotonic()
-        packets = total_bytes = 0
-        for _ in range(_RECEIVE_BATCH):
-            try:
-                size = receive(scratch)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                self._note_failure(error)
-                continue
-            packets += 1
-            total_bytes += size
-            if size < HEADER_BYTES:
-                self.stats.ignored += 1
-                continue
-            first, op, job, slot, worker, count, round_, contributors, flags, words, bucket, number = unpack(scratch)
-            if size != wanted_bytes or count == 0 or (first, op, job, worker, words) != wanted:
-                self._other(size, first, op, (job, worker), (slot, round_))
-                continue
-            chunk = find(slot, round_)
-            if chunk == NOTHING:
-                continue
-            if flags & p4.FLAG_PARTIAL:
-                raise self._partial_error(chunk, contributors, count)
-            if bucket != exchange.bucket or number != chunk:
-                raise self._order_error(chunk, bucket, number)
-            exchange.down[chunk * payload_bytes : (chunk + 1) * payload_bytes] = view[HEADER_BYTES:wanted_bytes]
-            exchange.counts[chunk] = count
-            exchange.contributors[chunk] = contributors
-            exchange.flags[chunk] = flags
-            complete(chunk, now)
-        self.stats.packets_received += packets
-        self.stats.bytes_received += total_bytes + packets * LOWER_HEADER_BYTES
-
-    def _other(self, size: int, first: int, op: int, receiver: tuple[int, int], place: tuple[int, int]) -> None:
-        """A packet that is no result of this exchange: STALE, a late result of an earlier one, or nothing of ours."""
-        config, exchange = self._config, self._exchange
-        assert exchange is not None
-        if receiver == (config.job, config.seat) and op in OP_WORDS:
-            if first == _STALE and size == HEADER_BYTES and op == exchange.op:
-                self._window.on_stale(*place)
+        while True:
+            chunks = self._held if len(self._held) else self._window.take(now, _BATCH)
+            if not len(chunks):
                 return
-            if first == _RESULT and op != exchange.op and size == HEADER_BYTES + OP_WORDS[op][1] * WORD_BYTES:
+            self._held = chunks[self._push(chunks) :]
+            if len(self._held):
+                return
+
+    def _push(self, chunks: NDArray[np.int64]) -> int:
+        """Hand chunks to the socket. How many it took, or lost with an error that may pass."""
+        assert self._buffers is not None
+        done = sent = 0
+        while done < len(chunks):
+            try:
+                taken = self._socket.send(chunks[done:])
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._note_failure(error)
+                done += 1
+            else:
+                done += taken
+                sent += taken
+        self.stats.packets_sent += sent
+        self.stats.bytes_sent += sent * (LOWER_HEADER_BYTES + self._buffers.packets.shape[1])
+        return done
+
+    def _receive(self, wanted: int = 0) -> None:
+        """Take in what the socket has, up to a batch; with ``wanted``, see :meth:`BatchSocket.receive`."""
+        buffers, window = self._buffers, self._window
+        assert buffers is not None
+        try:
+            count = self._socket.receive(wanted)
+        except OSError as error:
+            self._note_failure(error)
+            return
+        if not count:
+            return
+        records, sizes = self._records[:count], self._socket.sizes[:count]
+        self.stats.packets_received += count
+        self.stats.bytes_received += int(sizes.sum()) + count * LOWER_HEADER_BYTES
+        first = buffers.plain_run(self._heads[:count], sizes)
+        if first != NOTHING and window.are_open(first, first + count):
+            buffers.accept_run(first, self._socket.received[:count], records)
+            window.complete(np.arange(first, first + count), time.monotonic())
+            return
+        wanted_ones = buffers.wanted(records, sizes)
+        rows = np.flatnonzero(wanted_ones)
+        chunks = window.find(records["slot"][rows], records["round"][rows])
+        rows, chunks = rows[chunks != NOTHING], chunks[chunks != NOTHING]
+        self._accept(rows, chunks)
+        if not wanted_ones.all():
+            self._others(np.flatnonzero(~wanted_ones))
+
+    def _accept(self, rows: NDArray[np.intp], chunks: NDArray[np.int64]) -> None:
+        """Results of open chunks; those up to the first that cannot be one."""
+        buffers, now = self._buffers, time.monotonic()
+        assert buffers is not None
+        records = self._records[rows]
+        partial = records["flags"] & p4.FLAG_PARTIAL != 0
+        wrong = partial | (records["bucket"] != buffers.bucket) | (records["chunk"] != chunks)
+        good = int(wrong.argmax()) if wrong.any() else len(rows)
+        buffers.accept(chunks[:good], self._socket.received[rows[:good]], records[:good])
+        self._window.complete(chunks[:good], now)
+        if good < len(rows):
+            chunk, record = int(chunks[good]), records[good]
+            if partial[good]:
+                raise self._partial_error(chunk, int(record["contributors"]), int(record["count"]))
+            raise self._order_error(chunk, int(record["bucket"]), int(record["chunk"]))
+
+    def _others(self, rows: NDArray[np.intp]) -> None:
+        """Packets that are no results of this exchange: STALE, late ones of an earlier one, or nothing of ours."""
+        for row in rows:
+            self._other(int(self._socket.sizes[row]), self._records[row])
+
+    def _other(self, size: int, record: Any) -> None:
+        config, buffers = self._config, self._buffers
+        assert buffers is not None
+        op, first = int(record["op"]), int(record["version_kind"])
+        mine = (int(record["job"]), int(record["worker"])) == (config.job, config.seat)
+        if size >= HEADER_BYTES and mine and op in OP_WORDS:
+            if first == _STALE and size == HEADER_BYTES and op == buffers.op:
+                self._window.on_stale(int(record["slot"]), int(record["round"]))
+                return
+            if first == _RESULT and op != buffers.op and size == HEADER_BYTES + OP_WORDS[op][1] * WORD_BYTES:
                 self._window.counters.duplicates += 1
                 return
         self.stats.ignored += 1
 
     def _wait(self) -> None:
-        """Sleep until a packet, room in the socket, the window's timer or the deadline."""
-        window = self._window
-        events = select.POLLIN | (select.POLLOUT if self._held != NOTHING else 0)
-        self._poll.modify(self._socket, events)
+        """Sleep until packets, room in the socket, the window's timer or the deadline; take in what has come."""
+        window, now = self._window, time.monotonic()
+        try:
+            window.check_deadline(now)
+        except DeadlineError as error:
+            self._ask_who_is_missing(error)
+            return
+        held = len(self._held) > 0
+        self._listen_for(select.POLLIN | select.POLLOUT if held else select.POLLIN)
         # Rounded up: a timer must have expired when poll returns, else the loop would spin to its end.
-        timeout_ms = max(0, int((window.wake_at() - time.monotonic()) * 1000) + 1)
-        self._poll.poll(timeout_ms)
+        if self._poll.poll(max(0, int((window.wake_at() - now) * 1000) + 1)):
+            share = 0 if held else window.in_flight // _COLLECTED_SHARE
+            self._receive(share if share > 1 else 0)
+
+    def _listen_for(self, events: int) -> None:
+        if events != self._events:
+            self._poll.modify(self._udp, events)
+            self._events = events
 
     def _ask_who_is_missing(self, error: DeadlineError) -> None:
         """Returns if the exchange goes on after all; else raises DeadlineError."""
-        exchange, open_chunks = self._exchange, self._window.open_chunks
-        assert exchange is not None
-        question = bytearray(exchange.up[error.chunk])
+        buffers, open_chunks = self._buffers, self._window.open_chunks
+        assert buffers is not None
+        question = buffers.packets[error.chunk].copy()
         question[FLAGS_AT] |= p4.FLAG_FLUSH
         for _ in range(_QUESTIONS):
-            with contextlib.suppress(BlockingIOError):
-                try:
-                    self._socket.send(question)
-                    self.stats.packets_sent += 1
-                    self.stats.bytes_sent += LOWER_HEADER_BYTES + len(question)
-                except OSError as failure:
-                    self._note_failure(failure)
+            self._ask(question)
             until = time.monotonic() + _ANSWER_MS / 1000
             while (left_ms := int((until - time.monotonic()) * 1000)) > 0:
-                self._poll.modify(self._socket, select.POLLIN)
+                self._listen_for(select.POLLIN)
                 self._poll.poll(left_ms)
                 self._receive()
                 if self._window.open_chunks < open_chunks:
                     return
         detail = "the switch does not answer at all" + (f"; {self._last_failure}" if self._last_failure else "")
         raise error.with_detail(detail)
+
+    def _ask(self, question: NDArray[np.uint8]) -> None:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                self._udp.send(question.data, socket.MSG_DONTWAIT)
+                self.stats.packets_sent += 1
+                self.stats.bytes_sent += LOWER_HEADER_BYTES + len(question)
+            except OSError as failure:
+                self._note_failure(failure)
 
     def _partial_error(self, chunk: int, contributors: int, count: int) -> DeadlineError:
         """The bitmap is of the workers at the own switch, and empty if that one was left out above; of all others,
@@ -341,10 +416,10 @@ class Transport:
 
     def _order_error(self, chunk: int, bucket: int, number: int) -> OrderError:
         slot, round_ = self._window.place(chunk)
-        assert self._exchange is not None
+        assert self._buffers is not None
         return OrderError(
             f"job {self._config.job}: slot {slot}, round {round_} came back as bucket {bucket} chunk {number}; this "
-            f"worker has bucket {self._exchange.bucket} chunk {chunk} there: workers must reduce the same tensors in "
+            f"worker has bucket {self._buffers.bucket} chunk {chunk} there: workers must reduce the same tensors in "
             "the same order"
         )
 
@@ -354,17 +429,9 @@ class Transport:
         self.stats.send_failures += 1
         self._last_failure = f"last network error: {error.strerror}"
 
-    def _count(self) -> None:
-        counters, stats = self._window.counters, self.stats
-        stats.retransmissions = counters.resent
-        stats.retransmissions_quick = counters.resent_quick
-        stats.retransmissions_timeout = counters.resent_timeout
-        stats.duplicates = counters.duplicates
-        stats.stale = counters.stale
-
 
 def _open_socket(config: JobConfig) -> socket.socket:
-    """Non-blocking, bound to the worker's address, connected to the aggregator: other senders are filtered out."""
+    """Bound to the worker's address, connected to the aggregator: other senders are filtered out."""
     own = config.own_address
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -372,7 +439,6 @@ def _open_socket(config: JobConfig) -> socket.socket:
         _enlarge(udp, socket.SO_SNDBUF, "SO_SNDBUFFORCE", 32)
         udp.bind((own.ip, own.udp_port))
         udp.connect((config.aggregator, p4.SUMWIRE_PORT))
-        udp.setblocking(False)
     except OSError:
         udp.close()
         raise

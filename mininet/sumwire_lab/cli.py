@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options import SWITCHES, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.recipes import ALL_SYSTEMS, SYSTEMS, named
 from sumwire_lab.shapes import TOPOLOGIES
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+_SWITCH_HELP: Final = "%(default)s; auto: bmv2 if on PATH, else soft"
 
 
 def say(line: str) -> None:
@@ -33,15 +34,18 @@ def parser() -> argparse.ArgumentParser:
     allreduce = commands.add_parser("bench-allreduce", help="seconds of one all-reduce, gloo against Sumwire")
     allreduce.add_argument("--sizes", default="100k,1M", help="float32 values, %(default)s")
     allreduce.add_argument("--bw", default="10,100", help="link rates in Mbit/s, %(default)s")
+    allreduce.add_argument("--systems", default="gloo,thc,sign", help="in this order, %(default)s")
     allreduce.add_argument("--workers", type=int, default=RunOptions().workers, help="hosts, %(default)s")
-    allreduce.add_argument("--switch", choices=SWITCHES, default="auto", help="%(default)s: bmv2 if on PATH, else soft")
+    allreduce.add_argument("--switch", choices=SWITCHES, default=RunOptions().switch, help=_SWITCH_HELP)
+    _engine_option(allreduce)
     _results_option(allreduce)
     switch = commands.add_parser("bench-switch", help="packets per second into each switch")
-    switch.add_argument("--op", default="thc", help="thc, sum32, sign or vote; %(default)s")
-    switch.add_argument("--switches", help="soft, bmv2 or soft,bmv2; default: those that are here")
+    switch.add_argument("--ops", default="thc", help="thc, max32, sum32, sign, vote, several with commas, or all")
+    switch.add_argument("--switches", help="native, python, bmv2, several with commas; default: those that are here")
     _results_option(switch)
     _results_option(commands.add_parser("verify-thc", help="run the checks of the THC work and say what holds"))
     _results_option(commands.add_parser("verify-sign", help="run the checks of sign bits and trees, say what holds"))
+    _results_option(commands.add_parser("verify-speed", help="run the checks of engine and hosts and say what holds"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
 
@@ -61,11 +65,17 @@ def _run_options(run: argparse.ArgumentParser) -> None:
         "--systems", default=",".join(all_.systems), help=f"which to train, in this order: %(default)s; {known}"
     )
     run.add_argument("--topology", choices=TOPOLOGIES, default=all_.topology, help="%(default)s")
-    run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help="%(default)s: bmv2 if on PATH, else soft")
+    run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help=_SWITCH_HELP)
+    _engine_option(run)
     run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
     run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
     run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
     _results_option(run)
+
+
+def _engine_option(command: argparse.ArgumentParser) -> None:
+    text = "the soft switch's, %(default)s: native where there is a compiler"
+    command.add_argument("--engine", choices=ENGINES, default="auto", help=text)
 
 
 def _results_option(command: argparse.ArgumentParser) -> None:
@@ -87,6 +97,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
         systems=named(arguments.systems),
         topology=arguments.topology,
         switch=arguments.switch,
+        engine=arguments.engine,
         impair=arguments.impair,
         malformed=arguments.malformed,
         deadline_s=arguments.deadline,
@@ -109,41 +120,28 @@ def _bench_allreduce(arguments: argparse.Namespace) -> int:
     from sumwire_lab import bench_allreduce as bench
 
     sizes, rates = bench.parse_sizes(arguments.sizes), bench.parse_rates(arguments.bw)
-    options = RunOptions(workers=arguments.workers, switch=arguments.switch)
-    rows = bench.bench(sizes, rates, options, arguments.results, say)
-    say("\n" + bench.table(rows))
+    systems = bench.parse_systems(arguments.systems)
+    options = RunOptions(workers=arguments.workers, switch=arguments.switch, engine=arguments.engine)
+    done = bench.bench(sizes, rates, options, arguments.results, say, systems=systems)
+    say("\n" + bench.table(done))
     return 0
 
 
 def _bench_switch(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench_switch import bench
-    from sumwire_lab.switches import choose
+    from sumwire_lab import bench_switch
 
-    kinds = ["soft"] if choose("auto") == "soft" else ["soft", "bmv2"]
-    if arguments.switches:
-        kinds = arguments.switches.split(",")
-    record = bench(kinds, arguments.results, say, arguments.op)
-    for kind, rate in record["packets_per_second"].items():
-        say(f"{kind:>5}  {rate:>10,.0f} {arguments.op} packets/s (median)")
-    if record["ratio"] is not None:
-        say(f"soft / bmv2: {record['ratio']:.2f}")
+    ops = bench_switch.parse_ops(arguments.ops)
+    contenders = arguments.switches.split(",") if arguments.switches else bench_switch.present()
+    record = bench_switch.bench(contenders, arguments.results, say, ops)
+    say("\n" + bench_switch.table(record))
     return 0
 
 
-def _verify_thc(arguments: argparse.Namespace) -> int:
-    from sumwire_lab import checks
-    from sumwire_lab.verify_thc import verify
+def _verify(arguments: argparse.Namespace) -> int:
+    from sumwire_lab import checks, verify_sign, verify_speed, verify_thc
 
-    done = verify(arguments.results, say)
-    say("\n" + checks.table(done))
-    return EXIT_FAILED if any(check.holds is False for check in done) else 0
-
-
-def _verify_sign(arguments: argparse.Namespace) -> int:
-    from sumwire_lab import checks
-    from sumwire_lab.verify_sign import verify
-
-    done = verify(arguments.results, say)
+    modules: dict[str, Any] = {"thc": verify_thc, "sign": verify_sign, "speed": verify_speed}
+    done = modules[arguments.command.removeprefix("verify-")].verify(arguments.results, say)
     say("\n" + checks.table(done))
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
 
@@ -160,8 +158,9 @@ _COMMANDS: Final[dict[str, Any]] = {
     "run": _run,
     "bench-allreduce": _bench_allreduce,
     "bench-switch": _bench_switch,
-    "verify-thc": _verify_thc,
-    "verify-sign": _verify_sign,
+    "verify-thc": _verify,
+    "verify-sign": _verify,
+    "verify-speed": _verify,
     "clean": _clean,
 }
 

@@ -31,7 +31,7 @@ def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) 
     Writes ops.json into a new folder of results. Raises LabError.
     """
     require_tools()
-    kind = switches.choose("soft" if options.impair is not None else options.switch)
+    kind = switches.choose_for(options)
     folder = new_folder(results, latest=False)
     leftovers.clean()
     with interruptible():

@@ -14,6 +14,8 @@ from sumwire_lab.shapes import TOPOLOGIES, leaves_of
 # One star is one switch: the contributors bitmap of a job has this many bits.
 WORKERS_MAX: Final = 32
 SWITCHES: Final = ("auto", "soft", "bmv2")
+ENGINES: Final = ("auto", "native", "python")
+"""Of the soft switch; `auto` is native where a compiler is there."""
 TARGET_ACCURACY: Final = 0.95
 
 
@@ -21,7 +23,7 @@ TARGET_ACCURACY: Final = 0.95
 class LinkOptions:
     """One host's link: the same rate in both directions, each end with its own queue."""
 
-    mbit: float = 10.0
+    mbit: float = 100.0
     queue_packets: int = 256
 
     def __post_init__(self) -> None:
@@ -67,7 +69,9 @@ class RunOptions:
     train: TrainOptions = TrainOptions()
     systems: tuple[str, ...] = DEFAULT_SYSTEMS
     topology: str = "star"
-    switch: str = "auto"
+    switch: str = "soft"
+    """`auto` is bmv2 where it is on PATH."""
+    engine: str = "auto"
     impair: str | None = None
     """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
     malformed: int = 0
@@ -107,6 +111,10 @@ class RunOptions:
             raise OptionError(f"workers={self.workers}: topology {self.topology} has {leaves} leaves, each needs one")
         if self.switch not in SWITCHES:
             raise OptionError(f"switch={self.switch}: known are {', '.join(SWITCHES)}")
+        if self.engine not in ENGINES:
+            raise OptionError(f"engine={self.engine}: known are {', '.join(ENGINES)}")
+        if self.engine != "auto" and self.switch == "bmv2":
+            raise OptionError(f"engine={self.engine}: only the soft switch has engines, not switch=bmv2")
         if self.impair is not None and self.switch == "bmv2":
             raise OptionError(f"impair={self.impair}: only the soft switch can impair its ports, not switch=bmv2")
         if self.impair is not None:

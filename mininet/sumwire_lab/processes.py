@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -83,6 +83,20 @@ def wait_all(
     finally:
         for fd in names:
             os.close(fd)
+
+
+def cpu_clock(pid: int) -> int:
+    """The clock of a process's CPU time, all its threads together. Raises OSError for a process that is gone."""
+    clock = ctypes.c_int()
+    number = ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
+    if number != 0:
+        raise OSError(number, f"CPU clock of process {pid}: {os.strerror(number)}")
+    return clock.value
+
+
+def cpu_seconds(clocks: Sequence[int]) -> float:
+    """CPU time of several processes so far."""
+    return sum(time.clock_gettime(clock) for clock in clocks)
 
 
 def end_with_parent() -> None:

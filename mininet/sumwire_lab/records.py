@@ -40,6 +40,8 @@ class WorkerRecord:
     fingerprint: str | None = None
     """None until the worker has ended its training."""
     stats: dict[str, Any] = field(default_factory=dict)
+    host_sockets: int = 0
+    """Datagrams that its host's sockets had no room for."""
 
     def take(self, line: str) -> None:
         """Add one line. Raises LabError for a line of unknown kind."""
@@ -51,6 +53,7 @@ class WorkerRecord:
             self.steps.append(StepRecord(**raw))
         elif kind == "end":
             self.fingerprint, self.stats = raw["fingerprint"], raw["stats"]
+            self.host_sockets = raw.get("host_sockets", 0)
         else:
             raise LabError(f"a worker wrote a line of unknown kind {kind!r}")
 

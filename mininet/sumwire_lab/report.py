@@ -128,9 +128,10 @@ def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
     lines = [tuple(_words(cell, line[0]) for cell in line) for line in rows(summary)]
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in lines[0])
     body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>\n" for line in lines[1:])
+    switch = summary["switch"] + (f" ({summary['engine']} engine)" if summary["engine"] else "")
     setting = (
         f"{summary['workers']} workers, {summary['link_mbit']:g} Mbit/s links, queues of {summary['queue_packets']} "
-        f"packets, {summary['topology']}, switch: {summary['switch']}, seed {summary['seed']}"
+        f"packets, {summary['topology']}, switch: {switch}, seed {summary['seed']}"
     )
     if summary["impair"]:
         setting += f", impaired: {summary['impair']}"

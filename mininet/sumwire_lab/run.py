@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sumwire_lab import control, leftovers, report, switches
+from sumwire_lab import control, leftovers, losses, report, switches
 from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.fabric import plan
 from sumwire_lab.flood import Flood
@@ -42,7 +42,9 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
     """Returns the summary and the folder with everything else. Raises LabError, KeyboardInterrupt."""
     require_tools()
     _check_ops(options)
-    kind = switches.choose("soft" if options.impair is not None else options.switch)
+    kind = switches.choose_for(options)
+    if kind == "soft":
+        options = replace(options, engine=switches.choose_engine(options.engine))
     folder = new_folder(results)
     for line in leftovers.clean():
         say(f"removed from an earlier run: {line}")
@@ -75,9 +77,16 @@ def _one(
     system: str, options: RunOptions, kind: str | None, folder: Path, *, deadline_s: float, say: Say
 ) -> SystemResult:
     where = "kernel bridges" if kind is None else f"{kind} switches"
+    where += f", {options.engine} engine" if kind == "soft" else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     jobs = control.side_jobs if options.malformed else control.training_job
+    backlog = losses.backlog()
     with open_session(options, kind, folder / system, jobs) as session:
         flood = Flood(session, options)
         result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
-        return replace(result, extra=flood.finish(deadline_s))
+        extra = flood.finish(deadline_s)
+        queues = session.network.queue_drops()
+        logs = [session.log(name) for name in session.serving()]
+    sockets = sum(worker.host_sockets for worker in result.workers)
+    lost = losses.gather(logs, queues=queues, backlog_before=backlog, sockets=sockets)
+    return replace(result, extra={**extra, "lost": lost.as_dict()})

@@ -84,6 +84,7 @@ def open_session(
                     kind,
                     folder / f"{fabric.label(s.name)}.log",
                     ledger,
+                    engine=options.engine,
                     impair=options.impair,
                     device_id=s.device_id,
                     seed=options.train.seed,

@@ -122,6 +122,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
         "link_mbit": options.link.mbit,
         "topology": options.topology,
         "switch": switch,
+        "engine": options.engine if switch == "soft" else None,
         "queue_packets": options.link.queue_packets,
         "seed": options.train.seed,
         "impair": options.impair,

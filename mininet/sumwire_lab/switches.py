@@ -14,9 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from nativelib import NoCompilerError, find_compiler
+
 from sumwire_lab.errors import DeadlineError, MissingToolError, ProcessDiedError
 from sumwire_lab.fabric import Fabric, SwitchPlan
 from sumwire_lab.leftovers import Ledger
+from sumwire_lab.options import RunOptions
 from sumwire_lab.processes import last_lines, watch_fd
 from sumwire_lab.topology import SwitchFactory
 
@@ -38,6 +41,26 @@ def choose(wanted: str) -> str:
     return wanted
 
 
+def choose_for(options: RunOptions) -> str:
+    """The same for a run; `auto` is the soft switch where an engine is named or ports are impaired."""
+    soft = options.engine != "auto" or options.impair is not None
+    return choose("soft" if soft and options.switch == "auto" else options.switch)
+
+
+def choose_engine(wanted: str) -> str:
+    """`native` or `python` for `auto`: native where there is a compiler. Raises MissingToolError for a native engine
+    that cannot be had."""
+    if wanted == "python":
+        return wanted
+    try:
+        find_compiler(wide_bitint=True)
+    except NoCompilerError as error:
+        if wanted == "native":
+            raise MissingToolError(f"engine=native, but there is {error}") from error
+        return "python"
+    return "native"
+
+
 def free_tcp_port() -> int:
     """A TCP port of the loopback address that nobody listens on now."""
     with socket.socket() as probe:
@@ -46,11 +69,17 @@ def free_tcp_port() -> int:
 
 
 def soft_command(
-    interfaces: list[tuple[int, str]], grpc: str, impair: str | None, *, device_id: int = 1, seed: int = 1
+    interfaces: list[tuple[int, str]],
+    grpc: str,
+    impair: str | None,
+    *,
+    engine: str = "auto",
+    device_id: int = 1,
+    seed: int = 1,
 ) -> list[str]:
     """The soft switch's command line; the same shape as bmv2's. `seed` fixes what the program draws at random."""
     command = [sys.executable, "-m", "softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(device_id)]
-    command += ["--seed", str(seed)]
+    command += ["--seed", str(seed), "--engine", engine]
     if impair is not None:
         command += ["--impair", impair]
     return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
@@ -91,9 +120,18 @@ class P4Process:
     """A P4 switch process on interfaces of the root namespace, without a program until a controller brings one."""
 
     def __init__(
-        self, kind: str, log: Path, ledger: Ledger, *, impair: str | None = None, device_id: int = 1, seed: int = 1
+        self,
+        kind: str,
+        log: Path,
+        ledger: Ledger,
+        *,
+        engine: str = "auto",
+        impair: str | None = None,
+        device_id: int = 1,
+        seed: int = 1,
     ) -> None:
         self.kind = kind
+        self.engine = choose_engine(engine) if kind == "soft" else None
         self.grpc = f"127.0.0.1:{free_tcp_port()}"
         self.device_id = device_id
         self._log = log
@@ -109,7 +147,14 @@ class P4Process:
             notices = self._ledger.socket(str(self.device_id))
             command = bmv2_command(interfaces, self.grpc, notices, thrift_port, device_id=self.device_id)
         else:
-            command = soft_command(interfaces, self.grpc, self._impair, device_id=self.device_id, seed=self._seed)
+            command = soft_command(
+                interfaces,
+                self.grpc,
+                self._impair,
+                engine=self.engine or "auto",
+                device_id=self.device_id,
+                seed=self._seed,
+            )
         with self._log.open("wb") as log:
             # A session of its own: Ctrl-C in the terminal is for the run, which then stops the switch in its turn.
             self.process = subprocess.Popen(

@@ -9,9 +9,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import IO, Any, Final
 
+from sumwire_lab import losses
 from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
 from sumwire_lab.leftovers import Ledger
@@ -127,6 +129,14 @@ class Network:
             # Mininet asserts that no command of a node is under way, and an interrupt may have left one. What is
             # not taken down now is in the ledger, which comes next.
             _LOG.warning("Mininet did not stop in order: %s", error)
+
+    def queue_drops(self) -> int:
+        """Packets that the queues of all links' ends had no room for, so far. Raises LabError."""
+        return sum(
+            losses.interface_drops(interface, partial(run_in, node))
+            for link in [*self._host_links(), *self._trunks()]
+            for node, interface, _ in link
+        )
 
     def _build(self) -> None:
         from mininet.log import setLogLevel

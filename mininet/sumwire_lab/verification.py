@@ -24,6 +24,7 @@ from sumwire_lab.switches import BMV2
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKET_TESTS: Final = "tests/packet"
 _TESTS_SECONDS: Final = 900.0
+_CODEC_SECONDS: Final = 300.0
 
 
 class Verification:
@@ -70,6 +71,19 @@ def packet_tests() -> list[Check]:
     )
     last = done.stdout.strip().splitlines()[-1:] or ["(no output)"]
     return [Check(label, last[0], target, done.returncode == 0)]
+
+
+def codec_ms(results: Path) -> float:
+    """CPU milliseconds of THC's encode and decode of a million values on one core. Writes bench-codec.json."""
+    record = results / "bench-codec.json"
+    # Its exit code says whether its own target held; the number is judged by who asked.
+    subprocess.run(
+        [sys.executable, "-m", "sumwire.bench_codec", "--values", "1000000", "--json", str(record)],
+        check=False,
+        capture_output=True,
+        timeout=_CODEC_SECONDS,
+    )
+    return float(json.loads(record.read_text())["cpu_median_ms"])
 
 
 def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -39,39 +39,45 @@ class Compiler:
 def find_compiler(*, wide_bitint: bool = False) -> Compiler:
     """The first that works: ``$CC`` alone where it is set, else clang 19 to 16, clang and, without ``wide_bitint``,
     cc and gcc. ``wide_bitint``: it must know ``_BitInt(2048)``. Raises NoCompilerError."""
-    return _find(os.environ.get("CC", "").strip(), os.environ.get("PATH", ""), wide_bitint)
-
-
-@functools.cache
-def _find(chosen: str, path: str, wide_bitint: bool) -> Compiler:
+    chosen, path = os.environ.get("CC", "").strip(), os.environ.get("PATH", "")
     names = [chosen] if chosen else [*_CLANGS, *(() if wide_bitint else _PLAIN_ONLY)]
     failures = []
     for name in names:
-        try:
-            return _probe(name, path, wide_bitint)
-        except NoCompilerError as error:
-            failures.append(f"{'$CC = ' if chosen else ''}{name}: {error}")
+        candidate = _examine(name, path)
+        if candidate.compiler is not None and (candidate.wide or not wide_bitint):
+            return candidate.compiler
+        failures.append(f"{'$CC = ' if chosen else ''}{name}: {candidate.reason}")
     what = "C compiler with _BitInt(2048)" if wide_bitint else "C compiler"
     hint = "" if chosen else "; install clang 16 or later, or name one in $CC"
     raise NoCompilerError(f"no {what}: {'; '.join(failures)}{hint}")
 
 
-def _probe(name: str, path: str, wide_bitint: bool) -> Compiler:
-    """Raises NoCompilerError with the reason why ``name`` cannot be used."""
+@dataclass(frozen=True)
+class _Candidate:
+    """``reason``: why it cannot be used at all, or not for wide integers."""
+
+    compiler: Compiler | None
+    wide: bool
+    reason: str
+
+
+@functools.cache
+def _examine(name: str, path: str) -> _Candidate:
     try:
         words = shlex.split(name)
     except ValueError as error:
-        raise NoCompilerError(str(error)) from error
+        return _Candidate(None, False, str(error))
     program = shutil.which(words[0], path=path)
     if program is None:
-        raise NoCompilerError("not found")
+        return _Candidate(None, False, "not found")
     reason = ""
     for cpu in ((_THIS_CPU,), ()):
         command = (program, *words[1:], *COMMON_FLAGS, *cpu)
-        reason = _compiles(command, _WIDE_PROBE if wide_bitint else _PROBE)
+        wide_reason = _compiles(command, _WIDE_PROBE)
+        reason = wide_reason and _compiles(command, _PROBE)
         if not reason:
-            return Compiler(command, _identity(command))
-    raise NoCompilerError(reason)
+            return _Candidate(Compiler(command, _identity(command)), not wide_reason, wide_reason)
+    return _Candidate(None, False, reason)
 
 
 def _compiles(command: tuple[str, ...], text: str) -> str:
@@ -91,9 +97,8 @@ def _compiles(command: tuple[str, ...], text: str) -> str:
 def _identity(command: tuple[str, ...]) -> str:
     """From what the compiler predefines: its version, the target, and what the CPU can do."""
     predefined = run_compiler((*command, "-dM", "-E", "-x", "c", "/dev/null")).stdout
-    target = run_compiler((*command, "-dumpmachine")).stdout.strip()
     version = next((line.split(" ", 2)[2] for line in predefined.splitlines() if " __VERSION__ " in line), "unknown")
-    return f"{version.strip(chr(34))} {target} {hashlib.sha256(predefined.encode()).hexdigest()}"
+    return f"{version.strip(chr(34))} {hashlib.sha256(predefined.encode()).hexdigest()}"
 
 
 def run_compiler(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from softswitch.emit_deparser import DeparserEmitter
 from softswitch.emit_expr import ExprEmitter
 from softswitch.emit_hash import hash_value
 from softswitch.emit_parser import ParserEmitter
-from softswitch.emit_pipeline import PipelineEmitter
+from softswitch.emit_pipeline import PipelineEmitter, kept_by_entries
 from softswitch.emit_stmt import DROP_PORT, LENGTH, Context, Names, StatementEmitter
 from softswitch.layout import UnitKind, plan_storage
 from softswitch.writer import Writer, bare
@@ -95,7 +95,7 @@ class _ProcessEmitter:
 
     def _start(self) -> None:
         self._out.line("size = len(frame)")
-        read = self._context.usage.read
+        read = self._context.usage.read | kept_by_entries(self._program)
         zero: list[str] = []
         for (header, name), local in self._fields.items():
             if self._program.headers[header].metadata or (header, name) in read:

@@ -124,7 +124,8 @@ class ExprEmitter:
             return value
         if op == "two_comp_mod":
             return Value(wrap(value, width, signed=True), low, high)
-        return Value(f"min(max({value.text}, {low:#x}), {high:#x})", max(low, value.low), min(high, value.high))
+        ends = [min(max(end, low), high) for end in (value.low, value.high)]
+        return Value(f"min(max({value.text}, {low:#x}), {high:#x})", *ends)
 
     def _and(self, left: ir.Expr, right: ir.Expr) -> Value:
         """``&``, most often p4c's mask to a type's width."""

@@ -172,6 +172,8 @@ class ParserEmitter:
         for index, part in enumerate(state.key):
             self._need_lookahead(part, at)
             text = self._expressions.data(part).text
+            if isinstance(part, ir.FieldRef) and part.signed:
+                text = f"({text} & {(1 << part.width) - 1:#x})"  # cases are written as bits
             if isinstance(part, ir.Lookahead):
                 self._out.line(f"key{index} = {text}")
                 text = f"key{index}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from softswitch import ir
-from softswitch.analysis import expr_fields, flatten, operands, written_field
+from softswitch.analysis import FieldKey, expr_fields, flatten, operands, written_field
 from softswitch.device import UnsupportedProgramError
 from softswitch.emit_expr import ExprEmitter, Value, constant, full
 from softswitch.emit_stmt import Context, StatementEmitter
@@ -215,6 +215,16 @@ def is_specialised(action: ir.Action) -> bool:
     """Whether entries carry a function for this action: wide data, and nothing but computing."""
     wide = any(parameter.width > SPECIALISE_WIDTH for parameter in action.parameters)
     return wide and all(isinstance(s, ir.Assign | ir.If) for s in flatten(action.body))
+
+
+def kept_by_entries(program: ir.Program) -> set[FieldKey]:
+    """Fields that such a function may return as they were: it gets them whether or not anybody reads them."""
+    kept: set[FieldKey] = set()
+    for action in program.actions:
+        statements = list(flatten(action.body))
+        if is_specialised(action) and any(isinstance(statement, ir.If) for statement in statements):
+            kept.update(key for statement in statements if (key := written_field(statement)) is not None)
+    return kept
 
 
 def _interface(context: Context, action: ir.Action) -> tuple[list[str], list[str], list[str]]:

@@ -205,7 +205,7 @@ def _signed(unit: Unit, value: str) -> str:
     if not unit.signed:
         return value
     half = 1 << (unit.width - 1)
-    return f"({value} ^ {half:#x}) - {half:#x}"
+    return f"(({value}) ^ {half:#x}) - {half:#x}"
 
 
 # ---------------------------------------------------------------- fields to bytes

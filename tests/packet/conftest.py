@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every packet test runs on the soft switch in process, on its program over veth, and on bmv2 over veth."""
+"""Every packet test runs on both engines of the soft switch in process, on its program over veth, and on bmv2 over
+veth."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from packet import rigs
 from packet.play import Rig
 
 ALL_RIGS = [
-    pytest.param("soft", id="soft"),
+    pytest.param("python", id="soft-python"),
+    pytest.param("native", id="soft-native", marks=pytest.mark.cc),
     pytest.param("soft-veth", id="soft-veth", marks=pytest.mark.root),
     pytest.param("bmv2", id="bmv2", marks=[pytest.mark.root, pytest.mark.bmv2]),
 ]
@@ -19,8 +21,8 @@ ALL_RIGS = [
 
 @pytest.fixture(scope="session", params=ALL_RIGS)
 def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    if request.param == "soft":
-        with rigs.soft_in_process() as rig:
+    if request.param in ("python", "native"):
+        with rigs.soft_in_process(request.param) as rig:
             yield rig
         return
     command = rigs.soft_command if request.param == "soft-veth" else rigs.bmv2_command

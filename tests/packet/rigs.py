@@ -23,6 +23,8 @@ import grpc
 from golden.model import Host, udp_frame
 from packet.play import Frames
 from packet.star import HOSTS, controller_yaml
+from softswitch.p4runtime.server import serve
+from softswitch.switch import EngineChoice, SoftSwitch
 from sumwire_controller import _p4
 from sumwire_controller.entries import Entry
 from sumwire_controller.operations import bring_about
@@ -76,12 +78,12 @@ def _named(cells: dict[int, tuple[int, int]], prefix: str) -> Counter[str]:
 class ProcessRig(Controlled):
     """`exchange` calls the pipeline in this process."""
 
-    def __init__(self, name: str, address: str, process: Callable[[int, bytes], Frames]) -> None:
+    def __init__(self, name: str, address: str, switch: SoftSwitch) -> None:
         super().__init__(name, address)
-        self._process = process
+        self.switch = switch
 
     def exchange(self, port: int, frame: bytes) -> Frames:
-        return [(out, bytes(sent)) for out, sent in self._process(port, frame)]
+        return [(out, bytes(sent)) for out, sent in self.switch.process(port, frame)]
 
 
 class VethRig(Controlled):
@@ -121,13 +123,10 @@ class VethRig(Controlled):
 
 
 @contextlib.contextmanager
-def soft_in_process() -> Iterator[ProcessRig]:
-    from softswitch.p4runtime.server import serve
-    from softswitch.switch import SoftSwitch
-
-    device = SoftSwitch(seed=1)
+def soft_in_process(engine: EngineChoice) -> Iterator[ProcessRig]:
+    device = SoftSwitch(seed=1, engine=engine)
     server = serve(device, "127.0.0.1:0", 1)
-    rig = ProcessRig("soft switch in process", f"127.0.0.1:{server.port}", device.process)
+    rig = ProcessRig(f"soft switch in process, {engine} engine", f"127.0.0.1:{server.port}", device)
     try:
         yield rig
     finally:

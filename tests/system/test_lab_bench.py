@@ -14,30 +14,39 @@ from sumwire_lab.options import RunOptions
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
 
-def test_all_reduce_of_both_systems(tmp_path: Path) -> None:
+def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
     from sumwire_lab.bench_allreduce import bench
 
-    rows = bench([1, 50_000], [100.0], RunOptions(workers=2, switch="soft"), tmp_path, lambda line: None)
-    assert [(r.system, r.values) for r in rows] == [("gloo", 1), ("gloo", 50_000), ("thc", 1), ("thc", 50_000)]
-    assert all(0 < r.seconds < 2 for r in rows)
+    done = bench([1, 50_000], [100.0], RunOptions(workers=2), tmp_path, lambda line: None)
+    assert [(r.system, [row.values for row in r.rows]) for r in done] == [
+        (system, [1, 50_000]) for system in ("gloo", "thc", "sign")
+    ]
+    rows = [row for r in done for row in r.rows]
+    assert all(0 < row.seconds < 2 for row in rows)
     # The wire cannot be beaten, but for what a burst lets through at once: 12.5 kB of the 50 kB or more here.
-    assert all(r.link_share <= 1.4 for r in rows if r.values > 1)
+    assert all(row.link_share <= 1.4 for row in rows if row.values > 1 and row.system != "sign")
+    assert all(row.host_cpu_s > 0 for row in rows)
+    assert [row.switch_cpu_s is None for row in rows] == [True, True, False, False, False, False]
+    # Nobody impairs anything here; the switch told it in its log when it ended.
+    for r in done[1:]:
+        assert r.lost.as_dict() == {"link_queues": 0, "backlog": r.lost.backlog, "host_sockets": 0, "switch": 0}
     record = json.loads(next(tmp_path.glob("*/allreduce.json")).read_text())
-    assert (record["workers"], record["switch"], len(record["rows"])) == (2, "soft", 4)
+    assert (record["workers"], record["switch"], len(record["results"])) == (2, "soft", 3)
     assert not (tmp_path / "latest").exists(), "latest is the newest run's"
 
 
 def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sumwire_lab import bench_switch
+    from sumwire_lab import bench_switch, switches
 
+    engines = ["python", *(["native"] if switches.choose_engine("auto") == "native" else [])]
     monkeypatch.setattr(bench_switch, "SECONDS", 0.5)
     monkeypatch.setattr(bench_switch, "REPEATS", 1)
     before = set(leftovers.LEDGER_DIR.glob("*.json"))
-    record = bench_switch.bench(["soft"], tmp_path, lambda line: None)
-    one = record["runs"][0]
-    # Every packet that was sent came in, and was summed once: nothing lost, nothing sent again.
-    assert one["sent"] == one["summed"] > 0
-    assert one["resent"] == 0
-    assert 0 < record["packets_per_second"]["soft"] < record["generator_alone"]
-    assert record["ratio"] is None
+    entry = bench_switch.bench(engines, tmp_path, lambda line: None)["ops"]["thc"]
+    for one in entry["runs"]:
+        # Every packet that was sent came in, and was summed once: nothing lost, nothing sent again.
+        assert one["sent"] == one["summed"] == 4 * one["results"] > 0
+        assert one["resent"] == 0
+        assert 0 < entry["packets_per_second"][one["contender"]] < entry["generator_alone"]
+    assert set(entry["ratios"]) == {"python"} & set(engines[:-1])
     assert set(leftovers.LEDGER_DIR.glob("*.json")) <= before

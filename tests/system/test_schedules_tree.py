@@ -146,7 +146,8 @@ def test_all_ways_in_give_equal_bits_on_all_workers(rig: TreeRig, seed: int) -> 
             thc, residual = job.reduce(x)
             signs = x >= 0
             results = {"thc": thc, "sum32": job.mean(x), "sign": job.sign_merge(signs), "vote": job.vote(signs)}
-            return results, residual
+            results["signs"] = sumwire.all_reduce(x.clone(), job, op="sign")
+            return results, residual()
 
     with rig.bridge(mapping, Impairment(seed, 0.01, 0.01, 0.02, 0.01)):
         outcomes = run_workers(work, workers)
@@ -160,6 +161,11 @@ def test_all_ways_in_give_equal_bits_on_all_workers(rig: TreeRig, seed: int) -> 
     torch.testing.assert_close(first["sum32"].double(), exact, rtol=1e-6, atol=1e-7)
     plus = torch.stack(tensors).ge(0).sum(0)
     assert torch.equal(first["vote"], 2 * plus >= workers)
+    assert torch.equal(first["signs"].abs(), torch.ones(length))
+    agreed = (plus == 0) | (plus == workers)
+    assert torch.equal(first["signs"][agreed], torch.where(plus > 0, 1.0, -1.0)[agreed])
+    # A mean of `workers` +-1, of which the merged sign is one: together they vary less than a fair coin.
+    assert abs(float((first["signs"] - (2 * plus / workers - 1)).mean())) < 5 / length**0.5
 
 
 def leaf_of(shape: Shape, worker: int) -> str:

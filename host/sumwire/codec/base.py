@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sumwire import _p4 as p4
 from sumwire.codec.errors import CodecError, CountError, StageError
+from sumwire.codec.kernels import kernels
+from sumwire.codec.values import result_dtype
+from sumwire.memory import Recycler
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,11 @@ class CodecRound(ABC):
     The tensor must not change before the last part is encoded and, where `residual` is wanted, before that.
     """
 
-    def __init__(self, info: CodecInfo, length: int, chunks: int, grain: int) -> None:
-        self._info = info
-        self.length = length
+    def __init__(self, codec: GradientCodec, x: Tensor, chunks: int, grain: int) -> None:
+        self._info = codec.info
+        self._memory = codec.memory
+        self._x = x
+        self.length = len(x)
         self.chunks = chunks
         self.grain = grain
         self._encoded = np.zeros(chunks, np.bool_)
@@ -51,10 +57,6 @@ class CodecRound(ABC):
     def preliminary(self) -> NDArray[np.uint32]:
         """What goes into the preliminary exchange; empty where the codec has none."""
         return np.zeros(0, np.uint32)
-
-    def prepare(self) -> None:
-        """Work that does not need the preliminary exchange's outcome, and can be done while it is under way."""
-        return None
 
     def encode_into(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Write the payload words of chunks first..last-1 to `out`.
@@ -134,10 +136,6 @@ class CodecRound(ABC):
         """
 
     @abstractmethod
-    def _new_result(self) -> Tensor:
-        """Room for the result."""
-
-    @abstractmethod
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """`encode_into` for a part that is one."""
 
@@ -146,6 +144,13 @@ class CodecRound(ABC):
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
         """`decode_into` for a part that is one, to its place in `target`, which is the whole result."""
+
+    def _new_result(self) -> Tensor:
+        """Room for the result, or for a residual."""
+        dtype = result_dtype(self._x)
+        if self._x.device.type == "cpu":
+            return self._memory.empty(self.length, dtype)
+        return torch.empty(self.length, dtype=dtype, device=self._x.device)
 
     def _check_residual(self, included: NDArray[np.bool_] | None) -> None:
         if not self._encoded.all():
@@ -174,7 +179,7 @@ def _in_pieces(words: NDArray[np.uint8]) -> bool:
 
 def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int64]:
     counts = np.asarray(counts)
-    if counts.shape != (chunks,) or not np.issubdtype(counts.dtype, np.integer):
+    if counts.shape != (chunks,) or counts.dtype.kind not in "iu":
         raise CountError(f"{counts.dtype} counts of shape {counts.shape}: needs integers ({chunks},)")
     signed = counts.astype(np.int64)
     if bool((signed < 0).any()):
@@ -183,9 +188,14 @@ def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int6
 
 
 class GradientCodec(ABC):
-    """Makes rounds. Stateless between them, and so free to be used by several threads."""
+    """Makes rounds. Keeps nothing of them but memory to use again, and so is free to be used by several threads."""
 
     info: ClassVar[CodecInfo]
+
+    def __init__(self) -> None:
+        self.memory = Recycler()
+        # Compiled or found now, not when others wait for this worker's first round.
+        kernels(torch.zeros(0))
 
     def chunks(self, length: int) -> int:
         """Packets of a tensor of `length` values."""
@@ -239,11 +249,11 @@ class CodecRegistry:
 
 def default_registry() -> CodecRegistry:
     """A registry of the codecs that come with Sumwire."""
-    from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+    from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
     from sumwire.codec.sum32 import Sum32Codec
     from sumwire.codec.thc import ThcCodec
 
     registry = CodecRegistry()
-    for codec in (ThcCodec, Sum32Codec, VoteCodec, EfSignCodec, SsdmCodec):
+    for codec in (ThcCodec, Sum32Codec, SignCodec, VoteCodec, EfSignCodec, SsdmCodec):
         registry.register(codec)
     return registry

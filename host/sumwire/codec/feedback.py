@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sumwire.codec.errors import FeedbackShapeError
+from sumwire.memory import Recycler
 
 
 class ErrorFeedback:
@@ -20,6 +21,7 @@ class ErrorFeedback:
 
     def __init__(self) -> None:
         self._residuals: dict[Hashable, Tensor] = {}
+        self._memory = Recycler()
 
     def __len__(self) -> int:
         return len(self._residuals)
@@ -31,12 +33,13 @@ class ErrorFeedback:
         """
         residual = self._residuals.get(key)
         if residual is None:
-            return x.detach().to(torch.float32, copy=True)
+            return _room(self._memory, x, torch.float32).copy_(x.detach())
         if residual.shape != x.shape:
             raise FeedbackShapeError(
                 f"residual {key!r} has shape {tuple(residual.shape)}, its gradient {tuple(x.shape)}: reset it first"
             )
-        return torch.add(x.detach(), residual.to(x.device))
+        total = _room(self._memory, x, torch.result_type(x, residual))
+        return torch.add(x.detach(), residual.to(x.device), out=total)
 
     def store(self, key: Hashable, residual: Tensor) -> None:
         """Keep what this round left out, in place of the former residual. The tensor is kept, not copied."""
@@ -60,6 +63,7 @@ class ParameterFeedback:
 
     def __init__(self) -> None:
         self._residuals: dict[Hashable, Tensor] = {}
+        self._memory = Recycler()
 
     def __len__(self) -> int:
         return len(self._residuals)
@@ -75,15 +79,18 @@ class ParameterFeedback:
         fill the bucket exactly and name each parameter once.
         """
         _check_parts(bucket, parts)
-        total = bucket.detach().to(torch.float32, copy=True)
-        start = 0
-        for parameter, numel in parts:
+        total = _room(self._memory, bucket, torch.float32)
+        sizes = [numel for _, numel in parts]
+        pieces = zip(parts, torch.split(bucket.detach(), sizes), torch.split(total, sizes), strict=True)
+        for (parameter, numel), own, target in pieces:
             residual = self._residuals.get(parameter)
             if residual is not None and residual.numel() != numel:
                 del self._residuals[parameter]
-            elif residual is not None:
-                total[start : start + numel] += residual.to(total.device)
-            start += numel
+                residual = None
+            if residual is None:
+                target.copy_(own)
+            else:
+                torch.add(own, residual.to(own.device), out=target)
         return total
 
     def store(self, parts: Sequence[tuple[Hashable, int]], residual: Tensor) -> None:
@@ -101,6 +108,13 @@ class ParameterFeedback:
     def reset(self) -> None:
         """Forget all residuals."""
         self._residuals.clear()
+
+
+def _room(memory: Recycler, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """A tensor of this shape and device, not filled."""
+    if like.device.type != "cpu":
+        return torch.empty_like(like, dtype=dtype, requires_grad=False)
+    return memory.empty(like.numel(), dtype).view(like.shape)
 
 
 def _check_parts(flat: Tensor, parts: Sequence[tuple[Hashable, int]]) -> None:

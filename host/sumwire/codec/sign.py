@@ -5,6 +5,7 @@
 A set bit is plus. Value i of a chunk is bit i from the left of its words: 8192 to a SIGN chunk, 2048 to a VOTE chunk.
 Zero, of either sign, is plus. Padding after the last value is sent as minus and never read.
 
+* sign: the merged signs themselves.
 * vote: signSGD with majority vote (Bernstein et al., ICML 2018). The result is the majority's sign, a tie is plus.
 * ef-sign: EF-signSGD (Karimireddy et al., ICML 2019). A worker stands for (|g|_1 / d) sign(g) and keeps
   what that leaves out of g. The result is the mean of the workers' scales times their merged signs: what
@@ -17,8 +18,9 @@ Merged signs (the SIGN op) are one of the workers' signs, each with the same pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, Final
 
 import numpy as np
 import torch
@@ -28,8 +30,13 @@ from torch import Tensor
 from sumwire import _p4 as p4
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, NormRangeError
-from sumwire.codec.seeds import LANES, RoundingStream
-from sumwire.codec.values import check_values, result_dtype
+from sumwire.codec.norms import magnitude_sums, total, wide_square_sums
+from sumwire.codec.seeds import RoundingStream
+from sumwire.codec.sign_bits import draw_signs, read_signs, write_signs
+from sumwire.codec.values import check_kind, non_finite, result_dtype
+
+# Values that stay in cache.
+STEP_VALUES: Final = 1 << 17
 
 
 def signs(x: Tensor) -> Tensor:
@@ -64,36 +71,55 @@ def plus_minus(plus: Tensor, dtype: torch.dtype) -> Tensor:
 class _SignRound(CodecRound):
     """A round whose payload is one bit a value; `_factor` is what a sign of the result stands for."""
 
-    def __init__(self, info: CodecInfo, x: Tensor, plus: Tensor) -> None:
-        super().__init__(info, len(x), -(-len(x) // info.chunk_values), 1)
-        self._x = x
-        self._plus = plus.cpu().numpy()
+    def __init__(self, codec: GradientCodec, x: Tensor, packed: NDArray[np.uint8]) -> None:
+        self._packed = packed.reshape(-1, codec.info.words_up, p4.WORD_BYTES)
+        super().__init__(codec, x, len(self._packed), 1)
         self._factor = 1.0
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """Zeros: these methods have no memory."""
         self._check_residual(included)
-        return torch.zeros(len(self._x), dtype=result_dtype(self._x), device=self._x.device)
-
-    def _new_result(self) -> Tensor:
-        return torch.empty(len(self._x), dtype=result_dtype(self._x), device=self._x.device)
+        return self._new_result().zero_()
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
-        out[:] = pack_signs(self._plus[self._values(first, last)], self._info.words_up)
+        out[:] = self._packed[first:last]
 
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
         """+-factor for each sign of the result; zeros where a chunk has no contributors."""
-        part = target[self._values(first, last)]
-        plus = torch.from_numpy(unpack_signs(words, len(part))).to(part.device)
-        part.copy_(plus).mul_(2).sub_(1).mul_(self._factor)
+        write_signs(words, self._factor, target[self._values(first, last)])
         for chunk in np.flatnonzero(counts == 0):
             target[self._values(first + int(chunk), first + int(chunk) + 1)] = 0.0
 
     def _values(self, first: int, last: int) -> slice:
         per_chunk = self._info.chunk_values
         return slice(first * per_chunk, min(last * per_chunk, self.length))
+
+
+def _plain_round(codec: GradientCodec, x: Tensor, where: str) -> _SignRound:
+    """A round with the values' own signs."""
+    x = check_kind(x)
+    packed = _room(x, codec)
+    for part, octets in _parts(x, packed):
+        if not read_signs(part, octets):
+            raise non_finite(x, where)
+    return _SignRound(codec, x, packed)
+
+
+class SignCodec(GradientCodec):
+    """Merged signs: in every place +1 or -1, the sign of one of the workers."""
+
+    info: ClassVar[CodecInfo] = CodecInfo(
+        "sign", p4.OP_SIGN, p4.SIGN_WORDS, p4.SIGN_WORDS, p4.SIGN_WORDS * p4.WORD_BITS
+    )
+
+    def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
+        return _plain_round(self, x, f"bucket {bucket} of round {sequence}")
+
+    def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
+        """What the merged signs are in the mean."""
+        return mean(plus_minus(signs(x), torch.float32))
 
 
 class VoteCodec(GradientCodec):
@@ -104,8 +130,7 @@ class VoteCodec(GradientCodec):
     )
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        x = check_values(x, f"bucket {bucket} of round {sequence}")
-        return _SignRound(self.info, x, signs(x))
+        return _plain_round(self, x, f"bucket {bucket} of round {sequence}")
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """The majority, counted by the ordinary all-reduce."""
@@ -121,25 +146,29 @@ class EfSignCodec(GradientCodec):
     )
 
     def __init__(self, *, worker: int, workers: int) -> None:
+        super().__init__()
         self.worker = worker
         self.workers = workers
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _EfSignRound:
         """Raises NormRangeError if the mean magnitude is beyond float32, NonFiniteError and CodecError."""
-        x = check_values(x, f"bucket {bucket} of round {sequence}")
-        return _EfSignRound(self.info, x, self.worker, self.workers)
+        return _EfSignRound(self, check_kind(x), f"bucket {bucket} of round {sequence}")
 
 
 class _EfSignRound(_SignRound):
-    def __init__(self, info: CodecInfo, x: Tensor, worker: int, workers: int) -> None:
-        super().__init__(info, x, signs(x))
-        self._worker = worker
-        self._workers = workers
-        magnitude = float(x.abs().mean(dtype=torch.float64)) if len(x) else 0.0
-        with np.errstate(over="ignore"):
-            self._scale = np.float32(magnitude)
-        if not np.isfinite(self._scale):
-            raise NormRangeError(f"mean magnitude {magnitude!r}: must be below 2**128")
+    def __init__(self, codec: EfSignCodec, x: Tensor, where: str) -> None:
+        packed = _room(x, codec)
+        sums: list[float] = []
+        for part, octets in _parts(x, packed):
+            read_signs(part, octets)
+            sums += magnitude_sums(part).tolist()
+        # A sum of finite values can only be infinite for float64.
+        if not all(map(math.isfinite, sums)) and not bool(torch.isfinite(x).all()):
+            raise non_finite(x, where)
+        super().__init__(codec, x, packed)
+        self._worker = codec.worker
+        self._workers = codec.workers
+        self._scale = _mean_magnitude(sums, len(x))
 
     def preliminary(self) -> NDArray[np.uint32]:
         """All workers' scales as float32 bits; the other workers' are 0 here, and the maximum fills them in."""
@@ -150,12 +179,14 @@ class _EfSignRound(_SignRound):
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """x minus what this worker stands for; x itself in chunks where it is not included."""
         self._check_residual(included)
-        dtype = result_dtype(self._x)
-        own = plus_minus(torch.from_numpy(self._plus).to(self._x.device), dtype).mul_(float(self._scale))
+        left = self._new_result()
+        write_signs(self._packed, float(self._scale), left)
+        torch.sub(self._x, left, out=left)
         if included is not None:
             for chunk in np.flatnonzero(~included):
-                own[self._values(int(chunk), int(chunk) + 1)] = 0.0
-        return self._x.to(dtype) - own
+                values = self._values(int(chunk), int(chunk) + 1)
+                left[values] = self._x[values]
+        return left
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """The signs. Raises CodecError unless `agreed` has every worker's scale."""
@@ -176,14 +207,21 @@ class SsdmCodec(GradientCodec):
     )
 
     def __init__(self, *, job: int, worker: int) -> None:
+        super().__init__()
         self.job = job
         self.worker = worker
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        x = check_values(x, f"bucket {bucket} of round {sequence}")
-        padded = -(-len(x) // LANES) * LANES
-        uniform = RoundingStream.of(self.job, self.worker, sequence, bucket, x.device).uniform(0, padded)[: len(x)]
-        return _SignRound(self.info, x, uniform < 0.5 + 0.5 * _direction(x))
+        x = check_kind(x)
+        inverse = _inverse_norm(x)
+        # Of finite values, the sum of squares is only infinite for float64.
+        if not math.isfinite(inverse) or (inverse == 0.0 and not bool(torch.isfinite(x).all())):
+            raise non_finite(x, f"bucket {bucket} of round {sequence}")
+        stream = RoundingStream.of(self.job, self.worker, sequence, bucket, x.device)
+        packed = _room(x, self)
+        for i, (part, octets) in enumerate(_parts(x, packed)):
+            draw_signs(part, inverse, stream, i * STEP_VALUES, octets)
+        return _SignRound(self, x, packed)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """What the stochastic signs are in the mean."""
@@ -192,5 +230,31 @@ class SsdmCodec(GradientCodec):
 
 def _direction(x: Tensor) -> Tensor:
     """g / |g|_2, zeros for a zero gradient."""
-    norm = torch.linalg.vector_norm(x, dtype=torch.float64)
-    return torch.where(norm > 0, x.to(torch.float64) / torch.where(norm > 0, norm, 1.0), 0.0).to(result_dtype(x))
+    return x.to(torch.float64).mul_(_inverse_norm(x)).to(result_dtype(x))
+
+
+def _inverse_norm(x: Tensor) -> float:
+    """1 / |x|_2, 0 for a norm of 0 or infinity; NaN if a value is NaN."""
+    norm = math.sqrt(total(wide_square_sums(x)))
+    return 1.0 / norm if norm else 0.0
+
+
+def _mean_magnitude(sums: Sequence[float], count: int) -> np.float32:
+    """From sums of magnitudes by chunk. Raises NormRangeError if it is beyond float32."""
+    magnitude = total(np.array(sums)) / max(count, 1)
+    with np.errstate(over="ignore"):
+        scale = np.float32(magnitude)
+    if not np.isfinite(scale):
+        raise NormRangeError(f"mean magnitude {magnitude!r}: must be below 2**128")
+    return scale
+
+
+def _room(x: Tensor, codec: GradientCodec) -> NDArray[np.uint8]:
+    """Bytes of x's chunks, zeros."""
+    octets = codec.chunks(len(x)) * codec.info.words_up * p4.WORD_BYTES
+    return codec.memory.empty(octets, torch.uint8).zero_().numpy()
+
+
+def _parts(x: Tensor, packed: NDArray[np.uint8]) -> Iterator[tuple[Tensor, NDArray[np.uint8]]]:
+    """The tensor in pieces that stay in cache, each with the bytes from its first bit on."""
+    return ((x[i : i + STEP_VALUES], packed[i // 8 :]) for i in range(0, len(x), STEP_VALUES))

@@ -25,13 +25,15 @@ from torch import Tensor
 from sumwire import _p4 as p4
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.values import check_values, result_dtype
+from sumwire.codec.values import check_values
 
 LANES: Final = p4.WORD_BITS // p4.LANE_BITS
 CHUNK_VALUES: Final = p4.SUM32_WORDS * LANES
 SUM_MAX: Final = (1 << (p4.LANE_BITS - 1)) - 1
-# Exponents travel above 0, which stands for a block of zeros. float64's are -1073..1024.
+# Exponents travel above 0, which stands for a block of zeros. Those of float64:
 EXPONENT_BIAS: Final = 2048
+EXPONENT_MIN: Final = -1073
+EXPONENT_MAX: Final = 1024
 _LANE: Final = np.dtype(">i4")
 # Chunks worked on at a time in float64, so that they stay in cache.
 STEP_CHUNKS: Final = 64
@@ -65,17 +67,17 @@ class Sum32Codec(GradientCodec):
     )
 
     def __init__(self, *, workers: int) -> None:
+        super().__init__()
         self.workers = workers
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _Sum32Round:
-        return _Sum32Round(self.info, check_values(x, f"bucket {bucket} of round {sequence}"), self.workers)
+        return _Sum32Round(self, check_values(x, f"bucket {bucket} of round {sequence}"))
 
 
 class _Sum32Round(CodecRound):
-    def __init__(self, info: CodecInfo, x: Tensor, workers: int) -> None:
-        super().__init__(info, len(x), -(-len(x) // CHUNK_VALUES), 1)
-        self._x = x
-        self._scale_bits = scale_bits(workers)
+    def __init__(self, codec: Sum32Codec, x: Tensor) -> None:
+        super().__init__(codec, x, codec.chunks(len(x)), 1)
+        self._scale_bits = scale_bits(codec.workers)
         self._own: NDArray[np.uint32] | None = None
         self._exponents = np.zeros((self.chunks, 1), np.int64)
 
@@ -92,14 +94,11 @@ class _Sum32Round(CodecRound):
         left = self._new_result()
         for first, last in self._steps():
             values = self._part(first, last)
-            sent = np.ldexp(self._rounded(first, last), self._exponents[first:last] - self._scale_bits)
+            sent = _times_power(self._rounded(first, last), self._exponents[first:last] - self._scale_bits)
             if included is not None:
                 sent[~included[first:last]] = 0.0
             self._put(left, first, values - sent)
         return left
-
-    def _new_result(self) -> Tensor:
-        return torch.empty(self.length, dtype=result_dtype(self._x), device=self._x.device)
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Lanes, for the agreed exponents. Raises CodecError for another shape, or one below this worker's own."""
@@ -107,9 +106,9 @@ class _Sum32Round(CodecRound):
         here = agreed[first:last]
         if agreed.dtype != np.uint32 or agreed.shape != own.shape or bool((here < own[first:last]).any()):
             raise CodecError(f"{agreed.dtype} exponents of shape {agreed.shape}: need uint32 {own.shape}, no smaller")
-        if bool((here > 2 * EXPONENT_BIAS).any()):
-            raise CodecError(f"exponent {here.max()}: must be at most {2 * EXPONENT_BIAS}")
-        self._exponents[first:last] = here.astype(np.int64)[:, None] - EXPONENT_BIAS
+        if bool((here > EXPONENT_MAX + EXPONENT_BIAS).any()):
+            raise CodecError(f"exponent {here.max()}: must be at most {EXPONENT_MAX + EXPONENT_BIAS}")
+        self._exponents[first:last] = np.maximum(here.astype(np.int64) - EXPONENT_BIAS, EXPONENT_MIN)[:, None]
         out[:] = pack_lanes(self._rounded(first, last).astype(np.int32).reshape(-1))
 
     def _decode_part(
@@ -117,8 +116,8 @@ class _Sum32Round(CodecRound):
     ) -> None:
         """The mean. A chunk without contributors gives zeros."""
         sums = unpack_lanes(words, (last - first) * CHUNK_VALUES).reshape(-1, CHUNK_VALUES).astype(np.float64)
-        means = sums / np.maximum(counts, 1)[:, None]
-        self._put(target, first, np.ldexp(np.ldexp(means, -self._scale_bits), self._exponents[first:last]))
+        sums /= np.maximum(counts, 1)[:, None]
+        self._put(target, first, _times_power(sums, self._exponents[first:last] - self._scale_bits))
 
     def _steps(self) -> Iterator[tuple[int, int]]:
         """Runs of chunks that stay in cache."""
@@ -133,14 +132,20 @@ class _Sum32Round(CodecRound):
 
     def _rounded(self, first: int, last: int) -> NDArray[np.float64]:
         """x in units of the lanes, whole numbers."""
-        # In two steps, so that no factor leaves float64's range.
-        fractions = np.ldexp(self._part(first, last), -self._exponents[first:last])
-        rounded: NDArray[np.float64] = np.rint(np.ldexp(fractions, self._scale_bits))
-        return rounded
+        fractions = _times_power(self._part(first, last), self._scale_bits - self._exponents[first:last])
+        return np.rint(fractions, out=fractions)
 
     def _put(self, target: Tensor, first: int, values: NDArray[np.float64]) -> None:
         here = target[first * CHUNK_VALUES : (first + len(values)) * CHUNK_VALUES]
         here.copy_(torch.from_numpy(values.reshape(-1)[: len(here)]))
+
+
+def _times_power(values: NDArray[np.float64], exponents: NDArray[np.int64]) -> NDArray[np.float64]:
+    """values 2**exponents, in place. In two factors, so that none leaves float64's range; the first is exact."""
+    half = exponents // 2
+    values *= np.ldexp(1.0, half)
+    values *= np.ldexp(1.0, exponents - half)
+    return values
 
 
 def _exponents(values: NDArray[np.float64]) -> NDArray[np.uint32]:

@@ -13,7 +13,7 @@ One round of a worker:
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -22,19 +22,23 @@ from torch import Tensor
 
 from sumwire import _p4 as p4
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
-from sumwire.codec.errors import CodecError, CountError, NonFiniteError, NormRangeError, SumRangeError
+from sumwire.codec.errors import CodecError, CountError, NormRangeError, SumRangeError
+from sumwire.codec.kernels import kernels
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, check_block, layout
+from sumwire.codec.norms import add_halves, square_sums, wide_square_sums
 from sumwire.codec.rotation import rest_scale
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
+from sumwire.codec.thc_native import NativeForm
 from sumwire.codec.thc_torch import TorchForm
+from sumwire.codec.values import non_finite
 
 BLOCK_VALUES: Final = 4096
 # Norms beyond these are refused, or count as zero: within, nothing overflows or is lost to float32 subnormals.
 NORM_MAX: Final = 2.0**96
 NORM_MIN: Final = 2.0**-96
-# Between these a float32 sum of squares is exact enough; a norm outside is computed again in float64.
-_PLAIN_NORMS: Final = (2.0**-40, 2.0**60)
+# Between these a float32 sum of squares is exact enough; outside it is computed again in float64.
+_PLAIN_SUMS: Final = (2.0**-80, 2.0**120)
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -61,6 +65,7 @@ class ThcCodec(GradientCodec):
             raise CodecError(f"table of {table.bits} bits: an index has {p4.THC_INDEX_PLANES} planes")
         if table.max_workers < 1:
             raise CodecError(f"table of granularity {table.granularity}: a sum holds at most {SUM_MAX}")
+        super().__init__()
         self.table = table
         self.job = job
         self.worker = worker
@@ -85,19 +90,28 @@ class ThcRound(CodecRound):
 
     def __init__(self, codec: ThcCodec, x: Tensor, sequence: int, bucket: int) -> None:
         self.layout = codec.layout(x.numel())
-        super().__init__(codec.info, x.numel(), self.layout.chunks, self.layout.grain)
+        super().__init__(codec, x, self.layout.chunks, self.layout.grain)
         self._table = codec.table
-        self._x = x
-        self._form = TorchForm(
-            codec.table,
-            SignStream.of(codec.job, sequence, bucket, x.device),
-            RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device),
+        signs = SignStream.of(codec.job, sequence, bucket, x.device)
+        rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
+        native = kernels(x)
+        self._form: TorchForm | NativeForm = (
+            TorchForm(codec.table, signs, rounding)
+            if native is None
+            else NativeForm(native, codec.table, signs, rounding)
         )
         self._norms = _block_norms(x, self.layout, f"bucket {bucket} of round {sequence}")
+        self._per_norm = np.repeat(
+            [_per_norm(group) / codec.table.increment for group in self.layout.groups],
+            [group.blocks for group in self.layout.groups],
+        )
+        # Grid cells per unit of the rotated values, by block; and as the arithmetic takes them.
         self._scales = np.zeros(self.layout.blocks)
+        self._to_grid = np.zeros(self.layout.blocks, np.float32)
         self._chunk_blocks = self.layout.chunk_blocks()
         # Kept for the residual: `out` may be a packet buffer.
-        self._sent = np.empty((self.chunks, codec.info.words_up, p4.WORD_BYTES), np.uint8)
+        shape = self.chunks, codec.info.words_up, p4.WORD_BYTES
+        self._sent = codec.memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
 
     def norms(self) -> NDArray[np.uint32]:
         """The blocks' L2 norms as float32 bits, shape (blocks,). Non-negative floats order like their bits, so the
@@ -119,16 +133,13 @@ class ThcRound(CodecRound):
         self._form.residual(self._x, self.layout.groups, self._sent, from_grid, left)
         return left
 
-    def _new_result(self) -> Tensor:
-        return torch.empty(self.length, dtype=torch.float32, device=self._x.device)
-
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Index planes for the agreed largest norms (float32 bits, shape (blocks,)), of which the part's are read.
 
         Raises CodecError for another shape or dtype, NormRangeError for a norm that is not finite or above 2**96.
         """
         self._take_scales(agreed, first, last)
-        self._form.encode(self._x, self.layout.part(first, last), self._scales.astype(np.float32), out)
+        self._form.encode(self._x, self.layout.part(first, last), self._to_grid, out)
         self._sent[first:last] = out
 
     def _decode_part(
@@ -145,15 +156,15 @@ class ThcRound(CodecRound):
         self._form.decode(self.layout.part(first, last), words, middle, from_grid, target)
 
     def _take_scales(self, agreed: NDArray[np.uint32], first: int, last: int) -> None:
-        """Grid cells per unit of the rotated values, for a part's blocks; 0 for a block whose norm counts as zero."""
+        """Set the scales of a part's blocks; 0 for a block whose norm counts as zero."""
         if agreed.dtype != np.uint32 or agreed.shape != (self.layout.blocks,):
             raise CodecError(f"{agreed.dtype} norms of shape {agreed.shape}: needs uint32 ({self.layout.blocks},)")
-        for group in self.layout.part(first, last):
-            blocks = slice(group.first_block, group.first_block + group.blocks)
-            norms = np.ascontiguousarray(agreed[blocks]).view(np.float32).astype(np.float64)
-            _refuse_norms(norms, "agreed norm", group.first_block)
-            numerator = np.full(group.blocks, _per_norm(group) / self._table.increment)
-            self._scales[blocks] = np.divide(numerator, norms, out=np.zeros_like(norms), where=norms >= NORM_MIN)
+        blocks = slice(self._chunk_blocks[first], self._chunk_blocks[last - 1] + 1)
+        norms = np.ascontiguousarray(agreed[blocks]).view(np.float32).astype(np.float64)
+        _refuse_norms(norms, "agreed norm", blocks.start)
+        scales = np.zeros_like(norms)
+        np.divide(self._per_norm[blocks], norms, out=scales, where=norms >= NORM_MIN)
+        self._scales[blocks] = self._to_grid[blocks] = scales
 
     def _check_counts(self, first: int, counts: NDArray[np.int64]) -> None:
         most = self._table.max_workers
@@ -191,36 +202,30 @@ def _refuse_norms(norms: NDArray[np.float64], what: str, first_block: int = 0) -
 def _block_norms(x: Tensor, cut: Layout, where: str) -> NDArray[np.float32]:
     """L2 norms by block, float32; those below NORM_MIN are given as 0. NaN and Inf show up in the norms, so finite
     tensors are not read a second time. Raises NonFiniteError and NormRangeError."""
-    norms = np.concatenate([_group_norms(x, group) for group in cut.groups] or [np.zeros(0)])
-    suspects = np.flatnonzero(~((norms > _PLAIN_NORMS[0]) & (norms < _PLAIN_NORMS[1])))
+    sums = _block_sums(square_sums(x), cut).astype(np.float64)
+    suspects = np.flatnonzero(~((sums > _PLAIN_SUMS[0]) & (sums < _PLAIN_SUMS[1])))
     if len(suspects):
-        if not bool(torch.isfinite(x).all()):
-            raise _non_finite(x, where)
-        starts = _block_starts(cut)
-        for block in suspects:
-            values = x[starts[block] : starts[block + 1]]
-            norms[block] = float(torch.linalg.vector_norm(values, dtype=torch.float64))
+        sums[suspects] = _wide_block_sums(x, cut, suspects)
+        if not np.isfinite(sums).all():
+            raise non_finite(x, where)
+    norms = np.sqrt(sums)
     _refuse_norms(norms, f"{where}: norm")
     return np.where(norms < NORM_MIN, 0.0, norms).astype(np.float32)
 
 
-def _block_starts(cut: Layout) -> list[int]:
-    starts = [g.first_value + i * g.block_values for g in cut.groups for i in range(g.blocks)]
-    return [*starts, cut.padded_length]
+def _block_sums(chunk_sums: NDArray[Any], cut: Layout) -> NDArray[Any]:
+    """Sums by block; chunks that only pad are missing."""
+    padded = np.zeros(cut.chunks, chunk_sums.dtype)
+    padded[: len(chunk_sums)] = chunk_sums
+    rows = [padded[g.first_chunk : g.last_chunk].reshape(g.blocks, g.block_chunks) for g in cut.groups]
+    return np.concatenate([add_halves(row) for row in rows] or [padded])
 
 
-def _group_norms(x: Tensor, group: BlockGroup) -> NDArray[np.float64]:
-    """Norms as float32 sums of squares; of a last block that x fills only in part, too."""
-    values = x[group.first_value : group.first_value + group.values]
-    whole = len(values) // group.block_values
-    rows = values[: whole * group.block_values].view(whole, group.block_values)
-    norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float32)]
-    if whole < group.blocks:
-        norms.append(torch.linalg.vector_norm(values[whole * group.block_values :], dtype=torch.float32)[None])
-    return torch.cat(norms).cpu().numpy().astype(np.float64)
-
-
-def _non_finite(x: Tensor, where: str) -> NonFiniteError:
-    bad = ~torch.isfinite(x)
-    nans = int(torch.isnan(x).sum())
-    return NonFiniteError(nans, int(bad.sum()) - nans, int(bad.nonzero()[0, 0]), where)
+def _wide_block_sums(x: Tensor, cut: Layout, blocks: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Sums of squares in float64 of some blocks, in rising order."""
+    first, last = np.searchsorted(cut.chunk_blocks(), [blocks[0], blocks[-1] + 1])
+    sums = np.zeros(cut.chunks)
+    wide = wide_square_sums(x[first * CHUNK_VALUES : last * CHUNK_VALUES])
+    sums[first : first + len(wide)] = wide
+    of_blocks: NDArray[np.float64] = _block_sums(sums, cut)[blocks]
+    return of_blocks

@@ -14,7 +14,8 @@ from softswitch import ir
 from softswitch.load import load_program
 from softswitch.machine import TIMESTAMP_MASK, log_message
 from softswitch.native.abi import FOLDER, LogFunction, Replica, present, runtime
-from softswitch.native.emit import Message, emit_c
+from softswitch.native.emit import emit_c
+from softswitch.native.emit_context import Message
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
 from softswitch.native.table import NativeRow, NativeTable
 from softswitch.splitmix import SplitMix
@@ -150,9 +151,10 @@ def compiled_program(source: str) -> int:
 
 def _told(message: Message, address: int) -> tuple[str, tuple[int, ...]]:
     """Format and values of a message whose values lie at ``address``."""
-    offsets, total = argument_offsets(message.widths)
+    offsets, total = argument_offsets(value.width for value in message.values)
     data = ctypes.string_at(address, total * LIMB_BYTES)
     values = tuple(
-        from_limbs(data[offset * LIMB_BYTES :], width) for offset, width in zip(offsets, message.widths, strict=True)
+        from_limbs(data[offset * LIMB_BYTES :], value.width, signed=value.signed)
+        for offset, value in zip(offsets, message.values, strict=True)
     )
     return message.format, values

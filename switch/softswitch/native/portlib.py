@@ -50,7 +50,7 @@ class CounterStruct(ctypes.Structure):
     )
 
 
-# struct pass_fn: context, frame, length
+# ss_pass_fn: context, frame, length
 Pass = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
 
 # name -> result, arguments. Pointers to C's own structures are plain addresses.
@@ -66,7 +66,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_lane_poll": (None, (c_void_p, c_uint64, Pass, c_void_p)),
     "ss_lane_deadline": (c_uint64, (c_void_p,)),
     "ss_lane_read_counters": (None, (c_void_p, POINTER(LaneCounters))),
-    "ss_ports_new": (c_void_p, (c_void_p, c_uint32, c_uint32, c_int)),
+    "ss_ports_new": (c_void_p, (c_void_p, c_uint32, c_uint32, c_int, c_int)),
     "ss_ports_free": (None, (c_void_p,)),
     "ss_ports_add": (c_int, (c_void_p, c_uint32, c_int, c_uint32, c_size_t)),
     "ss_ports_impair": (c_int, (c_void_p, c_uint32, c_int, POINTER(LaneSpec))),

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #define BATCH_FRAMES 64  // from one port before the others get their turn
 
@@ -28,16 +27,16 @@ static int allocate(struct ss_ports *ports, uint32_t most_ports) {
          sink->arena != NULL;
 }
 
-struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_t cpu_port, int mail) {
+struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_t cpu_port, int mail, int wake) {
   struct ss_ports *ports = calloc(1, sizeof *ports);
   if (ports == NULL) return NULL;
   ports->gate = gate;
   ports->cpu_port = cpu_port;
   ports->mail = mail;
+  ports->wake = wake;
   for (uint32_t number = 0; number < SS_PORTS; number++) ports->positions[number] = SS_NO_PORT;
   pthread_mutex_init(&ports->sending, NULL);
-  ports->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (ports->wake >= 0 && allocate(ports, most_ports)) return ports;
+  if (allocate(ports, most_ports)) return ports;
   ss_ports_free(ports);
   return NULL;
 }
@@ -48,7 +47,6 @@ void ss_ports_free(struct ss_ports *ports) {
     ss_lane_free(ports->ports[p].inbound);
     ss_lane_free(ports->ports[p].outbound);
   }
-  if (ports->wake >= 0) close(ports->wake);
   ss_outbox_free(&ports->outbox);
   pthread_mutex_destroy(&ports->sending);
   free(ports->ports);
@@ -147,10 +145,7 @@ static uint32_t drain(struct ss_ports *ports, struct ss_port *port) {
     if (arrival == SS_FRAME) take(ports, port, frame, length);
     else if (arrival == SS_CUT) count_cut(ports, port);
     ss_ring_release(&port->ring);
-    if (__builtin_expect(ss_gate_wanted(gate), 0)) {
-      ss_gate_leave(gate);
-      ss_gate_enter(gate);
-    }
+    if (__builtin_expect(ss_gate_wanted(gate), 0)) ss_gate_yield(gate);
   }
   ss_gate_leave(gate);
   return handled;

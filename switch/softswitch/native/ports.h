@@ -48,7 +48,7 @@ struct ss_ports {
   struct ss_gate *gate;
   uint32_t cpu_port;  // SS_NO_PORT without one
   int mail;           // to Python, see ss_mail_kind
-  int wake;           // eventfd
+  int wake;           // non-blocking eventfd
   struct ss_port *ports;
   uint32_t count;
   uint32_t positions[SS_PORTS];  // of a number in `ports`, SS_NO_PORT where there is none
@@ -70,9 +70,10 @@ enum ss_mail_kind {
 
 enum ss_direction { SS_RECEIVE, SS_SEND };
 
-// `mail`: a non-blocking SOCK_SEQPACKET socket; what it does not take is dropped. NULL: errno says why.
-struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_t cpu_port, int mail);
-void ss_ports_free(struct ss_ports *ports);  // leaves the sockets open
+// `mail`: a SOCK_SEQPACKET socket; what it does not take at once is dropped. `wake`: a non-blocking eventfd. NULL: no
+// memory.
+struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_t cpu_port, int mail, int wake);
+void ss_ports_free(struct ss_ports *ports);  // leaves the descriptors open
 
 // Before the loop runs; the socket is not bound yet. 0 or errno.
 int ss_ports_add(struct ss_ports *ports, uint32_t number, int fd, uint32_t mtu, size_t ring_bytes);

@@ -15,10 +15,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from softswitch.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, lane_state
-from softswitch.interface import BUFFER_BYTES, SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
+from softswitch.interface import SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
 from softswitch.native.gate import Gate
 from softswitch.native.portlib import CounterStruct, LaneSpec, port_library
 
@@ -29,6 +30,7 @@ ALL_RINGS_BYTES = 64 << 20  # of all ports, unless each would get less than a qu
 NO_PORT = 0xFFFFFFFF
 RECEIVE, SEND = 0, 1
 MAX_MAIL_BYTES = 1 << 20  # as much as C can collect
+MAIL_BUFFER_BYTES = 16 << 20
 _FRAME, _CUT = ord("F"), ord("C")
 
 
@@ -42,6 +44,12 @@ class PacketSwitch(Protocol):
         """A frame left by the CPU port. Called outside the gate."""
 
     def on_transmit(self, transmit: Callable[[int, bytes], None] | None) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Counts:
+    ports: dict[int, PortCounters]
+    cpu_dropped: int
 
 
 class NativePortRunner:
@@ -65,14 +73,15 @@ class NativePortRunner:
         self._on_failure = on_failure
         self._library = port_library()
         self._mail, self._outgoing_mail = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._outgoing_mail.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES)
+        self._outgoing_mail.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, MAIL_BUFFER_BYTES)
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         cpu_port = NO_PORT if switch.cpu_port is None else switch.cpu_port
         self._ports: int = self._library.ss_ports_new(
-            gate.address, len(self._interfaces), cpu_port, self._outgoing_mail.fileno()
+            gate.address, len(self._interfaces), cpu_port, self._outgoing_mail.fileno(), self._wake
         )
         if not self._ports:
             raise MemoryError
-        self._last_counters: dict[int, PortCounters] | None = None
+        self._last: _Counts | None = None
         self._sockets: list[socket.socket] = []
         try:
             for number, interface in self._interfaces.items():
@@ -118,7 +127,7 @@ class NativePortRunner:
         self._outgoing_mail.close()
         if self._reader.is_alive():
             self._reader.join()
-        self._last_counters = self.counters
+        self._last = self._counts()
         self._close()
 
     def __enter__(self) -> NativePortRunner:
@@ -132,15 +141,23 @@ class NativePortRunner:
         self._library.ss_ports_free(self._ports)
         for opened in (*self._sockets, self._mail, self._outgoing_mail):
             opened.close()
+        os.close(self._wake)
 
     # -- counters --------------------------------------------------------
 
     @property
     def counters(self) -> dict[int, PortCounters]:
         """By port, at this moment."""
-        if self._last_counters is not None:
-            return self._last_counters
-        return {number: self._counters_of(number) for number in self._interfaces}
+        return (self._last or self._counts()).ports
+
+    @property
+    def cpu_dropped(self) -> int:
+        """Frames that left by the CPU port and found its queue full."""
+        return (self._last or self._counts()).cpu_dropped
+
+    def _counts(self) -> _Counts:
+        ports = {number: self._counters_of(number) for number in self._interfaces}
+        return _Counts(ports, self._library.ss_ports_cpu_dropped(self._ports))
 
     def _counters_of(self, number: int) -> PortCounters:
         read = CounterStruct()
@@ -168,11 +185,13 @@ class NativePortRunner:
         return PortError(f"port {number} on {self._interfaces.get(number)}: {os.strerror(error)}")
 
     def _read(self) -> None:
-        while mail := self._mail.recv(MAX_MAIL_BYTES):
-            if mail[0] == _FRAME:
-                self._switch.to_cpu(mail[1:])
-            elif mail[0] == _CUT:
-                number = int.from_bytes(mail[1:], sys.byteorder)
+        buffer = memoryview(bytearray(MAX_MAIL_BYTES))
+        while length := self._mail.recv_into(buffer):
+            kind, content = buffer[0], bytes(buffer[1:length])
+            if kind == _FRAME:
+                self._switch.to_cpu(content)
+            elif kind == _CUT:
+                number = int.from_bytes(content, sys.byteorder)
                 _log.warning(
                     "port %d on %s: frames longer than the interface's MTU was at the start are dropped (rx_cut)",
                     number,

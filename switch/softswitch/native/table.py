@@ -32,7 +32,7 @@ class NativeTable:
     def __init__(self, machine: int, number: int, table: ir.Table, actions: Mapping[int, ir.Action]) -> None:
         self._machine = machine
         self._number = number
-        self._keys = table.keys
+        self._table = table
         self._exact = table.kind is ir.MatchKind.EXACT
         self._widths = [[parameter.width for parameter in actions[index].parameters] for index in table.actions]
         self._limbs = sum(limbs(key.width) for key in table.keys)
@@ -49,7 +49,7 @@ class NativeTable:
     ) -> NativeRow:
         packed_key, key_limbs = b"", 0
         if key is not None:
-            packed_key, key_limbs = self._pack_key(key), self._limbs
+            packed_key, key_limbs = pack_key(key, self._table), self._limbs
         packed_args = pack_arguments(args, self._widths[position])
         address = runtime().ss_row_new(
             position,
@@ -66,16 +66,6 @@ class NativeTable:
             self.write_counter(row, counter)
         return row
 
-    def _pack_key(self, key: tuple[KeyMatch, ...]) -> bytes:
-        """All values, then all masks; for a range its ends."""
-        bounds = [_bounds(match, field.width) for match, field in zip(key, self._keys, strict=True)]
-        sides = range(1) if self._exact else range(2)
-        return b"".join(
-            to_limbs(bound[side], field.width)
-            for side in sides
-            for bound, field in zip(bounds, self._keys, strict=True)
-        )
-
     def publish(self, rows: Sequence[NativeRow], default: NativeRow) -> None:
         addresses = array("Q", [row.address for row in rows])
         table = runtime().ss_table_new(
@@ -91,6 +81,15 @@ class NativeTable:
     def write_counter(self, row: NativeRow, value: CounterValue) -> None:
         assert row.cell is not None, "only rows of tables with a direct counter are written"
         row.cell[0], row.cell[1] = value.packets, value.bytes
+
+
+def pack_key(key: tuple[KeyMatch, ...], table: ir.Table) -> bytes:
+    """All values, then all masks, for a range its ends; of an exact table only values."""
+    bounds = [_bounds(match, field.width) for match, field in zip(key, table.keys, strict=True)]
+    sides = range(1 if table.kind is ir.MatchKind.EXACT else 2)
+    return b"".join(
+        to_limbs(bound[side], field.width) for side in sides for bound, field in zip(bounds, table.keys, strict=True)
+    )
 
 
 def pack_arguments(args: Sequence[int], widths: Sequence[int]) -> bytes:

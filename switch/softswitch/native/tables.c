@@ -28,17 +28,15 @@ void *ss_memory(size_t size_bytes) {
 
 // ---------------------------------------------------------------- rows
 
-static size_t whole_lines(size_t limbs) { return (limbs * sizeof(uint64_t) + SS_LINE - 1) / SS_LINE * SS_LINE; }
-
 struct ss_row *ss_row_new(uint32_t action, uint32_t hit, const uint64_t *args, size_t arg_limbs, const uint64_t *key,
                           size_t key_limbs, int masked, int counted) {
   _Static_assert(sizeof(struct ss_row) <= SS_LINE, "action data start on the next cache line");
   size_t key_words = key_limbs * (masked ? 2 : 1);
-  uint8_t *memory = ss_memory(SS_LINE + whole_lines(arg_limbs) + key_words * sizeof(uint64_t));
+  uint8_t *memory = ss_memory(SS_LINE + (arg_limbs + key_words) * sizeof(uint64_t));
   if (memory == NULL) return NULL;
   struct ss_row *row = (struct ss_row *)memory;
   uint64_t *own_args = (uint64_t *)(memory + SS_LINE);
-  uint64_t *own_key = (uint64_t *)(memory + SS_LINE + whole_lines(arg_limbs));
+  uint64_t *own_key = own_args + arg_limbs;
   if (arg_limbs) memcpy(own_args, args, arg_limbs * sizeof(uint64_t));
   if (key_words) memcpy(own_key, key, key_words * sizeof(uint64_t));
   row->entry = (struct ss_entry){action, hit, counted ? row->cell : NULL, own_args};

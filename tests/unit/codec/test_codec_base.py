@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -55,7 +56,7 @@ def test_registry_gives_back_what_it_took() -> None:
     registry = default_registry()
     assert registry["thc"] is ThcCodec
     registry.register(Whole)
-    known = ["ef-sign", "ssdm", "sum32", "thc", "vote"]
+    known = ["ef-sign", "sign", "ssdm", "sum32", "thc", "vote"]
     assert sorted(registry) == [*known, "whole"]
     assert sorted(default_registry()) == known, "registries share nothing"
 
@@ -108,14 +109,35 @@ def test_oracles_hold() -> None:
         assert measured == pytest.approx(expected, rel=TOLERANCE), name
 
 
-def test_benchmark_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", bench_codec.CODECS)
+def test_benchmark_reports(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(bench_codec, "_pin_to_one_core", lambda: False)
     target = tmp_path / "new" / "out.json"
-    bench_codec.main(["--values", "5000", "--rounds", "2", "--warmup", "1", "--json", str(target)])
-    summary = json.loads(target.read_text())
-    assert (summary["values"], summary["rounds"], summary["block"]) == (5000, 2, 4096)
-    assert list(summary["stages"]) == ["feedback add", "norms", "encode", "decode", "residual"]
-    assert summary["target_ms"] == 40.0
-    assert summary["min_ms"] >= sum(stage["min_ms"] for stage in summary["stages"].values()) > 0
-    assert summary["holds"] == (summary["cpu_median_ms"] <= 40.0)
-    assert "5000 values on one core" in capsys.readouterr().out
+    arguments = ["--values", "5000", "--rounds", "2", "--warmup", "1", "--json", str(target), "--codec", name]
+    code = bench_codec.main(arguments)
+    record = json.loads(target.read_text())
+    assert (record["codec"], record["values"], record["rounds"], record["block"]) == (name, 5000, 2, 4096)
+    assert list(record["forms"]) in (["native", "torch"], ["torch"])
+    printed = capsys.readouterr().out
+    for form, summary in record["forms"].items():
+        assert list(summary["stages"]) == ["feedback add", "begin", "encode", "decode", "residual"]
+        assert summary["min_ms"] >= sum(stage["min_ms"] for stage in summary["stages"].values()) > 0
+        assert summary["target_ms"] == ({"native": 15.0, "torch": 40.0}[form] if name == "thc" else None)
+        assert summary["holds"] == (name != "thc" or summary["cpu_median_ms"] <= summary["target_ms"])
+        assert f"5000 values on one core, {form}" in printed
+    assert record["cpu_median_ms"] == next(iter(record["forms"].values()))["cpu_median_ms"]
+    assert code == (0 if all(summary["holds"] for summary in record["forms"].values()) else 1)
+
+
+def test_benchmark_leaves_the_choice_of_form_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for before in (None, "0", "1"):
+        with monkeypatch.context() as patch:
+            if before is None:
+                patch.delenv("SUMWIRE_NATIVE", raising=False)
+            else:
+                patch.setenv("SUMWIRE_NATIVE", before)
+            timed = bench_codec.time_rounds(bench_codec.make_codec("thc", 1024), 2000, rounds=1, warmup=0)
+            assert os.environ.get("SUMWIRE_NATIVE") == before
+            assert "native" not in timed or before != "0"

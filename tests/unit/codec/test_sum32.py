@@ -121,6 +121,14 @@ def test_residual_accounts_for_the_input() -> None:
     assert torch.equal(left_out[256:512], x[256:512])
 
 
+@pytest.mark.parametrize("value", [5e-324, 2.0**-1000, 1.7e308])
+def test_ends_of_float64(value: float) -> None:
+    """Powers that float64 itself cannot hold are in no factor."""
+    x = torch.tensor([value, 0.0, -value] + [0.0] * 300, dtype=torch.float64)
+    (result,) = means([x])
+    torch.testing.assert_close(result, x, rtol=1e-8, atol=0)
+
+
 def test_bad_input_is_refused() -> None:
     codec = Sum32Codec(workers=4)
     with pytest.raises(NonFiniteError, match="index 0"):
@@ -128,5 +136,6 @@ def test_bad_input_is_refused() -> None:
     round_ = codec.begin(torch.ones(1), 0, 0)
     with pytest.raises(CodecError, match="no smaller"):
         round_.encode(np.zeros(1, np.uint32))
-    with pytest.raises(CodecError, match="at most"):
-        round_.encode(np.full(1, 2**31, np.uint32))
+    for exponent in (2048 + 1025, 2**31):
+        with pytest.raises(CodecError, match="at most 3072"):
+            round_.encode(np.full(1, exponent, np.uint32))

@@ -81,12 +81,14 @@ def test_oracles_hold_within_three_percent() -> None:
 
 
 def test_the_switch_rate_is_undecided_without_bmv2() -> None:
-    alone = checks.switch_rate({"ratio": None, "packets_per_second": {"soft": 40_000.0}})
+    alone = checks.switch_rate("x", {"native": 40_000.0}, "native", "bmv2", 8)
     assert alone.holds is None
     assert "simple_switch_grpc" in alone.why
     assert alone.as_dict()["holds"] is None
-    assert checks.switch_rate({"ratio": 1.0}).holds is True
-    assert checks.switch_rate({"ratio": 0.99}).holds is False
+    assert "clang" in checks.switch_rate("x", {"python": 1.0, "bmv2": 1.0}, "native", "bmv2", 8).why
+    rates = {"native": 80_000.0, "python": 10_001.0, "bmv2": 10_000.0}
+    assert checks.switch_rate("x", rates, "native", "bmv2", 8).holds is True
+    assert checks.switch_rate("x", rates, "native", "python", 8).holds is False
 
 
 def test_codec() -> None:

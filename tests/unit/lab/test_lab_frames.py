@@ -15,10 +15,6 @@ from scapy.layers.l2 import Ether
 from sumwire import _p4 as p4
 from sumwire.wire import Header, pack
 from sumwire_lab import frames
-from sumwire_lab.bench_allreduce import row, wire_bytes
-from sumwire_lab.bench_allreduce import table as bench_table
-from sumwire_lab.bench_switch import OPS
-from sumwire_lab.blast import BlastSpec, templates
 from sumwire_lab.frames import Endpoints
 from sumwire_lab.malformed import KINDS, FloodSpec, Sender, opener, packets
 
@@ -101,38 +97,7 @@ def test_a_flood_specification_survives_its_file(tmp_path: object) -> None:
     assert FloodSpec.load(path) == spec
 
 
-@pytest.mark.parametrize(("op", "words"), [(golden.THC, 4), (golden.SUM32, 8), (golden.SIGN, 8), (golden.VOTE, 2)])
-def test_the_generators_packets_sum_up(op: int, words: int) -> None:
-    spec = BlastSpec(
-        ["a"] * 4, [ends(k) for k in range(4)], op, words, slots=3, window=2, seconds=1, listen=True, result=""
-    )
-    switch = golden_switch()
-    for slot in templates(spec):
-        for worker, data in enumerate(slot):
-            switch.receive(worker + 1, bytes(data))
-    assert switch.verdicts == {"FIRST": 3, "ADD": 6, "LAST": 3}
-    assert set(OPS.values()) >= {(op, words)}
-
-
 def test_the_round_is_where_the_generator_patches_it() -> None:
     data = bytearray(frames.frame(ends(0), Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, 1, 2, 0, words=1), bytes(128)))
     data[frames.ROUND_OFFSET : frames.ROUND_OFFSET + 4] = (0xABCDEF01).to_bytes(4, "big")
     assert golden.decode(bytes(data[42:])).round == 0xABCDEF01
-
-
-def test_bytes_on_the_wire_by_hand() -> None:
-    # 1025 values are two chunks; a result is 14 + 20 + 8 + 24 + 8 * 128 bytes.
-    assert wire_bytes("thc", 1025, 4) == 2 * 1090
-    assert wire_bytes("thc", 1024, 4) == 1090
-    # Ring of 4: 1.5 times 4 bytes a value; segments of 1448 in frames of 1514.
-    assert wire_bytes("gloo", 1_448_000, 4) == 1_514_000 * 6
-    assert wire_bytes("gloo", 1000, 1) == 0
-
-
-def test_a_benchmark_row_and_its_table() -> None:
-    rows = [row(10, 1024, "gloo", 4, 0.02), row(10, 1024, "thc", 4, 0.001)]
-    assert rows[1].bound_s == pytest.approx(1090 * 8 / 1e7)
-    assert rows[1].link_share == pytest.approx(0.872)
-    lines = bench_table(rows).splitlines()
-    assert lines[2].split()[-1] == "20.00"
-    assert lines[1].split()[-1].endswith("%")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,10 +12,17 @@ from pathlib import Path
 import pytest
 from sumwire.systems import OPS
 from sumwire_lab import cli
-from sumwire_lab.bench_allreduce import parse_rates, parse_sizes
+from sumwire_lab.bench_allreduce import parse_rates, parse_sizes, parse_systems
+from sumwire_lab.bench_switch import parse_ops
+from sumwire_lab.blast import BlastSpec
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.recipes import RECIPES, SYSTEMS, named
+
+
+def blast(batch: int = 4, window: int = 8) -> BlastSpec:
+    return BlastSpec(["a"], [], 1, 4, slots=16, window=window, batch=batch, seconds=1, listen=True, result="")
+
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: LinkOptions(mbit=0), "bw=0"),
@@ -35,6 +41,14 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(systems=("vote",), workers=16), "workers=16"),
     (lambda: RunOptions(switch="tofino"), "switch=tofino"),
     (lambda: RunOptions(switch="bmv2", impair="drop=0.1"), "impair=drop=0.1"),
+    (lambda: RunOptions(engine="rust"), "engine=rust"),
+    (lambda: RunOptions(switch="bmv2", engine="native"), "engine=native"),
+    (lambda: parse_systems("gloo,marsit"), "systems=marsit"),
+    (lambda: parse_ops("thc,sgn"), "ops=sgn"),
+    (lambda: blast(batch=3), "batch=3"),
+    (lambda: blast(batch=0), "batch=0"),
+    (lambda: blast(window=2), "window=2"),
+    (lambda: blast(window=17), "window=17"),
     (lambda: RunOptions(impair="drop=2"), "impair=drop=2"),
     (lambda: RunOptions(impair="bogus=1"), "impair=bogus=1"),
     (lambda: RunOptions(topology="ring"), "topology=ring"),
@@ -70,7 +84,7 @@ def test_sizes_and_rates_are_read() -> None:
 
 def test_the_command_line_fills_every_option() -> None:
     text = """run --workers 3 --bw 25 --queue 99 --epochs 2 --steps 5 --batch 16 --hidden 32 --seed 8
-        --systems thc --topology leaf-spine --switch soft --impair drop=0.1 --deadline 60"""
+        --systems thc --topology leaf-spine --switch soft --engine python --impair drop=0.1 --deadline 60"""
     words = text.split()
     assert cli.run_options(cli.parser().parse_args(words)) == RunOptions(
         workers=3,
@@ -79,9 +93,15 @@ def test_the_command_line_fills_every_option() -> None:
         systems=("thc",),
         topology="leaf-spine",
         switch="soft",
+        engine="python",
         impair="drop=0.1",
         deadline_s=60.0,
     )
+
+
+def test_ops_of_the_packet_benchmark() -> None:
+    assert parse_ops("all") == ("thc", "max32", "sum32", "sign", "vote")
+    assert parse_ops("sign,thc") == ("sign", "thc")
 
 
 def test_all_systems_are_named_once_and_after_the_baseline() -> None:
@@ -115,8 +135,8 @@ def test_the_folder_mininet_is_no_package() -> None:
 
 def test_defaults_are_the_run_of_the_documentation() -> None:
     options = RunOptions()
-    assert (options.workers, options.link.mbit, options.systems) == (4, 10.0, ("gloo", "thc"))
-    assert json.dumps(options.switch) == '"auto"'
+    assert (options.workers, options.link.mbit, options.systems) == (4, 100.0, ("gloo", "thc"))
+    assert (options.switch, options.engine) == ("soft", "auto")
 
 
 def test_without_mininet_only_the_nodes_cannot_be_imported() -> None:

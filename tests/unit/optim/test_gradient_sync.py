@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from sumwire.optim import GradientSync
@@ -15,10 +17,15 @@ class Halves:
 
     def __init__(self) -> None:
         self.given: list[Tensor] = []
+        self.asked = 0
 
-    def __call__(self, x: Tensor, bucket: int) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, bucket: int) -> tuple[Tensor, Callable[[], Tensor]]:
         self.given.append(x.clone())
-        return x / 2, x / 2
+        return x / 2, lambda: self.left_out(x)
+
+    def left_out(self, x: Tensor) -> Tensor:
+        self.asked += 1
+        return x / 2
 
 
 def test_what_was_left_out_is_added_to_the_next() -> None:
@@ -38,6 +45,7 @@ def test_without_error_feedback_it_is_dropped() -> None:
         weight.grad = torch.ones(1)
         sync.step()
     assert [given.tolist() for given in reduce.given] == [[1.0]] * 3
+    assert reduce.asked == 0, "work for nothing"
 
 
 def test_parameters_without_gradient_take_part_and_frozen_ones_do_not() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from softswitch.switch import SoftSwitch
+from softswitch.switch import EngineChoice, SoftSwitch
 from unit.softswitch.veths import veth_pairs
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -19,9 +19,16 @@ def program_text() -> Callable[[str], str]:
     return lambda name: (PROGRAMS / f"{name}.json").read_text()
 
 
+@pytest.fixture(scope="session", params=["python", pytest.param("native", marks=pytest.mark.cc)])
+def engine(request: pytest.FixtureRequest) -> EngineChoice:
+    """Both do the same."""
+    chosen: EngineChoice = request.param
+    return chosen
+
+
 @pytest.fixture
-def switch_for(program_text: Callable[[str], str]) -> Callable[[str], SoftSwitch]:
-    return lambda name: SoftSwitch(program_text(name), seed=1, cpu_port=510)
+def switch_for(program_text: Callable[[str], str], engine: EngineChoice) -> Callable[[str], SoftSwitch]:
+    return lambda name: SoftSwitch(program_text(name), seed=1, cpu_port=510, engine=engine)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from ctypes import c_uint64, c_void_p
 from pathlib import Path
 
@@ -145,3 +146,18 @@ def frame(port: int, copies: int = 1, mark: int = 0, length: int = 60) -> bytes:
     """A frame that leaves by ``port``, ``port`` + 1 and so on. 510 is told by 255."""
     told = 255 if port == 510 else port
     return bytes(12) + b"\x88\xb5" + bytes([told, copies, mark]) + bytes(length - 17)
+
+
+class ReflectingSwitch:
+    """What NativePortRunner needs of a switch, without P4 behind it."""
+
+    def __init__(self, cpu_port: int | None = None) -> None:
+        self.cpu_port = cpu_port
+        self.cpu_frames: list[bytes] = []
+        self.transmit: Callable[[int, bytes], None] | None = None
+
+    def to_cpu(self, frame: bytes) -> None:
+        self.cpu_frames.append(frame)
+
+    def on_transmit(self, transmit: Callable[[int, bytes], None] | None) -> None:
+        self.transmit = transmit

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from softswitch.switch import SoftSwitch
+from softswitch.switch import EngineChoice, SoftSwitch
 
 PROGRAMS = Path(__file__).parent / "programs"
 PORTS = (1, 2, 3, 4, 7, 8)  # what the programs send to
@@ -193,10 +193,10 @@ def wait_until_it_forwards(wires: Wires, port: int, frame: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_same_frames(name: str, program_text: Callable[[str], str], tmp_path: Path) -> None:
+def test_same_frames(name: str, program_text: Callable[[str], str], engine: EngineChoice, tmp_path: Path) -> None:
     frames = CASES[name](random.Random(5))
-    switch = SoftSwitch(program_text(name), seed=1)
-    stateless = SoftSwitch(program_text(name), seed=1)
+    switch = SoftSwitch(program_text(name), seed=1, engine=engine)
+    stateless = SoftSwitch(program_text(name), seed=1, engine=engine)
     probe = next((port, frame) for port, frame in frames if any(p in PORTS for p, _ in stateless.process(port, frame)))
     with ExitStack() as stack:
         prefix = stack.enter_context(veths())

@@ -24,7 +24,7 @@ from softswitch.device import (
     Ternary,
     UnsupportedProgramError,
 )
-from softswitch.switch import SoftSwitch
+from softswitch.switch import EngineChoice, SoftSwitch
 
 NOTHING = ActionCall("ingress.nothing")
 
@@ -143,8 +143,8 @@ def test_loading_again_forgets_everything(switch: SoftSwitch, program_text: Call
     assert switch.groups() == {}
 
 
-def test_without_a_program() -> None:
-    switch = SoftSwitch()
+def test_without_a_program(engine: EngineChoice) -> None:
+    switch = SoftSwitch(engine=engine)
     assert switch.process(1, b"frame") == []
     switch.inject(1, b"frame")
     with pytest.raises(DeviceError, match="no program is"):

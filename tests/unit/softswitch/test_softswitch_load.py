@@ -13,7 +13,7 @@ import pytest
 from softswitch import ir
 from softswitch.device import UnsupportedProgramError
 from softswitch.load import load_program
-from softswitch.switch import SoftSwitch
+from softswitch.switch import EngineChoice, SoftSwitch
 
 Json = dict[str, Any]
 HERE = {"filename": "some.p4", "line": 77, "column": 1, "source_fragment": "x"}
@@ -137,21 +137,21 @@ def test_the_form_keeps_sources_and_structure(program_text: Callable[[str], str]
     assert len(inner.otherwise) == 1
 
 
-def test_a_store_wraps_at_the_width_of_its_field(program_text: Callable[[str], str]) -> None:
-    """p4c writes the wrap out; the engine does not depend on it."""
+def test_a_store_wraps_at_the_width_of_its_field(program_text: Callable[[str], str], engine: EngineChoice) -> None:
+    """p4c writes the wrap out; the engines do not depend on it."""
     root = json.loads(program_text("wide"))
     add = next(action for action in root["actions"] if action["name"] == "ingress.add")
     masked = add["primitives"][0]["parameters"][1]["value"]["value"]
     assert masked["op"] == "&"
     add["primitives"][0]["parameters"][1]["value"] = masked["left"]
-    switch = SoftSwitch(json.dumps(root))
+    switch = SoftSwitch(json.dumps(root), engine=engine)
     words = ((1 << 1024) - 1).to_bytes(128) + (2).to_bytes(128)
     assert switch.process(0, bytes(8) + words) == [(1, bytes(8) + (1).to_bytes(128) + (2).to_bytes(128))]
 
 
 def test_no_mask_where_nothing_can_overflow(program_text: Callable[[str], str]) -> None:
     """Bitwise operators on words in range cost one operation each; an addition keeps its wrap."""
-    lines = SoftSwitch(program_text("wide")).loaded.source.splitlines()
+    lines = SoftSwitch(program_text("wide"), engine="python").loaded.source.splitlines()
     logic = next(i for i, line in enumerate(lines) if line.endswith("# action ingress.logic")) + 1
     assert lines[logic].count("&") == 1
     assert lines[logic].count("^") == 2
@@ -176,8 +176,8 @@ def with_conditions(root: Json, count: int, *, nested: bool) -> str:
     return json.dumps(root)
 
 
-def test_a_long_chain_of_conditions(tables: Json) -> None:
-    switch = SoftSwitch(with_conditions(tables, 150, nested=False))
+def test_a_long_chain_of_conditions(tables: Json, engine: EngineChoice) -> None:
+    switch = SoftSwitch(with_conditions(tables, 150, nested=False), engine=engine)
     for which, trace in ((99, 0), (100, 0xFFFF), (177, 0xFFFF), (249, 0xFFFF), (250, 0), (5, 0xEE)):
         ((_, out),) = switch.process(0, bytes([which]) + bytes(15))
         assert int.from_bytes(out[8:]) == trace
@@ -185,4 +185,4 @@ def test_a_long_chain_of_conditions(tables: Json) -> None:
 
 def test_nesting_that_python_cannot_hold_is_refused(tables: Json) -> None:
     with pytest.raises(UnsupportedProgramError, match="nested too deeply"):
-        SoftSwitch(with_conditions(tables, 150, nested=True))
+        SoftSwitch(with_conditions(tables, 150, nested=True), engine="python")

@@ -15,18 +15,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from softswitch import interface
 from softswitch.cli import main
 from softswitch.device import Replica
 from softswitch.impair import ImpairmentSpec
 from softswitch.interface import PortError
-from softswitch.ports import PortRunner
-from softswitch.switch import SoftSwitch
+from softswitch.ports import port_runner
+from softswitch.switch import EngineChoice, SoftSwitch
 from unit.softswitch.veths import TIMEOUT_S, Host, ip, wait_for_carrier
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.root
+
+
+@pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.cc)])
+def engine(request: pytest.FixtureRequest) -> EngineChoice:
+    """Both engines' ports do the same."""
+    chosen: EngineChoice = request.param
+    return chosen
+
+
+@pytest.fixture
+def switch_for(program_text: Callable[[str], str], engine: EngineChoice) -> Callable[[str], SoftSwitch]:
+    return lambda name: SoftSwitch(program_text(name), seed=1, cpu_port=510, engine=engine)
 
 
 def probe(group: int, port: int, note: int = 0) -> bytes:
@@ -40,7 +53,7 @@ def note_of(frame: bytes) -> int:
 def test_unicast_multicast_and_counters(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
     switch = switch_for("multicast")
     switch.set_group(1, [Replica(1, 1), Replica(2, 2), Replica(3, 3)])
-    with PortRunner(switch, wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+    with port_runner(switch, wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         for number in range(100):
             one.socket.send(probe(0, 2, number))
         assert [note_of(two.socket.recv(2048)) for _ in range(100)] == list(range(1, 101))
@@ -53,10 +66,16 @@ def test_unicast_multicast_and_counters(wires: dict[int, str], switch_for: Calla
     assert runner.counters[2].rx_bytes == 60
 
 
+@pytest.mark.parametrize("is_left_out_by", ["kernel", "switch"])
 def test_frames_that_the_machine_itself_sends_do_not_come_in(
-    wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]
+    wires: dict[int, str],
+    switch_for: Callable[[str], SoftSwitch],
+    is_left_out_by: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with PortRunner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+    if is_left_out_by == "switch":
+        monkeypatch.setattr(interface, "PACKET_IGNORE_OUTGOING", 999)  # as before Linux 4.20: no such option
+    with port_runner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as local:
             local.bind((wires[1], 0))
             local.send(probe(0, 2, 1))
@@ -71,7 +90,7 @@ def test_a_vlan_tag_is_part_of_the_frame(
     wires: dict[int, str], switch_for: Callable[[str], SoftSwitch], kind: int
 ) -> None:
     tagged = struct.pack(">HHHHIHH", 0, 2, 1, 0, 0, kind, 0x0123) + b"\x08\x00" + bytes(range(42))
-    with PortRunner(switch_for("multicast"), wires), Host(wires[1]) as one, Host(wires[2]) as two:
+    with port_runner(switch_for("multicast"), wires), Host(wires[1]) as one, Host(wires[2]) as two:
         one.socket.send(tagged)
         out = two.socket.recv(2048)
     # The program writes the packet's length over the tag.
@@ -81,7 +100,7 @@ def test_a_vlan_tag_is_part_of_the_frame(
 
 def test_frames_longer_than_the_mtu_are_counted(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
     ip("link", "set", wires[2], "mtu", "500")
-    with PortRunner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+    with port_runner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         one.socket.send(probe(0, 2, 1) + bytes(1000))
         one.socket.send(probe(0, 2, 2))
         assert note_of(two.socket.recv(2048)) == 3
@@ -89,7 +108,7 @@ def test_frames_longer_than_the_mtu_are_counted(wires: dict[int, str], switch_fo
 
 
 def test_an_interface_that_goes_down_and_up(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
-    with PortRunner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+    with port_runner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         ip("link", "set", wires[2], "down")
         one.socket.send(probe(0, 2, 1))
         one.socket.send(probe(0, 1, 7))  # comes back when the first has been through
@@ -109,7 +128,7 @@ def test_impairment_on_one_port(
     wires: dict[int, str], switch_for: Callable[[str], SoftSwitch], receive: bool, send: bool
 ) -> None:
     spec = ImpairmentSpec(dup=1.0, ports=frozenset({2}), receive=receive, send=send)
-    with PortRunner(switch_for("multicast"), wires, spec), Host(wires[1]) as one, Host(wires[2]) as two:
+    with port_runner(switch_for("multicast"), wires, spec), Host(wires[1]) as one, Host(wires[2]) as two:
         two.socket.send(probe(0, 1, 10))
         assert [note_of(one.socket.recv(2048)) for _ in range(1 + receive)] == [11] * (1 + receive)
         one.socket.send(probe(0, 1, 30))  # port 1 is not impaired: nothing more came from port 2
@@ -123,16 +142,16 @@ def test_held_frames_come_without_further_traffic(
     wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]
 ) -> None:
     switch = switch_for("multicast")
-    with PortRunner(switch, wires, ImpairmentSpec(reorder=1.0)), Host(wires[1]) as one, Host(wires[2]) as two:
+    with port_runner(switch, wires, ImpairmentSpec(reorder=1.0)), Host(wires[1]) as one, Host(wires[2]) as two:
         one.socket.send(probe(0, 2, 5))
         assert note_of(two.socket.recv(2048)) == 6
         switch.inject(9, probe(0, 2, 6))  # held by another thread than the one that waits
         assert note_of(two.socket.recv(2048)) == 7
 
 
-def test_an_interface_that_is_not_there() -> None:
+def test_an_interface_that_is_not_there(engine: EngineChoice) -> None:
     with pytest.raises(PortError, match="port 1 on nothere0: no interface"):
-        PortRunner(SoftSwitch(), {1: "nothere0"})
+        port_runner(SoftSwitch(engine=engine), {1: "nothere0"})
 
 
 def test_command_runs_until_a_signal(wires: dict[int, str]) -> None:

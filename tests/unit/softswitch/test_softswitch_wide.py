@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from softswitch.device import ActionCall, Entry, Exact
-from softswitch.switch import SoftSwitch
+from softswitch.switch import EngineChoice, SoftSwitch
+from unit.softswitch.conftest import PROGRAMS
 
 FULL = (1 << 1024) - 1
 MASK32 = (1 << 32) - 1
@@ -40,11 +41,8 @@ OPERATORS: dict[int, Callable[[int, int, int], int]] = {
 
 
 @pytest.fixture(scope="module")
-def shared(request: pytest.FixtureRequest) -> SoftSwitch:
-    from pathlib import Path
-
-    text = (Path(__file__).parent / "programs" / "wide.json").read_text()
-    return SoftSwitch(text, seed=1)
+def shared(engine: EngineChoice) -> SoftSwitch:
+    return SoftSwitch((PROGRAMS / "wide.json").read_text(), seed=1, engine=engine)
 
 
 def request_frame(op: int, index: int = 0, small: int = 0, result: int = 0, *values: int) -> bytes:
@@ -108,9 +106,11 @@ def test_write_register(switch_for: Callable[[str], SoftSwitch]) -> None:
     assert run(switch, request_frame(13, 1, 0, 0, 2, 0))[4] == [1, 0]
 
 
-def test_random_stays_in_its_range_and_follows_the_seed(program_text: Callable[[str], str]) -> None:
+def test_random_stays_in_its_range_and_follows_the_seed(
+    program_text: Callable[[str], str], engine: EngineChoice
+) -> None:
     def draws(seed: int) -> list[int]:
-        switch = SoftSwitch(program_text("wide"), seed=seed)
+        switch = SoftSwitch(program_text("wide"), seed=seed, engine=engine)
         return [run(switch, request_frame(HASH_OPS["draw"]))[3] for _ in range(200)]
 
     assert set(draws(1)) == set(range(10, 21))

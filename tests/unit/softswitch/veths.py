@@ -14,6 +14,7 @@ from pathlib import Path
 
 TIMEOUT_S = 10.0
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
+SO_RCVBUFFORCE = 33
 
 
 def ip(*words: str) -> None:
@@ -57,6 +58,7 @@ class Host:
     def __init__(self, interface: str) -> None:
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         self.socket.bind((f"{interface}p", 3))
         self.socket.settimeout(TIMEOUT_S)
 

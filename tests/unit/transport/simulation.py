@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 from sumwire.errors import SumwireError
 from sumwire.rtt import RttEstimator
 from sumwire.window import NOTHING, Window
@@ -93,7 +94,8 @@ class Worker:
         self.window = Window(world.slots_count, RttEstimator(), job=1, deadline_s=world.deadline_s)
         self.results: list[list[int]] = []
         self.error: SumwireError | None = None
-        self.wake: float | None = None
+        self.inbox: list[Down] = []
+        self.filled_at = 0.0
 
     @property
     def finished(self) -> bool:
@@ -103,21 +105,30 @@ class Worker:
         while self.window.done and len(self.results) < len(self.lengths):
             chunks = self.lengths[len(self.results)]
             self.results.append([-1] * chunks)
-            self.window.begin(chunks, self.world.now)
+            self.window.begin(chunks, self.world.now, filled=min(self.world.part, chunks))
+        self.work()
+
+    def fill(self) -> None:
+        """The payload of the next part is there."""
+        self.window.filled = min(self.window.filled + self.world.part, self.window.chunks)
         self.work()
 
     def work(self) -> None:
         """Send what may go, and ask to be woken."""
         window, now = self.window, self.world.now
         try:
-            while (chunk := window.take(now)) != NOTHING:
-                self.in_flight_within_half()
-                payload = self.world.payload(self.number, len(self.results) - 1, chunk)
-                self.world.send_up(Up(self.number, *window.place(chunk), payload))
+            while len(chunks := window.take(now, self.world.batch)):
+                assert window.in_flight <= window.slots // 2
+                for chunk in chunks.tolist():
+                    payload = self.world.payload(self.number, len(self.results) - 1, chunk)
+                    self.world.send_up(Up(self.number, *window.place(chunk), payload))
             window.check_deadline(now)
         except SumwireError as error:
             self.error = error
             return
+        if window.filled < window.chunks and self.filled_at <= now:
+            self.filled_at = now + self.world.part_s
+            self.world.at(self.filled_at, self.fill)
         if not window.done:
             self.world.at(max(window.wake_at(), now + 1e-6), self.timer)
 
@@ -126,13 +137,20 @@ class Worker:
             self.work()
 
     def hear(self, packet: Down) -> None:
+        """Packets that come within ``collect_s`` of a first are taken in together."""
+        if not self.inbox:
+            self.world.at(self.world.now + self.world.collect_s, self.listen)
+        self.inbox.append(packet)
+
+    def listen(self) -> None:
+        packets, self.inbox = self.inbox, []
         if self.error is not None:
             return
         try:
-            if packet.kind == "stale":
-                self.window.on_stale(packet.slot, packet.round)
-            elif (chunk := self.window.on_result(packet.slot, packet.round, self.world.now)) != NOTHING:
-                self.results[-1][chunk] = packet.payload
+            self.take_in([packet for packet in packets if packet.kind == "result"])
+            for packet in packets:
+                if packet.kind == "stale":
+                    self.window.on_stale(packet.slot, packet.round)
         except SumwireError as error:
             self.error = error
             return
@@ -141,6 +159,15 @@ class Worker:
         else:
             self.work()
 
+    def take_in(self, packets: list[Down]) -> None:
+        places = np.array([(packet.slot, packet.round) for packet in packets], np.int64).reshape(-1, 2)
+        chunks = self.window.find(*places.T)
+        for packet, chunk in zip(packets, chunks.tolist(), strict=True):
+            if chunk != NOTHING:
+                assert self.results[-1][chunk] == -1, f"chunk {chunk} is completed twice"
+                self.results[-1][chunk] = packet.payload
+        self.window.complete(chunks[chunks != NOTHING], self.world.now)
+
     def has_result(self, sequence: int) -> bool:
         for length, results in zip(self.lengths, self.results, strict=False):
             if sequence < length:
@@ -148,12 +175,13 @@ class Worker:
             sequence -= length
         return False
 
-    def in_flight_within_half(self) -> None:
-        assert len(self.window._flying) <= self.window.slots // 2
-
 
 class World:
-    """Everything; :meth:`run` plays it to its end. The same seed plays the same."""
+    """Everything; :meth:`run` plays it to its end. The same seed plays the same.
+
+    ``batch``: most chunks of a take. ``collect_s``: how long a worker lets results pile up. ``part``: chunks whose
+    payload becomes ready at a time, a part each ``part_s`` seconds.
+    """
 
     def __init__(
         self,
@@ -165,11 +193,19 @@ class World:
         weather: Weather | None = None,
         deadline_s: float = 1000.0,
         skew_s: float = 0.5,
+        batch: int = 7,
+        collect_s: float = 0.0,
+        part: int = 1 << 20,
+        part_s: float = 0.01,
     ) -> None:
         self.rng = random.Random(seed)
         self.now = 0.0
         self.slots_count = slots
         self.deadline_s = deadline_s
+        self.batch = batch
+        self.collect_s = collect_s
+        self.part = part
+        self.part_s = part_s
         self.weather = weather or Weather()
         self.switch = Slots(workers, self.check_overwrite)
         self.events: list[tuple[float, int, Callable[[], None]]] = []

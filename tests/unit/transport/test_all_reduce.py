@@ -96,6 +96,14 @@ def test_any_shape_and_stride_in_place() -> None:
             assert float((result - exact).square().sum() / exact.square().sum()) < 0.03
 
 
+def test_signs_take_no_feedback() -> None:
+    with sumwire.Job(configs(job_mapping(WORKERS, 8))[0]) as job:
+        with pytest.raises(sumwire.UsageError, match="feedback = 'w'"):
+            sumwire.all_reduce(torch.ones(3), job, op="sign", feedback="w")
+        with pytest.raises(sumwire.ConfigError, match="must have sign"):
+            sumwire.all_reduce(torch.ones(3), job, op="sign")
+
+
 def test_zeros_come_back_as_zeros() -> None:
     for result in play(lambda job, worker: sumwire.all_reduce(torch.zeros(2500), job)):
         assert not result.any()

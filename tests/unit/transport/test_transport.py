@@ -14,8 +14,9 @@ from golden import model
 from numpy.typing import NDArray
 from sumwire import _p4 as p4
 from sumwire import wire
+from sumwire.batch import BatchSocket
 from sumwire.errors import DeadlineError, OrderError, UsageError
-from sumwire.packets import HEADER, contributions
+from sumwire.packets import headers, write_headers
 from sumwire.transport import Results, Transport
 from unit.transport.udp_bridge import (
     JOB,
@@ -56,7 +57,9 @@ def assert_sums(results: Results, up: NDArray[np.uint8]) -> None:
 def test_packets_are_the_wire_format() -> None:
     """Every field against the golden encoder, and against wire.unpack."""
     payload = planes(1, 5)[0]
-    packets = contributions(payload, op=p4.OP_THC, job=513, seat=2, slots=3, first_sequence=3 * 2**32 - 2, bucket=770)
+    packets = np.full((5, wire.HEADER_BYTES + 4 * wire.WORD_BYTES), 0xFF, np.uint8)
+    packets[:, wire.HEADER_BYTES :] = payload.reshape(5, -1)
+    write_headers(packets, op=p4.OP_THC, job=513, seat=2, slots=3, first_sequence=3 * 2**32 - 2, bucket=770)
     for chunk, packet in enumerate(packets):
         sequence = 3 * 2**32 - 2 + chunk
         expected = model.Packet(
@@ -65,7 +68,8 @@ def test_packets_are_the_wire_format() -> None:
         assert packet.tobytes() == expected.encode()
         header, words = wire.unpack(packet.tobytes())
         assert (header.round, header.chunk, bytes(words)) == (expected.round, chunk, expected.payload)
-    assert HEADER.size == wire.HEADER_BYTES
+        record = headers(packets)[chunk]
+        assert (record["round"], record["contributors"], record["chunk"]) == (expected.round, 4, chunk)
 
 
 @pytest.mark.parametrize("slots", [2, 5, 64])
@@ -273,21 +277,23 @@ def test_nobody_at_the_aggregators_address_is_a_deadline_error_that_says_so() ->
 
 
 class FullSocket:
-    """Passes on to a real socket, but is full at every third packet, and may lose every fifth of the others."""
+    """Passes on to a real socket, but is full at every third call, and may lose a packet at every fifth of the others.
+    It takes at most three packets a call."""
 
-    def __init__(self, real: socket.socket, lossy: bool) -> None:
+    def __init__(self, real: BatchSocket, lossy: bool) -> None:
         self._real = real
         self._lossy = lossy
         self._calls = 0
-        self.fileno, self.recv_into, self.close = real.fileno, real.recv_into, real.close
+        self.fileno, self.receive, self.close = real.fileno, real.receive, real.close
+        self.load, self.received, self.sizes = real.load, real.received, real.sizes
 
-    def send(self, data: bytes) -> int:
+    def send(self, rows: NDArray[np.int64]) -> int:
         self._calls += 1
         if self._calls % 3 == 0:
             raise BlockingIOError
         if self._lossy and self._calls % 5 == 0:
             raise OSError(105, "No buffer space available")
-        return self._real.send(data)
+        return self._real.send(rows[:3])
 
 
 @pytest.mark.parametrize("lossy", [False, True])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
 from sumwire.rtt import RttEstimator
@@ -14,15 +15,25 @@ def window(slots: int, deadline_s: float = 10.0) -> Window:
     return Window(slots, RttEstimator(initial_s=0.2, min_s=0.03, max_s=1.0), job=1, deadline_s=deadline_s)
 
 
-def drain(w: Window, now: float) -> list[int]:
-    chunks = []
-    while (chunk := w.take(now)) != NOTHING:
-        chunks.append(chunk)
+def drain(w: Window, now: float, most: int = 7) -> list[int]:
+    chunks: list[int] = []
+    while len(some := w.take(now, most)):
+        assert len(some) <= most
+        chunks += some.tolist()
     return chunks
 
 
+def hear(w: Window, places: list[tuple[int, int]], now: float) -> list[int]:
+    """Results that come together; the chunks they complete, or NOTHING for each."""
+    slots, rounds = np.array(places, np.int64).reshape(-1, 2).T
+    chunks = w.find(slots, rounds)
+    w.complete(chunks[chunks != NOTHING], now)
+    found: list[int] = chunks.tolist()
+    return found
+
+
 def answer(w: Window, chunk: int, now: float) -> int:
-    return w.on_result(*w.place(chunk), now)
+    return hear(w, [w.place(chunk)], now)[0]
 
 
 @pytest.mark.parametrize("slots", [0, 1])
@@ -75,7 +86,7 @@ def test_sequence_goes_on_over_exchanges() -> None:
         answer(w, chunk, 0.0)
     w.begin(4, 1.0)
     assert [w.place(chunk) for chunk in range(4)] == [(3, 0), (4, 0), (0, 1), (1, 1)]
-    assert w.on_result(2, 0, 1.0) == NOTHING, "a late result of the exchange before"
+    assert hear(w, [(2, 0)], 1.0) == [NOTHING], "a late result of the exchange before"
 
 
 def test_rounds_wrap_at_32_bits() -> None:
@@ -84,8 +95,8 @@ def test_rounds_wrap_at_32_bits() -> None:
     w.begin(2, 0.0)
     assert [w.place(chunk) for chunk in range(2)] == [(3, 2**32 - 1), (0, 0)]
     drain(w, 0.0)
-    assert w.on_result(3, 2**32 - 1, 0.1) == 0
-    assert w.on_result(0, 0, 0.1) == 1
+    assert hear(w, [(3, 2**32 - 1)], 0.1) == [0]
+    assert hear(w, [(0, 0)], 0.1) == [1]
     w.begin(1, 0.0)
     drain(w, 0.0)
     w.on_stale(1, 2**32 - 1)
@@ -108,9 +119,9 @@ def test_duplicates_unsent_and_foreign_results_are_ignored() -> None:
     assert answer(w, 1, 0.1) == 1
     assert answer(w, 1, 0.1) == NOTHING
     assert answer(w, 7, 0.1) == NOTHING, "not sent yet"
-    assert w.on_result(0, 5, 0.1) == NOTHING, "far ahead"
-    assert w.on_result(9, 0, 0.1) == NOTHING, "no such slot"
-    assert w.on_result(65535, 2**32 - 1, 0.1) == NOTHING
+    assert hear(w, [(0, 5)], 0.1) == [NOTHING], "far ahead"
+    assert hear(w, [(9, 0)], 0.1) == [NOTHING], "no such slot"
+    assert hear(w, [(65535, 2**32 - 1)], 0.1) == [NOTHING]
     assert w.open_chunks == 9
 
 

@@ -33,13 +33,26 @@ def assert_golden(world: World) -> None:
     drop=st.sampled_from([0.0, 0.01, 0.2]),
     duplicate=st.sampled_from([0.0, 0.01, 0.3]),
     late=st.sampled_from([0.0, 0.02, 0.3]),
+    batch=st.sampled_from([1, 3, 100]),
+    collect_s=st.sampled_from([0.0, 0.01, 0.1]),
+    part=st.sampled_from([1, 5, 100]),
 )
 def test_any_schedule(
-    seed: int, workers: int, slots: int, lengths: list[int], drop: float, duplicate: float, late: float
+    seed: int,
+    workers: int,
+    slots: int,
+    lengths: list[int],
+    drop: float,
+    duplicate: float,
+    late: float,
+    batch: int,
+    collect_s: float,
+    part: int,
 ) -> None:
     note(f"seed {seed}")
     weather = Weather(drop, duplicate, late)
-    assert_golden(World(seed, workers=workers, slots=slots, lengths=lengths, weather=weather))
+    batches = {"batch": batch, "collect_s": collect_s, "part": part}
+    assert_golden(World(seed, workers=workers, slots=slots, lengths=lengths, weather=weather, **batches))
 
 
 @pytest.mark.parametrize("seed", range(20))

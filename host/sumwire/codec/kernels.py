@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The native kernels: C, compiled at first use. Where they cannot be had, or SUMWIRE_NATIVE=0, torch does the same."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import os
+from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, Final
+
+import nativelib
+import torch
+from torch import Tensor
+
+from sumwire import _p4 as p4
+from sumwire.codec import layout, planes, rotation, seeds
+
+# Set to 0 in the environment, torch is used.
+SWITCH: Final = "SUMWIRE_NATIVE"
+# Entries of the tables that the kernels look values up in are at least so many.
+LOOK_UP: Final = 32
+
+_log = logging.getLogger("sumwire")
+_FOLDER: Final = Path(__file__).parent / "native"
+# What the C files know by the same name with CODEC_ before it.
+_CONSTANTS: Final = {
+    "GOLDEN": seeds.GOLDEN,
+    "MIX_1": seeds.MIX_1,
+    "MIX_2": seeds.MIX_2,
+    "PASS_VALUES": rotation.PASS_VALUES,
+    "CHUNK_VALUES": layout.CHUNK_VALUES,
+    "WORD_BYTES": p4.WORD_BYTES,
+    "INDEX_PLANES": planes.INDEX_PLANES,
+    "SUM_PLANES": planes.SUM_PLANES,
+    "LOOK_UP": LOOK_UP,
+}
+
+
+class Blocks(ctypes.Structure):
+    """struct codec_blocks."""
+
+    _fields_ = [
+        ("sign_key", c_uint64),
+        ("first_block", c_uint64),
+        ("blocks", c_uint64),
+        ("block_values", c_uint64),
+        ("half_scale", c_float),
+        ("back_scale", c_float),
+    ]
+
+
+class Table(ctypes.Structure):
+    """struct codec_table."""
+
+    _fields_ = [
+        ("granularity", c_float),
+        ("middle", c_float),
+        ("slope", c_void_p),
+        ("offset", c_void_p),
+        ("levels", c_void_p),
+    ]
+
+
+# Of every function in codec.h; all but one return nothing.
+_ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
+    "codec_square_sums": (c_void_p, c_uint64, c_void_p),
+    "codec_wide_square_sums": (c_void_p, c_uint64, c_void_p),
+    "codec_magnitude_sums": (c_void_p, c_uint64, c_void_p),
+    "codec_thc_encode": (
+        *(POINTER(Blocks), POINTER(Table), c_uint64, c_uint64, c_void_p, c_uint64),
+        *(c_void_p, c_void_p, c_int64, c_void_p),
+    ),
+    "codec_largest_sums": (c_void_p, c_int64, c_uint64, c_void_p),
+    "codec_thc_decode": (POINTER(Blocks), c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "codec_thc_residual": (
+        *(POINTER(Blocks), POINTER(Table), c_void_p, c_int64, c_void_p),
+        *(c_void_p, c_void_p, c_uint64, c_void_p),
+    ),
+    "codec_pack_signs": (c_void_p, c_uint64, c_void_p),
+    "codec_draw_signs": (c_void_p, c_uint64, c_double, c_uint64, c_uint64, c_void_p),
+    "codec_unpack_signs": (c_void_p, c_int64, c_uint64, c_float, c_void_p, c_uint64),
+}
+
+
+def kernels(x: Tensor) -> ctypes.CDLL | None:
+    """The kernels for this tensor; None where torch must do: on other devices, for float64, or without a compiler."""
+    if x.device.type != "cpu" or x.dtype == torch.float64:
+        return None
+    if os.environ.get(SWITCH) == "0":
+        _say_switched_off()
+        return None
+    return _library()
+
+
+def float32(x: Tensor) -> Tensor:
+    """The values as the kernels read them: float32, side by side. No copy where they are so already."""
+    return x.to(torch.float32).contiguous()
+
+
+@functools.cache
+def _say_switched_off() -> None:
+    _log.info("%s=0: the codecs use torch, not native kernels", SWITCH)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    try:
+        library = nativelib.load(_build())
+    except nativelib.NativeError as error:
+        _log.warning("the codecs use torch, several times slower than native kernels: %s", error)
+        return None
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(library, name)
+        function.argtypes = arguments
+        function.restype = None
+    library.codec_pack_signs.restype = c_int
+    return library
+
+
+def _build() -> Path:
+    lines = [f"#define CODEC_{name} {value:#x}u" for name, value in _CONSTANTS.items()]
+    constants = "\n".join(("#pragma once", *lines, ""))
+    sources = sorted(_FOLDER.glob("*.c"))
+    return nativelib.build(
+        "sumwire-codec", sources, generated={"constants.h": constants}, includes=[_FOLDER], flags=["-O3", "-Wno-psabi"]
+    )

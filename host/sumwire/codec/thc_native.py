@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""THC's arithmetic in the native kernels: the same bits as :mod:`sumwire.codec.thc_torch`, a block at a time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumwire.codec.kernels import LOOK_UP, Blocks, Table, float32
+from sumwire.codec.layout import BlockGroup
+from sumwire.codec.rotation import half_scale, rest_scale
+from sumwire.codec.seeds import RoundingStream, SignStream
+from sumwire.codec.tables import CellTables, ThcTable
+
+
+class NativeForm:
+    """The arithmetic of one round's parts. A part is given by its blocks; its arrays start with its first chunk."""
+
+    def __init__(self, kernels: ctypes.CDLL, table: ThcTable, signs: SignStream, rounding: RoundingStream) -> None:
+        self._kernels = kernels
+        self._sign_key = signs.base
+        self._rounding_key = rounding.key
+        cells = CellTables.of(table)
+        # Kept: the kernels' table points into them.
+        self._columns = [_padded(column) for column in (cells.slope, cells.offset, cells.levels)]
+        self._table = Table(table.granularity, table.granularity / 2, *(column.ctypes.data for column in self._columns))
+
+    def encode(
+        self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
+    ) -> None:
+        """As TorchForm does."""
+        work = _work(part)
+        for group, chunks in _with_chunks(part):
+            values = float32(x[group.first_value : group.first_value + group.values])
+            self._kernels.codec_thc_encode(
+                self._blocks(group), self._table, self._rounding_key, group.first_value,
+                values.data_ptr(), len(values), to_grid[group.first_block :].ctypes.data,
+                out[chunks].ctypes.data, out.strides[0], work.data_ptr(),
+            )  # fmt: skip
+
+    def decode(
+        self,
+        part: tuple[BlockGroup, ...],
+        words: NDArray[np.uint8],
+        middle: NDArray[np.float32],
+        from_grid: NDArray[np.float32],
+        target: Tensor,
+    ) -> None:
+        """As TorchForm does."""
+        work = _work(part)
+        for group, chunks in _with_chunks(part):
+            here = target[group.first_value : group.first_value + group.values]
+            self._kernels.codec_thc_decode(
+                self._blocks(group), words[chunks].ctypes.data, words.strides[0], middle[chunks].ctypes.data,
+                from_grid[chunks].ctypes.data, here.data_ptr(), len(here), work.data_ptr(),
+            )  # fmt: skip
+
+    def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The largest sum of every chunk."""
+        largest = np.empty(len(words), np.uint8)
+        self._kernels.codec_largest_sums(words.ctypes.data, words.strides[0], len(words), largest.ctypes.data)
+        return largest
+
+    def residual(
+        self,
+        x: Tensor,
+        part: tuple[BlockGroup, ...],
+        words: NDArray[np.uint8],
+        from_grid: NDArray[np.float32],
+        target: Tensor,
+    ) -> None:
+        """As TorchForm does."""
+        work = _work(part)
+        for group, chunks in _with_chunks(part):
+            values = float32(x[group.first_value : group.first_value + group.values])
+            here = target[group.first_value : group.first_value + group.values]
+            self._kernels.codec_thc_residual(
+                self._blocks(group), self._table, words[chunks].ctypes.data, words.strides[0],
+                from_grid[chunks].ctypes.data, values.data_ptr(), here.data_ptr(), len(here), work.data_ptr(),
+            )  # fmt: skip
+
+    def _blocks(self, group: BlockGroup) -> Blocks:
+        half = half_scale(group.block_values)
+        # As rotating leaves out rest_scale, it is due twice on the way back.
+        back = half * rest_scale(group.block_values) ** 2
+        return Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, half, back)
+
+
+def _padded(column: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.pad(column, (0, max(LOOK_UP - len(column), 0)))
+
+
+def _with_chunks(part: tuple[BlockGroup, ...]) -> Iterator[tuple[BlockGroup, slice]]:
+    """Every group with its chunks, counted from the part's first."""
+    first = part[0].first_chunk
+    return ((group, slice(group.first_chunk - first, group.last_chunk - first)) for group in part)
+
+
+def _work(part: tuple[BlockGroup, ...]) -> Tensor:
+    """Room for the largest block."""
+    return torch.empty(max(group.block_values for group in part), dtype=torch.float32)

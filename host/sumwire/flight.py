@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The chunks of one exchange that are sent and not answered, in the order of their latest transmissions.
+
+A transmission's number counts the packets of the exchange from 1. A log has the chunk of every transmission; its
+entries for chunks that were sent again or are answered are dead, and a head moves past them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_NOTHING: Final = -1
+# Entries of the log that are looked at together.
+_STRIDE: Final = 128
+
+
+class Flight:
+    """Bookkeeping of ``chunks`` chunks; all arrays are by chunk.
+
+    ``flying``: sent and not answered. ``landed``: answered. ``first``: number of the first transmission, 0 before it.
+    ``sent_at``: seconds, of the latest.
+    """
+
+    def __init__(self, chunks: int) -> None:
+        self.flying = np.zeros(chunks, np.bool_)
+        self.landed = np.zeros(chunks, np.bool_)
+        self.first = np.zeros(chunks, np.int64)
+        self.sent_at = np.zeros(chunks)
+        self.count = 0
+        self.last_first = 0
+        self._latest = np.zeros(chunks, np.int64)
+        self._seen = np.zeros(chunks, np.int64)
+        self._resends = 0
+        # Entry k is transmission k; there is none with number 0.
+        self._log = np.zeros(chunks + 1, np.int64)
+        self._head = self._end = 1
+
+    def send(self, chunks: NDArray[np.int64], now: float) -> None:
+        """Chunks that go out for the first time."""
+        self.first[chunks] = self._append(chunks, now)
+        self.flying[chunks] = True
+        self.last_first = self._end - 1
+        self.count += len(chunks)
+
+    def send_again(self, chunks: NDArray[np.int64], now: float) -> None:
+        """Chunks in flight that go out once more."""
+        self._append(chunks, now)
+        self._resends += len(chunks)
+
+    def land(self, chunks: NDArray[np.int64]) -> None:
+        """Chunks in flight that are answered."""
+        self.flying[chunks] = False
+        self.landed[chunks] = True
+        self.count -= len(chunks)
+
+    def first_open(self, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the chunks are in flight, each only where it is named first."""
+        places = np.arange(len(chunks))
+        # Where an index is named twice, the last assignment stays: so, backwards, the first place.
+        self._seen[chunks[::-1]] = places[::-1]
+        fresh: NDArray[np.bool_] = self.flying[chunks] & (self._seen[chunks] == places)
+        return fresh
+
+    def landed_until(self, first: int) -> int:
+        """Chunks from ``first`` on are answered up to this one, which is not."""
+        while first < len(self.landed):
+            part = self.landed[first : first + _STRIDE]
+            gap = int(part.argmin())
+            if not part[gap]:
+                return first + gap
+            first += len(part)
+        return first
+
+    def oldest(self) -> int:
+        """The chunk whose latest transmission is the longest ago, or -1."""
+        if self.count == 0:
+            return _NOTHING
+        self._skip_dead()
+        return int(self._log[self._head])
+
+    def before(self, transmission: int, most: int) -> NDArray[np.int64]:
+        """Up to ``most`` chunks in flight whose latest transmission has a smaller number, oldest first."""
+        if self._head < transmission:
+            self._skip_dead()
+        if self._head >= transmission:
+            return self._log[:0]
+        return self._alive(self._head, transmission)[:most]
+
+    def sent_until(self, time: float, most: int) -> NDArray[np.int64]:
+        """Up to ``most`` chunks in flight whose latest transmission was no later than ``time``, oldest first."""
+        flying = self.all_flying()[:most]
+        return flying[self.sent_at[flying] <= time]
+
+    def sent_once_at(self, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
+        """When those of the chunks went out that did so only once."""
+        once = chunks if not self._resends else chunks[self._latest[chunks] == self.first[chunks]]
+        times: NDArray[np.float64] = self.sent_at[once]
+        return times
+
+    def all_flying(self) -> NDArray[np.int64]:
+        """All chunks in flight, oldest first."""
+        self._skip_dead()
+        return self._alive(self._head, self._end)
+
+    def _append(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.int64]:
+        """Note transmissions; their numbers."""
+        end = self._end + len(chunks)
+        if end > len(self._log):
+            self._log = np.concatenate([self._log, np.zeros(end, np.int64)])
+        numbers = np.arange(self._end, end)
+        self._log[self._end : end] = chunks
+        self._latest[chunks] = numbers
+        self.sent_at[chunks] = now
+        self._end = end
+        return numbers
+
+    def _alive(self, begin: int, end: int) -> NDArray[np.int64]:
+        """The chunks in flight whose latest transmissions are begin..end-1."""
+        chunks = self._log[begin:end]
+        alive: NDArray[np.int64] = chunks[self.flying[chunks] & (self._latest[chunks] == np.arange(begin, end))]
+        return alive
+
+    def _skip_dead(self) -> None:
+        while self._head < self._end:
+            end = min(self._head + _STRIDE, self._end)
+            chunks = self._log[self._head : end]
+            alive = self.flying[chunks] & (self._latest[chunks] == np.arange(self._head, end))
+            first = int(alive.argmax())
+            if alive[first]:
+                self._head += first
+                return
+            self._head = end

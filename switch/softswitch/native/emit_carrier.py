@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""C types that numbers are computed in, and their conversions: see wide.h."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from softswitch.native.limbs import LIMB_BITS, WIDE_LIMBS
+
+_LIMB = (1 << LIMB_BITS) - 1
+
+
+class Kind(Enum):
+    """Up to one limb, a ``_BitInt`` of whole limbs, a vector of limbs."""
+
+    LIMB = 1
+    BITINT = 2
+    VECTOR = 3
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """An unsigned type of whole limbs. A negative value is kept as its two's complement."""
+
+    kind: Kind
+    limbs: int
+
+    @property
+    def bits(self) -> int:
+        return LIMB_BITS * self.limbs
+
+    @property
+    def name(self) -> str:
+        if self.kind is Kind.LIMB:
+            return "uint64_t"
+        return f"ss_{'v' if self.kind is Kind.VECTOR else 'b'}{self.limbs}"
+
+    @property
+    def signed_name(self) -> str:
+        """The signed type of this size; there is none for vectors."""
+        return "int64_t" if self.kind is Kind.LIMB else f"signed _BitInt({self.bits})"
+
+    def constant(self, value: int) -> str:
+        """C text of ``value`` modulo 2^bits."""
+        value &= (1 << self.bits) - 1
+        if self.kind is Kind.LIMB:
+            return _literal(value)
+        if self.kind is Kind.BITINT:
+            return f"(({self.name})0x{value:x}uwb)"
+        parts = lanes(value, self.limbs)
+        if len(set(parts)) == 1:
+            return f"(({self.name})({_literal(parts[0])}))"
+        return f"(({self.name}){{{', '.join(map(_literal, parts))}}})"
+
+
+def _literal(value: int) -> str:
+    # Never less than 64 bits: a literal may be what is shifted.
+    return f"{value}ull" if value < 10 else f"0x{value:x}ull"
+
+
+def lanes(value: int, count: int) -> list[int]:
+    return [value >> LIMB_BITS * i & _LIMB for i in range(count)]
+
+
+LIMB = Carrier(Kind.LIMB, 1)
+_VECTORS = (8, 16, 32)
+
+
+def carrier(bits: int) -> Carrier:
+    """The smallest one of ``bits`` bits."""
+    count = max(1, -(-bits // LIMB_BITS))
+    if count == 1:
+        return LIMB
+    if count < WIDE_LIMBS:
+        return Carrier(Kind.BITINT, count)
+    for size in _VECTORS:
+        if count <= size:
+            return Carrier(Kind.VECTOR, size)
+    # Few different types: each new one costs compile time.
+    return Carrier(Kind.BITINT, -(-count // 16) * 16)
+
+
+def carrier_of(low: int, high: int) -> Carrier:
+    """The smallest one that tells all values in [low, high] apart: with a sign where some are negative."""
+    return carrier(high.bit_length() if low >= 0 else max((~low).bit_length(), high.bit_length()) + 1)
+
+
+def convert(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str:
+    """``text`` modulo 2^target.bits; ``signed`` says that its highest bit is a sign."""
+    if source == target:
+        return text
+    if Kind.VECTOR in (source.kind, target.kind):
+        return _convert_vector(text, source, target, signed=signed)
+    inner = f"({source.signed_name}){text}" if signed and target.bits > source.bits else text
+    return f"(({target.name}){inner})"
+
+
+def _convert_vector(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str:
+    match source.kind, target.kind:
+        case Kind.LIMB, _:
+            fill = f"(uint64_t)((int64_t){text} >> 63)" if signed else "0"
+            return f"{target.name}_of({text}, {fill})"
+        case _, Kind.LIMB:
+            return f"({text})[0]"
+        case Kind.VECTOR, Kind.VECTOR:
+            return _resize(text, source, target, signed=signed)
+        case Kind.VECTOR, _:
+            as_bits = f"{source.name}_bits({text})"
+            return convert(as_bits, Carrier(Kind.BITINT, source.limbs), target, signed=signed)
+    bits = Carrier(Kind.BITINT, target.limbs)
+    return f"{target.name}_of_bits({convert(text, source, bits, signed=signed)})"
+
+
+def _resize(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str:
+    if target.limbs < source.limbs:
+        return f"__builtin_shufflevector({text}, {text}, {_indices(range(target.limbs))})"
+    # An upper limb is the first limb of the second operand: 0, or the sign.
+    sign = f"(uint64_t)((int64_t)({text})[{source.limbs - 1}] >> 63)" if signed else "0"
+    fill = f"(({source.name})({sign}))"
+    picked = [i if i < source.limbs else source.limbs for i in range(target.limbs)]
+    return f"__builtin_shufflevector({text}, {fill}, {_indices(picked)})"
+
+
+def shift_left(text: str, kind: Carrier, distance: int) -> str:
+    """Of a vector, by a constant below its bits."""
+    return _shift(text, kind, distance, up=True)
+
+
+def shift_right(text: str, kind: Carrier, distance: int) -> str:
+    """Of a vector without a sign, by a constant below its bits."""
+    return _shift(text, kind, distance, up=False)
+
+
+def _shift(text: str, kind: Carrier, distance: int, *, up: bool) -> str:
+    whole, part = divmod(distance, LIMB_BITS)
+    near = _moved(text, kind, whole, up=up)
+    if not part:
+        return near
+    far = _moved(text, kind, whole + 1, up=up)
+    to, back = ("<<", ">>") if up else (">>", "<<")
+    return f"({near} {to} {part} | {far} {back} {LIMB_BITS - part})"
+
+
+def _moved(text: str, kind: Carrier, whole: int, *, up: bool) -> str:
+    """Shifted by whole limbs."""
+    if whole == 0:
+        return text
+    sources = [i - whole if up else i + whole for i in range(kind.limbs)]
+    picked = [i if 0 <= i < kind.limbs else kind.limbs for i in sources]
+    return f"__builtin_shufflevector({text}, ({kind.name})(0), {_indices(picked)})"
+
+
+def _indices(numbers: range | list[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of C, with every intermediate value in a constant of its own.
+
+A value is computed once per block: p4c repeats subexpressions, and the constants make that visible. Fields are
+read from and written to the packet's state (``p``), and what a block knows of them is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from softswitch.native.emit_carrier import Carrier
+
+INDENT = "  "
+
+
+def identifier(name: str, taken: set[str]) -> str:
+    """A C identifier near ``name`` that is not in ``taken``; adds it there."""
+    base = re.sub(r"[^0-9A-Za-z_]", "_", name)
+    candidate, number = base, 2
+    while candidate in taken:
+        candidate, number = f"{base}_{number}", number + 1
+    taken.add(candidate)
+    return candidate
+
+
+class Code:
+    """One function's body."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._depth = 1
+        self._count = 0
+        self._known: dict[str, str] = {}
+        self._members: dict[str, str] = {}
+
+    def line(self, text: str) -> None:
+        self.lines.append(INDENT * self._depth + text)
+
+    def comment(self, text: str) -> None:
+        self.line("// " + re.sub(r"[\r\n\\]", " ", text))
+
+    def name(self) -> str:
+        """A fresh name."""
+        self._count += 1
+        return f"t{self._count}"
+
+    def value(self, carrier: Carrier, text: str) -> str:
+        """A constant that holds ``text``, an expression of constants only."""
+        return self._constant(carrier.name, text)
+
+    def condition(self, text: str) -> str:
+        return self._constant("bool", text)
+
+    def _constant(self, type_name: str, text: str) -> str:
+        key = f"{type_name} {text}"
+        known = self._known.get(key)
+        if known is None:
+            known = self.name()
+            self.line(f"const {type_name} {known} = {text};")
+            self._known[key] = known
+        return known
+
+    # -- the packet's state ----------------------------------------------
+
+    def read(self, member: str, carrier: Carrier) -> str:
+        known = self._members.get(member)
+        if known is None:
+            known = self.name()
+            self.line(f"const {carrier.name} {known} = p->{member};")
+            self._members[member] = known
+        return known
+
+    def write(self, member: str, text: str) -> None:
+        """``text`` is a constant or a literal."""
+        if self._members.get(member) != text:
+            self.line(f"p->{member} = {text};")
+            self._members[member] = text
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """What is computed inside is not known behind it."""
+        self.line(f"{head} {{" if head else "{")
+        self._depth += 1
+        known, members = dict(self._known), dict(self._members)
+        yield
+        self._known = known
+        self._members = {member: text for member, text in members.items() if self._members.get(member) == text}
+        self._depth -= 1
+        self.line("}")

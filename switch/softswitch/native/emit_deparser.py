@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Headers back to bytes, straight into the frame that leaves."""
+
+from __future__ import annotations
+
+from softswitch import ir
+from softswitch.native.emit_bytes import write_header
+from softswitch.native.emit_code import Code
+from softswitch.native.emit_context import Context
+from softswitch.native.emit_expr import ExprEmitter
+
+
+def emit_deparser(context: Context) -> list[str]:
+    """Lines of C: ``deparse(p, port)`` sends the packet to ``port``."""
+    usage, storage = context.usage, context.storage
+    order = [name for name in context.program.deparser if name in usage.extracted or name in usage.changed]
+    headers = [context.program.headers[name] for name in order]
+    code = Code()
+    code.line("const size_t rest = p->size - p->payload;")
+    code.line("size_t length = rest;")
+    for header in headers:
+        code.line(f"if (p->{storage.valid[header.name]}) length += {header.size_bytes};")
+    code.line("uint8_t *out = ss_reserve(p->sink, length);")
+    code.line("if (out == NULL) return;")
+    for header in headers:
+        with code.block(f"if (p->{storage.valid[header.name]})"):
+            _write(header, context, code)
+            code.line(f"out += {header.size_bytes};")
+    code.line("memcpy(out, p->frame + p->payload, rest);")
+    code.line("ss_commit(p->sink, port, length);")
+    return ["static void deparse(struct packet *p, uint32_t port) {", *code.lines, "}", ""]
+
+
+def _write(header: ir.Header, context: Context, code: Code) -> None:
+    """As it came in where it has not changed since, else from its fields."""
+    position = context.storage.positions.get(header.name)
+    kept = f"memcpy(out, p->frame + p->{position}, {header.size_bytes});"
+    if header.name not in context.usage.changed:
+        code.line(kept)
+    elif position is None:
+        _pack(header, context, code)
+    else:
+        code.line(f"if (p->{position} >= 0) {kept}")
+        with code.block("else"):
+            _pack(header, context, code)
+
+
+def _pack(header: ir.Header, context: Context, code: Code) -> None:
+    members = {member.name: context.storage.fields[header.name, member.name] for member in header.fields}
+    write_header(header, members, "out", code, ExprEmitter(context.storage, code))

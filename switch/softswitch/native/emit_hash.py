@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Checksums and hashes to C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+
+from softswitch import ir
+from softswitch.emit_expr import full
+from softswitch.native.emit_bounds import Temp
+from softswitch.native.emit_carrier import LIMB, carrier
+from softswitch.native.emit_code import Code
+from softswitch.native.emit_context import Context
+from softswitch.native.emit_expr import ExprEmitter
+from softswitch.native.limbs import limbs
+
+_WIDTHS = {"csum16": 16, "xor16": 16, "crc16": 16, "crc32": 32, "identity": 64}
+_PLAIN = 32  # bits of a chunk up to which its terms cannot overflow a sum of 64 bits
+
+Runs = list[tuple[str, list[ir.Chunk]]]
+
+
+def hash_value(calculation: ir.Calculation, context: Context, code: Code, expressions: ExprEmitter) -> Temp:
+    """The hash over ``calculation``'s input; chunks of an invalid header are left out."""
+    name = code.name()
+    code.line(f"uint64_t {name};")
+    with code.block(""):
+        runs = _runs(calculation, context.program)
+        emitter = _HashEmitter(runs, context, code, expressions)
+        if calculation.algorithm == "csum16" and _is_word_aligned(runs):
+            emitter.sum(name)
+        else:
+            emitter.join(name, calculation.algorithm)
+    return Temp(name, LIMB, 0, full(_WIDTHS[calculation.algorithm]))
+
+
+def _runs(calculation: ir.Calculation, program: ir.Program) -> Runs:
+    """Consecutive chunks of one header; metadata and constants are the header ''."""
+
+    def header(chunk: ir.Chunk) -> str:
+        value = chunk.value
+        return "" if isinstance(value, ir.Const) or program.headers[value.header].metadata else value.header
+
+    return [(name, list(chunks)) for name, chunks in groupby(calculation.chunks, header)]
+
+
+def _is_word_aligned(runs: Runs) -> bool:
+    """Whether the 16-bit words stay the same whichever headers are valid."""
+    widths = [sum(chunk.width for chunk in chunks) for _, chunks in runs]
+    return all(width % 16 == 0 for width in widths[:-1]) and sum(widths) % 8 == 0
+
+
+class _HashEmitter:
+    def __init__(self, runs: Runs, context: Context, code: Code, expressions: ExprEmitter) -> None:
+        self._runs = runs
+        self._valid = context.storage.valid
+        self._code = code
+        self._expressions = expressions
+
+    def sum(self, name: str) -> None:
+        """The internet checksum, term by term: RFC 1071."""
+        code = self._code
+        total = code.name()
+        code.line(f"uint64_t {total} = 0;")
+        end = -(-sum(chunk.width for _, chunks in self._runs for chunk in chunks) // 16) * 16
+        for header, chunks in self._runs:
+            with self._if_valid(header):
+                for chunk in chunks:
+                    end -= chunk.width
+                    code.line(f"{total} += {self._folded(chunk)} << {end % 16};")
+        code.line(f"{name} = ss_checksum({total});")
+
+    def join(self, name: str, algorithm: str) -> None:
+        code = self._code
+        joined = code.name()
+        size_bytes = sum(-(-chunk.width // 8) for _, chunks in self._runs for chunk in chunks)
+        code.line(f"uint8_t {joined}_bytes[{max(1, size_bytes)}] = {{0}};")
+        code.line(f"struct ss_joined {joined} = {{{joined}_bytes, 0}};")
+        for header, chunks in self._runs:
+            with self._if_valid(header):
+                for chunk in chunks:
+                    code.line(f"ss_join(&{joined}, {chunk.width}, {self._saved(chunk)});")
+        code.line(f"{name} = ss_hash_{algorithm}(&{joined});")
+
+    @contextmanager
+    def _if_valid(self, header: str) -> Iterator[None]:
+        head = f"if ({self._code.read(self._valid[header], LIMB)})" if header else ""
+        with self._code.block(head):
+            yield
+
+    def _bits(self, chunk: ir.Chunk) -> str:
+        """In carrier(chunk.width)."""
+        return self._expressions.wrapped(chunk.value, chunk.width)
+
+    def _folded(self, chunk: ir.Chunk) -> str:
+        """A number that is the chunk modulo 65535, and small enough to be added many times."""
+        if chunk.width <= _PLAIN:
+            return self._bits(chunk)
+        if carrier(chunk.width) == LIMB:
+            return f"ss_fold({self._bits(chunk)})"
+        return f"ss_fold_limbs({self._saved(chunk)}, {limbs(chunk.width)})"
+
+    def _saved(self, chunk: ir.Chunk) -> str:
+        """Name of an array of limbs with the chunk's bits."""
+        text = self._bits(chunk)
+        array = self._code.name()
+        self._code.line(f"uint64_t {array}[{limbs(chunk.width)}];")
+        self._expressions.save(array, text, chunk.width)
+        return array

@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The parser: one function per state, which calls the next one.
+
+A state gets the position in the frame, in bytes, and keeps it in constants ``at0``, ``at1``... What is read is
+checked against the frame's length before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from softswitch import ir
+from softswitch.analysis import STANDARD
+from softswitch.device import UnsupportedProgramError
+from softswitch.emit_expr import full
+from softswitch.graph import topological
+from softswitch.native.emit_bounds import Temp, binary
+from softswitch.native.emit_bytes import Slice, read_bits, slices
+from softswitch.native.emit_carrier import LIMB, carrier, carrier_of
+from softswitch.native.emit_code import Code, identifier
+from softswitch.native.emit_context import Context
+from softswitch.native.emit_expr import ExprEmitter
+from softswitch.native.emit_stmt import StatementEmitter
+
+_HEAD = "(struct packet *p, size_t at0)"
+
+
+def emit_parser(context: Context) -> list[str]:
+    """Lines of C; ``parse(p)`` runs the parser and sets ``p->payload``."""
+    parser = context.program.parser
+
+    def following(name: str) -> list[str | None]:
+        return [*(case.next_state for case in parser.states[name].cases), parser.states[name].default]
+
+    taken: set[str] = set()
+    names = {name: identifier(f"state_{name}", taken) for name in parser.states}
+    lines: list[str] = []
+    for name in reversed(topological(parser.start, following)):
+        body = _StateEmitter(context, parser.states[name], names).emit()
+        lines += [f"static void {names[name]}{_HEAD} {{", *body, "}", ""]
+    return [*lines, f"static void parse(struct packet *p) {{ {names[parser.start]}(p, 0); }}", ""]
+
+
+def _lookaheads(expr: ir.Expr) -> Iterator[ir.Lookahead]:
+    match expr:
+        case ir.Lookahead():
+            yield expr
+        case ir.Unary(_, operand) | ir.Cast(_, operand, _):
+            yield from _lookaheads(operand)
+        case ir.Binary(_, left, right):
+            yield from _lookaheads(left)
+            yield from _lookaheads(right)
+        case ir.Ternary(condition, then, otherwise):
+            for part in (condition, then, otherwise):
+                yield from _lookaheads(part)
+
+
+class _StateEmitter:
+    def __init__(self, context: Context, state: ir.ParserState, names: dict[str, str]) -> None:
+        self._context = context
+        self._state = state
+        self._names = names
+        self._code = Code()
+        self._at = "at0"
+        self._positions = 1
+        self._expressions = ExprEmitter(context.storage, self._code, lookahead=self._peek)
+        self._statements = StatementEmitter(context, self._code, self._expressions)
+
+    def emit(self) -> list[str]:
+        for op in self._state.ops:
+            if not self._op(op):
+                return self._code.lines
+        self._transition()
+        return self._code.lines
+
+    # -- leaving ---------------------------------------------------------
+
+    def _leave(self, error: str | None = None) -> None:
+        member = self._context.storage.fields.get((STANDARD, "parser_error"))
+        if error is not None and member is not None:
+            self._code.write(member, error)
+        self._code.line(f"p->payload = {self._at};")
+        self._code.line("return;")
+
+    def _error(self, name: str) -> str:
+        return LIMB.constant(self._context.program.errors.get(name, 0))
+
+    def _go(self, name: str | None) -> None:
+        if name is None:
+            self._leave()
+            return
+        self._code.line(f"{self._names[name]}(p, {self._at});")
+        self._code.line("return;")
+
+    def _need(self, size_bytes: int) -> None:
+        """Leaves where fewer bytes are left. The position never is behind the frame's end."""
+        if size_bytes:
+            with self._code.block(f"if (p->size - {self._at} < {size_bytes})"):
+                self._leave(self._error("PacketTooShort"))
+
+    def _advance_to(self, text: str) -> None:
+        name = f"at{self._positions}"
+        self._positions += 1
+        self._code.line(f"const size_t {name} = {text};")
+        self._at = name
+
+    # -- operations ------------------------------------------------------
+
+    def _op(self, op: ir.ParserOp) -> bool:
+        """False where nothing that follows can run."""
+        match op:
+            case ir.Extract(header):
+                self._extract(self._context.program.headers[header])
+            case ir.Advance(bits):
+                return self._advance(bits)
+            case ir.Verify(condition, error):
+                self._need_lookahead(condition)
+                with self._code.block(f"if (!{self._expressions.boolean(condition)})"):
+                    self._leave(self._expressions.wrapped(error, LIMB.bits))
+            case ir.Assign(_, value):
+                self._need_lookahead(value)
+                self._statements.body([op])
+            case _:
+                self._statements.body([op])
+        return True
+
+    def _extract(self, header: ir.Header) -> None:
+        code, storage = self._code, self._context.storage
+        self._need(header.size_bytes)
+        for member, part in slices(header):
+            name = storage.fields.get((header.name, member.name))
+            if name is not None:
+                code.write(name, read_bits(part, f"p->frame + {self._at}", code, self._expressions))
+        code.write(storage.valid[header.name], "1ull")
+        position = storage.positions.get(header.name)
+        if position is not None:
+            code.write(position, f"(int64_t){self._at}")
+        self._advance_to(f"{self._at} + {header.size_bytes}")
+
+    def _advance(self, bits: ir.Expr) -> bool:
+        low, high = self._expressions.bounds(bits)
+        if low == high:
+            if low % 8:
+                self._leave(self._error("ParserInvalidArgument"))
+                return False
+            self._need(low // 8)
+            self._advance_to(f"{self._at} + {low // 8}")
+            return True
+        if low < 0 or carrier_of(low, high) != LIMB:
+            raise UnsupportedProgramError(f"parser state {self._state.name!r}: advance by a number beyond 64 bits")
+        self._need_lookahead(bits)
+        step = self._expressions.wrapped(bits, LIMB.bits)
+        with self._code.block(f"if ({step} & 7)"):
+            self._leave(self._error("ParserInvalidArgument"))
+        with self._code.block(f"if (p->size - {self._at} < {step} >> 3)"):
+            self._leave(self._error("PacketTooShort"))
+        self._advance_to(f"{self._at} + ({step} >> 3)")
+        return True
+
+    # -- lookahead and select --------------------------------------------
+
+    def _need_lookahead(self, expr: ir.Expr) -> None:
+        self._need(-(-max((peek.offset + peek.width for peek in _lookaheads(expr)), default=0) // 8))
+
+    def _peek(self, peek: ir.Lookahead) -> str:
+        return read_bits(Slice(peek.offset, peek.width), f"p->frame + {self._at}", self._code, self._expressions)
+
+    def _key(self, part: ir.Expr) -> Temp:
+        """Bits, without a sign: so are the cases written."""
+        width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
+        return Temp(self._expressions.wrapped(part, width), carrier(width), 0, full(width))
+
+    def _transition(self) -> None:
+        for part in self._state.key:
+            self._need_lookahead(part)
+        keys = [self._key(part) for part in self._state.key]
+        for case in self._state.cases:
+            tests: list[str] = []
+            for key, value, mask in zip(keys, case.values, case.masks, strict=True):
+                if mask == 0:
+                    continue
+                masked = key if mask == key.high else binary("&", key, ir.Const(mask))
+                tests.append(self._expressions.boolean(binary("==", masked, ir.Const(value))))
+            if not tests:
+                self._go(case.next_state)
+                return
+            with self._code.block(f"if ({' && '.join(tests)})"):
+                self._go(case.next_state)
+        self._go(self._state.default)

@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Statements to C: the bodies of actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from softswitch import ir
+from softswitch.emit_expr import full
+from softswitch.native.emit_bounds import Expr, Temp, binary
+from softswitch.native.emit_carrier import LIMB, carrier
+from softswitch.native.emit_code import Code
+from softswitch.native.emit_context import LENGTH, Context, Message, MessageValue
+from softswitch.native.emit_expr import ExprEmitter
+from softswitch.native.emit_hash import hash_value
+from softswitch.native.limbs import LIMB_BITS, argument_offsets, limbs
+
+
+class StatementEmitter:
+    def __init__(self, context: Context, code: Code, expressions: ExprEmitter) -> None:
+        self._context = context
+        self._code = code
+        self._expressions = expressions
+        self._storage = context.storage
+
+    def body(self, statements: Sequence[ir.Statement]) -> None:
+        for statement in statements:
+            if not isinstance(statement, ir.If):
+                self._simple(statement)
+                continue
+            with self._code.block(f"if ({self._expressions.boolean(statement.condition)})"):
+                self.body(statement.then)
+            if statement.otherwise:
+                with self._code.block("else"):
+                    self.body(statement.otherwise)
+
+    def _simple(self, statement: ir.Statement) -> None:
+        match statement:
+            case ir.Assign(target, value):
+                self.store(target, value)
+            case ir.AssignHeader(target, source):
+                self._copy_header(target, source)
+            case ir.SetValid(header):
+                self._set_valid(header)
+            case ir.SetInvalid(header):
+                self._set_invalid(header)
+            case ir.RegisterRead(target, register, index):
+                self._register_read(target, register, index)
+            case ir.RegisterWrite(register, index, value):
+                self._register_write(register, index, value)
+            case ir.Count(counter, index):
+                self._count(counter, index)
+            case ir.MarkToDrop():
+                self._mark_to_drop()
+            case ir.Random(target, low, high):
+                self._random(target, low, high)
+            case ir.Hash(target, base, calculation, modulus):
+                self._hash(target, base, calculation, modulus)
+            case ir.LogMessage(text, values):
+                self._log(text, values)
+            case ir.Exit():
+                self._code.write("exited", "1")
+
+    # -- fields and headers ----------------------------------------------
+
+    def store(self, target: ir.FieldRef, value: Expr) -> None:
+        """``target = value``, wrapped; nothing for a field that nobody needs."""
+        member = self._storage.fields.get((target.header, target.field))
+        if member is not None:
+            self._code.write(member, self._expressions.wrapped(value, target.width))
+            self._mark(target.header)
+
+    def _mark(self, header: str) -> None:
+        """The header's bytes in the frame are no longer what leaves."""
+        position = self._storage.positions.get(header)
+        if position is not None:
+            self._code.write(position, "-1")
+
+    def _copy_header(self, target: str, source: str) -> None:
+        code, storage = self._code, self._storage
+        with code.block(f"if ({code.read(storage.valid[source], LIMB)})"):
+            for member in self._context.program.headers[target].fields:
+                theirs = code.read(storage.fields[source, member.name], carrier(member.width))
+                code.write(storage.fields[target, member.name], theirs)
+            code.write(storage.valid[target], "1ull")
+            self._mark(target)
+        with code.block("else"):
+            code.write(storage.valid[target], "0ull")
+
+    def _set_valid(self, header: str) -> None:
+        code, storage = self._code, self._storage
+        with code.block(f"if (!{code.read(storage.valid[header], LIMB)})"):
+            for key in storage.members_of(header):
+                code.write(storage.fields[key], self._expressions.wrapped(ir.Const(0), storage.widths[key]))
+            code.write(storage.valid[header], "1ull")
+            self._lengthen(header, "+")
+            self._mark(header)
+
+    def _set_invalid(self, header: str) -> None:
+        code, valid = self._code, self._storage.valid[header]
+        if self._context.track_length:
+            with code.block(f"if ({code.read(valid, LIMB)})"):
+                self._lengthen(header, "-")
+        code.write(valid, "0ull")
+
+    def _lengthen(self, header: str, sign: str) -> None:
+        if self._context.track_length:
+            size_bytes = self._context.program.headers[header].size_bytes
+            self._code.write(LENGTH, self._code.value(LIMB, f"{self._code.read(LENGTH, LIMB)} {sign} {size_bytes}"))
+
+    def _mark_to_drop(self) -> None:
+        self._context.set_standard(self._code, "egress_spec", "(uint64_t)SS_DROP_PORT")
+        self._context.set_standard(self._code, "mcast_grp", "0ull")
+
+    # -- registers and counters ------------------------------------------
+
+    def _register_read(self, target: ir.FieldRef, register: str, index: ir.Expr) -> None:
+        if (target.header, target.field) not in self._storage.fields:
+            return
+        declared = self._context.program.registers[register]
+        where, inside = self._expressions.index(index, declared.size)
+        with self._code.block(f"if ({inside})" if inside else ""):
+            cell = self._expressions.load(self._cell(register, where), declared.width, fresh=True)
+            value: Expr = Temp(cell, carrier(declared.width), 0, full(declared.width))
+            if declared.signed:
+                value = ir.Cast("two_comp_mod", cast("ir.Expr", value), declared.width)
+            self.store(target, value)
+
+    def _register_write(self, register: str, index: ir.Expr, value: ir.Expr) -> None:
+        declared = self._context.program.registers[register]
+        where, inside = self._expressions.index(index, declared.size)
+        text = self._expressions.wrapped(value, declared.width)
+        with self._code.block(f"if ({inside})" if inside else ""):
+            self._expressions.save(self._cell(register, where), text, declared.width)
+
+    def _cell(self, register: str, where: str) -> str:
+        declared = self._context.program.registers[register]
+        number = self._context.register_numbers[register]
+        return f"p->machine->registers[{number}] + {where} * {limbs(declared.width)}u"
+
+    def _count(self, counter: str, index: ir.Expr) -> None:
+        declared = self._context.program.counters[counter]
+        where, inside = self._expressions.index(index, declared.size)
+        number = self._context.counter_numbers[counter]
+        with self._code.block(f"if ({inside})" if inside else ""):
+            self._code.line(f"count_packet(p, p->machine->counters[{number}] + {where} * 2u);")
+
+    # -- random, hash, log -----------------------------------------------
+
+    def _random(self, target: ir.FieldRef, low: ir.Expr, high: ir.Expr) -> None:
+        """low + (draw * (high - low + 1) >> bits drawn). Drawn also where nobody looks at the target, so that what is
+        read never changes the sequence."""
+        code, draws = self._code, limbs_drawn(target.width)
+        with code.block(f"if ({self._expressions.boolean(ir.Binary('<=', low, high))})"):
+            drawn = code.name()
+            code.line(f"uint64_t {drawn}[{limbs(LIMB_BITS * draws)}] = {{0}};")
+            code.line(f"for (uint32_t i = 0; i < {draws}; i++) {drawn}[i] = ss_random(p->machine->random);")
+            bits = LIMB_BITS * draws
+            draw = Temp(self._expressions.load(drawn, bits, fresh=True), carrier(bits), 0, full(bits))
+            count = ir.Binary("+", ir.Binary("-", high, low), ir.Const(1))
+            scaled = ir.Binary(">>", binary("*", draw, count), ir.Const(bits))
+            self.store(target, ir.Binary("+", low, scaled))
+
+    def _hash(self, target: ir.FieldRef, base: ir.Expr, calculation: str, modulus: ir.Expr) -> None:
+        described = self._context.program.calculations[calculation]
+        digest: Expr = hash_value(described, self._context, self._code, self._expressions)
+        # A remainder by 0 is 0, as by 1.
+        rest = binary("%", digest, modulus)
+        self.store(target, ir.Binary("+", rest, base))
+
+    def _log(self, text: str, values: tuple[ir.Expr, ...]) -> None:
+        number = len(self._context.messages)
+        exact = [self._expressions.exact(value) for value in values]
+        widths = tuple(value.carrier.bits for value in exact)
+        offsets, total = argument_offsets(widths)
+        array = self._code.name()
+        self._code.line(f"uint64_t {array}[{max(1, total)}] = {{0}};")
+        for value, width, offset in zip(exact, widths, offsets, strict=True):
+            self._expressions.save(f"{array} + {offset}", value.text, width)
+        described = tuple(MessageValue(value.carrier.bits, value.low < 0) for value in exact)
+        self._context.messages.append(Message(text, described))
+        self._code.line(f"if (p->machine->log) p->machine->log(p->machine, {number}, {array});")
+
+
+def limbs_drawn(width: int) -> int:
+    """Numbers of 64 bits that are drawn for a target of ``width`` bits."""
+    return max(1, -(-width // LIMB_BITS))

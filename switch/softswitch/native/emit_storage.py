@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The packet's state: which fields the generated code keeps, and under which names.
+
+A header that no statement changes leaves as the bytes it came in with, so only those of its fields are kept that
+somebody reads. Of a header that may change all are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from softswitch import ir
+from softswitch.analysis import STANDARD, FieldKey, Usage
+from softswitch.native.emit_carrier import Carrier, carrier
+from softswitch.native.emit_code import identifier
+
+INTRINSIC = ("egress_spec", "mcast_grp")  # fields of standard_metadata that the engine itself reads
+
+
+@dataclass
+class Storage:
+    """Names of members of ``struct packet``. ``fields`` misses those that nobody needs. ``positions``: where in the
+    frame a header's unchanged bytes are, -1 when it was changed."""
+
+    fields: dict[FieldKey, str] = field(default_factory=dict)
+    widths: dict[FieldKey, int] = field(default_factory=dict)
+    valid: dict[str, str] = field(default_factory=dict)
+    positions: dict[str, str] = field(default_factory=dict)
+
+    def carrier(self, key: FieldKey) -> Carrier:
+        return carrier(self.widths[key])
+
+    def members_of(self, header: str) -> list[FieldKey]:
+        return [key for key in self.fields if key[0] == header]
+
+
+def plan_storage(program: ir.Program, usage: Usage) -> Storage:
+    storage = Storage()
+    copied = {name for pair in usage.copies for name in pair}
+    taken: set[str] = set()
+    for header in program.headers.values():
+        rebuilt = header.name in usage.changed and header.name in program.deparser
+        for member in header.fields:
+            key = header.name, member.name
+            intrinsic = header.name == STANDARD and member.name in INTRINSIC
+            if key in usage.read or rebuilt or header.name in copied or intrinsic:
+                storage.fields[key] = identifier(f"f_{header.name}_{member.name}", taken)
+                storage.widths[key] = member.width
+        if header.metadata:
+            continue
+        storage.valid[header.name] = identifier(f"v_{header.name}", taken)
+        if header.name in usage.extracted and header.name in program.deparser:
+            storage.positions[header.name] = identifier(f"o_{header.name}", taken)
+    return storage

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which fields a packet's state need not set to 0 before the program runs: those written before anybody reads them.
+
+Fields of a valid header have all been written, by extract, setValid or a copy from a valid header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from softswitch import ir
+from softswitch.analysis import FieldKey, Usage, expr_fields, operands
+from softswitch.graph import topological
+from softswitch.load_pipeline import successors
+from softswitch.native.emit_bounds import Bounds
+
+Fields = frozenset[FieldKey]
+
+
+def unset_fields(program: ir.Program, usage: Usage, candidates: Iterable[FieldKey]) -> Fields:
+    """Those of ``candidates`` that are never read before they are written."""
+    return _Flow(program, usage, frozenset(candidates)).run()
+
+
+class _Flow:
+    """Follows what has surely been written through all stages; a read of anything else is noted."""
+
+    def __init__(self, program: ir.Program, usage: Usage, candidates: Fields) -> None:
+        self._program = program
+        self._usage = usage
+        self._candidates = candidates
+        self._actions = {action.index: action for action in program.actions}
+        self._bounds = Bounds()
+        self._early: set[FieldKey] = set()
+
+    def run(self) -> Fields:
+        written = self._parser()
+        self._checksums(written, update=False)
+        written = self._pipeline(self._program.ingress, written)
+        # Kept for every replica.
+        late = self._usage.late | {key for key in self._candidates if key[0] in self._usage.late_headers}
+        self._read(late, written)
+        written = self._pipeline(self._program.egress, written)
+        self._checksums(written, update=True)
+        return self._candidates - self._early
+
+    def _read(self, keys: Iterable[FieldKey], written: Fields) -> None:
+        self._early.update((self._candidates & frozenset(keys)) - written)
+
+    def _read_expr(self, expr: ir.Expr, written: Fields) -> None:
+        self._read(expr_fields(expr), written)
+
+    def _header(self, name: str) -> Fields:
+        return frozenset(key for key in self._candidates if key[0] == name)
+
+    # -- statements ------------------------------------------------------
+
+    def _body(self, statements: Sequence[ir.Statement], written: Fields) -> Fields:
+        for statement in statements:
+            for operand in operands(statement):
+                self._read_expr(operand, written)
+            written = self._statement(statement, written)
+        return written
+
+    def _statement(self, statement: ir.Statement, written: Fields) -> Fields:
+        match statement:
+            case ir.If(_, then, otherwise):
+                return self._body(then, written) & self._body(otherwise, written)
+            case ir.Assign(target):
+                return written | {(target.header, target.field)}
+            case ir.RegisterRead(target, register, index):
+                low, high = self._bounds(index)
+                if low >= 0 and high < self._program.registers[register].size:
+                    return written | {(target.header, target.field)}
+            case ir.Hash(target, _, calculation, _):
+                self._calculation(calculation, written)
+                return written | {(target.header, target.field)}
+            case ir.SetValid(header):
+                return written | self._header(header)
+        return written
+
+    def _calculation(self, name: str, written: Fields) -> None:
+        for chunk in self._program.calculations[name].chunks:
+            self._read_expr(chunk.value, written)
+
+    def _checksums(self, written: Fields, *, update: bool) -> None:
+        for checksum in self._program.checksums:
+            if checksum.update if update else checksum.verify:
+                self._read_expr(checksum.condition, written)
+                self._read_expr(checksum.target, written)
+                self._calculation(checksum.calculation, written)
+
+    # -- stages ----------------------------------------------------------
+
+    def _parser(self) -> Fields:
+        parser = self._program.parser
+
+        def following(name: str) -> list[str | None]:
+            return [*(case.next_state for case in parser.states[name].cases), parser.states[name].default]
+
+        meeting = _Meeting(parser.start, frozenset())
+        for name in topological(parser.start, following):
+            state, written = parser.states[name], meeting.at(name)
+            for op in state.ops:
+                meeting.arrive(None, written)  # an operation may end the parser
+                written = self._parser_op(op, written)
+            for part in state.key:
+                self._read_expr(part, written)
+            meeting.arrive(None, written)
+            for target in following(name):
+                meeting.arrive(target, written)
+        return meeting.at(None)
+
+    def _parser_op(self, op: ir.ParserOp, written: Fields) -> Fields:
+        match op:
+            case ir.Extract(header):
+                return written | self._header(header)
+            case ir.Advance(bits):
+                self._read_expr(bits, written)
+            case ir.Verify(condition, error):
+                self._read_expr(condition, written)
+                self._read_expr(error, written)
+            case _:
+                return self._body([op], written)
+        return written
+
+    def _pipeline(self, pipeline: ir.Pipeline, written: Fields) -> Fields:
+        meeting = _Meeting(pipeline.start, written)
+        for name in topological(pipeline.start, lambda name: successors(pipeline.nodes[name])):
+            node = pipeline.nodes[name]
+            if isinstance(node, ir.Conditional):
+                self._read_expr(node.condition, meeting.at(name))
+                for target in successors(node):
+                    meeting.arrive(target, meeting.at(name))
+            else:
+                self._table(node, meeting)
+        return meeting.at(None)
+
+    def _table(self, table: ir.Table, meeting: _Meeting) -> None:
+        before = meeting.at(table.name)
+        for key in table.keys:
+            self._read_expr(key.target, before)
+        for index in table.actions:
+            after = self._body(self._actions[index].body, before)
+            meeting.arrive(None, after)  # the action may exit
+            for target in (table.on_hit, table.on_miss) if table.by_hit else (table.next[index],):
+                meeting.arrive(target, after)
+
+
+class _Meeting:
+    """What has been written on every way to a node; None is the end."""
+
+    def __init__(self, start: str | None, written: Fields) -> None:
+        self._written: dict[str | None, Fields] = {start: written}
+
+    def arrive(self, name: str | None, written: Fields) -> None:
+        known = self._written.get(name)
+        self._written[name] = written if known is None else known & written
+
+    def at(self, name: str | None) -> Fields:
+        return self._written[name]

@@ -1,0 +1,205 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Millions of mutated frames through a compiled program under AddressSanitizer and UndefinedBehaviorSanitizer.
+
+``python -m softswitch.native.fuzz PROGRAM.json --packets 10000000 --seed 1 --config STATE.json``. STATE has tables,
+groups and the frames to start from, as :func:`describe` writes them. Ends with status 1 at the first finding, and
+then says the seed and the packet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nativelib import build
+
+from softswitch import ir
+from softswitch.device import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.load import load_program
+from softswitch.native.abi import FOLDER
+from softswitch.native.emit import emit_c
+from softswitch.native.limbs import LIMB_BYTES, limbs
+from softswitch.native.table import pack_arguments, pack_key
+from softswitch.switch import SoftSwitch
+from softswitch.tables import RuntimeTable
+
+MOST_BYTES = 4096  # MOST_BYTES of fuzz.c
+SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
+_SOURCES = ("fuzz.c", "runtime.c", "tables.c", "impair.c")
+_KINDS: dict[str, type] = {"exact": Exact, "lpm": Lpm, "ternary": Ternary, "range": Range}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """``sent``: frames that left."""
+
+    packets: int
+    sent: int
+    seconds: float
+
+
+def describe(switch: SoftSwitch, frames: Sequence[tuple[int, bytes]]) -> Json:
+    """What STATE holds: everything written to ``switch``, and ``frames`` to start from, with their ports."""
+    tables = {}
+    for name, table in switch.loaded.program.tables.items():
+        written = [] if table.entries is not None else [_entry_to_json(entry) for entry in switch.entries(name)]
+        default = None if table.default_const else switch.default_action(name)
+        tables[name] = {"entries": written, "default": default and [default.name, list(default.args)]}
+    groups = {
+        str(group): [[replica.port, replica.instance] for replica in replicas]
+        for group, replicas in switch.groups().items()
+    }
+    return {"tables": tables, "groups": groups, "frames": [[port, frame.hex()] for port, frame in frames]}
+
+
+def _entry_to_json(entry: Entry) -> Json:
+    key = [[_NAMES[type(match)], *vars(match).values()] for match in entry.key]
+    return {"key": key, "action": [entry.action.name, list(entry.action.args)], "priority": entry.priority}
+
+
+def _entry_of(node: Json) -> Entry:
+    key = tuple(_KINDS[kind](*numbers) for kind, *numbers in node["key"])
+    name, args = node["action"]
+    return Entry(key, ActionCall(name, tuple(args)), node["priority"])
+
+
+# ---------------------------------------------------------------- what fuzz.c reads
+
+
+class _Words:
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def numbers(self, *values: int) -> None:
+        self.data += struct.pack(f"<{len(values)}Q", *values)
+
+    def raw(self, data: bytes) -> None:
+        self.data += data + bytes(-len(data) % LIMB_BYTES)
+
+
+@dataclass
+class _Recorder:
+    """A table's backend that keeps what would be shown to packets."""
+
+    table: ir.Table
+    actions: dict[int, ir.Action]
+    shown: list[bytes] = field(default_factory=list)
+
+    def row(
+        self, key: tuple[KeyMatch, ...] | None, position: int, args: tuple[int, ...], counter: CounterValue | None
+    ) -> bytes:
+        words = _Words()
+        action = self.actions[self.table.actions[position]]
+        data = pack_arguments(args, [parameter.width for parameter in action.parameters])
+        exact = self.table.kind is ir.MatchKind.EXACT
+        key_limbs = 0 if key is None else sum(limbs(part.width) for part in self.table.keys)
+        words.numbers(position, key is not None, not exact, counter is not None, len(data) // LIMB_BYTES, key_limbs)
+        words.raw(data)
+        if key is not None:
+            words.raw(pack_key(key, self.table))
+        return bytes(words.data)
+
+    def publish(self, rows: Sequence[bytes], default: bytes) -> None:
+        self.shown = [default, *rows]
+
+    def read_counter(self, row: bytes) -> CounterValue | None:
+        return None
+
+    def write_counter(self, row: bytes, value: CounterValue) -> None:
+        raise AssertionError("nobody writes counters here")
+
+
+def pack_state(program: ir.Program, state: Json) -> bytes:
+    """Raises DeviceError where ``state`` does not fit the program."""
+    words = _Words()
+    actions = {action.index: action for action in program.actions}
+    for name, table in program.tables.items():
+        recorder = _Recorder(table, actions)
+        runtime = RuntimeTable(table, actions, recorder)
+        written = state["tables"].get(name, {})
+        for node in written.get("entries", []):
+            runtime.insert(_entry_of(node))
+        if written.get("default"):
+            action, args = written["default"]
+            runtime.set_default(ActionCall(action, tuple(args)))
+        words.numbers(table.kind is ir.MatchKind.EXACT, len(table.keys))
+        for key in table.keys:
+            words.numbers(limbs(key.width), key.kind is ir.MatchKind.RANGE)
+        default, *rows = recorder.shown
+        words.raw(default)
+        words.numbers(len(rows))
+        words.raw(b"".join(rows))
+    words.numbers(len(state["groups"]))
+    for group, replicas in state["groups"].items():
+        words.numbers(int(group), len(replicas), *(number for replica in replicas for number in replica))
+    frames = [(port, bytes.fromhex(text)[:MOST_BYTES]) for port, text in state["frames"]] or [(1, bytes(64))]
+    words.numbers(len(frames))
+    for port, frame in frames:
+        words.numbers(port, len(frame))
+        words.raw(frame)
+    return bytes(words.data)
+
+
+# ---------------------------------------------------------------- running
+
+
+def build_fuzzer(program: ir.Program) -> Path:
+    """Raises UnsupportedProgramError and nativelib.NativeError."""
+    return build(
+        "softswitch-fuzz",
+        [FOLDER / name for name in _SOURCES],
+        generated={"program.c": emit_c(program).source},
+        includes=[FOLDER],
+        flags=SANITIZED,
+        wide_bitint=True,
+        shared=False,
+    )
+
+
+def fuzz(program: ir.Program, state: Json, packets: int, seed: int) -> Result:
+    """Raises subprocess.CalledProcessError at a finding; the sanitizer's report is on stderr."""
+    with tempfile.TemporaryDirectory(prefix="softswitch-fuzz-") as folder:
+        file = Path(folder) / "state"
+        file.write_bytes(pack_state(program, state))
+        command = [str(build_fuzzer(program)), str(file), str(packets), str(seed)]
+        # Memory that a process keeps until its end is no finding.
+        environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    ran, sent, _, seconds = done.stdout.split()
+    return Result(int(ran), int(sent), float(seconds))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m softswitch.native.fuzz", description=__doc__)
+    parser.add_argument("program", type=Path, help="bmv2 JSON")
+    parser.add_argument("--config", type=Path, help="tables, groups and frames as JSON; none: the program's own")
+    parser.add_argument("--packets", type=int, default=10_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    program = load_program(options.program.read_text())
+    state = json.loads(options.config.read_text()) if options.config else {"tables": {}, "groups": {}, "frames": []}
+    try:
+        result = fuzz(program, state, options.packets, options.seed)
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"fuzz: seed {options.seed} found something (status {error.returncode})\n")
+        return 1
+    rate = result.packets / max(result.seconds, 1e-9)
+    sys.stdout.write(f"{result.packets} packets, {result.sent} frames left, {rate:.0f} packets/s, nothing found\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

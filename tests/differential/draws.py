@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every part of the generator draws: chances, widths, numbers. All from one seeded generator."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# Widths at which an engine changes how it keeps a number, and their neighbours.
+EDGE_WIDTHS = (
+    *(1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 127, 128, 129, 191, 192, 255, 256, 257, 320, 511, 512, 513),
+    *(640, 1000, 1023, 1024, 1025, 1535, 2047, 2048),
+)
+
+
+def full(width: int) -> int:
+    return (1 << width) - 1
+
+
+class Draws:
+    """``widest``: no field is wider, so that a program's cost can be held down."""
+
+    def __init__(self, seed: int, widest: int = 2048) -> None:
+        self.random = random.Random(seed)
+        self.widest = widest
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def one(self, choices: Sequence[T]) -> T:
+        return self.random.choice(choices)
+
+    def some(self, choices: Sequence[T], least: int, most: int) -> list[T]:
+        """Different ones, in random order; fewer where there are not as many."""
+        count = min(self.random.randint(least, most), len(choices))
+        return self.random.sample(choices, count)
+
+    def count(self, least: int, most: int) -> int:
+        return self.random.randint(least, most)
+
+    def width(self) -> int:
+        """Mostly small, as in real headers; edges often."""
+        if self.chance(0.5):
+            return self.random.randint(1, min(40, self.widest))
+        if self.chance(0.7):
+            return self.one([width for width in EDGE_WIDTHS if width <= self.widest])
+        return self.random.randint(1, self.widest)
+
+    def number(self, width: int) -> int:
+        """Of 0..2^width - 1: ends and a few values that come again (so that packets hit entries), or any."""
+        top = full(width)
+        common = (0, 1, 2, 3, 5, top, top >> 1, (top >> 1) + 1, 0x5A5A5A5A5A5A5A5A5A & top, top // 3)
+        kind = self.random.random()
+        if kind < 0.6:
+            return self.one(common) & top
+        if kind < 0.75:
+            return (1 << self.random.randrange(width)) - self.random.randrange(2)
+        return self.random.getrandbits(width)
+
+    def signed(self, width: int) -> int:
+        value = self.number(width)
+        return value - (1 << width) if value >> (width - 1) else value

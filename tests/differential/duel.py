@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The same events happen to several switches; whatever can be seen of them must be equal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from differential import events
+from differential.events import Event
+from differential.reference import Frames, Reference
+from softswitch import ir
+from softswitch.device import CounterValue, DeviceError, Entry, KeyMatch
+from softswitch.switch import EngineChoice, SoftSwitch
+
+SEED = 0xFEEDFACE12345678
+NOW_US = 0x1234_5678_9ABC
+BATCH = 16  # packets between two comparisons of the whole state
+
+Rows = dict[tuple[tuple[KeyMatch, ...], int], tuple[str, tuple[int, ...], CounterValue | None]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``error``: the kind of refusal, empty for none."""
+
+    frames: Frames
+    messages: list[str]
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class State:
+    registers: dict[str, list[int]]
+    counters: dict[str, list[tuple[int, int]]]
+    tables: dict[str, Rows]
+
+
+class Contestant(Protocol):
+    name: str
+
+    def apply(self, event: Event) -> Outcome: ...
+
+    def state(self) -> State: ...
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    """What programs log meanwhile."""
+    heard: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    logger, ear = logging.getLogger("softswitch.program"), Ear()
+    level, propagate = logger.level, logger.propagate
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(ear)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(ear)
+        logger.propagate = propagate
+        logger.setLevel(level)
+
+
+class EngineContestant:
+    def __init__(self, program: ir.Program | str, engine: EngineChoice) -> None:
+        self.name: str = engine
+        self._switch = SoftSwitch(program, seed=SEED, engine=engine, clock=lambda: NOW_US)
+        self._program = self._switch.loaded.program
+
+    def apply(self, event: Event) -> Outcome:
+        frames: Frames = []
+        with _listening() as heard:
+            try:
+                frames = self._apply(event)
+            except DeviceError as error:
+                return Outcome([], heard, type(error).__name__)
+        return Outcome(frames, heard)
+
+    def _apply(self, event: Event) -> Frames:
+        switch = self._switch
+        match event:
+            case events.PacketIn(port, frame):
+                return [(out, bytes(sent)) for out, sent in switch.process(port, frame)]
+            case events.Insert(table, entry):
+                switch.insert(table, entry)
+            case events.Modify(table, entry):
+                switch.modify(table, entry)
+            case events.Delete(table, key, priority):
+                switch.delete(table, key, priority)
+            case events.SetDefault(table, action):
+                switch.set_default_action(table, action)
+            case events.SetGroup(group, replicas):
+                switch.delete_group(group) if replicas is None else switch.set_group(group, replicas)
+            case events.WriteCounter(counter, index, value):
+                switch.write_counter(counter, index, value)
+            case events.WriteDirectCounter(table, key, priority, value):
+                switch.write_direct_counter(table, key, priority, value)
+            case events.WriteRegister(register, index, value):
+                switch.write_register(register, index, value)
+        return []
+
+    def state(self) -> State:
+        switch = self._switch
+        counters = {}
+        for name, array in self._program.counters.items():
+            if array.table is None:
+                cells = [switch.read_counter(name, index) for index in range(switch.counter_size(name))]
+                counters[name] = [(cell.packets, cell.bytes) for cell in cells]
+        return State(
+            {name: switch.registers(name) for name in self._program.registers},
+            counters,
+            {name: _rows(switch.entries(name)) for name in self._program.tables},
+        )
+
+
+def _rows(entries: Sequence[Entry]) -> Rows:
+    return {(entry.key, entry.priority): (entry.action.name, entry.action.args, entry.counter) for entry in entries}
+
+
+class ReferenceContestant:
+    """Accepts every write: it is only told of those that the engines took."""
+
+    name = "reference"
+
+    def __init__(self, program: ir.Program) -> None:
+        self._reference = Reference(program, SEED, NOW_US)
+
+    def apply(self, event: Event) -> Outcome:
+        reference = self._reference
+        match event:
+            case events.PacketIn(port, frame):
+                reference.messages = []
+                return Outcome(reference.process(port, frame), reference.messages)
+            case events.Insert(table, entry):
+                reference.tables[table].rows[entry.key, entry.priority] = self._counted(table, entry, CounterValue())
+            case events.Modify(table, entry):
+                rows = reference.tables[table].rows
+                old = rows[entry.key, entry.priority].counter
+                rows[entry.key, entry.priority] = self._counted(table, entry, old)
+            case events.Delete(table, key, priority):
+                del reference.tables[table].rows[key, priority]
+            case events.SetDefault(table, action):
+                reference.tables[table].default = action
+            case events.SetGroup(group, replicas):
+                if replicas is None:
+                    del reference.groups[group]
+                else:
+                    reference.groups[group] = tuple((replica.port, replica.instance) for replica in replicas)
+            case events.WriteCounter(counter, index, value):
+                reference.counters[counter][index][:] = value.packets, value.bytes
+            case events.WriteDirectCounter(table, key, priority, value):
+                rows = reference.tables[table].rows
+                rows[key, priority] = replace(rows[key, priority], counter=value)
+            case events.WriteRegister(register, index, value):
+                reference.registers[register][index] = value
+        return Outcome([], [])
+
+    def _counted(self, table: str, entry: Entry, before: CounterValue | None) -> Entry:
+        has_counter = self._reference.program.tables[table].has_counter
+        return replace(entry, counter=(entry.counter or before) if has_counter else None)
+
+    def state(self) -> State:
+        reference = self._reference
+        names = {action.index: action.name for action in reference.program.actions}
+        tables: dict[str, Rows] = {}
+        for name, table in reference.tables.items():
+            described = reference.program.tables[name]
+            tables[name] = {
+                identity: (names[reference.action_index(described, row.action.name)], row.action.args, row.counter)
+                for identity, row in table.rows.items()
+            }
+        return State(
+            {name: list(cells) for name, cells in reference.registers.items()},
+            {name: [(packets, size) for packets, size in cells] for name, cells in reference.counters.items()},
+            tables,
+        )
+
+
+class DifferenceError(AssertionError):
+    """Two contestants differ at event number ``at``."""
+
+    def __init__(self, text: str, at: int) -> None:
+        super().__init__(text)
+        self.at = at
+
+
+def duel(contestants: Sequence[Contestant], happening: Sequence[Event]) -> int:
+    """The number of frames that left. Raises DifferenceError; the first contestant must be an engine."""
+    packets = left = 0
+    for at, event in enumerate(happening):
+        expected = contestants[0].apply(event)
+        for other in contestants[1:]:
+            if expected.error and isinstance(other, ReferenceContestant):
+                continue
+            _compare(contestants[0], expected, other, other.apply(event), event, at)
+        left += len(expected.frames)
+        if isinstance(event, events.PacketIn):
+            packets += 1
+            if packets % BATCH == 0:
+                _compare_states(contestants, at)
+    _compare_states(contestants, len(happening) - 1)
+    return left
+
+
+def _compare(one: Contestant, expected: Outcome, other: Contestant, got: Outcome, event: Event, at: int) -> None:
+    if got == expected:
+        return
+    lines = [f"event {at}: {_describe(event)}"]
+    for name, outcome in ((one.name, expected), (other.name, got)):
+        lines.append(f"{name}: {outcome.error or ''} {outcome.messages or ''}")
+        lines += [f"  out {port}: {frame.hex()}" for port, frame in outcome.frames]
+    raise DifferenceError("\n".join(lines), at)
+
+
+def _compare_states(contestants: Sequence[Contestant], at: int) -> None:
+    expected = contestants[0].state()
+    for other in contestants[1:]:
+        got = other.state()
+        for part in ("registers", "counters", "tables"):
+            ours, theirs = getattr(expected, part), getattr(got, part)
+            wrong = [
+                f"{name}: {contestants[0].name} {ours[name]}, {other.name} {theirs[name]}"
+                for name in ours
+                if ours[name] != theirs[name]
+            ]
+            if wrong:
+                raise DifferenceError(f"{part} differ after event {at}\n" + "\n".join(wrong), at)
+
+
+def _describe(event: Event) -> str:
+    if isinstance(event, events.PacketIn):
+        return f"packet in at port {event.port}, {len(event.frame)} bytes: {event.frame.hex()}"
+    return str(event)

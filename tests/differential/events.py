@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to a switch: packets, and writes of the control plane in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from differential.draws import Draws
+from differential.entries import make_match
+from differential.frames import make_frame
+from differential.reference import Reference
+from softswitch import ir
+from softswitch.device import ActionCall, CounterValue, Entry, KeyMatch, Replica
+
+
+@dataclass(frozen=True)
+class PacketIn:
+    port: int
+    frame: bytes
+
+
+@dataclass(frozen=True)
+class Insert:
+    table: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Modify:
+    table: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Delete:
+    table: str
+    key: tuple[KeyMatch, ...]
+    priority: int
+
+
+@dataclass(frozen=True)
+class SetDefault:
+    table: str
+    action: ActionCall | None
+
+
+@dataclass(frozen=True)
+class SetGroup:
+    """``replicas`` None deletes the group."""
+
+    group: int
+    replicas: tuple[Replica, ...] | None
+
+
+@dataclass(frozen=True)
+class WriteCounter:
+    counter: str
+    index: int
+    value: CounterValue
+
+
+@dataclass(frozen=True)
+class WriteDirectCounter:
+    table: str
+    key: tuple[KeyMatch, ...]
+    priority: int
+    value: CounterValue
+
+
+@dataclass(frozen=True)
+class WriteRegister:
+    register: str
+    index: int
+    value: int
+
+
+Event = PacketIn | Insert | Modify | Delete | SetDefault | SetGroup | WriteCounter | WriteDirectCounter | WriteRegister
+SCOUTS = 20
+PORTS = (0, 1, 2, 3, 7, 510)
+
+
+class EventMaker:
+    """Remembers what it inserted, so that later writes find it."""
+
+    def __init__(self, draws: Draws, program: ir.Program, frame: Callable[[], tuple[int, bytes]] | None = None) -> None:
+        """``frame`` gives packets with their ports, by default frames made from the program."""
+        self._draws = draws
+        self._program = program
+        self._frame = frame or (lambda: (draws.one(PORTS), make_frame(draws, program)))
+        self._tables = [table for table in program.tables.values() if table.entries is None]
+        self._actions = {action.index: action for action in program.actions}
+        self._inserted: list[tuple[ir.Table, Entry]] = []
+        self._looked_up = self._scout()
+
+    def _scout(self) -> dict[str, list[tuple[int, ...]]]:
+        """Keys that such packets ask for: random ones would seldom hit."""
+        reference = Reference(self._program, 1, 1)
+        for _ in range(SCOUTS):
+            reference.process(*self._frame())
+        return reference.looked_up
+
+    def events(self, packets: int) -> list[Event]:
+        """Starts with a write or more to each table, then mixes."""
+        draws = self._draws
+        made: list[Event] = []
+        for table in self._tables:
+            made += [event for _ in range(draws.count(0, 5)) if (event := self._insert(table)) is not None]
+        made += [self._group() for _ in range(3)]
+        for _ in range(packets):
+            made.append(PacketIn(*self._frame()))
+            while draws.chance(0.2):
+                event = self._write()
+                made += [event] if event is not None else []
+        return made
+
+    def _write(self) -> Event | None:
+        draws = self._draws
+        makers: list[Callable[[], Event | None]] = [
+            lambda: self._insert(draws.one(self._tables)) if self._tables else None,
+            self._modify, self._delete, self._default, self._group, self._counter, self._direct_counter, self._register,
+        ]  # fmt: skip
+        return draws.one(makers)()
+
+    def _call(self, table: ir.Table) -> ActionCall:
+        action = self._actions[self._draws.one(table.actions)]
+        return ActionCall(action.name, tuple(self._draws.number(parameter.width) for parameter in action.parameters))
+
+    def _entry(self, table: ir.Table, key: tuple[KeyMatch, ...], priority: int) -> Entry:
+        draws = self._draws
+        counter = CounterValue(draws.number(32), draws.number(40)) if table.has_counter and draws.chance(0.3) else None
+        return Entry(key, self._call(table), priority, counter=counter)
+
+    def _insert(self, table: ir.Table) -> Event | None:
+        if not table.keys:
+            return None
+        draws = self._draws
+        asked = self._looked_up[table.name]
+        near: tuple[int | None, ...] = (None,) * len(table.keys)
+        if asked and draws.chance(0.6):
+            near = draws.one(asked)
+        key = tuple(make_match(draws, *pair) for pair in zip(table.keys, near, strict=True))
+        ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
+        entry = self._entry(table, key, draws.count(1, 4) if ordered else 0)
+        self._inserted.append((table, entry))
+        return Insert(table.name, entry)
+
+    def _modify(self) -> Event | None:
+        if not self._inserted:
+            return None
+        table, old = self._draws.one(self._inserted)
+        return Modify(table.name, self._entry(table, old.key, old.priority))
+
+    def _delete(self) -> Event | None:
+        if not self._inserted:
+            return None
+        table, old = self._draws.one(self._inserted)
+        return Delete(table.name, old.key, old.priority)
+
+    def _default(self) -> Event | None:
+        draws = self._draws
+        tables = list(self._program.tables.values())
+        if not tables:
+            return None
+        table = draws.one(tables)
+        return SetDefault(table.name, self._call(table) if draws.chance(0.8) else None)
+
+    def _group(self) -> Event:
+        draws = self._draws
+        replicas = {Replica(draws.one(PORTS), draws.one([0, 1, 2, 0xFFFF])) for _ in range(draws.count(0, 5))}
+        chosen = tuple(sorted(replicas, key=lambda replica: (replica.instance, replica.port)))
+        return SetGroup(draws.count(1, 4), chosen if draws.chance(0.85) else None)
+
+    def _counter(self) -> Event | None:
+        draws = self._draws
+        arrays = [array for array in self._program.counters.values() if array.table is None and array.size]
+        if not arrays:
+            return None
+        array = draws.one(arrays)
+        value = CounterValue(draws.number(60), draws.number(60))
+        return WriteCounter(array.name, draws.count(0, array.size - 1), value)
+
+    def _direct_counter(self) -> Event | None:
+        draws = self._draws
+        counted = [(table, entry) for table, entry in self._inserted if table.has_counter]
+        if not counted:
+            return None
+        table, entry = draws.one(counted)
+        return WriteDirectCounter(
+            table.name, entry.key, entry.priority, CounterValue(draws.number(50), draws.number(50))
+        )
+
+    def _register(self) -> Event | None:
+        draws = self._draws
+        arrays = [register for register in self._program.registers.values() if not register.signed and register.size]
+        if not arrays:
+            return None
+        register = draws.one(arrays)
+        return WriteRegister(register.name, draws.count(0, register.size - 1), draws.number(register.width))

@@ -1,0 +1,198 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs in the intermediate form, with everything that the loader lets through.
+
+``make_program(seed)`` always gives the same program.
+"""
+
+from __future__ import annotations
+
+from differential.draws import Draws, full
+from differential.expressions import Expressions, Scope
+from differential.pipelines import PipelineMaker
+from differential.statements import Declared, Statements
+from softswitch import ir
+
+STANDARD = "standard_metadata"
+# As v1model declares it.
+STANDARD_FIELDS = (
+    ir.Field("ingress_port", 9), ir.Field("egress_spec", 9), ir.Field("egress_port", 9), ir.Field("instance_type", 32),
+    ir.Field("packet_length", 32), ir.Field("enq_timestamp", 32), ir.Field("enq_qdepth", 19),
+    ir.Field("deq_timedelta", 32), ir.Field("deq_qdepth", 19), ir.Field("ingress_global_timestamp", 48),
+    ir.Field("egress_global_timestamp", 48), ir.Field("mcast_grp", 16), ir.Field("egress_rid", 16),
+    ir.Field("checksum_error", 1), ir.Field("parser_error", 32), ir.Field("priority", 3), ir.Field("_padding", 3),
+)  # fmt: skip
+ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
+          "ParserInvalidArgument", "Own")  # fmt: skip
+ALGORITHMS = ("csum16", "xor16", "crc16", "crc32", "identity")
+WIDEST = (64, 64, 130, 520, 2048)  # one of these bounds a program's fields: wide ones cost seconds to compile
+
+
+def make_program(seed: int) -> ir.Program:
+    return _ProgramMaker(seed).make()
+
+
+class _ProgramMaker:
+    def __init__(self, seed: int) -> None:
+        self._draws = Draws(seed, WIDEST[seed % len(WIDEST)])
+
+    def make(self) -> ir.Program:
+        draws = self._draws
+        headers = self._headers()
+        self._names = [name for name, header in headers.items() if not header.metadata]
+        self._fields = [
+            ir.FieldRef(header.name, member.name, member.width, member.signed)
+            for header in headers.values()
+            for member in header.fields
+        ]
+        registers = {
+            f"r{i}": ir.Register(f"r{i}", draws.one([1, 3, 4, 16, 100]), draws.width(), draws.chance(0.15))
+            for i in range(draws.count(1, 4))
+        }
+        counters = {f"c{i}": ir.CounterArray(f"c{i}", draws.one([1, 5, 64])) for i in range(draws.count(1, 3))}
+        calculations = {f"calc{i}": self._calculation(f"calc{i}") for i in range(draws.count(2, 5))}
+        order = draws.some(self._names, max(1, len(self._names) - 2), len(self._names))
+        if draws.chance(0.1):
+            order.append(draws.one(order))
+        pairs = _same_shape(headers)
+        declared = Declared(headers, self._fields, self._names, pairs, registers, counters, calculations)
+        pipelines = PipelineMaker(draws, declared)
+        probes = ["probe0", "probe1"] if draws.chance(0.6) else [None, None]
+        registers |= {name: ir.Register(name, 8, draws.widest) for name in probes if name}
+        ingress = pipelines.make("ingress", draws.count(4, 10), probes[0])
+        egress = pipelines.make("egress", draws.count(0, 4), probes[1])
+        nodes = [*ingress.nodes.values(), *egress.nodes.values()]
+        direct = [node.name for node in nodes if isinstance(node, ir.Table) and node.has_counter]
+        return ir.Program(
+            headers=headers,
+            errors={name: number for number, name in enumerate(ERRORS)},
+            parser=self._parser(declared),
+            ingress=ingress,
+            egress=egress,
+            deparser=tuple(order),
+            actions=tuple(pipelines.actions),
+            registers=registers,
+            counters=counters | {f"direct_{name}": ir.CounterArray(f"direct_{name}", 0, name) for name in direct},
+            calculations=calculations,
+            checksums=tuple(self._checksum(i, calculations) for i in range(draws.count(0, 3))),
+        )
+
+    # -- headers ---------------------------------------------------------
+
+    def _headers(self) -> dict[str, ir.Header]:
+        draws = self._draws
+        headers = [ir.Header(f"h{i}", self._header_fields(), False) for i in range(draws.count(2, 5))]
+        # A second instance of a type: what header copies need.
+        headers += [ir.Header("twin", headers[0].fields, False)]
+        members = tuple(ir.Field(f"m{i}", draws.width(), draws.chance(0.2)) for i in range(draws.count(3, 8)))
+        headers += [ir.Header("meta", members, True), ir.Header(STANDARD, STANDARD_FIELDS, True)]
+        return {header.name: header for header in headers}
+
+    def _header_fields(self) -> tuple[ir.Field, ...]:
+        draws = self._draws
+        fields = [ir.Field(f"f{i}", draws.width(), draws.chance(0.15)) for i in range(draws.count(1, 7))]
+        missing = -sum(member.width for member in fields) % 8
+        if missing:
+            fields.insert(draws.count(0, len(fields)), ir.Field("pad", missing))
+        return tuple(fields)
+
+    # -- checksums -------------------------------------------------------
+
+    def _calculation(self, name: str) -> ir.Calculation:
+        draws = self._draws
+        chunks: list[ir.Chunk] = []
+        for _ in range(draws.count(1, 4)):
+            header = draws.one([member.header for member in self._fields])
+            mine = [member for member in self._fields if member.header == header]
+            for member in mine if draws.chance(0.4) else draws.some(mine, 1, 3):
+                chunks.append(ir.Chunk(member, member.width))
+            if draws.chance(0.2):
+                width = draws.one([8, 16, 3, 24])
+                chunks.append(ir.Chunk(ir.Const(draws.number(width)), width))
+        return ir.Calculation(name, draws.one(ALGORITHMS), tuple(chunks))
+
+    def _checksum(self, number: int, calculations: dict[str, ir.Calculation]) -> ir.Checksum:
+        draws = self._draws
+        target = draws.one([member for member in self._fields if member.header in self._names])
+        valid = ir.Unary("d2b", ir.Valid(draws.one([target.header, draws.one(self._names)])))
+        expressions = Expressions(draws, Scope(self._fields, self._names))
+        condition = draws.one([
+            ir.Const(1), valid, ir.Binary("and", valid, expressions.boolean(1)), expressions.boolean(2)
+        ])  # fmt: skip
+        verify, update = draws.one([(True, False), (False, True), (True, True)])
+        return ir.Checksum(f"checksum{number}", target, draws.one(list(calculations)), condition, verify, update)
+
+    # -- parser ----------------------------------------------------------
+
+    def _parser(self, declared: Declared) -> ir.Parser:
+        count = self._draws.count(2, 6)
+        states = [self._state(i, count, declared) for i in range(count)]
+        return ir.Parser("parser", "start", {state.name: state for state in states})
+
+    def _state(self, number: int, count: int, declared: Declared) -> ir.ParserState:
+        draws = self._draws
+        later: list[str | None] = [None, *(f"s{i}" for i in range(number + 1, count))]
+        if number + 1 < count and draws.chance(0.6):
+            later.remove(None)
+        scope = Scope(self._fields, self._names, lookahead=True)
+        expressions = Expressions(draws, scope)
+        ops: list[ir.ParserOp] = []
+        for _ in range(draws.count(0 if number else 1, 4)):
+            ops.append(self._parser_op(expressions, declared, first=not ops))
+        extracted = [op.header for op in ops if isinstance(op, ir.Extract)]
+        key = self._select_key(extracted, expressions)
+        cases = tuple(self._case(key, draws.one(later)) for _ in range(draws.count(1, 4))) if key else ()
+        return ir.ParserState(f"s{number}" if number else "start", tuple(ops), key, cases, draws.one(later))
+
+    def _parser_op(self, expressions: Expressions, declared: Declared, *, first: bool) -> ir.ParserOp:
+        draws = self._draws
+        match draws.one(["extract"] * 5 + ["assign", "statement", "verify", "advance"]):
+            case "assign":
+                target = draws.one(self._fields)
+                return ir.Assign(target, expressions.loose(target.width, signed=target.signed, depth=2))
+            case "statement":
+                # Only assignments and verify may look ahead.
+                plain = Expressions(draws, Scope(self._fields, self._names))
+                return Statements(draws, declared, plain).simple(2)
+            case "verify" if not first:
+                errors = [ir.Const(draws.count(0, len(ERRORS) - 1)), ir.Const(ERRORS.index("Own"))]
+                return ir.Verify(expressions.boolean(2), draws.one(errors))
+            case "advance" if not first:
+                plain = Expressions(draws, Scope(self._fields, self._names))
+                distance: ir.Expr = ir.Const(draws.one([0, 8, 8, 16, 32, 3]))
+                if draws.chance(0.5):
+                    # A multiple of eight, most often.
+                    distance = ir.Binary("&", plain.typed(16, depth=1), ir.Const(draws.one([0x18, 0x38, 0x1F, 0xFFFF])))
+                return ir.Advance(distance)
+        return ir.Extract(draws.one(self._names))
+
+    def _select_key(self, extracted: list[str], expressions: Expressions) -> tuple[ir.Expr, ...]:
+        draws = self._draws
+        key: list[ir.Expr] = []
+        for _ in range(draws.one([0, 1, 1, 1, 2, 3])):
+            match draws.one(["extracted"] * 5 + ["any", "lookahead", "valid"]):
+                case "extracted" if extracted:
+                    key.append(draws.one([member for member in self._fields if member.header in extracted]))
+                case "lookahead":
+                    key.append(expressions.lookahead())
+                case "valid":
+                    key.append(ir.Valid(draws.one(self._names)))
+                case _:
+                    key.append(draws.one(self._fields))
+        return tuple(key)
+
+    def _case(self, key: tuple[ir.Expr, ...], following: str | None) -> ir.Case:
+        draws = self._draws
+        values, masks = [], []
+        for part in key:
+            width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
+            mask = draws.one([full(width), full(width), draws.number(width), draws.number(width) & 3, 0])
+            values.append(draws.number(width) & mask)
+            masks.append(mask)
+        return ir.Case(tuple(values), tuple(masks), following)
+
+
+def _same_shape(headers: dict[str, ir.Header]) -> list[tuple[str, str]]:
+    """Pairs of headers that can be copied."""
+    real = [header for header in headers.values() if not header.metadata]
+    return [(a.name, b.name) for a in real for b in real if a is not b and a.fields == b.fields]

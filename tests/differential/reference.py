@@ -1,0 +1,480 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a program means, written down as plainly as possible: walks the intermediate form packet by packet.
+
+It shares nothing with the engines but that form, and knows none of their short cuts. Numbers are Python's integers,
+as bmv2's are GMP's: unbounded until they are stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from differential.checksums import DIGESTS
+from softswitch import ir
+from softswitch.device import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+
+STANDARD = "standard_metadata"
+DROP_PORT = 511
+REPLICATED = 5
+FAR_SHIFT = 1 << 14  # whatever is shifted that far to the left is 0 in any field
+
+Frames = list[tuple[int, bytes]]
+
+
+def wrapped(value: int, width: int, signed: bool) -> int:
+    value &= (1 << width) - 1
+    return value - (1 << width) if signed and value >> (width - 1) else value
+
+
+class SplitMix64:
+    """Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed % 2**64
+
+    def next(self) -> int:
+        self._state = (self._state + 0x9E3779B97F4A7C15) % 2**64
+        mixed = self._state
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ mixed >> shift) * factor % 2**64
+        return mixed ^ mixed >> 31
+
+    def integer(self, low: int, high: int, width: int) -> int:
+        limbs = max(1, -(-width // 64))
+        drawn = sum(self.next() << (64 * limb) for limb in range(limbs))
+        return low + (drawn * (high - low + 1) >> (64 * limbs))
+
+
+@dataclass
+class Packet:
+    """What one packet carries. ``position``: bits of the frame the parser has consumed."""
+
+    frame: bytes
+    values: dict[tuple[str, str], int]
+    valid: set[str]
+    position: int = 0
+    length: int = 0
+
+
+class ParserEndsError(Exception):
+    """The parser stops with error number ``args[0]``."""
+
+
+class ExitReachedError(Exception):
+    """The pipeline is left."""
+
+
+@dataclass
+class TableState:
+    """``rows`` in the order they were added."""
+
+    default: ActionCall | None = None
+    rows: dict[tuple[tuple[KeyMatch, ...], int], Entry] = field(default_factory=dict)
+
+
+class Reference:
+    """Runs one program. Tables, groups and counters are set by the harness directly."""
+
+    def __init__(self, program: ir.Program, seed: int, now_us: int) -> None:
+        self.program = program
+        self.registers = {name: [0] * register.size for name, register in program.registers.items()}
+        self.counters = {
+            name: [[0, 0] for _ in range(array.size)] for name, array in program.counters.items() if array.table is None
+        }
+        self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.tables = {name: self._table(table) for name, table in program.tables.items()}
+        self.messages: list[str] = []
+        self.looked_up: dict[str, list[tuple[int, ...]]] = {name: [] for name in program.tables}
+        self._actions = {action.index: action for action in program.actions}
+        self._random = SplitMix64(seed)
+        self._now_us = now_us
+
+    def _table(self, table: ir.Table) -> TableState:
+        state = TableState()
+        ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
+        last = max((entry.rank for entry in table.entries or ()), default=0)
+        for entry in table.entries or ():
+            matches = tuple(_match(pattern, key) for pattern, key in zip(entry.patterns, table.keys, strict=True))
+            priority = last + 1 - entry.rank if ordered else 0
+            counter = CounterValue() if table.has_counter else None
+            call = ActionCall(str(entry.action), entry.args)
+            state.rows[matches, priority] = Entry(matches, call, priority, counter=counter)
+        return state
+
+    # -- a packet's way --------------------------------------------------
+
+    def process(self, port: int, frame: bytes) -> Frames:
+        packet = self._arrive(port, frame)
+        self._parse(packet)
+        self._verify(packet)
+        self._pipeline(self.program.ingress, packet)
+        out: Frames = []
+        for out_port, instance in self._replicas(packet):
+            replica = Packet(frame, dict(packet.values), set(packet.valid), packet.position, packet.length)
+            self._set(replica, egress_spec=0, egress_port=out_port, egress_rid=instance, packet_length=packet.length)
+            self._set(replica, egress_global_timestamp=self._now_us)
+            self._pipeline(self.program.egress, replica)
+            if replica.values[STANDARD, "egress_spec"] != DROP_PORT:
+                self._update(replica)
+                out.append((out_port, self._deparse(replica)))
+        return out
+
+    def _set(self, packet: Packet, **fields: int) -> None:
+        for name, value in fields.items():
+            packet.values[STANDARD, name] = value
+
+    def _arrive(self, port: int, frame: bytes) -> Packet:
+        headers = self.program.headers.values()
+        values = {(header.name, member.name): 0 for header in headers for member in header.fields}
+        packet = Packet(frame, values, {header.name for header in headers if header.metadata}, length=len(frame))
+        error = self.program.errors["NoError"]
+        self._set(packet, ingress_port=port, packet_length=len(frame), parser_error=error)
+        self._set(packet, ingress_global_timestamp=self._now_us)
+        return packet
+
+    def _replicas(self, packet: Packet) -> tuple[tuple[int, int], ...]:
+        group = packet.values[STANDARD, "mcast_grp"]
+        if group:
+            self._set(packet, instance_type=REPLICATED)
+            return self.groups.get(group, ())
+        spec = packet.values[STANDARD, "egress_spec"]
+        return () if spec == DROP_PORT else ((spec, packet.values[STANDARD, "egress_rid"]),)
+
+    def _deparse(self, packet: Packet) -> bytes:
+        out = b""
+        for name in self.program.deparser:
+            if name in packet.valid:
+                header = self.program.headers[name]
+                bits = 0
+                for member in header.fields:
+                    bits = bits << member.width | packet.values[name, member.name] % (1 << member.width)
+                out += bits.to_bytes(header.size_bytes)
+        return out + packet.frame[packet.position // 8 :]
+
+    # -- parser ----------------------------------------------------------
+
+    def _parse(self, packet: Packet) -> None:
+        state: str | None = self.program.parser.start
+        try:
+            while state is not None:
+                described = self.program.parser.states[state]
+                for op in described.ops:
+                    self._parser_op(op, packet)
+                state = self._next_state(described, packet)
+        except ParserEndsError as end:
+            self._set(packet, parser_error=end.args[0])
+
+    def _take(self, packet: Packet, bits: int) -> None:
+        if packet.position + bits > 8 * len(packet.frame):
+            raise ParserEndsError(self.program.errors["PacketTooShort"])
+
+    def _bits(self, packet: Packet, start: int, width: int) -> int:
+        whole = int.from_bytes(packet.frame)
+        return (whole >> (8 * len(packet.frame) - start - width)) % (1 << width)
+
+    def _parser_op(self, op: ir.ParserOp, packet: Packet) -> None:
+        match op:
+            case ir.Extract(name):
+                header = self.program.headers[name]
+                self._take(packet, header.width)
+                for member in header.fields:
+                    bits = self._bits(packet, packet.position, member.width)
+                    packet.values[name, member.name] = wrapped(bits, member.width, member.signed)
+                    packet.position += member.width
+                packet.valid.add(name)
+            case ir.Advance(distance):
+                bits = self.value(distance, packet, ())
+                if bits % 8:
+                    raise ParserEndsError(self.program.errors["ParserInvalidArgument"])
+                self._take(packet, bits)
+                packet.position += bits
+            case ir.Verify(condition, error):
+                if not self.value(condition, packet, ()):
+                    raise ParserEndsError(self.value(error, packet, ()))
+            case _:
+                self._statement(op, packet, ())
+
+    def _next_state(self, state: ir.ParserState, packet: Packet) -> str | None:
+        key = [(self.value(part, packet, ()), part) for part in state.key]
+        for case in state.cases:
+            # The key is compared as bits, signed or not.
+            if all(
+                value % (1 << _width(part)) & mask == wanted
+                for (value, part), wanted, mask in zip(key, case.values, case.masks, strict=True)
+            ):
+                return case.next_state
+        return state.default
+
+    # -- controls --------------------------------------------------------
+
+    def _pipeline(self, pipeline: ir.Pipeline, packet: Packet) -> None:
+        name = pipeline.start
+        try:
+            while name is not None:
+                node = pipeline.nodes[name]
+                if isinstance(node, ir.Conditional):
+                    name = node.on_true if self.value(node.condition, packet, ()) else node.on_false
+                else:
+                    name = self._apply(node, packet)
+        except ExitReachedError:
+            return
+
+    def _apply(self, table: ir.Table, packet: Packet) -> str | None:
+        state = self.tables[table.name]
+        identity = self._look_up(table, packet)
+        if identity is None:
+            call = state.default or ActionCall(str(table.default_action), table.default_args)
+        else:
+            entry = state.rows[identity]
+            call = entry.action
+            if entry.counter is not None:
+                counted = CounterValue(entry.counter.packets + 1, entry.counter.bytes + len(packet.frame))
+                state.rows[identity] = replace(entry, counter=counted)
+        index = self.action_index(table, call.name)
+        for statement in self._actions[index].body:
+            self._statement(statement, packet, call.args)
+        if not table.by_hit:
+            return table.next[index]
+        return table.on_miss if identity is None else table.on_hit
+
+    def action_index(self, table: ir.Table, name: str) -> int:
+        return next(i for i in table.actions if name in (self._actions[i].name, str(i)))
+
+    def _look_up(self, table: ir.Table, packet: Packet) -> tuple[tuple[KeyMatch, ...], int] | None:
+        """Of the rows that match: the longest prefix or the highest priority, then the oldest."""
+        values = []
+        for key in table.keys:
+            value = self.value(key.target, packet, ())
+            values.append(value if key.mask is None else value & key.mask)
+        self.looked_up[table.name].append(tuple(values))
+        widths = [key.width for key in table.keys]
+        best = None
+        for identity, entry in self.tables[table.name].rows.items():
+            if all(_matches(*triple) for triple in zip(entry.key, values, widths, strict=True)):
+                prefix = sum(match.prefix_len for match in entry.key if isinstance(match, Lpm))
+                rank = prefix if table.kind is ir.MatchKind.LPM else entry.priority
+                if best is None or rank > best[0]:
+                    best = (rank, identity)
+        return None if best is None else best[1]
+
+    # -- statements ------------------------------------------------------
+
+    def _store(self, packet: Packet, target: ir.FieldRef, value: int) -> None:
+        packet.values[target.header, target.field] = wrapped(value, target.width, target.signed)
+
+    def _statement(self, statement: ir.Statement, packet: Packet, args: tuple[int, ...]) -> None:  # noqa: PLR0912
+        match statement:
+            case ir.Assign(target, value):
+                self._store(packet, target, self.value(value, packet, args))
+            case ir.AssignHeader(to, source):
+                self._copy(packet, to, source)
+            case ir.SetValid(header):
+                if header not in packet.valid:
+                    packet.valid.add(header)
+                    packet.length += self.program.headers[header].size_bytes
+                    for member in self.program.headers[header].fields:
+                        packet.values[header, member.name] = 0
+            case ir.SetInvalid(header):
+                if header in packet.valid:
+                    packet.valid.remove(header)
+                    packet.length -= self.program.headers[header].size_bytes
+            case ir.RegisterRead(target, register, index):
+                at = self.value(index, packet, args)
+                if 0 <= at < len(self.registers[register]):
+                    self._store(packet, target, self.registers[register][at])
+            case ir.RegisterWrite(register, index, value):
+                at = self.value(index, packet, args)
+                declared = self.program.registers[register]
+                if 0 <= at < declared.size:
+                    stored = wrapped(self.value(value, packet, args), declared.width, declared.signed)
+                    self.registers[register][at] = stored
+            case ir.Count(counter, index):
+                at = self.value(index, packet, args)
+                if 0 <= at < len(self.counters[counter]):
+                    self.counters[counter][at][0] += 1
+                    self.counters[counter][at][1] += len(packet.frame)
+            case ir.MarkToDrop():
+                self._set(packet, egress_spec=DROP_PORT, mcast_grp=0)
+            case ir.Random(target, low, high):
+                bottom, top = self.value(low, packet, args), self.value(high, packet, args)
+                if bottom <= top:
+                    self._store(packet, target, self._random.integer(bottom, top, target.width))
+            case ir.Hash(target, base, calculation, modulus):
+                digest = self._digest(calculation, packet) % max(1, self.value(modulus, packet, args))
+                self._store(packet, target, self.value(base, packet, args) + digest)
+            case ir.LogMessage(text, values):
+                for value in values:
+                    text = text.replace("{}", str(self.value(value, packet, args)), 1)
+                self.messages.append(text)
+            case ir.Exit():
+                raise ExitReachedError
+            case ir.If(condition, then, otherwise):
+                for inner in then if self.value(condition, packet, args) else otherwise:
+                    self._statement(inner, packet, args)
+
+    def _copy(self, packet: Packet, to: str, source: str) -> None:
+        if source not in packet.valid:
+            packet.valid.discard(to)
+            return
+        packet.valid.add(to)
+        for member in self.program.headers[to].fields:
+            packet.values[to, member.name] = packet.values[source, member.name]
+
+    # -- checksums -------------------------------------------------------
+
+    def _digest(self, name: str, packet: Packet) -> int:
+        calculation = self.program.calculations[name]
+        bits = ""
+        for chunk in calculation.chunks:
+            if isinstance(chunk.value, ir.FieldRef):
+                if chunk.value.header not in packet.valid:
+                    continue
+                value = packet.values[chunk.value.header, chunk.value.field]
+            else:
+                value = chunk.value.value
+            bits += f"{value % (1 << chunk.width):0{chunk.width}b}"
+        bits += "0" * (-len(bits) % 8)
+        data = bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits), 8))
+        return DIGESTS[calculation.algorithm](data)
+
+    def _verify(self, packet: Packet) -> None:
+        for checksum in self.program.checksums:
+            target = (checksum.target.header, checksum.target.field)
+            asked = checksum.verify and target[0] in packet.valid and self.value(checksum.condition, packet, ())
+            if asked and self._digest(checksum.calculation, packet) != packet.values[target]:
+                self._set(packet, checksum_error=1)
+
+    def _update(self, packet: Packet) -> None:
+        for checksum in self.program.checksums:
+            if checksum.update and self.value(checksum.condition, packet, ()):
+                self._store(packet, checksum.target, self._digest(checksum.calculation, packet))
+
+    # -- expressions -----------------------------------------------------
+
+    def value(self, expr: ir.Expr, packet: Packet, args: tuple[int, ...]) -> int:
+        """Booleans are 1 and 0."""
+        match expr:
+            case ir.Const(value):
+                return value
+            case ir.FieldRef(header, name, _, _):
+                return packet.values[header, name]
+            case ir.Valid(header):
+                return int(header in packet.valid)
+            case ir.Param(index, _):
+                return args[index]
+            case ir.Lookahead(offset, width):
+                self._take(packet, offset + width)
+                return self._bits(packet, packet.position + offset, width)
+            case ir.Cast(op, operand, width):
+                return _cast(op, self.value(operand, packet, args), width)
+            case ir.Ternary(condition, then, otherwise):
+                chosen, other = (then, otherwise) if self.value(condition, packet, args) else (otherwise, then)
+                self._reach(other, packet)
+                return self.value(chosen, packet, args)
+            case ir.Unary("~", operand):
+                return ~self.value(operand, packet, args)
+            case ir.Unary("-", operand):
+                return -self.value(operand, packet, args)
+            case ir.Unary("not", operand):
+                return int(not self.value(operand, packet, args))
+            case ir.Unary("d2b" | "b2d", operand):
+                return int(bool(self.value(operand, packet, args)))
+            case ir.Binary(op, left, right):
+                return _operate(op, self.value(left, packet, args), self.value(right, packet, args))
+        raise AssertionError(expr)
+
+    def _reach(self, expr: ir.Expr, packet: Packet) -> None:
+        """The packet must be long enough for a lookahead also where its value is not asked for."""
+        match expr:
+            case ir.Lookahead(offset, width):
+                self._take(packet, offset + width)
+            case ir.Unary(_, operand) | ir.Cast(_, operand, _):
+                self._reach(operand, packet)
+            case ir.Binary(_, left, right):
+                self._reach(left, packet)
+                self._reach(right, packet)
+            case ir.Ternary(condition, then, otherwise):
+                for part in (condition, then, otherwise):
+                    self._reach(part, packet)
+
+
+def _width(part: ir.Expr) -> int:
+    return part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
+
+
+def _match(pattern: ir.Pattern, key: ir.Key) -> KeyMatch:
+    match key.kind:
+        case ir.MatchKind.EXACT:
+            return Exact(pattern.value)
+        case ir.MatchKind.LPM:
+            return Lpm(pattern.value, pattern.prefix_len or 0)
+        case ir.MatchKind.TERNARY:
+            return Ternary(pattern.value, pattern.mask)
+        case ir.MatchKind.RANGE:
+            return Range(pattern.value, pattern.mask)
+
+
+def _matches(match: KeyMatch, value: int, width: int) -> bool:
+    match match:
+        case Exact(wanted):
+            return value == wanted
+        case Lpm(wanted, length):
+            return value >> (width - length) == wanted >> (width - length)
+        case Ternary(wanted, mask):
+            return value & mask == wanted
+        case Range(low, high):
+            return low <= value <= high
+
+
+def _cast(op: str, value: int, width: int) -> int:
+    half = 1 << (width - 1)
+    match op:
+        case "two_comp_mod":
+            return wrapped(value, width, signed=True)
+        case "usat_cast":
+            return max(0, min(value, 2 * half - 1))
+        case "sat_cast":
+            return max(-half, min(value, half - 1))
+    raise AssertionError(op)
+
+
+def _operate(op: str, left: int, right: int) -> int:  # noqa: PLR0912
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            return left // right if right else 0
+        case "%":
+            return left % right if right else 0
+        case "<<":
+            return left << right if right < FAR_SHIFT else 0
+        case ">>":
+            return left >> right
+        case "&":
+            return left & right
+        case "|":
+            return left | right
+        case "^":
+            return left ^ right
+        case "==":
+            return int(left == right)
+        case "!=":
+            return int(left != right)
+        case "<":
+            return int(left < right)
+        case "<=":
+            return int(left <= right)
+        case ">":
+            return int(left > right)
+        case ">=":
+            return int(left >= right)
+        case "and":
+            return int(bool(left) and bool(right))
+        case "or":
+            return int(bool(left) or bool(right))
+    raise AssertionError(op)

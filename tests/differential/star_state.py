@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A real job's tables and frames: what the controller writes for the packet tests' star, and packets of every kind.
+
+``python tests/differential/star_state.py FILE`` writes both for softswitch.native.fuzz.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+from golden import model
+from golden.model import Host, Job, udp_frame
+from packet import rigs
+from packet.play import contribution, random_partial, random_payload
+from packet.star import AGGREGATOR, HOSTS, JOBS
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import ARP, Dot1Q, Ether
+from scapy.packet import Raw
+from softswitch.native.fuzz import describe
+from softswitch.switch import SoftSwitch
+
+Frames = list[tuple[int, bytes]]
+
+
+def star_switch() -> tuple[SoftSwitch, Frames]:
+    """A switch with all the star's entries, and frames for it with the ports they come in at."""
+    with rigs.soft_in_process("python") as rig:
+        rig.renew()
+        return rig.switch, [*star_frames(), *_ordinary()]
+
+
+def star_frames() -> Frames:
+    rng = np.random.default_rng(5)
+    return [made for job in JOBS for op in sorted(job.ops) for made in _of_job(job, op, rng)]
+
+
+def _of_job(job: Job, op: int, rng: np.random.Generator) -> Frames:
+    """Every worker in two rounds and two slots, the flush, a result from above."""
+    frames: Frames = []
+    for slot, round_ in ((0, 0), (0, 1), (1, 0)):
+        for number, worker in enumerate(job.workers):
+            partial = worker.is_switch
+            payload = random_partial(rng, op, worker.weight) if partial else random_payload(rng, op)
+            fields = {"count": worker.weight} if partial else {}
+            packet = contribution(job, number, slot, round_, payload, op, **fields)
+            frames.append((worker.port, udp_frame(worker, AGGREGATOR, packet.encode())))
+    flush = contribution(job, 0, 0, 1, random_payload(rng, op), op, flags=model.FLUSH)
+    frames.append((job.workers[0].port, udp_frame(job.workers[0], AGGREGATOR, flush.encode())))
+    if job.parent is not None:
+        above: Host = job.parent.switch
+        payload = random_payload(rng, op, model.WORDS_DOWN[op])
+        packet = contribution(job, job.parent.worker, 0, 1, payload, op)
+        packet = packet._replace(kind=model.RESULT, count=9, contributors=0xFF)
+        frames.append((above.port, udp_frame(above, AGGREGATOR, packet.encode())))
+    return frames
+
+
+def _ordinary() -> Frames:
+    first, second = HOSTS[:2]
+    ether = Ether(src=first.mac.hex(":"), dst=second.mac.hex(":"))
+    ip = IP(src="10.0.0.1", dst="10.0.0.2")
+    packets = [
+        ether / ip / TCP(dport=29500), ether / ip / UDP(dport=model.UDP_PORT) / Raw(b"hello"), ether / ip / ICMP(),
+        ether / IP(src="10.0.0.1", dst="10.0.0.100", options=[IPOption_NOP()] * 4) / UDP(),
+        ether / Dot1Q(vlan=5) / ip / TCP(), ether / IPv6() / UDP(), ether / ip / TCP() / Raw(bytes(1460)),
+        ether / ARP(op=1, psrc="10.0.0.1", pdst="10.0.0.100"), ether / ARP(op=1, psrc="10.0.0.1", pdst="10.0.0.2"),
+    ]  # fmt: skip
+    return [(first.port, bytes(packet)) for packet in packets]
+
+
+def main(file: str) -> None:
+    switch, frames = star_switch()
+    Path(file).write_text(json.dumps(describe(switch, frames)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The project's own P4 program and the test programs, through both engines and the interpreter, with random entries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from differential.draws import Draws
+from differential.duel import EngineContestant, ReferenceContestant, duel
+from differential.events import Event, EventMaker, Insert, PacketIn, SetDefault, SetGroup
+from differential.frames import damaged, make_frame
+from differential.star_state import Frames, star_switch
+from softswitch import ir
+from softswitch.load import load_program
+from softswitch.switch import SoftSwitch
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = {path.stem: path for path in sorted((ROOT / "tests/unit/softswitch/programs").glob("*.json"))
+            if path.stem != "sources"}  # fmt: skip
+
+pytestmark = pytest.mark.cc
+
+
+@pytest.fixture(scope="module")
+def star() -> tuple[SoftSwitch, Frames]:
+    return star_switch()
+
+
+def run(program: ir.Program, happening: list[Event]) -> int:
+    engines = [EngineContestant(program, "python"), EngineContestant(program, "native")]
+    return duel([*engines, ReferenceContestant(program)], happening)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_test_programs(name: str, seed: int) -> None:
+    program = load_program(PROGRAMS[name].read_text())
+    draws = Draws(seed)
+    maker = EventMaker(draws, program, lambda: (draws.one([1, 3]), make_frame(draws, program)))
+    assert run(program, maker.events(150)) > 0
+
+
+def writes(switch: SoftSwitch) -> list[Event]:
+    """All that was written to ``switch``."""
+    happening: list[Event] = []
+    for name, table in switch.loaded.program.tables.items():
+        if table.entries is None:
+            happening += [Insert(name, entry) for entry in switch.entries(name)]
+        if not table.default_const:
+            happening.append(SetDefault(name, switch.default_action(name)))
+    return happening + [SetGroup(group, replicas) for group, replicas in switch.groups().items()]
+
+
+def test_jobs_of_the_star(star: tuple[SoftSwitch, Frames]) -> None:
+    """Every op, kind and job as the controller installs them: whole rounds, then the same with damage."""
+    switch, frames = star
+    draws = Draws(3)
+    happening = writes(switch) + [PacketIn(port, frame) for port, frame in frames]
+    happening += [PacketIn(port, damaged(draws, frame)) for port, frame in draws.some(frames, 150, 150)]
+    assert run(switch.loaded.program, happening) > len(frames) // 4
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_jobs_of_the_star_while_tables_change(star: tuple[SoftSwitch, Frames], seed: int) -> None:
+    switch, frames = star
+    draws = Draws(seed)
+
+    def frame() -> tuple[int, bytes]:
+        port, chosen = draws.one(frames)
+        return port, damaged(draws, chosen)
+
+    program = switch.loaded.program
+    run(program, writes(switch) + EventMaker(Draws(seed + 50), program, frame).events(120))

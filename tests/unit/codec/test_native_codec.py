@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The native kernels against the torch form: the same bits, whatever the input."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sumwire.codec import kernels
+from sumwire.codec.base import CodecRound, GradientCodec
+from sumwire.codec.errors import CodecError, CountError, NonFiniteError, NormRangeError, SumRangeError
+from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.tables import ThcTable, solve
+from sumwire.codec.thc import ThcCodec
+from torch import Tensor
+
+PUBLISHED = solve(4, 30, 1 / 32)
+TABLES = [
+    PUBLISHED,
+    solve(4, 15, 1 / 16),
+    solve(4, 255, 1 / 64),
+    solve(3, 20, 1 / 32),
+    solve(2, 11, 1 / 8),
+    solve(1, 1, 0.5),
+]
+BLOCKS = [1024, 2048, 4096, 8192, 32768, 1 << 18, None]
+TINY = 1e-42
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    if kernels.kernels(torch.zeros(1)) is None:
+        pytest.skip("needs a C compiler, and SUMWIRE_NATIVE not 0")
+
+
+@contextlib.contextmanager
+def in_torch() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(kernels.SWITCH, "0")
+        assert kernels.kernels(torch.zeros(1)) is None
+        yield
+
+
+def both(codec: GradientCodec, x: Tensor) -> tuple[CodecRound, CodecRound]:
+    """The same round by the kernels and by torch."""
+    native = codec.begin(x, 6, 2)
+    with in_torch():
+        return native, codec.begin(x, 6, 2)
+
+
+def bits(x: Tensor) -> NDArray[np.uint32]:
+    """So that zeros of either sign differ."""
+    return x.numpy().view(np.uint32)
+
+
+def normal(n: int, g: torch.Generator) -> Tensor:
+    return torch.randn(n, generator=g)
+
+
+def mixed(n: int, g: torch.Generator) -> Tensor:
+    """Every magnitude from subnormal to huge, and zeros of both signs."""
+    x = torch.randn(n, generator=g) * torch.exp(40 * torch.randn(-(-n // 700), generator=g)).repeat_interleave(700)[:n]
+    x = x.clamp(-1e25, 1e25)
+    x[torch.rand(n, generator=g) < 0.2] = 0.0
+    x[torch.rand(n, generator=g) < 0.1] = -0.0
+    return x
+
+
+VALUES: dict[str, Callable[[int, torch.Generator], Tensor]] = {
+    "normal": normal,
+    "mixed": mixed,
+    "zero": lambda n, g: torch.zeros(n),
+    "tiny": lambda n, g: TINY * normal(n, g),
+    "small": lambda n, g: 1e-28 * normal(n, g),
+    "huge": lambda n, g: 1e24 * normal(n, g),
+    "one": lambda n, g: torch.nn.functional.one_hot(torch.tensor(n // 2), n).float(),
+    "strided": lambda n, g: normal(2 * n, g)[::2],
+    "odd address": lambda n, g: normal(n + 1, g)[1:],
+    "half": lambda n, g: normal(n, g).half(),
+    "bfloat16": lambda n, g: mixed(n, g).bfloat16(),
+}
+
+
+def sum_planes(generator: np.random.Generator, counts: NDArray[np.int64], granularity: int) -> NDArray[np.uint8]:
+    """Sums that so many workers can reach, the largest among them."""
+    sums = generator.integers(0, counts * granularity + 1, (1024, len(counts))).T.astype(np.uint8)
+    sums[:, 5] = counts * granularity
+    return np.packbits(np.unpackbits(sums[..., None], axis=-1).transpose(0, 2, 1), axis=-1)
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@settings(max_examples=25, deadline=None)
+@given(
+    length=st.integers(1, 20_000),
+    block=st.sampled_from(BLOCKS),
+    table=st.sampled_from(TABLES),
+    seed=st.integers(0, 2**32),
+    larger=st.sampled_from([1.0, 1.7, 300.0, 0.01]),
+)
+@example(length=1, block=4096, table=PUBLISHED, seed=0, larger=1.0)
+@example(length=300_000, block=None, table=PUBLISHED, seed=0, larger=1.0)
+@example(length=70_000, block=1 << 16, table=PUBLISHED, seed=1, larger=1.0)
+def test_thc_is_the_same(kind: str, length: int, block: int | None, table: ThcTable, seed: int, larger: float) -> None:
+    x = VALUES[kind](length, torch.Generator().manual_seed(seed))
+    native, reference = both(ThcCodec(table, job=seed, worker=3, block=block), x)
+    own = reference.preliminary()
+    assert np.array_equal(native.preliminary(), own)
+    agreed = np.minimum(own.view(np.float32) * np.float32(larger), np.float32(2.0**96)).view(np.uint32)
+    words = reference.encode(agreed)
+    # Into packets of an odd length.
+    packets = np.zeros((native.chunks, 4 * 128 + 61), np.uint8)
+    native.encode_into(agreed, 0, native.chunks, packets[:, 7 : 7 + 512].reshape(-1, 4, 128))
+    assert np.array_equal(packets[:, 7 : 7 + 512], words.reshape(-1, 512))
+    assert not packets[:, :7].any() and not packets[:, 7 + 512 :].any()
+    generator = np.random.default_rng(seed)
+    counts = generator.integers(0, table.max_workers + 1, native.chunks)
+    down = sum_planes(generator, counts, table.granularity)
+    assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
+    included = generator.random(native.chunks) < 0.7
+    for mask in (None, included):
+        assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
+
+
+def test_thc_refuses_the_same() -> None:
+    codec = ThcCodec(PUBLISHED, job=1, worker=0)
+    refused: list[tuple[type[CodecError], Tensor]] = [
+        (NonFiniteError, torch.tensor([1.0, float("nan")])),
+        (NonFiniteError, torch.cat([torch.zeros(9000), torch.tensor([float("-inf")])])),
+        (NormRangeError, torch.full((5000,), 3e38)),
+        (NormRangeError, torch.cat([torch.ones(4096), torch.full((1,), 2.0**97)])),
+    ]
+    for error, x in refused:
+        with pytest.raises(error) as native:
+            codec.begin(x, 0, 0)
+        with in_torch(), pytest.raises(error) as reference:
+            codec.begin(x, 0, 0)
+        assert str(native.value) == str(reference.value)
+    rounds = both(codec, torch.ones(5000))
+    sums = np.zeros((5, 1024), np.uint8)
+    sums[3, 1023] = 61
+    down = np.packbits(np.unpackbits(sums[..., None], axis=-1).transpose(0, 2, 1), axis=-1)
+    for one in rounds:
+        one.encode(one.preliminary())
+        with pytest.raises(SumRangeError, match="sum 61 in chunk 3: 2 contributors reach at most 60"):
+            one.decode(down, np.full(5, 2))
+        with pytest.raises(CountError, match="count 9 of chunk 0"):
+            one.decode(down, np.full(5, 9))
+
+
+SIGN_CODECS: dict[str, GradientCodec] = {
+    "vote": VoteCodec(),
+    "ef-sign": EfSignCodec(worker=1, workers=2),
+    "ssdm": SsdmCodec(job=4, worker=1),
+}
+
+
+@pytest.mark.parametrize("name", SIGN_CODECS)
+@pytest.mark.parametrize("kind", VALUES)
+@settings(max_examples=12, deadline=None)
+@given(length=st.integers(1, 30_000), seed=st.integers(0, 2**32))
+@example(length=8192, seed=0)
+def test_signs_are_the_same(name: str, kind: str, length: int, seed: int) -> None:
+    x = VALUES[kind](length, torch.Generator().manual_seed(seed))
+    native, reference = both(SIGN_CODECS[name], x)
+    agreed = reference.preliminary()
+    assert np.array_equal(native.preliminary(), agreed)
+    assert np.array_equal(native.encode(agreed), reference.encode(agreed))
+    generator = np.random.default_rng(seed)
+    shape = (native.chunks, SIGN_CODECS[name].info.words_down, 128)
+    packets = generator.integers(0, 256, (shape[0], shape[1] * 128 + 33), dtype=np.uint8)
+    down = packets[:, 11 : 11 + shape[1] * 128].reshape(shape)
+    counts = generator.integers(0, 3, native.chunks)
+    assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
+    included = counts > 1
+    for mask in (None, included):
+        assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
+
+
+@pytest.mark.parametrize("name", SIGN_CODECS)
+@pytest.mark.parametrize("place", [0, 70, 9_999])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_signs_refuse_the_same(name: str, place: int, bad: float) -> None:
+    x = torch.randn(10_000)
+    x[place] = bad
+    with pytest.raises(NonFiniteError, match=f"index {place}") as native:
+        SIGN_CODECS[name].begin(x, 0, 0)
+    with in_torch(), pytest.raises(NonFiniteError) as reference:
+        SIGN_CODECS[name].begin(x, 0, 0)
+    assert str(native.value) == str(reference.value)

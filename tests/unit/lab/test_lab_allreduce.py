@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The all-reduce benchmark's arithmetic, and the counters of what is lost inside switch and hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import Any
+
+import pytest
+import torch
+from sumwire_lab import bench_worker, losses, processes
+from sumwire_lab.bench_allreduce import Result, row, table, wire_bytes
+from sumwire_lab.errors import LabError
+from sumwire_lab.losses import Losses
+
+
+def test_bytes_on_the_wire_by_hand() -> None:
+    # 1025 values are two chunks; a result is 14 + 20 + 8 + 24 + 8 * 128 bytes.
+    assert wire_bytes("thc", 1025, 4) == 2 * 1090
+    assert wire_bytes("thc", 1024, 4) == 1090
+    # A packet has 8192 signs each way.
+    assert wire_bytes("sign", 8192, 4) == 1090
+    assert wire_bytes("sign", 8193, 4) == 2 * 1090
+    # Ring of 4: 1.5 times 4 bytes a value; segments of 1448 in frames of 1514.
+    assert wire_bytes("gloo", 1_448_000, 4) == 1_514_000 * 6
+    assert wire_bytes("gloo", 1000, 1) == 0
+
+
+def worker(*seconds: float, cpu: float = 0.0, switch: float = 0.0) -> dict[str, Any]:
+    return {"seconds": list(seconds), "cpu_s": cpu, "switch_cpu_s": switch}
+
+
+def test_a_row_takes_the_slowest_worker_and_the_median_repeat() -> None:
+    # Slowest of each repeat: 3, 2, 7. CPU of three repeats of 2000 values each.
+    one = row(10, 2000, "thc", [worker(1, 2, 7, cpu=0.6, switch=0.3), worker(3, 1, 5, cpu=0.3)])
+    assert one.seconds == 3
+    assert one.bound_s == pytest.approx(2 * 1090 * 8 / 1e7)
+    assert one.link_share == pytest.approx(2 * 1090 * 8 / 1e7 / 3)
+    assert one.host_cpu_s == pytest.approx(0.45 / 0.006)
+    assert one.switch_cpu_s == pytest.approx(0.3 / 0.006)
+    assert row(10, 2000, "gloo", [worker(1), worker(2)], switched=False).switch_cpu_s is None
+
+
+def test_the_table_compares_with_gloo() -> None:
+    def result(system: str, seconds: float, switch: int | None) -> Result:
+        one = row(10, 1024, system, [worker(seconds)] * 4, switched=switch is not None)
+        return Result(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5)
+
+    lines = table([result("gloo", 0.02, None), result("thc", 0.001, 3)]).splitlines()
+    assert lines[1].split()[-1] == "-", "nothing to compare, and no process to charge"
+    assert lines[2].split()[-1] == "20.00"
+    assert lines[2].split()[5] == "87.2%"
+    assert lines[3].endswith("sent again 5; lost: link_queues 0, backlog 0, host_sockets 0, switch unknown")
+    assert lines[4].endswith("switch 3")
+
+
+def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_worker.dist, "barrier", lambda: None)
+    calls: list[float] = []
+
+    def reduce(tensor: torch.Tensor) -> None:
+        calls.append(float(tensor.sum()))
+        tensor.zero_()
+        spin = torch.zeros(1000)
+        for _ in range(3000):
+            spin += 1
+
+    # This process stands for the switch: the clock of its CPU time is the same as its own.
+    measured = bench_worker.measure(reduce, 10, 2, rank=0, switches=[processes.cpu_clock(os.getpid())])
+    assert len(calls) == 3 and len(set(calls)) == 1, "every repeat gets the tensor as it was"
+    assert len(measured["seconds"]) == 2
+    assert 0 < measured["cpu_s"] < 2 * sum(measured["seconds"]) + 0.1
+    assert measured["switch_cpu_s"] == pytest.approx(measured["cpu_s"], rel=0.2)
+
+
+def test_a_cpu_clock_counts_all_threads() -> None:
+    clock = processes.cpu_clock(os.getpid())
+    before = processes.cpu_seconds([clock])
+
+    def work() -> None:
+        for _ in range(200_000):
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert processes.cpu_seconds([clock]) - before > 0.001
+
+
+def test_the_clock_of_a_process_that_is_gone() -> None:
+    with pytest.raises(OSError, match="CPU clock of process 999999999"):
+        processes.cpu_clock(999_999_999)
+
+
+def test_lost_datagrams_of_a_namespace() -> None:
+    text = "Ip: A B\nIp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors SndbufErrors\nUdp: 10 1 7 3\n"
+    assert losses.udp_lost(text) == 7
+    with pytest.raises(LabError, match="RcvbufErrors"):
+        losses.udp_lost("Udp: InDatagrams\nUdp: 10\n")
+    assert losses.host_sockets() >= 0
+
+
+def test_packets_that_found_the_backlog_full() -> None:
+    assert losses.backlog_lost("0000000a 0000000f 00000000\n00000001 00000010 00000000\n") == 15 + 16
+    assert losses.backlog() >= 0
+
+
+def test_drops_of_a_queue_are_counted_once() -> None:
+    # HTB's own count has those of the queue below it in it.
+    entries = [{"kind": "htb", "root": True, "drops": 12}, {"kind": "pfifo", "parent": "1:1", "drops": 12}]
+    asked: list[list[str]] = []
+
+    def run(command: list[str]) -> str:
+        asked.append(command)
+        return json.dumps(entries)
+
+    assert losses.interface_drops("veth7", run) == 12
+    assert asked[0][:4] == ["tc", "-s", "-j", "qdisc"] and asked[0][-1] == "veth7"
+
+
+LOG = """2026-01-01 INFO softswitch: ready: device 1, P4Runtime port 5, ports 1@a
+2026-01-01 INFO softswitch: port 1 on sw12-p1: rx_frames=10 rx_bytes=9 tx_frames=4 tx_dropped=2 tx_refused=1
+2026-01-01 INFO softswitch: port 2 on sw12-p2: rx_frames=1 rx_bytes=5 rx_dropped=3 rx_cut=4 tx_frames=4 tx_dropped=0
+"""
+
+
+def test_a_switch_tells_what_its_ports_lost() -> None:
+    assert losses.ports(LOG)[2] == {
+        "rx_frames": 1, "rx_bytes": 5, "rx_dropped": 3, "rx_cut": 4, "tx_frames": 4, "tx_dropped": 0
+    }  # fmt: skip
+    assert losses.switch_lost(LOG) == 2 + 1 + 3 + 4
+    assert losses.switch_lost("the switch was killed") is None

@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which compiler is taken, and what is said when none fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from nativelib import NoCompilerError, find_compiler
+
+Fake = Callable[[str, str], Path]
+
+
+def test_the_chosen_compiler_is_taken_with_its_options(
+    real: str, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = fake("mine", f'echo "$@" >> {tmp_path}/calls\nexec {real} "$@"')
+    monkeypatch.setenv("CC", f"{chosen} -DMINE")
+    found = find_compiler()
+    assert found.command[:2] == (str(chosen), "-DMINE")
+    assert "-DMINE" in (tmp_path / "calls").read_text()
+
+
+def test_a_chosen_compiler_that_fails_is_named_and_no_other_is_taken(
+    real: str, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = fake("broken", "echo no licence today >&2; exit 3")
+    monkeypatch.setenv("CC", str(broken))
+    with pytest.raises(NoCompilerError, match=rf"\$CC = {broken}: no licence today"):
+        find_compiler(wide_bitint=True)
+    with pytest.raises(NoCompilerError, match=r"\$CC"):
+        find_compiler()
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        pytest.param("exit 1", "ended with status 1", id="fails in silence"),
+        pytest.param("exit 0", "made no library", id="does nothing"),
+    ],
+)
+def test_a_useless_compiler_is_passed_over_and_said_why(
+    fake: Fake, script: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fake("clang-19", script).parent
+    fake("gcc", "exit 7")
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(NoCompilerError) as told:
+        find_compiler()
+    assert f"clang-19: {reason}" in str(told.value)
+    assert "clang-18: not found" in str(told.value)
+    assert "gcc: ended with status 7" in str(told.value)
+
+
+def test_the_next_candidate_is_taken_where_one_is_useless(
+    real: str, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fake("clang-19", "exit 1").parent
+    works = fake("cc", f'PATH=/usr/bin:/bin exec {real} "$@"')
+    monkeypatch.setenv("PATH", str(folder))
+    assert find_compiler().command[0] == str(works)
+
+
+def test_wide_integers_take_no_compiler_without_them(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fake("gcc", "exit 0").parent
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(NoCompilerError, match=r"_BitInt\(2048\)") as told:
+        find_compiler(wide_bitint=True)
+    assert "gcc" not in str(told.value)
+    assert "install clang" in str(told.value)
+
+
+def test_a_compiler_that_does_not_know_the_cpu_does_without(
+    real: str, fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = f'case "$*" in *-march=native*) echo what CPU >&2; exit 1;; esac\nexec {real} "$@"'
+    monkeypatch.setenv("CC", str(fake("plain", script)))
+    assert "-march=native" not in find_compiler().command
+
+
+def test_two_compilers_are_told_apart(real: str, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    identities = set()
+    for option in ("-DONE", "-DTWO"):
+        monkeypatch.setenv("CC", f"{real} {option}")
+        identities.add(find_compiler().identity)
+    monkeypatch.setenv("CC", str(fake("same", f'exec {real} -DONE "$@"')))
+    identities.add(find_compiler().identity)
+    assert len(identities) == 2
+
+
+def test_sums_of_floats_do_not_depend_on_the_machine(real: str) -> None:
+    """A fused multiply-add rounds once; -ffp-contract=off is what every kernel counts on."""
+    assert "-ffp-contract=off" in find_compiler().command
+
+
+@pytest.mark.parametrize("text", ["'", '"unfinished'])
+def test_a_chosen_compiler_that_cannot_be_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", text)
+    with pytest.raises(NoCompilerError, match="quotation"):
+        find_compiler()
