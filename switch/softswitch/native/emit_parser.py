@@ -9,7 +9,7 @@ checked against the frame's length before.
 from __future__ import annotations
 
 from softswitch import ir
-from softswitch.analysis import STANDARD
+from softswitch.analysis import STANDARD, flatten, operands
 from softswitch.device import UnsupportedProgramError
 from softswitch.emit_expr import full
 from softswitch.emit_parser import lookaheads
@@ -101,13 +101,11 @@ class _StateEmitter:
             case ir.Advance(bits):
                 return self._advance(bits)
             case ir.Verify(condition, error):
-                self._need_lookahead(condition)
+                self._need_lookahead(condition, error)
                 with self._code.block(f"if (!{self._expressions.boolean(condition)})"):
                     self._leave(self._expressions.wrapped(error, LIMB.bits))
-            case ir.Assign(_, value):
-                self._need_lookahead(value)
-                self._statements.body([op])
             case _:
+                self._need_lookahead(*(operand for statement in flatten([op]) for operand in operands(statement)))
                 self._statements.body([op])
         return True
 
@@ -146,8 +144,9 @@ class _StateEmitter:
 
     # -- lookahead and select --------------------------------------------
 
-    def _need_lookahead(self, expr: ir.Expr) -> None:
-        self._need(-(-max((peek.offset + peek.width for peek in lookaheads(expr)), default=0) // 8))
+    def _need_lookahead(self, *exprs: ir.Expr) -> None:
+        ends = (peek.offset + peek.width for expr in exprs for peek in lookaheads(expr))
+        self._need(-(-max(ends, default=0) // 8))
 
     def _peek(self, peek: ir.Lookahead) -> str:
         return read_bits(Slice(peek.offset, peek.width), f"p->frame + {self._at}", self._code, self._expressions)
