@@ -166,9 +166,8 @@ class Window:
         if len(chunks):
             self.counters.resent_quick += len(chunks)
             return self._resend(chunks, now)
-        if self._ready_from < self._ready_to:
-            return self._take_ready(now, most)
-        return self._take_expired(now, most)
+        chunks = self._take_ready(now, most)
+        return chunks if len(chunks) else self._take_expired(now, most)
 
     def find(self, slots: NDArray[np.integer[Any]], rounds: NDArray[np.integer[Any]]) -> Chunks:
         """The open chunks of this exchange that (slot, round) pairs belong to.
@@ -255,6 +254,8 @@ class Window:
     def _take_ready(self, now: float, most: int) -> Chunks:
         """Chunks whose turn has come, up to the first that is not filled yet."""
         chunks = self._ready[self._ready_from : min(self._ready_to, self._ready_from + most)]
+        if not len(chunks):
+            return chunks
         if self.filled < self.chunks:
             empty = np.flatnonzero(chunks >= self.filled)
             chunks = chunks[: empty[0]] if len(empty) else chunks

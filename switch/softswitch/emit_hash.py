@@ -12,7 +12,7 @@ from softswitch.emit_expr import Value, constant
 from softswitch.layout import Storage
 from softswitch.writer import Writer
 
-_WIDTHS = {"csum16": 16, "xor16": 16, "crc16": 16, "crc32": 32, "identity": 64}
+HASH_WIDTHS = {"csum16": 16, "xor16": 16, "crc16": 16, "crc32": 32, "identity": 64}
 
 
 def hash_value(
@@ -23,16 +23,16 @@ def hash_value(
     ``valid``: a header known to be valid where the hash is taken. The fields of any other header count only
     if it is valid then.
     """
-    if calculation.algorithm == "csum16" and _is_word_aligned(calculation, program):
+    if calculation.algorithm == "csum16" and is_word_aligned(calculation, program):
         return _checksum(calculation, storage, program, valid)
     _join(calculation, storage, program, out, valid)
-    return Value(f"hash_{calculation.algorithm}(joined, joined_bits)", 0, (1 << _WIDTHS[calculation.algorithm]) - 1)
+    return Value(f"hash_{calculation.algorithm}(joined, joined_bits)", 0, (1 << HASH_WIDTHS[calculation.algorithm]) - 1)
 
 
 # ---------------------------------------------------------------- the internet checksum, without joining
 
 
-def _runs(calculation: ir.Calculation, program: ir.Program) -> list[tuple[str, list[ir.Chunk]]]:
+def runs_of(calculation: ir.Calculation, program: ir.Program) -> list[tuple[str, list[ir.Chunk]]]:
     """Consecutive chunks of one header; metadata and constants are the header ''."""
 
     def header(chunk: ir.Chunk) -> str:
@@ -42,9 +42,9 @@ def _runs(calculation: ir.Calculation, program: ir.Program) -> list[tuple[str, l
     return [(name, list(chunks)) for name, chunks in groupby(calculation.chunks, header)]
 
 
-def _is_word_aligned(calculation: ir.Calculation, program: ir.Program) -> bool:
+def is_word_aligned(calculation: ir.Calculation, program: ir.Program) -> bool:
     """Whether the sum stays aligned whichever headers are valid."""
-    runs = _runs(calculation, program)
+    runs = runs_of(calculation, program)
     widths = [sum(chunk.width for chunk in chunks) for _, chunks in runs]
     return all(width % 16 == 0 for width in widths[:-1]) and sum(widths) % 8 == 0
 
@@ -54,7 +54,7 @@ def _checksum(calculation: ir.Calculation, storage: Storage, program: ir.Program
     total = sum(chunk.width for chunk in calculation.chunks)
     end = -(-total // 16) * 16
     sums: list[str] = []
-    for header, chunks in _runs(calculation, program):
+    for header, chunks in runs_of(calculation, program):
         terms: list[str] = []
         for chunk in chunks:
             end -= chunk.width
@@ -84,7 +84,7 @@ def checksum_of(total: int) -> int:
 
 def _join(calculation: ir.Calculation, storage: Storage, program: ir.Program, out: Writer, valid: str | None) -> None:
     out.line("joined = joined_bits = 0")
-    for header, chunks in _runs(calculation, program):
+    for header, chunks in runs_of(calculation, program):
         width = sum(chunk.width for chunk in chunks)
         text = "joined"
         for chunk in chunks:

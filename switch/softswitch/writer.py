@@ -12,8 +12,8 @@ from softswitch.share import share_subexpressions
 
 
 def identifier(name: str, taken: set[str]) -> str:
-    """A Python identifier near ``name`` that is not in ``taken``; adds it there."""
-    base = re.sub(r"\W", "_", name)
+    """An identifier of Python and C near ``name`` that is not in ``taken``; adds it there."""
+    base = re.sub(r"\W", "_", name, flags=re.ASCII)
     candidate, number = base, 2
     while candidate in taken:
         candidate, number = f"{base}_{number}", number + 1

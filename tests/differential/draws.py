@@ -22,11 +22,13 @@ def full(width: int) -> int:
 
 
 class Draws:
-    """``widest``: no field is wider, so that a program's cost can be held down."""
+    """``widest``: no field is wider, so that a program's cost can be held down. ``focus``: what there is more of, so
+    that rare things meet within few programs."""
 
-    def __init__(self, seed: int, widest: int = 2048) -> None:
+    def __init__(self, seed: int, widest: int = 2048, focus: str = "") -> None:
         self.random = random.Random(seed)
         self.widest = widest
+        self.focus = focus
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability

@@ -56,6 +56,11 @@ class Expressions:
                                self.typed(width, signed=signed, depth=depth - 1)),
             lambda: self._converted(width, signed, depth),
         ]  # fmt: skip
+        if signed and draws.chance(0.2):
+            # A sign that comes down from above.
+            fields: list[ir.Expr] = [member for member in self._scope.fields if member.signed]
+            value = draws.one(fields or [ir.Const(-5)])
+            return self._wrapped(ir.Binary(">>", value, self.distance(depth - 1)), width, signed=True)
         return draws.one(forms)()
 
     def loose(self, width: int, *, signed: bool = False, depth: int = 3) -> ir.Expr:
@@ -65,7 +70,7 @@ class Expressions:
             return self.typed(width, signed=signed, depth=depth)
         if draws.chance(0.2):
             return draws.one([self._unary, self._arithmetic])(width, signed, depth)
-        left, right = (self.typed(self._near(width), signed=draws.chance(0.2), depth=depth - 1) for _ in range(2))
+        left, right = (self.typed(self._near(width), signed=draws.chance(0.4), depth=depth - 1) for _ in range(2))
         op = draws.one(["+", "-", "*", "&", "|", "^", "<<", "<=", "and"])
         if op == "<<":
             return ir.Binary("<<", left, self._short_distance(depth - 1))
@@ -80,8 +85,8 @@ class Expressions:
         """Of a shift whose result is wrapped, or that goes to the right."""
         draws = self._draws
         if draws.chance(0.3):
-            return ir.Const(draws.one([0, 1, 7, 8, 31, 32, 63, 64, 65, 100, 511, 512, 2047, 2048, 5000]))
-        width = draws.one([3, 8, 8, 8, 11, 16, 64, min(65, draws.widest), draws.widest])
+            return ir.Const(draws.one([0, 1, 1, 2, 3, 7, 8, 31, 32, 63, 64, 65, 100, 511, 512, 2047, 2048, 5000]))
+        width = draws.one([1, 2, 3, 3, 8, 8, 8, 11, 16, 64, min(65, draws.widest), draws.widest])
         return self.typed(width, depth=depth)
 
     def _short_distance(self, depth: int) -> ir.Expr:
@@ -167,7 +172,7 @@ class Expressions:
 
     def _converted(self, width: int, signed: bool, depth: int) -> ir.Expr:
         """A cast from another type."""
-        was, was_signed = self._near(width), self._draws.chance(0.3)
+        was, was_signed = self._near(width), self._draws.chance(0.5)
         inner = self.typed(was, signed=was_signed, depth=depth - 1)
         return self._cast(inner, was, was_signed, width, signed)
 
@@ -206,6 +211,6 @@ class Expressions:
         if draws.chance(0.3):
             constant = draws.signed(member.width) if member.signed else draws.number(member.width)
             return ir.Binary(op, member, ir.Const(constant))
-        width, signed = (member.width, member.signed) if draws.chance(0.7) else (draws.width(), draws.chance(0.3))
+        width, signed = (member.width, member.signed) if draws.chance(0.7) else (draws.width(), draws.chance(0.5))
         left = self.loose(width, signed=signed, depth=depth - 1)
         return ir.Binary(op, left, self.loose(width, signed=signed, depth=depth - 1))

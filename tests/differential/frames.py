@@ -39,7 +39,7 @@ def damaged(draws: Draws, frame: bytes) -> bytes:
     """Most stay whole."""
     match draws.one(["whole"] * 12 + ["cut"] * 4 + ["flipped", "flipped", "empty", "noise"]):
         case "cut":
-            return frame[: draws.count(0, len(frame))]
+            return frame[: draws.one([draws.count(0, len(frame)), max(0, len(frame) - draws.count(0, 9))])]
         case "flipped" if frame:
             changed = bytearray(frame)
             for _ in range(draws.count(1, 4)):

@@ -24,15 +24,15 @@ class PipelineMaker:
         self._nodes: dict[str, ir.Node] = {}
         self._budget = 0
 
-    def make(self, name: str, nodes: int, probe: str | None) -> ir.Pipeline:
-        """``probe``: a register that shows the metadata at the end; then nothing is left out as unread."""
+    def make(self, name: str, nodes: int, probe: str | None, shown: list[ir.FieldRef]) -> ir.Pipeline:
+        """``probe``: a register that gets the fields ``shown`` at the end: who else would see them."""
         self._nodes, self._name, self._budget = {}, name, nodes
-        last = None if probe is None else self._probe(probe)
+        last = None if probe is None else self._probe(probe, shown)
         start = self._block(last, 0)
         return ir.Pipeline(name, start, self._nodes)
 
-    def _probe(self, register: str) -> str:
-        action = make_probe(len(self.actions), register, self._declared)
+    def _probe(self, register: str, shown: list[ir.FieldRef]) -> str:
+        action = make_probe(len(self.actions), register, shown)
         self.actions.append(action)
         name, index = f"{self._name}.probe", action.index
         self._nodes[name] = ir.Table(
@@ -97,6 +97,8 @@ class PipelineMaker:
     def _keys(self) -> tuple[ir.Key, ...]:
         draws = self._draws
         style = draws.one([None, "exact", "exact", "exact", "lpm", "ternary", "ternary", "range"])
+        if draws.focus == "keys":
+            style = draws.one(["exact", "lpm", "ternary", "range", "range"])
         if style is None:
             return ()
         kinds = [ir.MatchKind(style)]
@@ -112,7 +114,10 @@ class PipelineMaker:
         draws = self._draws
         if kind in (ir.MatchKind.EXACT, ir.MatchKind.TERNARY) and draws.chance(0.15):
             return ir.Key(name, kind, ir.Valid(draws.one(self._declared.names)), 1)
-        target = draws.one([member for member in self._declared.fields if not member.signed])
+        choices = [member for member in self._declared.fields if not member.signed]
+        if draws.focus == "keys" and draws.chance(0.5):
+            choices = sorted(choices, key=lambda member: -member.width)[:6]
+        target = draws.one(choices)
         mask = draws.one([None, None, None, full(target.width), draws.number(target.width)])
         return ir.Key(name, kind, target, target.width, mask)
 

@@ -25,7 +25,10 @@ STANDARD_FIELDS = (
 ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
           "ParserInvalidArgument", "Own")  # fmt: skip
 ALGORITHMS = ("csum16", "xor16", "crc16", "crc32", "identity")
-WIDEST = (64, 64, 130, 520, 2048)  # one of these bounds a program's fields: wide ones cost seconds to compile
+# Bounds of a program's fields: wide ones cost seconds to compile. And what there is more of.
+KINDS = ((64, "parser"), (130, "random"), (520, "keys"), (2048, ""), (64, ""), (130, "keys"), (64, "checksums"),
+         (520, "random"), (100, "parser"))  # fmt: skip
+SHOWN = ("checksum_error", "parser_error", "packet_length", "instance_type", "egress_rid", "egress_port")
 
 
 def make_program(seed: int) -> ir.Program:
@@ -34,7 +37,7 @@ def make_program(seed: int) -> ir.Program:
 
 class _ProgramMaker:
     def __init__(self, seed: int) -> None:
-        self._draws = Draws(seed, WIDEST[seed % len(WIDEST)])
+        self._draws = Draws(seed, *KINDS[seed % len(KINDS)])
 
     def make(self) -> ir.Program:
         draws = self._draws
@@ -43,7 +46,8 @@ class _ProgramMaker:
         self._fields = [
             ir.FieldRef(header.name, member.name, member.width, member.signed)
             for header in headers.values()
-            for member in header.fields
+            # The program's own fields more often than v1model's.
+            for member in header.fields * (1 if header.name == STANDARD else 3)
         ]
         registers = {
             f"r{i}": ir.Register(f"r{i}", draws.one([1, 3, 4, 16, 100]), draws.width(), draws.chance(0.15))
@@ -58,9 +62,13 @@ class _ProgramMaker:
         declared = Declared(headers, self._fields, self._names, pairs, registers, counters, calculations)
         pipelines = PipelineMaker(draws, declared)
         probes = ["probe0", "probe1"] if draws.chance(0.6) else [None, None]
-        registers |= {name: ir.Register(name, 8, draws.widest) for name in probes if name}
-        ingress = pipelines.make("ingress", draws.count(4, 10), probes[0])
-        egress = pipelines.make("egress", draws.count(0, 4), probes[1])
+        shown = [
+            *(member for member in dict.fromkeys(self._fields) if member.header == "meta"),
+            *(declared.standard(name) for name in SHOWN),
+        ]
+        registers |= {name: ir.Register(name, len(shown), max(32, draws.widest)) for name in probes if name}
+        ingress = pipelines.make("ingress", draws.count(4, 10), probes[0], shown)
+        egress = pipelines.make("egress", draws.count(0, 4), probes[1], shown)
         nodes = [*ingress.nodes.values(), *egress.nodes.values()]
         direct = [node.name for node in nodes if isinstance(node, ir.Table) and node.has_counter]
         return ir.Program(
@@ -74,7 +82,9 @@ class _ProgramMaker:
             registers=registers,
             counters=counters | {f"direct_{name}": ir.CounterArray(f"direct_{name}", 0, name) for name in direct},
             calculations=calculations,
-            checksums=tuple(self._checksum(i, calculations) for i in range(draws.count(0, 3))),
+            checksums=tuple(
+                self._checksum(i, calculations) for i in range(6 if draws.focus == "checksums" else draws.count(0, 3))
+            ),
         )
 
     # -- headers ---------------------------------------------------------
@@ -84,13 +94,14 @@ class _ProgramMaker:
         headers = [ir.Header(f"h{i}", self._header_fields(), False) for i in range(draws.count(2, 5))]
         # A second instance of a type: what header copies need.
         headers += [ir.Header("twin", headers[0].fields, False)]
-        members = tuple(ir.Field(f"m{i}", draws.width(), draws.chance(0.2)) for i in range(draws.count(3, 8)))
+        members = tuple(ir.Field(f"m{i}", draws.width(), draws.chance(0.3)) for i in range(draws.count(3, 8)))
         headers += [ir.Header("meta", members, True), ir.Header(STANDARD, STANDARD_FIELDS, True)]
         return {header.name: header for header in headers}
 
     def _header_fields(self) -> tuple[ir.Field, ...]:
         draws = self._draws
-        fields = [ir.Field(f"f{i}", draws.width(), draws.chance(0.15)) for i in range(draws.count(1, 7))]
+        signed = 0.5 if draws.focus == "parser" else 0.25
+        fields = [ir.Field(f"f{i}", draws.width(), draws.chance(signed)) for i in range(draws.count(1, 7))]
         missing = -sum(member.width for member in fields) % 8
         if missing:
             fields.insert(draws.count(0, len(fields)), ir.Field("pad", missing))
@@ -103,7 +114,7 @@ class _ProgramMaker:
         chunks: list[ir.Chunk] = []
         for _ in range(draws.count(1, 4)):
             header = draws.one([member.header for member in self._fields])
-            mine = [member for member in self._fields if member.header == header]
+            mine = list(dict.fromkeys(member for member in self._fields if member.header == header))
             for member in mine if draws.chance(0.4) else draws.some(mine, 1, 3):
                 chunks.append(ir.Chunk(member, member.width))
             if draws.chance(0.2):
@@ -117,7 +128,7 @@ class _ProgramMaker:
         valid = ir.Unary("d2b", ir.Valid(draws.one([target.header, draws.one(self._names)])))
         expressions = Expressions(draws, Scope(self._fields, self._names))
         condition = draws.one([
-            ir.Const(1), valid, ir.Binary("and", valid, expressions.boolean(1)), expressions.boolean(2)
+            ir.Const(1), ir.Const(1), valid, ir.Binary("and", valid, expressions.boolean(1)), expressions.boolean(2)
         ])  # fmt: skip
         verify, update = draws.one([(True, False), (False, True), (True, True)])
         return ir.Checksum(f"checksum{number}", target, draws.one(list(calculations)), condition, verify, update)
@@ -125,14 +136,14 @@ class _ProgramMaker:
     # -- parser ----------------------------------------------------------
 
     def _parser(self, declared: Declared) -> ir.Parser:
-        count = self._draws.count(2, 6)
+        count = self._draws.count(2, 6) + (4 if self._draws.focus == "parser" else 0)
         states = [self._state(i, count, declared) for i in range(count)]
         return ir.Parser("parser", "start", {state.name: state for state in states})
 
     def _state(self, number: int, count: int, declared: Declared) -> ir.ParserState:
         draws = self._draws
         later: list[str | None] = [None, *(f"s{i}" for i in range(number + 1, count))]
-        if number + 1 < count and draws.chance(0.6):
+        if number + 1 < count and draws.chance(0.8):
             later.remove(None)
         scope = Scope(self._fields, self._names, lookahead=True)
         expressions = Expressions(draws, scope)
@@ -146,7 +157,7 @@ class _ProgramMaker:
 
     def _parser_op(self, expressions: Expressions, declared: Declared, *, first: bool) -> ir.ParserOp:
         draws = self._draws
-        match draws.one(["extract"] * 5 + ["assign", "statement", "verify", "advance"]):
+        match draws.one(["extract"] * 9 + ["assign", "statement", "verify", "advance", "advance"]):
             case "assign":
                 target = draws.one(self._fields)
                 return ir.Assign(target, expressions.loose(target.width, signed=target.signed, depth=2))
@@ -160,16 +171,18 @@ class _ProgramMaker:
             case "advance" if not first:
                 plain = Expressions(draws, Scope(self._fields, self._names))
                 distance: ir.Expr = ir.Const(draws.one([0, 8, 8, 16, 32, 3]))
-                if draws.chance(0.5):
+                if draws.chance(0.7):
                     # A multiple of eight, most often.
-                    distance = ir.Binary("&", plain.typed(16, depth=1), ir.Const(draws.one([0x18, 0x38, 0x1F, 0xFFFF])))
+                    distance = ir.Binary(
+                        "&", plain.typed(16, depth=1), ir.Const(draws.one([8, 0x18, 0x18, 0x38, 0x1F, 0xFFFF]))
+                    )
                 return ir.Advance(distance)
         return ir.Extract(draws.one(self._names))
 
     def _select_key(self, extracted: list[str], expressions: Expressions) -> tuple[ir.Expr, ...]:
         draws = self._draws
         key: list[ir.Expr] = []
-        for _ in range(draws.one([0, 1, 1, 1, 2, 3])):
+        for _ in range(draws.one([0, 1, 1, 1, 1, 2, 3])):
             match draws.one(["extracted"] * 5 + ["any", "lookahead", "valid"]):
                 case "extracted" if extracted:
                     key.append(draws.one([member for member in self._fields if member.header in extracted]))
@@ -186,7 +199,7 @@ class _ProgramMaker:
         values, masks = [], []
         for part in key:
             width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
-            mask = draws.one([full(width), full(width), draws.number(width), draws.number(width) & 3, 0])
+            mask = draws.one([full(width)] * 3 + [draws.number(width), draws.number(width) & 3, 0])
             values.append(draws.number(width) & mask)
             masks.append(mask)
         return ir.Case(tuple(values), tuple(masks), following)

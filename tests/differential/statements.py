@@ -61,9 +61,12 @@ class Statements:
         count = self._draws.count(1, 3)
         return tuple(self._statement(depth, tail=tail and number == count - 1) for number in range(count))
 
-    def simple(self, depth: int) -> ir.Statement:
+    def simple(self, depth: int) -> ir.Statement:  # noqa: PLR0912 - one case per statement
         draws, declared, expressions = self._draws, self._declared, self._expressions
         target = draws.one(declared.targets())
+        if draws.focus == "random" and draws.chance(0.15):
+            wide = [member for member in declared.targets() if member.width > 64 and member.width % 64]
+            return self._random(draws.one([target, *wide]), depth)
         match draws.one(["assign"] * 12 + ["read", "write", "write", "count", "send", "send", "send", "replicate",
                                            "valid", "invalid", "copy", "random", "hash", "log", "drop"]):  # fmt: skip
             case "read":
@@ -116,9 +119,7 @@ class Statements:
         return ir.Random(target, self._expressions.typed(width, depth=1), self._expressions.typed(width, depth=1))
 
 
-def make_probe(index: int, register: str, declared: Declared) -> ir.Action:
-    """Writes every field of metadata to ``register``: what else would nobody see."""
-    shown = [member for member in declared.fields if member.header == "meta"]
+def make_probe(index: int, register: str, shown: list[ir.FieldRef]) -> ir.Action:
     writes = tuple(ir.RegisterWrite(register, ir.Const(number), member) for number, member in enumerate(shown))
     return ir.Action(index, f"probe{index}", (), writes)
 

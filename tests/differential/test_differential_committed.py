@@ -58,18 +58,17 @@ def test_jobs_of_the_star(star: tuple[SoftSwitch, Frames]) -> None:
     switch, frames = star
     draws = Draws(3)
     happening = writes(switch) + [PacketIn(port, frame) for port, frame in frames]
-    happening += [PacketIn(port, damaged(draws, frame)) for port, frame in draws.some(frames, 150, 150)]
+    happening += [PacketIn(port, damaged(draws, frame)) for port, frame in draws.some(frames, 80, 80)]
     assert run(switch.loaded.program, happening) > len(frames) // 4
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_jobs_of_the_star_while_tables_change(star: tuple[SoftSwitch, Frames], seed: int) -> None:
+def test_jobs_of_the_star_while_tables_change(star: tuple[SoftSwitch, Frames]) -> None:
     switch, frames = star
-    draws = Draws(seed)
+    draws = Draws(1)
 
     def frame() -> tuple[int, bytes]:
         port, chosen = draws.one(frames)
         return port, damaged(draws, chosen)
 
     program = switch.loaded.program
-    run(program, writes(switch) + EventMaker(Draws(seed + 50), program, frame).events(120))
+    run(program, writes(switch) + EventMaker(Draws(51), program, frame).events(120))

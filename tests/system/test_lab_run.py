@@ -48,6 +48,9 @@ def test_both_systems_train_alike(plain: tuple[dict[str, Any], Path, list[str]])
     assert gloo["fingerprints"] != thc["fingerprints"], "THC is lossy: the same bits would mean gloo did the work"
     assert 0.005 < thc["nmse"] < 0.2
     assert thc["fallbacks"] == 0
+    lost = thc["lost"]
+    assert (lost["link_queues"], lost["host_sockets"], lost["switch"]) == (0, 0, 0), "nobody impairs anything here"
+    assert gloo["lost"]["switch"] is None, "bridges do not tell"
     # 4 bits up and 8 bits down a value instead of 32 bits each way (and 2 (n-1)/n = 1 of the tensor for gloo).
     assert thc["wire_bytes_per_step"] < 0.5 * gloo["wire_bytes_per_step"]
     assert any(f"{STEPS}/{STEPS}" in line for line in said)

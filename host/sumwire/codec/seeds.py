@@ -16,6 +16,7 @@ has its own, and a run can be repeated.
 
 from __future__ import annotations
 
+import functools
 import sys
 from dataclasses import dataclass
 from typing import Final
@@ -86,6 +87,14 @@ def _little_endian() -> None:
         raise OSError(f"{sys.byteorder}-endian host: sign and rounding streams are laid out for little-endian ones")
 
 
+@functools.cache
+def _sign_rows(device: torch.device) -> Tensor:
+    """The eight signs of every byte, shape (256, 8)."""
+    byte = torch.arange(256, device=device)[:, None]
+    bits = (byte >> torch.arange(8, device=device)) & 1
+    return (1 - 2 * bits).to(torch.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class SignStream:
     """The diagonal D of one bucket's rotations, for one device; `base` is the key without the block."""
@@ -98,10 +107,7 @@ class SignStream:
     def of(cls, job: int, sequence: int, bucket: int, device: torch.device) -> SignStream:
         """The stream of this bucket in this round: the same on all workers."""
         _little_endian()
-        byte = torch.arange(256, device=device)[:, None]
-        bits = (byte >> torch.arange(8, device=device)) & 1
-        rows = (1 - 2 * bits).to(torch.float32)
-        return cls(fold(SIGN_TAG, job, sequence, bucket), device, rows)
+        return cls(fold(SIGN_TAG, job, sequence, bucket), device, _sign_rows(device))
 
     def words(self, first_block: int, blocks: int, block_values: int) -> Tensor:
         """Raw words of consecutive blocks, int64, shape (blocks, block_values // 64)."""

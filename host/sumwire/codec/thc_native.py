@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,10 +27,8 @@ class NativeForm:
         self._kernels = kernels
         self._sign_key = signs.base
         self._rounding_key = rounding.key
-        cells = CellTables.of(table)
-        # Kept: the kernels' table points into them.
-        self._columns = [_padded(column) for column in (cells.slope, cells.offset, cells.levels)]
-        self._table = Table(table.granularity, table.granularity / 2, *(column.ctypes.data for column in self._columns))
+        # Both kept: the one points into the others.
+        self._table, self._columns = _kernel_table(table)
 
     def encode(
         self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
@@ -92,8 +91,14 @@ class NativeForm:
         return Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, half, back)
 
 
-def _padded(column: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.pad(column, (0, max(LOOK_UP - len(column), 0)))
+@functools.lru_cache(maxsize=16)
+def _kernel_table(table: ThcTable) -> tuple[Table, list[NDArray[np.float32]]]:
+    """The kernels' table, and the arrays that it points into."""
+    cells = CellTables.of(table)
+    columns = [
+        np.pad(column, (0, max(LOOK_UP - len(column), 0))) for column in (cells.slope, cells.offset, cells.levels)
+    ]
+    return Table(table.granularity, table.granularity / 2, *(column.ctypes.data for column in columns)), columns
 
 
 def _with_chunks(part: tuple[BlockGroup, ...]) -> Iterator[tuple[BlockGroup, slice]]:

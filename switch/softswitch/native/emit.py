@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from softswitch import ir
 from softswitch.analysis import STANDARD, analyse
+from softswitch.emit import INSTANCE_REPLICA
 from softswitch.native.emit_bounds import binary
 from softswitch.native.emit_carrier import LIMB, Kind
 from softswitch.native.emit_code import INDENT, Code
@@ -27,7 +28,6 @@ from softswitch.native.emit_storage import plan_storage
 from softswitch.native.emit_unset import unset_fields
 from softswitch.native.limbs import limbs
 
-INSTANCE_REPLICA = 5
 _PER_REPLICA = ("egress_spec", "egress_port", "egress_rid")  # set anew for every replica
 _COUNTER_LIMBS = 2
 

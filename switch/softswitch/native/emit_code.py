@@ -17,16 +17,6 @@ from softswitch.native.emit_carrier import Carrier
 INDENT = "  "
 
 
-def identifier(name: str, taken: set[str]) -> str:
-    """A C identifier near ``name`` that is not in ``taken``; adds it there."""
-    base = re.sub(r"[^0-9A-Za-z_]", "_", name)
-    candidate, number = base, 2
-    while candidate in taken:
-        candidate, number = f"{base}_{number}", number + 1
-    taken.add(candidate)
-    return candidate
-
-
 class Code:
     """One function's body."""
 

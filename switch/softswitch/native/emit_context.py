@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from softswitch import ir
 from softswitch.analysis import STANDARD, Usage, flatten
-from softswitch.native.emit_code import Code, identifier
+from softswitch.native.emit_code import Code
 from softswitch.native.emit_storage import Storage
+from softswitch.writer import identifier
 
 LENGTH = "packet_length"  # member of the state: the packet's length with the headers added and removed so far
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import groupby
 
 from softswitch import ir
 from softswitch.emit_expr import full
+from softswitch.emit_hash import HASH_WIDTHS, is_word_aligned, runs_of
 from softswitch.native.emit_bounds import Temp
 from softswitch.native.emit_carrier import LIMB, carrier
 from softswitch.native.emit_code import Code
@@ -17,7 +17,6 @@ from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.limbs import limbs
 
-_WIDTHS = {"csum16": 16, "xor16": 16, "crc16": 16, "crc32": 32, "identity": 64}
 _PLAIN = 32  # bits of a chunk up to which its terms cannot overflow a sum of 64 bits
 
 Runs = list[tuple[str, list[ir.Chunk]]]
@@ -28,29 +27,12 @@ def hash_value(calculation: ir.Calculation, context: Context, code: Code, expres
     name = code.name()
     code.line(f"uint64_t {name};")
     with code.block(""):
-        runs = _runs(calculation, context.program)
-        emitter = _HashEmitter(runs, context, code, expressions)
-        if calculation.algorithm == "csum16" and _is_word_aligned(runs):
+        emitter = _HashEmitter(runs_of(calculation, context.program), context, code, expressions)
+        if calculation.algorithm == "csum16" and is_word_aligned(calculation, context.program):
             emitter.sum(name)
         else:
             emitter.join(name, calculation.algorithm)
-    return Temp(name, LIMB, 0, full(_WIDTHS[calculation.algorithm]))
-
-
-def _runs(calculation: ir.Calculation, program: ir.Program) -> Runs:
-    """Consecutive chunks of one header; metadata and constants are the header ''."""
-
-    def header(chunk: ir.Chunk) -> str:
-        value = chunk.value
-        return "" if isinstance(value, ir.Const) or program.headers[value.header].metadata else value.header
-
-    return [(name, list(chunks)) for name, chunks in groupby(calculation.chunks, header)]
-
-
-def _is_word_aligned(runs: Runs) -> bool:
-    """Whether the 16-bit words stay the same whichever headers are valid."""
-    widths = [sum(chunk.width for chunk in chunks) for _, chunks in runs]
-    return all(width % 16 == 0 for width in widths[:-1]) and sum(widths) % 8 == 0
+    return Temp(name, LIMB, 0, full(HASH_WIDTHS[calculation.algorithm]))
 
 
 class _HashEmitter:

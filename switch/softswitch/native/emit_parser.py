@@ -8,20 +8,20 @@ checked against the frame's length before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from softswitch import ir
-from softswitch.analysis import STANDARD
+from softswitch.analysis import STANDARD, flatten, operands
 from softswitch.device import UnsupportedProgramError
 from softswitch.emit_expr import full
+from softswitch.emit_parser import lookaheads
 from softswitch.graph import topological
 from softswitch.native.emit_bounds import Temp, binary
 from softswitch.native.emit_bytes import Slice, read_bits, slices
 from softswitch.native.emit_carrier import LIMB, carrier, carrier_of
-from softswitch.native.emit_code import Code, identifier
+from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_stmt import StatementEmitter
+from softswitch.writer import identifier
 
 _HEAD = "(struct packet *p, size_t at0)"
 
@@ -40,20 +40,6 @@ def emit_parser(context: Context) -> list[str]:
         body = _StateEmitter(context, parser.states[name], names).emit()
         lines += [f"static void {names[name]}{_HEAD} {{", *body, "}", ""]
     return [*lines, f"static void parse(struct packet *p) {{ {names[parser.start]}(p, 0); }}", ""]
-
-
-def _lookaheads(expr: ir.Expr) -> Iterator[ir.Lookahead]:
-    match expr:
-        case ir.Lookahead():
-            yield expr
-        case ir.Unary(_, operand) | ir.Cast(_, operand, _):
-            yield from _lookaheads(operand)
-        case ir.Binary(_, left, right):
-            yield from _lookaheads(left)
-            yield from _lookaheads(right)
-        case ir.Ternary(condition, then, otherwise):
-            for part in (condition, then, otherwise):
-                yield from _lookaheads(part)
 
 
 class _StateEmitter:
@@ -115,13 +101,11 @@ class _StateEmitter:
             case ir.Advance(bits):
                 return self._advance(bits)
             case ir.Verify(condition, error):
-                self._need_lookahead(condition)
+                self._need_lookahead(condition, error)
                 with self._code.block(f"if (!{self._expressions.boolean(condition)})"):
                     self._leave(self._expressions.wrapped(error, LIMB.bits))
-            case ir.Assign(_, value):
-                self._need_lookahead(value)
-                self._statements.body([op])
             case _:
+                self._need_lookahead(*(operand for statement in flatten([op]) for operand in operands(statement)))
                 self._statements.body([op])
         return True
 
@@ -160,8 +144,9 @@ class _StateEmitter:
 
     # -- lookahead and select --------------------------------------------
 
-    def _need_lookahead(self, expr: ir.Expr) -> None:
-        self._need(-(-max((peek.offset + peek.width for peek in _lookaheads(expr)), default=0) // 8))
+    def _need_lookahead(self, *exprs: ir.Expr) -> None:
+        ends = (peek.offset + peek.width for expr in exprs for peek in lookaheads(expr))
+        self._need(-(-max(ends, default=0) // 8))
 
     def _peek(self, peek: ir.Lookahead) -> str:
         return read_bits(Slice(peek.offset, peek.width), f"p->frame + {self._at}", self._code, self._expressions)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from softswitch import ir
 from softswitch.analysis import STANDARD, FieldKey, Usage
 from softswitch.native.emit_carrier import Carrier, carrier
-from softswitch.native.emit_code import identifier
+from softswitch.writer import identifier
 
 INTRINSIC = ("egress_spec", "mcast_grp")  # fields of standard_metadata that the engine itself reads
 

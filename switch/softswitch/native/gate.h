@@ -25,7 +25,8 @@ struct ss_gate *ss_gate_new(uint64_t start_ns);  // NULL: no memory
 void ss_gate_free(struct ss_gate *gate);
 void ss_gate_enter(struct ss_gate *gate);  // again by the thread that is inside: leave as often
 void ss_gate_leave(struct ss_gate *gate);
-void ss_gate_yield(struct ss_gate *gate);  // lets those in who wait, and comes back; by the one inside, who came in once
+// Lets those in who wait, and comes back in; for a thread that came in once.
+void ss_gate_yield(struct ss_gate *gate);
 void ss_gate_run(struct ss_gate *gate, struct ss_machine *machine);  // from now on; NULL drops every frame
 
 // Does somebody wait? Asked by the one inside.

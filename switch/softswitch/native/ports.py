@@ -120,6 +120,8 @@ class NativePortRunner:
 
     def stop(self) -> None:
         """Ends the threads and closes the ports; frames that left by the CPU port before are delivered."""
+        if self._last is not None:
+            return
         self._library.ss_ports_stop(self._ports)
         if self._loop.is_alive():
             self._loop.join()

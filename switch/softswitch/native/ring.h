@@ -34,7 +34,7 @@ static inline int ss_ring_ready(const struct ss_ring *ring) {
   return (__atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) != 0;
 }
 
-// The oldest frame that is there; it stays where it is until ss_ring_release(). A VLAN tag, which Linux hands over apart
-// from the frame, is put back. Call once per frame.
+// The oldest frame that is there; it stays where it is until ss_ring_release(). A VLAN tag, which Linux hands over
+// apart from the frame, is put back. Call once per frame.
 enum ss_arrival ss_ring_frame(struct ss_ring *ring, uint8_t **frame, uint32_t *length);
 void ss_ring_release(struct ss_ring *ring);

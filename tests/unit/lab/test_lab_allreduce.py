@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from sumwire_lab import bench_worker, losses, processes
+from sumwire_lab import bench_worker, losses, processes, train
 from sumwire_lab.bench_allreduce import Result, row, table, wire_bytes
 from sumwire_lab.errors import LabError
 from sumwire_lab.losses import Losses
@@ -133,3 +135,23 @@ def test_a_switch_tells_what_its_ports_lost() -> None:
     }  # fmt: skip
     assert losses.switch_lost(LOG) == 2 + 1 + 3 + 4
     assert losses.switch_lost("the switch was killed") is None
+
+
+def test_losses_of_a_session_with_two_switches(tmp_path: Path) -> None:
+    logs = [tmp_path / "one.log", tmp_path / "two.log"]
+    for log in logs:
+        log.write_text(LOG)
+    found = losses.gather(logs, queues=3, backlog_before=losses.backlog() - 2, sockets=5)
+    assert (found.link_queues, found.host_sockets, found.switch) == (3, 5, 2 * 10)
+    assert found.backlog >= 2
+    logs[1].write_text("killed")
+    assert losses.gather(logs, queues=0, backlog_before=0, sockets=0).switch is None
+    assert losses.gather([], queues=0, backlog_before=0, sockets=0).switch is None
+
+
+def test_what_set_up_made_is_out_of_the_collectors_sight() -> None:
+    train.settle()
+    try:
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -413,3 +414,19 @@ def test_no_frame_leads_outside_frame_and_sink(name: str) -> None:
     process.start()
     process.join()
     assert process.exitcode == 0, f"signal or code {process.exitcode}; 3: no frame left at all"
+
+
+@pytest.mark.cc
+def test_a_statement_that_looks_ahead_ends_the_parser_at_the_frames_end() -> None:
+    peek = ir.Lookahead(0, 32)
+    register = ir.Register("r", 1, 32)
+    program = one_action([BYTE], [], ["h"], [ir.RegisterRead(ir.FieldRef("h", "x", 8), "r", ir.Const(0))], [register])
+    write = ir.RegisterWrite("r", ir.Const(0), peek)
+    start = ir.ParserState("start", (ir.Extract("h"), write), (), (), None)
+    machine = NativeMachine(
+        replace(program, parser=ir.Parser("parser", "start", {"start": start})), SplitMix(1), lambda: 0
+    )
+    assert run(machine, bytes([9, 0, 0, 1])) == bytes([0, 0, 0, 1])
+    assert list(machine.registers["r"]) == [0]
+    assert run(machine, bytes([9, 0, 0, 1, 7])) == bytes([7, 0, 0, 1, 7])
+    assert list(machine.registers["r"]) == [0x107]

@@ -237,6 +237,7 @@ def test_frames_of_the_cpu_port_go_to_python(wires: dict[int, str]) -> None:
             made.send(1, numbered(number, CPU_PORT))
         until(lambda: made.runner.counters[1].rx_frames == 300)
     # Stopped: all of them were delivered.
+    made.runner.stop()  # nothing more to do
     assert [number_of(data) for data in made.switch.cpu_frames] == list(range(300))
     assert made.runner.cpu_dropped == 0
 

@@ -119,6 +119,7 @@ class Worker:
         try:
             while len(chunks := window.take(now, self.world.batch)):
                 assert window.in_flight <= window.slots // 2
+                assert chunks.max() < window.filled, "the payload is not there yet"
                 for chunk in chunks.tolist():
                     payload = self.world.payload(self.number, len(self.results) - 1, chunk)
                     self.world.send_up(Up(self.number, *window.place(chunk), payload))

@@ -61,6 +61,7 @@ def test_any_selection_of_rows_arrives_in_order(pair: tuple[BatchSocket, BatchSo
         chosen += range(first, min(ROWS, first + rng.choice([1, 2, 15, 16, 17, 40])))
     wanted = np.array(chosen[: rng.randrange(1, BATCH + 1)])
     assert sender.send(wanted) == len(wanted)
+    assert (sender._out.vectors["length"] <= joined * ROW_BYTES).all()
     assert receiver.receive() == len(wanted)
     assert (took(receiver, len(wanted)) == rows[wanted]).all()
     assert receiver.receive() == 0

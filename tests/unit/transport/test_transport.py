@@ -173,6 +173,17 @@ def test_malformed_packets_are_ignored_and_counted() -> None:
         assert transport.stats.ignored == len(bad)
 
 
+def test_each_malformed_packet_alone_is_ignored() -> None:
+    """Alone in its batch, where nothing else makes the transport look closely."""
+    mapping = job_mapping(WORKERS, 8)
+    with Bridge(mapping, golden_switch(mapping)) as bridge, Transport(configs(mapping)[0]) as transport:
+        transport.start(p4.OP_THC, planes(1, 6)[0])
+        for number, datagram in enumerate(malformed(0), 1):
+            bridge.send_to_worker(mapping["addresses"][0]["ip"], datagram)
+            assert transport.progress(block=False) == 0
+            assert transport.stats.ignored == number
+
+
 def test_results_outside_the_window_are_duplicates() -> None:
     mapping = job_mapping(WORKERS, 8)
     up = planes(1, 6)

@@ -78,6 +78,51 @@ def test_odd_slots_wait_for_both_predecessors() -> None:
     assert drain(w, 0.01) == [3, 4]
 
 
+def test_chunks_wait_for_their_payload() -> None:
+    w = window(16)
+    w.begin(12, 0.0, filled=3)
+    assert drain(w, 0.0) == [0, 1, 2]
+    answer(w, 1, 0.01)
+    assert drain(w, 0.01) == [], "chunk 9 has its turn, but not its payload, and 3 comes first"
+    w.filled = 10
+    assert drain(w, 0.02) == [3, 4, 5, 6, 7, 9]
+    assert w.completed() == 0
+    answer(w, 0, 0.03)
+    assert w.completed() == 2
+    assert drain(w, 0.03) == [8]
+    answer(w, 2, 0.04)
+    assert drain(w, 0.04) == [], "10 has no payload yet"
+    late = w.wake_at()
+    assert late > 0.04
+    assert drain(w, late)[0] == 3, "the timer does not wait for payloads"
+    w.filled = 12
+    assert drain(w, late) == [10]
+
+
+def test_results_of_several_chunks_in_one_call() -> None:
+    """As one by one: the same chunk twice counts once, and what follows is sent once, also for an odd S."""
+    w = window(7)
+    w.begin(20, 0.0)
+    assert drain(w, 0.0) == [0, 1, 2]
+    assert hear(w, [w.place(1), w.place(0), w.place(1), (6, 9)], 0.01) == [1, 0, NOTHING, NOTHING]
+    assert w.counters.duplicates == 2
+    assert drain(w, 0.01) == [3, 4]
+    assert hear(w, [w.place(2), w.place(3), w.place(4)], 0.02) == [2, 3, 4]
+    assert drain(w, 0.02) == [5, 6, 7]
+    assert w.completed() == 5
+
+
+def test_of_results_that_come_together_the_longest_round_trip_is_measured() -> None:
+    rtt = RttEstimator()
+    w = Window(16, rtt)
+    w.begin(8, 0.0, filled=1)
+    drain(w, 0.0)
+    w.filled = 8
+    drain(w, 0.1)
+    hear(w, [w.place(3), w.place(0), w.place(1)], 0.15)
+    assert rtt.smoothed_s == pytest.approx(0.15)
+
+
 def test_sequence_goes_on_over_exchanges() -> None:
     w = window(5)
     w.begin(3, 0.0)

@@ -8,16 +8,12 @@
 
 enum { BYTES = CODEC_WORD_BYTES, VALUES = CODEC_CHUNK_VALUES };
 
-// The lowest bit of each of 8 bytes, gathered in the top byte: byte 0's bit is its most significant.
-static const uint64_t LOWEST = 0x0101010101010101u;
-static const uint64_t GATHER = 0x8040201008040201u;
-
 void planes_pack(const uint8_t *indices, uint8_t *words) {
   uint64_t eight[BYTES];
   memcpy(eight, indices, VALUES);
   for (int plane = 0; plane < CODEC_INDEX_PLANES; plane++) {
     const int bit = CODEC_INDEX_PLANES - 1 - plane;
-    for (int i = 0; i < BYTES; i++) words[plane * BYTES + i] = (uint8_t)(((eight[i] >> bit) & LOWEST) * GATHER >> 56);
+    for (int i = 0; i < BYTES; i++) words[plane * BYTES + i] = gather_lowest(eight[i] >> bit);
   }
 }
 

@@ -5,6 +5,11 @@
 
 #include <stdint.h>
 
+// The lowest bit of each of eight bytes, in one byte: the first byte's is the most significant.
+static inline uint8_t gather_lowest(uint64_t bytes) {
+  return (uint8_t)((bytes & 0x0101010101010101u) * 0x8040201008040201u >> 56);
+}
+
 // Indices below 16 to four planes, the most significant first.
 void planes_pack(const uint8_t *indices, uint8_t *words);
 

@@ -4,15 +4,12 @@
 #include <string.h>
 
 #include "codec.h"
+#include "planes.h"
 #include "streams.h"
 
-enum {
-  STEP = 64,  // values handled together
-  DRAWS = 4   // of a word of the rounding stream
-};
+// Values handled together.
+enum { STEP = 64 };
 
-static const uint64_t LOWEST = 0x0101010101010101u;
-static const uint64_t GATHER = 0x8040201008040201u;
 static const uint32_t EXPONENT = 0x7F800000u;
 static const uint32_t SIGN = 0x80000000u;
 
@@ -20,7 +17,7 @@ static const uint32_t SIGN = 0x80000000u;
 static inline void pack_flags(const uint8_t *flags, uint8_t *bits) {
   uint64_t eight[STEP / 8];
   memcpy(eight, flags, STEP);
-  for (int i = 0; i < STEP / 8; i++) bits[i] = (uint8_t)((eight[i] & LOWEST) * GATHER >> 56);
+  for (int i = 0; i < STEP / 8; i++) bits[i] = gather_lowest(eight[i]);
 }
 
 // Non-zero if a value is not finite.
@@ -59,7 +56,7 @@ static inline void draw_step(const float *x, double inverse, uint64_t key, uint6
   for (int i = 0; i < STEP / DRAWS; i++) words[i] = stream_word(key, first_word + (uint64_t)i);
   memcpy(lane, words, sizeof lane);
   for (int i = 0; i < STEP; i++) {
-    const float uniform = ((float)lane[i] + 32768.5f) * (1.0f / 65536);
+    const float uniform = uniform_number(lane[i]);
     const float direction = (float)((double)x[i] * inverse);
     flags[i] = uniform < direction * 0.5f + 0.5f;
   }

@@ -7,6 +7,9 @@
 
 #include "constants.h"
 
+// Numbers drawn from a word of a rounding stream: its 16-bit lanes, lowest first.
+enum { DRAWS = 4 };
+
 static inline uint64_t mix64(uint64_t word) {
   word = (word ^ word >> 30) * CODEC_MIX_1;
   word = (word ^ word >> 27) * CODEC_MIX_2;
@@ -21,4 +24,9 @@ static inline uint64_t stream_word(uint64_t key, uint64_t index) {
 // A key folded from `base` and one part more.
 static inline uint64_t fold_key(uint64_t base, uint64_t part) {
   return mix64((base ^ part) + CODEC_GOLDEN);
+}
+
+// The uniform number of a lane, in (0, 1).
+static inline float uniform_number(int16_t lane) {
+  return ((float)lane + 32768.5f) * (1.0f / 65536);
 }

@@ -12,8 +12,7 @@
 
 enum {
   VALUES = CODEC_CHUNK_VALUES,
-  SIGN_BITS = 64,  // of a word of the sign stream
-  DRAWS = 4        // of a word of the rounding stream
+  SIGN_BITS = 64  // of a word of the sign stream
 };
 
 static inline uint64_t smaller(uint64_t a, uint64_t b) {
@@ -45,7 +44,7 @@ static void draw(uint64_t key, uint64_t first_word, float *uniform) {
   int16_t lane[VALUES];
   for (int i = 0; i < VALUES / DRAWS; i++) words[i] = stream_word(key, first_word + (uint64_t)i);
   memcpy(lane, words, sizeof lane);
-  for (int i = 0; i < VALUES; i++) uniform[i] = ((float)lane[i] + 32768.5f) * (1.0f / 65536);
+  for (int i = 0; i < VALUES; i++) uniform[i] = uniform_number(lane[i]);
 }
 
 // Slope and offset of every value's cell.

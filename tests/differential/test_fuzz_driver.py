@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The fuzzer runs, finds nothing in a small program, and finds a check that is left out. Long runs: ``make fuzz``."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from nativelib import CompileError
+from softswitch.load import load_program
+from softswitch.native import fuzz
+from softswitch.native.emit import CProgram, emit_c
+from softswitch.switch import SoftSwitch
+
+PROGRAM = Path(__file__).parents[1] / "unit/softswitch/programs/multicast.json"
+PACKETS = 20_000
+
+pytestmark = pytest.mark.cc
+
+
+def run() -> fuzz.Result:
+    text = PROGRAM.read_text()
+    switch = SoftSwitch(text, engine="python")
+    frames = [(1, bytes([0, 0, 0, group, *range(20)])) for group in range(8)]
+    try:
+        return fuzz.fuzz(load_program(text), fuzz.describe(switch, frames), PACKETS, 7)
+    except CompileError as error:
+        pytest.skip(f"the compiler has no sanitizers: {error}")
+
+
+def test_nothing_is_found_in_a_whole_program() -> None:
+    result = run()
+    assert result.packets == PACKETS
+    assert result.sent > PACKETS // 4
+
+
+def test_a_missing_check_of_the_length_is_found(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def unchecked(*arguments: object) -> CProgram:
+        emitted = emit_c(*arguments)  # type: ignore[arg-type]
+        assert "if (p->size - at0 < " in emitted.source
+        return replace(emitted, source=emitted.source.replace("if (p->size - at0 < ", "if (0 && p->size - at0 < "))
+
+    monkeypatch.setattr(fuzz, "emit_c", unchecked)
+    with pytest.raises(subprocess.CalledProcessError):
+        run()
+    report = capfd.readouterr().err
+    assert "ERROR: AddressSanitizer" in report
+    assert "fuzz: packet " in report
