@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sumwire.errors import ConfigError as ConfigError
     from sumwire.errors import DeadlineError as DeadlineError
     from sumwire.errors import FallbackError as FallbackError
+    from sumwire.errors import GroupError as GroupError
     from sumwire.errors import LaneOverflowError as LaneOverflowError
     from sumwire.errors import NonFiniteError as NonFiniteError
     from sumwire.errors import OrderError as OrderError
@@ -39,6 +40,7 @@ _HOMES: Final = {
     "DdpState": "ddp",
     "DeadlineError": "errors",
     "FallbackError": "errors",
+    "GroupError": "errors",
     "LaneOverflowError": "errors",
     "Job": "job",
     "JobConfig": "config",

@@ -20,10 +20,9 @@ of the job does the same operations. The backward pass goes on while a bucket is
 """
 
 import contextlib
-import queue
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,7 +30,8 @@ from torch import Tensor
 from torch.futures import Future
 
 from sumwire.codec.feedback import ParameterFeedback
-from sumwire.errors import ClosedError, UsageError
+from sumwire.comm_thread import CommThread
+from sumwire.errors import UsageError
 from sumwire.job import Job, Residual
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ class _Task:
     parts: tuple[tuple[int, int], ...]
     # On a GPU: when the gradients are in the buffer.
     filled: torch.cuda.Event | None
-    future: Future[Tensor]
 
 
 class DdpState:
@@ -77,24 +76,22 @@ class DdpState:
         self._numbers: dict[int, int] = {}
         # Held so that no id in _numbers is used again for another tensor.
         self._parameters: list[Tensor] = []
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._thread = CommThread(f"job {job.config.name}" if job else "hook without switch")
         if job is not None:
             job.on_close(self.close)
 
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket; the future holds the bucket's buffer, filled with the mean gradient."""
-        if self._closed:
-            raise ClosedError(f"job {self.job.config.name if self.job else 'without switch'} is closed")
         buffer = bucket.buffer()
-        task = _Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer), _future(buffer))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="sumwire", daemon=True)
-            self._thread.start()
-        self._tasks.put(task)
-        _raise_from_backward(task.future)
-        return task.future
+        task = _Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer))
+        future = self._thread.submit(partial(self._reduce, task), buffer.device)
+        _raise_from_backward(future)
+        return future
+
+    @property
+    def communicating(self) -> bool:
+        """Whether the thread is there that buckets go through."""
+        return self._thread.alive
 
     def _parts(self, bucket: GradBucket) -> tuple[tuple[int, int], ...]:
         """(number of the parameter in this state, its values), in the bucket's order."""
@@ -106,22 +103,12 @@ class DdpState:
             parts.append((self._numbers[id(parameter)], parameter.numel()))
         return tuple(parts)
 
-    def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            try:
-                self._reduce(task)
-            except Exception as error:  # noqa: BLE001 - whatever it is, backward() must get it and not wait for ever
-                task.future.set_exception(error)  # type: ignore[arg-type]
-            else:
-                task.future.set_result(task.buffer)
-
-    def _reduce(self, task: _Task) -> None:
+    def _reduce(self, task: _Task) -> Tensor:
         if task.filled is not None:
             task.filled.synchronize()
         assert self._reduction is not None
         if self.feedback is None:
-            task.buffer.copy_(self._reduction(task.buffer, task.index)[0])
-            return
+            return task.buffer.copy_(self._reduction(task.buffer, task.index)[0])
         x = self.feedback.compensate(task.buffer, task.parts)
         idle = self._idle(task)
         for piece, _ in idle:
@@ -132,6 +119,7 @@ class DdpState:
         for piece, kept in idle:
             residual[piece] = 0.0 if kept is None else kept
         self.feedback.store(task.parts, residual)
+        return task.buffer
 
     def _idle(self, task: _Task) -> list[tuple[slice, Tensor | None]]:
         """Pieces of the bucket whose gradient is all zero, each with the residual to keep."""
@@ -146,11 +134,7 @@ class DdpState:
 
     def close(self) -> None:
         """End the thread, as the job does when it closes; buckets that still wait are done first."""
-        self._closed = True
-        if self._thread is not None:
-            self._tasks.put(None)
-            self._thread.join()
-            self._thread = None
+        self._thread.close()
 
 
 def ddp_hook(state: DdpState, bucket: GradBucket) -> Future[Tensor]:
@@ -167,8 +151,9 @@ def local_hook(state: object, bucket: GradBucket) -> Future[Tensor]:
 
     :class:`sumwire.optim.Marsit` compresses updates, which come after the gradients: of it, DDP can do only this.
     """
-    future = _future(bucket.buffer())
-    future.set_result(bucket.buffer())
+    buffer = bucket.buffer()
+    future: Future[Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
+    future.set_result(buffer)
     return future
 
 
@@ -184,10 +169,6 @@ def _raise_from_backward(future: Future[Tensor]) -> None:
 
 def _wait(future: Future[Tensor]) -> None:
     future.wait()
-
-
-def _future(buffer: Tensor) -> Future[Tensor]:
-    return Future(devices=[buffer.device] if buffer.is_cuda else None)
 
 
 def _filled(buffer: Tensor) -> torch.cuda.Event | None:

@@ -118,3 +118,7 @@ class TransportError(RecreateError):
 
 class FallbackError(RecreateError):
     """The workers could not agree on the ordinary all-reduce: a peer died, or closed the job."""
+
+
+class GroupError(RecreateError):
+    """A collective of a process group failed: a peer is gone, or the ranks make different calls."""

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from sumwire.collective import Threads
 from sumwire.ddp import Reduce
+from sumwire.job import Residual
 from sumwire.lowrank.fusion import Phase
 from sumwire.lowrank.matrices import MatrixShare, draw_factor
 from sumwire.lowrank.reference import Reference
@@ -118,7 +119,7 @@ def in_lock_step() -> list[History]:
     def work(worker: int) -> None:
         end = threads.of(worker)
         try:
-            histories[worker] = train(worker, lambda x, _: (end.mean(x), torch.zeros_like(x)))
+            histories[worker] = train(worker, lambda x, _: (end.mean(x), lambda: torch.zeros_like(x)))
         except Exception as error:  # noqa: BLE001 - raised again below, in the caller's thread
             threads.abort()
             failures.append(error)
@@ -171,10 +172,10 @@ def _rank(rank: int, store: str, end: Connection) -> None:
         dist.destroy_process_group()
 
 
-def _all_reduce(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
+def _all_reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
     total = x.clone()
     dist.all_reduce(total)
-    return total / WORKERS, torch.zeros_like(x)
+    return total / WORKERS, lambda: torch.zeros_like(x)
 
 
 def difference(histories: Sequence[History], expected: Sequence[History]) -> float:

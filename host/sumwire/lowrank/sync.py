@@ -79,8 +79,8 @@ class AcpSgd(Optimizer):
     (:mod:`sumwire.lowrank.matrices` has the equations).
 
     ``model``: a module, or parameters in an order that is the same on all workers; those that need gradients take
-    part. ``reduce(flat tensor, number)`` gives the mean over the workers and what this worker's part of it left out;
-    the number tells groups and phases apart. A matrix is sent with ``rank``, or its smaller side if that is less, if
+    part. ``reduce(flat tensor, number)`` gives the mean over the workers and a function for what this worker's part of it
+    left out; the number tells groups and phases apart. A matrix is sent with ``rank``, or its smaller side if that is less, if
     that is worth it (``min_compression``, 0 for always, see :func:`sumwire.lowrank.fusion.make_plan`); all else
     travels whole, in the same buffers. ``seed`` must be alike on all workers. ``threshold_bytes`` of uncompressed
     gradient share a buffer.
@@ -275,7 +275,8 @@ class AcpSgd(Optimizer):
             return
         try:
             _await(flight.ready, flight.x)
-            mean, residual = self._reduction(flight.x, flight.number)
+            mean, residual_of = self._reduction(flight.x, flight.number)
+            residual = residual_of()
             _check_result("mean", mean, flight.x)
             _check_result("residual", residual, flight.x)
             flight.mean, flight.residual, flight.done = mean, residual, _event(mean)

@@ -4,17 +4,15 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
+from sumwire.comm_thread import CommThread
 from sumwire.ddp import local_hook
 from sumwire.lowrank.sync import AcpSgd
+from sumwire.transports import through_group
 from torch import Tensor, nn
-from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 6
@@ -53,13 +51,7 @@ def _train(rank: int, model: nn.Module, optimizer: AcpSgd, accumulation: int, un
 
 def ddp_and_plain(rank: int, view: bool, unused: bool, accumulation: int) -> dict[str, Any]:
     """The parameters after some steps of a plain model, and of one inside DDP with a thread that communicates."""
-    group = dist.new_group()
-
-    def reduce(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
-        total = x.clone()
-        dist.all_reduce(total, group=group)
-        return total / dist.get_world_size(), torch.zeros_like(x)
-
+    reduce = through_group()
     options: dict[str, Any] = {
         "rank": 3,
         "threshold_bytes": 8000,
@@ -69,22 +61,12 @@ def ddp_and_plain(rank: int, view: bool, unused: bool, accumulation: int) -> dic
     plain = Net()
     sgd = torch.optim.SGD(plain.parameters(), lr=0.1)
     alone = _train(rank, plain, AcpSgd(plain, sgd, reduce, **options), accumulation, unused)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-
-        def submit(call: Callable[[], None]) -> Future[None]:
-            future: Future[None] = Future()
-
-            def run() -> None:
-                call()
-                future.set_result(None)
-
-            pool.submit(run)
-            return future
-
-        ddp = DistributedDataParallel(
-            Net(), gradient_as_bucket_view=view, find_unused_parameters=unused, bucket_cap_mb=0.005
-        )
-        ddp.register_comm_hook(None, local_hook)
-        sgd = torch.optim.SGD(ddp.parameters(), lr=0.1)
-        inside = _train(rank, ddp, AcpSgd(ddp, sgd, reduce, submit=submit, **options), accumulation, unused)
+    thread = CommThread("test")
+    ddp = DistributedDataParallel(
+        Net(), gradient_as_bucket_view=view, find_unused_parameters=unused, bucket_cap_mb=0.005
+    )
+    ddp.register_comm_hook(None, local_hook)
+    sgd = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    inside = _train(rank, ddp, AcpSgd(ddp, sgd, reduce, submit=thread.submit, **options), accumulation, unused)
+    thread.close()
     return {"plain": alone, "ddp": inside}

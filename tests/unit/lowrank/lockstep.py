@@ -14,6 +14,8 @@ from sumwire.codec import oracles, tables
 from sumwire.codec.base import CodecRound
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.thc import ThcCodec
+from sumwire.ddp import Reduce
+from sumwire.job import Residual
 from torch import Tensor, nn
 from unit.transport.udp_bridge import run_workers
 
@@ -32,12 +34,12 @@ class Meeting:
         self._results: Sequence[tuple[Tensor, Tensor]] = []
         self.barrier = threading.Barrier(workers, self._meet)
 
-    def of(self, worker: int) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-        def reduce(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    def of(self, worker: int) -> Reduce:
+        def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
             self._given[worker] = (x, number)
             self.barrier.wait(30)
             mean, residual = self._results[worker]
-            return mean.clone(), residual.clone()
+            return mean.clone(), residual.clone
 
         return reduce
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from sumwire.errors import NonFiniteError, UsageError
+from sumwire.job import Residual
 from sumwire.lowrank import check
 from sumwire.lowrank.fusion import Phase
 from sumwire.lowrank.matrices import MatrixShare
@@ -30,11 +31,11 @@ class Alone:
         self.log: list[tuple[int, int]] = []
         self.fail_at: int | None = None
 
-    def __call__(self, x: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
         self.log.append((number, len(x)))
         if len(self.log) - 1 == self.fail_at:
             raise OSError("the wire is cut")
-        return x.clone(), torch.zeros_like(x)
+        return x.clone(), lambda: torch.zeros_like(x)
 
 
 class Held:
@@ -155,7 +156,7 @@ def test_transport_may_work_in_the_buffer_it_was_given() -> None:
     for halve in (lambda x: x / 2, lambda x: x.div_(2)):
         model = net()
         options = {**OPTIONS, "threshold_bytes": 0}
-        optimizer = AcpSgd(model, sgd(model), lambda x, _, h=halve: (h(x), torch.zeros_like(x)), **options)
+        optimizer = AcpSgd(model, sgd(model), lambda x, _, h=halve: (h(x), lambda: torch.zeros_like(x)), **options)
         results.append(train(model, optimizer, range(4)))
     assert torch.equal(*results)
 
@@ -215,9 +216,9 @@ def test_half_precision_is_worked_on_in_float32(dtype: torch.dtype) -> None:
     weight, bias = nn.Parameter(torch.zeros(20, 20, dtype=dtype)), nn.Parameter(torch.zeros(20, dtype=dtype))
     seen: list[torch.dtype] = []
 
-    def reduce(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
         seen.append(x.dtype)
-        return x.clone(), torch.zeros_like(x)
+        return x.clone(), lambda: torch.zeros_like(x)
 
     optimizer = AcpSgd([weight, bias], torch.optim.SGD([weight, bias], lr=1.0), reduce, rank=2)
     generator, total, given = torch.Generator().manual_seed(1), torch.zeros(20, 20), torch.zeros(20, 20)
@@ -413,7 +414,7 @@ def test_parameter_named_twice_added_late_or_with_sparse_gradient_is_refused() -
 
 def test_transport_that_gives_back_another_shape_is_refused() -> None:
     weight = nn.Parameter(torch.zeros(30, 30))
-    optimizer = AcpSgd([weight], torch.optim.SGD([weight], lr=1.0), lambda x, _: (x, torch.zeros(1)), rank=2)
+    optimizer = AcpSgd([weight], torch.optim.SGD([weight], lr=1.0), lambda x, _: (x, lambda: torch.zeros(1)), rank=2)
     weight.grad = torch.ones(30, 30)
     with pytest.raises(UsageError, match=r"residual of shape \(1,\): must be \(60,\)"):
         optimizer.step()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from sumwire.codec.errors import CodecError
+from sumwire.job import Residual
 from sumwire.lowrank.matrices import MatrixShare
 from sumwire.lowrank.sync import AcpSgd
 from torch import Tensor
@@ -99,8 +100,9 @@ def test_fixed_point_has_room_for_all_workers_at_their_largest(value: float) -> 
 
 
 def test_factor_beyond_float32_is_refused_and_leaves_the_state_alone() -> None:
-    def reduce(x: Tensor, number: int) -> tuple[Tensor, Tensor]:
-        return sum32([x], 0, number)[0]
+    def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
+        mean, residual = sum32([x], 0, number)[0]
+        return mean, lambda: residual
 
     weight = torch.nn.Parameter(torch.zeros(8, 8))
     optimizer = AcpSgd([weight], torch.optim.SGD([weight], lr=1.0), reduce, rank=2, min_compression=0.0)

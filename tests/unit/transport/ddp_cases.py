@@ -72,7 +72,6 @@ def train(rank: int, mapping: dict[str, Any], steps: int, unused: bool, accumula
             exact = want if step == 0 else exact + want
         stats = job.stats
         residuals = len(state.feedback) if state.feedback else 0
-        thread = state._thread
     return {
         "errors": errors,
         "sum_error": float((sums - exact).square().sum() / exact.square().sum()),
@@ -80,7 +79,7 @@ def train(rank: int, mapping: dict[str, Any], steps: int, unused: bool, accumula
         "operations": stats.operations,
         "fallbacks": stats.fallbacks,
         "residuals": residuals,
-        "thread_alive": thread is not None and thread.is_alive(),
+        "thread_alive": state.communicating,
     }
 
 
