@@ -23,11 +23,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sumwire import _p4 as p4
 from sumwire.errors import UsageError
 
 # struct iovec, struct mmsghdr (a msghdr and the bytes that were moved) and struct timespec, as C lays them out.
-_VECTOR: Final = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
-_MESSAGE_HEADER: Final = np.dtype(
+VECTOR: Final = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
+_HEADER: Final = np.dtype(
     [
         ("name", np.uintp),
         ("name_length", np.uint32),
@@ -39,30 +40,35 @@ _MESSAGE_HEADER: Final = np.dtype(
     ],
     align=True,
 )
-_MESSAGE: Final = np.dtype([("header", _MESSAGE_HEADER), ("length", np.uint32)], align=True)
+MESSAGE: Final = np.dtype([("header", _HEADER), ("length", np.uint32)], align=True)
+# From asm-generic/socket.h; older Pythons have no names for them.
+_SO_SNDBUFFORCE: Final = 32
+_SO_RCVBUFFORCE: Final = 33
 # From linux/udp.h: the option that sets the size of the datagrams that a longer message is cut into.
-_UDP_SEGMENT: Final = 103
+UDP_SEGMENT: Final = 103
 # Rows in one piece at most: measured, more are not cheaper. All op's packets then stay below IPv4's 64 KiB.
 JOINED_ROWS: Final = 16
 # What a kernel answers that does not cut: it is too old, or this device's checksums are not left to it.
-_NO_SEGMENTS: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP})
+NO_SEGMENTS: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP})
 # How long a receive that wants several goes on waiting for the next; the silence that ends it is counted in the
 # kernel's ticks, so it may be 8 ms.
 _COLLECT_S: Final = 0.003
-_NOTHING_THERE: Final = frozenset({errno.EAGAIN, errno.EINTR})
+NOTHING_THERE: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _NANO: Final = 1_000_000_000
+# Half of the most slots there are, at twice the largest packet (the kernel counts its own overhead too).
+SOCKET_BUFFER_BYTES: Final = p4.SLOTS_TOTAL * 2 * p4.SLOT_WORDS * p4.WORD_BYTES
 
 
 class _Messages:
     """As many messages as a call may move, each of one piece of memory."""
 
     def __init__(self, count: int) -> None:
-        self.vectors = np.zeros(count, _VECTOR)
-        self._messages = np.zeros(count, _MESSAGE)
-        self._messages["header"]["vectors"] = _address(self.vectors) + np.arange(count) * _VECTOR.itemsize
+        self.vectors = np.zeros(count, VECTOR)
+        self._messages = np.zeros(count, MESSAGE)
+        self._messages["header"]["vectors"] = address_of(self.vectors) + np.arange(count) * VECTOR.itemsize
         self._messages["header"]["vectors_length"] = 1
         self.lengths: NDArray[np.uint32] = self._messages["length"]
-        self.address = _address(self._messages)
+        self.address = address_of(self._messages)
 
 
 class BatchSocket:
@@ -74,17 +80,17 @@ class BatchSocket:
     """
 
     def __init__(self, sock: socket.socket, *, row_bytes: int, batch: int) -> None:
-        self._sendmmsg, self._recvmmsg = _calls()
+        self._sendmmsg, self._recvmmsg = calls()
         self._socket = sock
         self.batch = batch
         sock.setblocking(True)
         whole, part = divmod(_COLLECT_S, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(whole), int(part * 1e6)))
         self._collect = np.zeros(2, np.int_)
-        self._collect_at = _address(self._collect)
+        self._collect_at = address_of(self._collect)
         self.received = np.zeros((batch, row_bytes), np.uint8)
         self._out, self._in = _Messages(batch), _Messages(batch)
-        self._in.vectors["base"] = _address(self.received) + np.arange(batch) * row_bytes
+        self._in.vectors["base"] = address_of(self.received) + np.arange(batch) * row_bytes
         self._in.vectors["length"] = row_bytes
         self.sizes = self._in.lengths
         self._rows = np.zeros((0, 0), np.uint8)
@@ -103,11 +109,11 @@ class BatchSocket:
 
         ``joined``: how many rows the kernel may get in one piece; 1 where the socket is no UDP socket.
         """
-        self._rows, self._base, self._size = rows, _address(rows), rows.shape[1]
+        self._rows, self._base, self._size = rows, address_of(rows), rows.shape[1]
         self._joined = joined
         if joined > 1:
             try:
-                self._socket.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, self._size)
+                self._socket.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, self._size)
             except OSError:
                 self._joined = 1
 
@@ -124,9 +130,9 @@ class BatchSocket:
         lengths[:-1] = (starts[1:] - starts[:-1]) * self._size
         lengths[-1] = (len(rows) - starts[-1]) * self._size
         try:
-            sent = _checked(self._sendmmsg(self.fileno(), self._out.address, count, socket.MSG_DONTWAIT))
+            sent = checked(self._sendmmsg(self.fileno(), self._out.address, count, socket.MSG_DONTWAIT))
         except OSError as error:
-            if self._joined == 1 or error.errno not in _NO_SEGMENTS:
+            if self._joined == 1 or error.errno not in NO_SEGMENTS:
                 raise
             self._stop_joining()
             return self.send(rows)
@@ -144,14 +150,14 @@ class BatchSocket:
         self._collect[:] = 0, int(_COLLECT_S * _NANO)
         collect = self._collect_at if wanted else None
         received = self._recvmmsg(self.fileno(), self._in.address, count, flags, collect)
-        if received < 0 and ctypes.get_errno() in _NOTHING_THERE:
+        if received < 0 and ctypes.get_errno() in NOTHING_THERE:
             return 0
-        return _checked(received)
+        return checked(received)
 
     def _stop_joining(self) -> None:
         self._joined = 1
         with contextlib.suppress(OSError):
-            self._socket.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, 0)
+            self._socket.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
 
 
 def _starts(rows: NDArray[np.integer[Any]], joined: int) -> NDArray[np.intp]:
@@ -168,19 +174,31 @@ def _starts(rows: NDArray[np.integer[Any]], joined: int) -> NDArray[np.intp]:
     return np.flatnonzero((places - run_began) % joined == 0)
 
 
-def _address(array: NDArray[Any]) -> int:
+def address_of(array: NDArray[Any]) -> int:
+    """Where an array's memory begins."""
     return int(array.ctypes.data)
 
 
-def _checked(done: int) -> int:
+def checked(done: int) -> int:
+    """What a call of the C library returned. Raises OSError where that is a failure."""
     if done < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return done
 
 
+def enlarge_buffers(udp: socket.socket) -> None:
+    """Ask for room for a whole window, both ways: above the system's limit where this process may (CAP_NET_ADMIN), else
+    up to it."""
+    for option, force in ((socket.SO_RCVBUF, _SO_RCVBUFFORCE), (socket.SO_SNDBUF, _SO_SNDBUFFORCE)):
+        try:
+            udp.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER_BYTES)
+        except PermissionError:
+            udp.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+
+
 @cache
-def _calls() -> tuple[Any, Any]:
+def calls() -> tuple[Any, Any]:
     """sendmmsg and recvmmsg of the C library; both let other threads run meanwhile."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not sys.platform.startswith("linux") or not hasattr(libc, "sendmmsg"):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire import _p4 as p4
-from sumwire.batch import BatchSocket
+from sumwire.batch import BatchSocket, enlarge_buffers
 from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, OrderError, TransportError, UsageError
 from sumwire.exchange import Buffers, Pool, Results
@@ -30,8 +30,6 @@ from sumwire.stats import JobStats
 from sumwire.window import NOTHING, Window
 from sumwire.wire import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
-# Half of the most slots there are, at twice the largest packet (the kernel counts its own overhead too).
-SOCKET_BUFFER_BYTES: Final = p4.SLOTS_TOTAL * 2 * p4.SLOT_WORDS * WORD_BYTES
 # Twice the largest packet: one that is too long shows as such.
 _ROW_BYTES: Final = 2 * (HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
 # Packets moved by one call of the kernel.
@@ -435,19 +433,10 @@ def _open_socket(config: JobConfig) -> socket.socket:
     own = config.own_address
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        _enlarge(udp, socket.SO_RCVBUF, "SO_RCVBUFFORCE", 33)
-        _enlarge(udp, socket.SO_SNDBUF, "SO_SNDBUFFORCE", 32)
+        enlarge_buffers(udp)
         udp.bind((own.ip, own.udp_port))
         udp.connect((config.aggregator, p4.SUMWIRE_PORT))
     except OSError:
         udp.close()
         raise
     return udp
-
-
-def _enlarge(udp: socket.socket, option: int, force_name: str, force_number: int) -> None:
-    """Ask for the full buffer, above the system's limit where this process may (CAP_NET_ADMIN), else up to it."""
-    try:
-        udp.setsockopt(socket.SOL_SOCKET, getattr(socket, force_name, force_number), SOCKET_BUFFER_BYTES)
-    except PermissionError:
-        udp.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is refused, and why: the first rule that a datagram breaks (docs/protocol.md#reject).
+
+What a socket never sees (ports, checksums, what is no UDP) has no rule here; the kernel drops it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire import _p4 as p4
+from sumwire.aggregator.batches import Batch
+from sumwire.aggregator.state import State
+from sumwire.packets import OP_WORDS, headers
+from sumwire.wire import HEADER_BYTES, WORD_BYTES
+
+_OPS: Final = 1 << 8
+_PARTIAL_WORDS: Final = {p4.OP_THC: p4.THC_WORDS_PARTIAL, p4.OP_VOTE: p4.VOTE_WORDS_PARTIAL}
+
+
+def _by_op(words: dict[int, int]) -> NDArray[np.uint8]:
+    """A table over all ops; what it does not have is 0, and no packet has so few words."""
+    table = np.zeros(_OPS, np.uint8)
+    for op, count in words.items():
+        table[op] = count
+    return table
+
+
+UP_WORDS: Final = _by_op({op: up for op, (up, _) in OP_WORDS.items()})
+DOWN_WORDS: Final = _by_op({op: down for op, (_, down) in OP_WORDS.items()})
+# What lower switches send: well formed, but from no host.
+_PARTIAL: Final = _by_op({op: _PARTIAL_WORDS.get(op, up) for op, (up, _) in OP_WORDS.items()})
+
+
+def refusals(state: State, batch: Batch) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Reasons (REJECT_NONE for what is admitted) and job indices, both (n,); the index means nothing with a reason."""
+    records = headers(batch.rows)
+    index = state.job_of[records["job"]]
+    reasons = np.full(batch.count, p4.REJECT_NONE, np.uint8)
+    checks = [*_form(records, batch.sizes), (index < 0, p4.REJECT_JOB), *_membership(state, records, index, batch)]
+    # The first that applies is the one to stand.
+    for broken, reason in reversed(checks):
+        reasons[broken] = reason
+    return reasons, index
+
+
+def _form(records: NDArray[Any], sizes: NDArray[np.uint32]) -> list[tuple[NDArray[np.bool_], int]]:
+    """Of the datagram alone."""
+    version, kind = records["version_kind"] >> 4, records["version_kind"] & 0xF
+    op, words = records["op"], records["words"]
+    from_host = (words == UP_WORDS[op]) | (words == _PARTIAL[op])
+    fits = np.where(kind == p4.KIND_RESULT, words == DOWN_WORDS[op], from_host)
+    return [
+        (sizes < HEADER_BYTES, p4.REJECT_LENGTH),
+        (version != p4.SUMWIRE_VERSION, p4.REJECT_VERSION),
+        ((kind != p4.KIND_CONTRIBUTE) & (kind != p4.KIND_RESULT), p4.REJECT_KIND),
+        (UP_WORDS[op] == 0, p4.REJECT_OP),
+        (~fits, p4.REJECT_WORDS),
+        (sizes != HEADER_BYTES + words.astype(np.uint32) * WORD_BYTES, p4.REJECT_LENGTH),
+    ]
+
+
+def _membership(
+    state: State, records: NDArray[Any], index: NDArray[np.int32], batch: Batch
+) -> list[tuple[NDArray[np.bool_], int]]:
+    """Of the job, the worker and the slot. An unknown job's index is -1: what it finds is overruled by that."""
+    jobs = state.jobs[index]
+    rows, op = np.arange(batch.count), records["op"]
+    # There is no switch above that could send a result.
+    contributes = records["version_kind"] & 0xF == p4.KIND_CONTRIBUTE
+    seat = np.minimum(records["worker"], p4.JOB_WORKERS_MAX - 1)
+    known = (records["worker"] < p4.JOB_WORKERS_MAX) & (jobs["places"][rows, seat] >= 0)
+    # A packet's op may be any number here, and a shift by more than 31 has no meaning.
+    op_bit = np.uint32(1) << np.minimum(op, 31).astype(np.uint32)
+    return [
+        (contributes & ~known, p4.REJECT_WORKER),
+        (contributes & (jobs["addresses"][rows, seat] != batch.sources), p4.REJECT_ADDRESS),
+        (records["slot"] >= jobs["slots"], p4.REJECT_SLOT),
+        (jobs["ops"] & op_bit == 0, p4.REJECT_JOB_OP),
+        (~contributes, p4.REJECT_PARENT),
+        (records["count"] != 1, p4.REJECT_COUNT),
+        (records["words"] != UP_WORDS[op], p4.REJECT_WORDS),
+    ]

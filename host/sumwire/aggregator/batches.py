@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Datagrams in and out, many at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire import _p4 as p4
+from sumwire.wire import HEADER_BYTES, WORD_BYTES
+
+REPLY_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
+# More than any contribution has, so that one that is too long shows as such.
+ROW_BYTES: Final = REPLY_BYTES + WORD_BYTES
+
+
+@dataclass
+class Batch:
+    """Datagrams as they came: ``rows`` uint8 (room, ROW_BYTES), ``sizes`` in bytes (the first ROW_BYTES of a longer one
+    are here), ``sources`` the senders' addresses as :func:`sumwire.aggregator.state.packed_address` gives them. The
+    first ``count`` are there."""
+
+    rows: NDArray[np.uint8]
+    sizes: NDArray[np.uint32]
+    sources: NDArray[np.uint32]
+    count: int
+
+    def only(self) -> Batch:
+        """Without the room that is not used."""
+        n = self.count
+        return Batch(self.rows[:n], self.sizes[:n], self.sources[:n], n)
+
+
+class Replies:
+    """Room for replies; the first ``count`` are there.
+
+    ``rows``: uint8 (room, REPLY_BYTES); ``sizes``: bytes of each; ``places``: whom it is for, an index into
+    :attr:`State.places`.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.rows = np.zeros((room, REPLY_BYTES), np.uint8)
+        self.sizes = np.zeros(room, np.uint32)
+        self.places = np.zeros(room, np.int32)
+        self.count = 0

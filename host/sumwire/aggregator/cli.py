@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`sumwire-aggregator JOB.json...`: serve jobs until a signal.
+
+Exit status: 0 done, 1 refused or failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from ipaddress import AddressValueError, IPv4Address
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire import _p4 as p4
+from sumwire.aggregator.jobs import aggregator_of, load_jobs
+from sumwire.aggregator.processes import Fleet, signals_held
+from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, Shared
+from sumwire.errors import SumwireError
+
+DONE, FAILED = 0, 1
+_PROCESSES_MAX: Final = 64
+_NAMES: Final = {
+    prefix: {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
+    for prefix in ("VERDICT_", "REJECT_")
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of `sumwire-aggregator`."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        jobs = load_jobs(options.jobs)
+        address, port = options.listen or (aggregator_of(jobs), p4.SUMWIRE_PORT)
+        with signals_held():
+            fleet = Fleet(jobs, address, port, options.processes)
+            with fleet:
+                names = ", ".join(f"{job.name} ({job.job}, {job.workers} workers)" for job in jobs)
+                print(f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}", flush=True)
+                fleet.wait()
+            print(report(fleet.shared), flush=True)
+    except (SumwireError, OSError) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sumwire-aggregator",
+        description="Do a Sumwire switch's work on this server. SIGHUP readies silent jobs for a new run.",
+    )
+    parser.add_argument("jobs", metavar="JOB.json", nargs="+", help="the job file that the job's workers use")
+    parser.add_argument(
+        "--listen", metavar="ADDRESS[:PORT]", type=_listen, help="default: the aggregator's address in the job files"
+    )
+    parser.add_argument("--processes", metavar="N", type=_processes, default=1, help="share the slots out among N")
+    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    return parser
+
+
+def _listen(text: str) -> tuple[str, int]:
+    address, colon, port = text.partition(":")
+    try:
+        IPv4Address(address)
+        number = int(port) if colon else p4.SUMWIRE_PORT
+    except (AddressValueError, ValueError):
+        number = 0
+    if not 0 < number < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be an IPv4 address, or one with a port in 1..65535")
+    return address, number
+
+
+def _processes(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text) <= _PROCESSES_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be an integer in 1..{_PROCESSES_MAX}")
+    return int(text)
+
+
+def report(shared: Shared) -> str:
+    """What all processes counted, in three lines."""
+    total = shared.counters.sum(axis=0)
+    verdicts, rejects = total[: p4.VERDICTS], total[p4.VERDICTS :][: p4.REJECTS]
+    sockets = total[p4.VERDICTS + p4.REJECTS :]
+    return "\n".join(
+        (
+            f"verdicts: {_counted(verdicts, 'VERDICT_')}",
+            f"rejected: {_counted(rejects, 'REJECT_')}",
+            f"replies: {sockets[SENT]} sent, {sockets[UNSENT]} not; between processes: {sockets[HANDED_OVER]}",
+        )
+    )
+
+
+def _counted(cells: NDArray[np.uint64], prefix: str) -> str:
+    counted = [f"{_NAMES[prefix][index]} {cells[index]}" for index in np.flatnonzero(cells)]
+    return ", ".join(counted) or "none"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of datagrams to batches of replies: the aggregator without its sockets."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+from sumwire.aggregator import reference
+from sumwire.aggregator.batches import Batch, Replies
+from sumwire.aggregator.kernels import BatchArrays, ReplyArrays, StateArrays, kernels
+from sumwire.aggregator.state import State
+from sumwire.batch import address_of
+
+# Datagrams of one batch at most.
+BATCH: Final = 256
+
+
+class Aggregator:
+    """Works on one State, natively where that can be had.
+
+    ``replies`` are those of the latest batch: the next one overwrites them.
+    """
+
+    def __init__(self, state: State, *, batch: int = BATCH, native: bool = True) -> None:
+        self.state = state
+        self.batch = batch
+        self.replies = Replies(batch * state.most_workers)
+        self._library = kernels() if native else None
+        self._state_arrays = _state_arrays(state)
+        self._reply_arrays = reply_arrays(self.replies)
+        self._batch_arrays = BatchArrays()
+        self._loaded: Batch | None = None
+
+    @property
+    def is_native(self) -> bool:
+        return self._library is not None
+
+    def process(self, batch: Batch, now: float) -> Replies:
+        """Take in up to ``batch`` datagrams at ``now``, in seconds of the monotonic clock; never raises, whatever they
+        hold. The replies are in the order of the packets they answer, and by seat."""
+        if self._library is None:
+            reference.process(self.state, batch, now, self.replies)
+        else:
+            self._process_native(self._library, batch, now)
+        return self.replies
+
+    def _process_native(self, library: ctypes.CDLL, batch: Batch, now: float) -> None:
+        arrays = self._batch_arrays
+        if batch is not self._loaded:
+            arrays.rows, arrays.row_bytes = address_of(batch.rows), batch.rows.strides[0]
+            arrays.sizes, arrays.size_bytes = address_of(batch.sizes), batch.sizes.strides[0]
+            arrays.sources, arrays.source_bytes = address_of(batch.sources), batch.sources.strides[0]
+            self._loaded = batch
+        arrays.count, arrays.now = batch.count, now
+        self.replies.count = library.aggregator_process(self._state_arrays, arrays, self._reply_arrays)
+
+
+def _state_arrays(state: State) -> StateArrays:
+    return StateArrays(
+        job_of=address_of(state.job_of),
+        jobs=address_of(state.jobs),
+        generations=address_of(state.shared.generations),
+        heard_at=address_of(state.shared.heard_at),
+        slots=address_of(state.slots),
+        words=address_of(state.words),
+        verdicts=address_of(state.verdicts),
+        rejects=address_of(state.rejects),
+        seed=state.seed,
+    )
+
+
+def reply_arrays(replies: Replies) -> ReplyArrays:
+    """For C."""
+    return ReplyArrays(
+        rows=address_of(replies.rows),
+        row_bytes=replies.rows.strides[0],
+        sizes=address_of(replies.sizes),
+        places=address_of(replies.places),
+    )

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ops do to slots' payloads, for several slots of one op at a time.
+
+Payloads are uint8 (n, words, 128), the most significant plane first; planes are added as planes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire import _p4 as p4
+from sumwire.aggregator import draws
+from sumwire.aggregator.state import MONOMIALS
+
+Planes = NDArray[np.uint8]
+
+# Two counters of votes to a slot, each of half of its planes.
+VOTE_COUNTERS: Final = p4.VOTE_WORDS_UP
+VOTE_PLANES: Final = p4.SLOT_WORDS // VOTE_COUNTERS
+_LANE: Final = np.dtype(">u4")
+_SIGN_BIT: Final = np.uint32(1 << 31)
+
+
+def look_up(payload: Planes, coefficients: NDArray[np.uint32]) -> Planes:
+    """THC: table values of indices. (n, 4, 128) and each packet's coefficients (n, 8) to (n, 8, 128)."""
+    products = np.empty((MONOMIALS, len(payload), p4.WORD_BYTES), np.uint8)
+    products[0] = 0xFF
+    for k in range(p4.THC_INDEX_PLANES):
+        plane = payload[:, p4.THC_INDEX_PLANES - 1 - k]
+        np.bitwise_and(products[: 1 << k], plane, out=products[1 << k : 2 << k])
+    values = np.zeros((len(payload), p4.SLOT_WORDS, p4.WORD_BYTES), np.uint8)
+    for k in range(p4.SLOT_WORDS):
+        for m in range(MONOMIALS):
+            chosen = coefficients[:, k] >> np.uint32(m) & np.uint32(1)
+            if chosen.any():
+                values[:, p4.SLOT_WORDS - 1 - k] ^= products[m] * chosen.astype(np.uint8)[:, None]
+    return values
+
+
+def count_votes(payload: Planes) -> Planes:
+    """VOTE: one vote as counters."""
+    counters = np.zeros((len(payload), p4.SLOT_WORDS, p4.WORD_BYTES), np.uint8)
+    counters[:, VOTE_PLANES - 1 :: VOTE_PLANES] = payload
+    return counters
+
+
+def start(op: int, payload: Planes, coefficients: NDArray[np.uint32]) -> Planes:
+    """The words of slots from their first contributions: as many words as the op has in a slot."""
+    if op == p4.OP_THC:
+        return look_up(payload, coefficients)
+    return count_votes(payload) if op == p4.OP_VOTE else payload
+
+
+def add_planes(held: Planes, added: Planes, counters: int) -> Planes:
+    """Ripple-carry sums of both, a counter's planes at a time."""
+    total = np.empty_like(held)
+    planes = p4.SLOT_WORDS // counters
+    for first in range(0, p4.SLOT_WORDS, planes):
+        carry = np.zeros_like(held[:, 0])
+        for k in reversed(range(first, first + planes)):
+            a, b = held[:, k], added[:, k]
+            differ = a ^ b
+            total[:, k] = differ ^ carry
+            carry = (a & b) | (carry & differ)
+    return total
+
+
+def add_lanes(held: Planes, added: Planes) -> tuple[Planes, NDArray[np.bool_]]:
+    """SUM32: wrapped sums, and of which slots a lane left its range."""
+    a, b = (np.ascontiguousarray(x).view(_LANE).astype(np.uint32) for x in (held, added))
+    total = a + b
+    # Both addends have the same sign, and the sum has the other.
+    left = np.asarray(((a ^ total) & (b ^ total) & _SIGN_BIT).any(axis=(1, 2)))
+    return total.astype(_LANE).view(np.uint8), left
+
+
+def keep_larger(held: Planes, added: Planes) -> Planes:
+    """MAX32."""
+    a, b = (np.ascontiguousarray(x).view(_LANE) for x in (held, added))
+    return np.maximum(a, b).astype(_LANE).view(np.uint8)
+
+
+def merge_signs(held: Planes, added: Planes, keys: draws.Words, counts: NDArray[np.uint8]) -> Planes:
+    """SIGN: a sign of ``added`` takes the held one's place with probability 1 / count, the new one among them."""
+    a, b = (np.ascontiguousarray(x).view(np.uint64).reshape(len(x), -1) for x in (held, added))
+    drawn = np.empty_like(a)
+    for count in np.unique(counts):
+        drawn[counts == count] = draws.draws(keys[counts == count], int(count), a.shape[1])
+    return (a ^ ((a ^ b) & drawn)).view(np.uint8).reshape(held.shape)
+
+
+def votes(counters: Planes, counts: NDArray[np.uint8]) -> Planes:
+    """VOTE: the majority of each, (n, 2, 128). A tie is plus."""
+    least = (counts.astype(np.uint32) + 1) >> 1
+    # From the least significant bit on: where counter and threshold differ the counter's bit decides, else what the
+    # lower bits said.
+    won = np.full((len(counters), VOTE_COUNTERS, p4.WORD_BYTES), 0xFF, np.uint8)
+    for bit in range(VOTE_PLANES):
+        c = counters[:, VOTE_PLANES - 1 - bit :: VOTE_PLANES]
+        won = np.where((least >> bit & 1)[:, None, None] == 1, won & c, won | c)
+    return won

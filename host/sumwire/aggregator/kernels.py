@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The same in C, compiled at first use. Where it cannot be had, or SUMWIRE_NATIVE=0, numpy does it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import os
+from collections.abc import Mapping
+from ctypes import POINTER, c_double, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, Final
+
+import nativelib
+import numpy as np
+
+from sumwire import _p4 as p4
+from sumwire.aggregator import draws
+from sumwire.packets import headers
+from sumwire.wire import HEADER_BYTES
+
+# Set to 0 in the environment, numpy is used; the codecs look at the same one.
+SWITCH: Final = "SUMWIRE_NATIVE"
+_LOG: Final = logging.getLogger("sumwire.aggregator")
+_FOLDER: Final = Path(__file__).parent / "native"
+
+
+class StateArrays(ctypes.Structure):
+    """struct aggregator_state."""
+
+    _fields_ = [
+        ("job_of", c_void_p),
+        ("jobs", c_void_p),
+        ("generations", c_void_p),
+        ("heard_at", c_void_p),
+        ("slots", c_void_p),
+        ("words", c_void_p),
+        ("verdicts", c_void_p),
+        ("rejects", c_void_p),
+        ("seed", c_uint64),
+    ]
+
+
+class BatchArrays(ctypes.Structure):
+    """struct aggregator_batch."""
+
+    _fields_ = [
+        ("rows", c_void_p),
+        ("row_bytes", c_uint64),
+        ("sizes", c_void_p),
+        ("size_bytes", c_uint64),
+        ("sources", c_void_p),
+        ("source_bytes", c_uint64),
+        ("count", c_uint64),
+        ("now", c_double),
+    ]
+
+
+class ReplyArrays(ctypes.Structure):
+    """struct aggregator_replies."""
+
+    _fields_ = [("rows", c_void_p), ("row_bytes", c_uint64), ("sizes", c_void_p), ("places", c_void_p)]
+
+
+class MessageArrays(ctypes.Structure):
+    """struct aggregator_messages."""
+
+    _fields_ = [
+        ("messages", c_void_p),
+        ("vectors", c_void_p),
+        ("names", c_void_p),
+        ("name_bytes", c_uint64),
+        ("controls", c_void_p),
+        ("control_bytes", c_uint64),
+        ("place_count", c_uint64),
+        ("starts", c_void_p),
+    ]
+
+
+def kernels() -> ctypes.CDLL | None:
+    """None where numpy must do."""
+    if os.environ.get(SWITCH) == "0":
+        _LOG.info("%s=0: numpy aggregates, several times slower than the native kernel", SWITCH)
+        return None
+    return _library()
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    try:
+        library = nativelib.load(_build())
+    except nativelib.NativeError as error:
+        _LOG.warning("numpy aggregates, several times slower than the native kernel: %s", error)
+        return None
+    library.aggregator_process.argtypes = (POINTER(StateArrays), POINTER(BatchArrays), POINTER(ReplyArrays))
+    library.aggregator_arrange.argtypes = (POINTER(ReplyArrays), c_uint64, c_uint64, POINTER(MessageArrays))
+    library.aggregator_process.restype = library.aggregator_arrange.restype = c_uint64
+    return library
+
+
+def _build() -> Path:
+    # The vocabulary of the P4 program, and where a packet has its fields.
+    constants = {name: value for name, value in vars(p4).items() if isinstance(value, int)}
+    fields: Mapping[str, Any] = headers(np.zeros((1, HEADER_BYTES), np.uint8)).dtype.fields or {}
+    constants |= {f"AT_{name.upper()}": offset for name, (_, offset, *_) in fields.items()}
+    lines = [f"#define {name} {value}" for name, value in constants.items()]
+    lines += [f"#define {name} {getattr(draws, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
+    lines.append(f"#define SHARE_BITS {draws.SHARE_BITS}")
+    text = "\n".join(("#pragma once", *lines, ""))
+    sources = sorted(_FOLDER.glob("*.c"))
+    return nativelib.build(
+        "sumwire-aggregator", sources, generated={"constants.h": text}, includes=[_FOLDER], flags=["-O3"]
+    )

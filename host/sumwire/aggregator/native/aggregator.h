@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+// The aggregator's work on a batch of datagrams. sumwire.aggregator.reference does the same with numpy; the structures
+// are those of sumwire.aggregator.state and .batches.
+#pragma once
+
+#include <stdint.h>
+
+#include "constants.h"
+
+// Words of 64 bits in a plane, and in a slot.
+enum { PLANE_WORDS = WORD_BYTES / 8, SLOT_BYTES = SLOT_WORDS * WORD_BYTES };
+
+struct aggregator_slot {
+  uint32_t owner;
+  uint32_t round;
+  uint32_t contributors;
+  uint8_t count;
+  uint8_t flags;
+  uint8_t op;
+  uint8_t closed;
+};
+
+struct aggregator_job {
+  uint32_t first_slot;
+  uint32_t slots;
+  uint32_t quorum;
+  uint32_t ops;
+  // Of plane k of the table's values, the least significant first: bit m is the coefficient of monomial m.
+  uint32_t coefficients[SLOT_WORDS];
+  // By seat: where the worker's replies go, or -1; and its address as it stands in a packet.
+  int32_t places[JOB_WORKERS_MAX];
+  uint32_t addresses[JOB_WORKERS_MAX];
+};
+
+struct aggregator_state {
+  const int32_t *job_of;
+  const struct aggregator_job *jobs;
+  const uint32_t *generations;
+  double *heard_at;
+  struct aggregator_slot *slots;
+  uint8_t *words;
+  uint64_t *verdicts;
+  uint64_t *rejects;
+  uint64_t seed;
+};
+
+struct aggregator_batch {
+  const uint8_t *rows;
+  uint64_t row_bytes;
+  const uint8_t *sizes;
+  uint64_t size_bytes;
+  const uint8_t *sources;
+  uint64_t source_bytes;
+  uint64_t count;
+  double now;
+};
+
+struct aggregator_replies {
+  uint8_t *rows;
+  uint64_t row_bytes;
+  uint32_t *sizes;
+  int32_t *places;
+};
+
+struct mmsghdr;
+struct iovec;
+
+struct aggregator_messages {
+  struct mmsghdr *messages;
+  struct iovec *vectors;
+  const uint8_t *names;
+  uint64_t name_bytes;
+  uint8_t *controls;
+  uint64_t control_bytes;
+  uint64_t place_count;
+  // Of place_count + 1.
+  uint64_t *starts;
+};
+
+// How many replies there are.
+uint64_t aggregator_process(const struct aggregator_state *state, const struct aggregator_batch *batch,
+                            const struct aggregator_replies *replies);
+
+// Replies of one size to one worker, one after the other, become one message of up to `joined`. How many messages.
+uint64_t aggregator_arrange(const struct aggregator_replies *replies, uint64_t count, uint64_t joined,
+                            const struct aggregator_messages *out);
+
+struct fold {
+  const struct aggregator_job *job;
+  // Of the stream that signs are drawn with.
+  uint64_t key;
+  uint32_t count;
+};
+
+// A slot's words from its first contribution.
+void fold_first(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words);
+
+// Folds one more in, the `count`-th. The flags that earns.
+uint8_t fold_next(uint8_t op, const struct fold *fold, const uint8_t *payload, uint8_t *words);
+
+// Counters become the vote, in the first words.
+void fold_close_votes(uint32_t count, uint8_t *words);
+
+static inline uint64_t mix64(uint64_t word) {
+  word = (word ^ word >> 30) * MIX_1;
+  word = (word ^ word >> 27) * MIX_2;
+  return word ^ word >> 31;
+}

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole aggregator: its sockets, its processes, its signals."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.process import BaseProcess
+from types import TracebackType
+from typing import Final, Self
+
+from sumwire.aggregator import sharing
+from sumwire.aggregator.errors import ListenError, ProcessError
+from sumwire.aggregator.kernels import kernels
+from sumwire.aggregator.server import Server
+from sumwire.aggregator.sockets import HandOver
+from sumwire.aggregator.state import Shared, State
+from sumwire.batch import enlarge_buffers
+from sumwire.config import JobConfig
+
+_LOG: Final = logging.getLogger("sumwire.aggregator")
+_STOP: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+_SIGNALS: Final = _STOP | {signal.SIGHUP, signal.SIGCHLD}
+
+
+def listen(address: str, port: int, processes: int) -> list[socket.socket]:
+    """A socket for each process, all at one port. Raises ListenError."""
+    with contextlib.ExitStack() as opened:
+        try:
+            # Other programs may share the port with those that allow it: one that does not allow it finds them.
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.bind((address, port))
+            sockets = [opened.enter_context(_bound(address, port, shared=processes > 1)) for _ in range(processes)]
+        except OSError as error:
+            raise ListenError(f"cannot listen at {address}:{port}: {error.strerror or error}") from error
+        if processes > 1:
+            _share_out(sockets)
+        opened.pop_all()
+        return sockets
+
+
+def _bound(address: str, port: int, *, shared: bool) -> socket.socket:
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        enlarge_buffers(udp)
+        if shared:
+            udp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        udp.bind((address, port))
+    except OSError:
+        udp.close()
+        raise
+    return udp
+
+
+def _share_out(sockets: Sequence[socket.socket]) -> None:
+    try:
+        sharing.attach(sockets[0], len(sockets))
+    except OSError as error:
+        _LOG.warning("the kernel does not pick processes by slot (%s): they hand packets on, which is slower", error)
+
+
+class Fleet:
+    """All processes of an aggregator, from start to stop. Also a context manager."""
+
+    def __init__(self, jobs: Sequence[JobConfig], address: str, port: int, processes: int) -> None:
+        self.jobs = jobs
+        self.shared = Shared(len(jobs), processes)
+        self._sockets = listen(address, port, processes)
+        self._inboxes = [HandOver() for _ in range(processes)] if processes > 1 else []
+        self._stop_reader, self._stop_writer = os.pipe()
+        # Compiled before there are processes that would all wait for it.
+        kernels()
+        # Children of SIGKILLed parents end too: the pipe's other end is gone.
+        fork = multiprocessing.get_context("fork")
+        self._processes: list[BaseProcess] = [
+            fork.Process(target=self._work, args=(number,), name=f"aggregator-{number}") for number in range(processes)
+        ]
+
+    def __enter__(self) -> Self:
+        for process in self._processes:
+            process.start()
+        for udp in self._sockets:
+            udp.close()
+        for inbox in self._inboxes:
+            inbox.close()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._stop_writer)
+        for process in self._processes:
+            process.join()
+        os.close(self._stop_reader)
+
+    def _work(self, number: int) -> None:
+        """In the child."""
+        # A Ctrl-C reaches the whole process group; the parent decides what follows from it.
+        for one in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(one, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        os.close(self._stop_writer)
+        for other, udp in enumerate(self._sockets):
+            if other != number:
+                udp.close()
+        Server(self._sockets[number], State(self.jobs, self.shared, number), self._inboxes, number).run(
+            self._stop_reader
+        )
+
+    def wait(self) -> None:
+        """Until a signal says stop; SIGHUP renews. Raises ProcessError if a process ends by itself."""
+        while (received := signal.sigwait(_SIGNALS)) not in _STOP:
+            if received == signal.SIGHUP:
+                self.renew()
+            ended = [process for process in self._processes if not process.is_alive()]
+            if ended:
+                raise ProcessError(f"{ended[0].name} ended with status {ended[0].exitcode}")
+
+    def renew(self) -> None:
+        """Ready the silent jobs for a new run."""
+        for job, silent in zip(self.jobs, self.shared.renew(time.monotonic()), strict=True):
+            if silent:
+                _LOG.info("job %s (%d): renewed", job.name, job.job)
+            else:
+                _LOG.warning("job %s (%d): not renewed, its workers are sending", job.name, job.job)
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Signals wait for :meth:`Fleet.wait`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,85 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One process of the aggregator: packets in, packets out, until it is told to stop."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from sumwire.aggregator.batches import Batch
+from sumwire.aggregator.core import BATCH, Aggregator
+from sumwire.aggregator.kernels import kernels
+from sumwire.aggregator.sharing import owners
+from sumwire.aggregator.sockets import HandOver, HandOverReceiver, Sender, UdpReceiver
+from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
+
+# While packets come thick and fast, let those that follow come in before they are worked on: being woken for every
+# single one costs more than the work. A packet alone does not wait.
+_GATHER_S: Final = 0.0002
+_THICK_S: Final = 0.001
+
+
+class Server:
+    """Serves the slots of process number `process` at a bound UDP socket.
+
+    ``inboxes`` are those of all processes, its own among them; none where it is the only one.
+    """
+
+    def __init__(self, udp: socket.socket, state: State, inboxes: Sequence[HandOver] = (), process: int = 0) -> None:
+        self._state = state
+        self._aggregator = Aggregator(state)
+        self._sender = Sender(udp, state.places, self._aggregator.replies, kernels())
+        self._udp = UdpReceiver(udp, BATCH)
+        self._inboxes, self._process = inboxes, process
+        self._receivers: dict[int, UdpReceiver | HandOverReceiver] = {self._udp.fileno(): self._udp}
+        if inboxes:
+            own = HandOverReceiver(inboxes[process], BATCH)
+            self._receivers[own.fileno()] = own
+
+    def run(self, stop: int) -> None:
+        """Work until the file descriptor `stop` can be read, or its other end is closed."""
+        poll = select.poll()
+        for descriptor in (stop, *self._receivers):
+            poll.register(descriptor, select.POLLIN)
+        before = -_THICK_S
+        while True:
+            ready = [descriptor for descriptor, _ in poll.poll()]
+            if stop in ready:
+                return
+            now = time.monotonic()
+            if now - before < _THICK_S:
+                time.sleep(_GATHER_S)
+            before = now
+            for descriptor in ready:
+                self._serve(self._receivers[descriptor], now)
+
+    def _serve(self, receiver: UdpReceiver | HandOverReceiver, now: float) -> None:
+        """One batch."""
+        batch = receiver.receive()
+        if self._inboxes and receiver is self._udp:
+            self._hand_over(batch)
+        self._aggregator.process(batch, now)
+        self._sender.send()
+        counters = self._state.sockets
+        counters[SENT], counters[UNSENT] = self._sender.sent, self._sender.unsent
+
+    def _hand_over(self, batch: Batch) -> None:
+        """Pass on what belongs to other processes; the rest closes ranks."""
+        owner = owners(batch, len(self._inboxes))
+        if (owner == self._process).all():
+            return
+        for process, inbox in enumerate(self._inboxes):
+            which = np.flatnonzero(owner == process)
+            if process != self._process and len(which):
+                # What finds no room is as a packet lost.
+                self._state.sockets[HANDED_OVER] += np.uint64(inbox.put(batch, which))
+        kept = np.flatnonzero(owner == self._process)
+        for array in (batch.rows, batch.sizes, batch.sources):
+            array[: len(kept)] = array[kept]
+        batch.count = len(kept)

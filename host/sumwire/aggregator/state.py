@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Everything the aggregator remembers, as arrays that numpy and C work on alike."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire import _p4 as p4
+from sumwire.config import OP_CODES, JobConfig
+
+# struct aggregator_slot. The owner is a generation, 0 for nobody; a contributor counts as one.
+SLOT: Final = np.dtype(
+    [
+        ("owner", np.uint32),
+        ("round", np.uint32),
+        ("contributors", np.uint32),
+        ("count", np.uint8),
+        ("flags", np.uint8),
+        ("op", np.uint8),
+        ("closed", np.uint8),
+    ]
+)
+# struct aggregator_job.
+JOB: Final = np.dtype(
+    [
+        ("first_slot", np.uint32),
+        ("slots", np.uint32),
+        ("quorum", np.uint32),
+        ("ops", np.uint32),
+        ("coefficients", np.uint32, (p4.SLOT_WORDS,)),
+        ("places", np.int32, (p4.JOB_WORKERS_MAX,)),
+        ("addresses", np.uint32, (p4.JOB_WORKERS_MAX,)),
+    ]
+)
+MONOMIALS: Final = 1 << p4.THC_INDEX_PLANES
+_JOB_NUMBERS: Final = 1 << 16
+# Counters of one process: verdicts, reasons to refuse, and what its sockets met.
+SENT, UNSENT, HANDED_OVER = range(3)
+_SOCKET_COUNTERS: Final = 3
+# A worker that waits sends again at least every second (sumwire.rtt): a job that was silent for longer has no open
+# question, so a new generation can hurt nobody.
+SILENCE_S: Final = 1.5
+
+
+class Shared:
+    """What the processes of an aggregator share: generations, when a job was last heard of, and counters.
+
+    The memory is shared with all processes that are forked afterwards.
+    """
+
+    def __init__(self, jobs: int, processes: int = 1) -> None:
+        counters = p4.VERDICTS + p4.REJECTS + _SOCKET_COUNTERS
+        self._memory = mmap.mmap(-1, 8 * (jobs + processes * counters) + 4 * jobs)
+        self.heard_at: NDArray[np.float64] = np.frombuffer(self._memory, np.float64, jobs)
+        self.counters: NDArray[np.uint64] = np.frombuffer(
+            self._memory, np.uint64, processes * counters, 8 * jobs
+        ).reshape(processes, counters)
+        self.generations: NDArray[np.uint32] = np.frombuffer(
+            self._memory, np.uint32, jobs, 8 * (jobs + processes * counters)
+        )
+        self.heard_at[:] = -np.inf
+        self.generations[:] = 1
+
+    def renew(self, now: float) -> NDArray[np.bool_]:
+        """Give a new generation to every job that is silent, so that whatever is in its slots belongs to nobody.
+
+        Which jobs that were; the others are in use.
+        """
+        silent = now - self.heard_at >= SILENCE_S
+        # 0 is nobody's: after four thousand million runs it is left out.
+        self.generations[silent] = np.maximum(self.generations[silent] + np.uint32(1), 1)
+        return silent
+
+
+class State:
+    """Slots of all jobs and what admission looks up, of process number `process`.
+
+    ``places``: where replies go, (address, port), one for each worker of each job. ``seed`` is for SIGN's draws.
+    """
+
+    def __init__(
+        self, jobs: Sequence[JobConfig], shared: Shared | None = None, process: int = 0, seed: int | None = None
+    ) -> None:
+        self.shared = shared or Shared(len(jobs))
+        self.seed = int.from_bytes(os.urandom(8)) if seed is None else seed
+        self.places: list[tuple[str, int]] = []
+        self.job_of: NDArray[np.int32] = np.full(_JOB_NUMBERS, -1, np.int32)
+        self.jobs = np.zeros(len(jobs), JOB)
+        slots = 0
+        for index, job in enumerate(jobs):
+            self.job_of[job.job] = index
+            self.jobs[index] = self._job(job, slots)
+            slots += job.slots
+        self.most_workers = max(job.workers for job in jobs)
+        self.slots: NDArray[Any] = np.zeros(slots, SLOT)
+        self.words: NDArray[np.uint8] = np.zeros((slots, p4.SLOT_WORDS, p4.WORD_BYTES), np.uint8)
+        counters = self.shared.counters[process]
+        self.verdicts = counters[: p4.VERDICTS]
+        self.rejects = counters[p4.VERDICTS :][: p4.REJECTS]
+        self.sockets = counters[p4.VERDICTS + p4.REJECTS :]
+
+    def _job(self, job: JobConfig, first_slot: int) -> Any:
+        entry = np.zeros((), JOB)
+        entry["first_slot"], entry["slots"], entry["quorum"] = first_slot, job.slots, job.quorum
+        entry["ops"] = sum(1 << OP_CODES[op] for op in job.ops)
+        if job.thc is not None:
+            entry["coefficients"] = coefficients(job.thc.table)
+        entry["places"] = -1
+        for address in job.addresses:
+            entry["places"][address.seat] = len(self.places)
+            entry["addresses"][address.seat] = packed_address(address.ip)
+            self.places.append((address.ip, address.udp_port))
+        return entry
+
+
+def packed_address(ip: str) -> int:
+    """An IPv4 address as this machine reads the four bytes of a packet."""
+    return int(np.frombuffer(socket.inet_aton(ip), np.uint32)[0])
+
+
+def coefficients(table: Sequence[int]) -> list[int]:
+    """The table as boolean algebra on whole planes: plane k of the values, the least significant first, is the XOR of
+    the monomials whose bits are set in entry k. Monomial m is the AND of the index planes whose bits m has.
+
+    Missing rows are 0; no worker sends their index.
+    """
+    rows = np.zeros(MONOMIALS, np.int64)
+    rows[: len(table)] = table
+    truth = rows >> np.arange(p4.SLOT_WORDS)[:, None] & 1
+    # Moebius transform: a step for every index bit.
+    for step in (1 << bit for bit in range(p4.THC_INDEX_PLANES)):
+        with_bit = np.flatnonzero(np.arange(MONOMIALS) & step)
+        truth[:, with_bit] ^= truth[:, with_bit ^ step]
+    return [int(plane @ (1 << np.arange(MONOMIALS))) for plane in truth]
