@@ -14,6 +14,9 @@ SYSTEM ?= thc
 # star, leaf-spine, leaf-spine2 (two spines), three-level
 TOPOLOGY ?= star
 RUN_FLAGS ?=
+# Options of `make bench`: QUICK=1 for minutes instead of hours; names of suites with commas, or all
+QUICK ?=
+SUITES ?= all
 # Options of `make bench-allreduce`: values per tensor, Mbit/s per link.
 SIZES ?= 100k,1M
 # Option of `make bench-switch`: thc, sum32, sign, vote, max32, several with commas, or all
@@ -32,7 +35,7 @@ export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 # Network namespaces and raw sockets need root, and the programs the same variables there.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
-.PHONY: help setup run test lint format p4 bench-codec bench-allreduce bench-switch \
+.PHONY: help setup run test lint format p4 bench bench-codec bench-allreduce bench-switch \
   verify-thc verify-sign verify-speed fuzz clean
 .DEFAULT_GOAL := help
 
@@ -43,6 +46,7 @@ help:
 	@echo "make test             all tests (PYTEST_FLAGS=...)"
 	@echo "make lint             ruff and mypy"
 	@echo "make p4               recompile the P4 program (needs p4c)"
+	@echo "make bench            all systems compared, on one page (QUICK=1 for minutes; SUITES=$(SUITES))"
 	@echo "make bench-codec      time of THC encode and decode"
 	@echo "make bench-allreduce  all-reduce, Sumwire against gloo (SIZES=$(SIZES) BW=$(BW))"
 	@echo "make bench-switch     packets per second into each engine of the soft switch, and into bmv2 (OP=$(OP))"
@@ -84,6 +88,10 @@ format: $(READY)
 
 p4: $(READY)
 	$(PYTHON) p4src/tools/build.py
+
+bench: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab bench --suites $(SUITES) --switch $(SWITCH) --engine $(ENGINE) \
+	  $(if $(filter-out 0,$(QUICK)),--quick)
 
 bench-codec: $(READY)
 	$(PYTHON) -m sumwire.bench_codec --json results/bench-codec.json

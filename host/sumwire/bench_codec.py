@@ -60,16 +60,16 @@ def make_codec(name: str, block: int | None) -> GradientCodec:
     return ThcCodec(solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P), job=1, worker=0, block=block)
 
 
-def available_forms() -> tuple[str, ...]:
-    """The form that is used here, and torch."""
-    return (TORCH,) if kernels.kernels(torch.zeros(1)) is None else (NATIVE, TORCH)
+def available_forms(device: str = "cpu") -> tuple[str, ...]:
+    """The form that is used there, and torch."""
+    return (TORCH,) if kernels.kernels(torch.zeros(1, device=device)) is None else (NATIVE, TORCH)
 
 
-def time_rounds(codec: GradientCodec, values: int, rounds: int, warmup: int) -> dict[str, Timed]:
+def time_rounds(codec: GradientCodec, values: int, rounds: int, warmup: int, device: str = "cpu") -> dict[str, Timed]:
     """By form: milliseconds of every stage, and of CPU time, of each round after the first `warmup` ones."""
     generator = torch.Generator().manual_seed(7)
-    gradient = torch.randn(values, generator=generator)
-    forms = available_forms()
+    gradient = torch.randn(values, generator=generator).to(device)
+    forms = available_forms(device)
     feedback = {form: ErrorFeedback() for form in forms}
     timed: dict[str, Timed] = {form: [] for form in forms}
     for sequence in range(warmup + rounds):
@@ -102,6 +102,8 @@ def _one_round(
     def stage(name: str, step: Callable[[], _T]) -> _T:
         start, cpu_start = time.perf_counter(), time.thread_time()
         result = step()
+        if gradient.is_cuda:
+            torch.cuda.synchronize(gradient.device)
         spent[CPU] = spent.get(CPU, 0.0) + (time.thread_time() - cpu_start) * 1e3
         spent[name] = (time.perf_counter() - start) * 1e3
         return result

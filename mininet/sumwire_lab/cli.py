@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     switch.add_argument("--ops", default="thc", help="thc, max32, sum32, sign, vote, several with commas, or all")
     switch.add_argument("--switches", help="native, python, bmv2, several with commas; default: those that are here")
     _results_option(switch)
+    _bench_options(commands.add_parser("bench", help="compare all systems, on one page"))
     _results_option(commands.add_parser("verify-thc", help="run the checks of the THC work and say what holds"))
     _results_option(commands.add_parser("verify-sign", help="run the checks of sign bits and trees, say what holds"))
     _results_option(commands.add_parser("verify-speed", help="run the checks of engine and hosts and say what holds"))
@@ -71,6 +72,17 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
     run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
     _results_option(run)
+
+
+def _bench_options(bench: argparse.ArgumentParser) -> None:
+    from sumwire_lab.bench.options import SUITES
+
+    bench.add_argument("--suites", default="all", help=f"with commas, of {', '.join(SUITES)}; %(default)s")
+    bench.add_argument("--quick", action="store_true", help="minutes: fewer sizes, rates, systems, steps")
+    bench.add_argument("--switch", choices=SWITCHES, default=RunOptions().switch, help=_SWITCH_HELP)
+    bench.add_argument("--seed", type=int, default=1, help="%(default)s")
+    _engine_option(bench)
+    _results_option(bench)
 
 
 def _engine_option(command: argparse.ArgumentParser) -> None:
@@ -116,6 +128,24 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _bench(arguments: argparse.Namespace) -> int:
+    from sumwire_lab.bench.options import BenchOptions, parse_suites
+
+    options = BenchOptions(
+        quick=arguments.quick,
+        suites=parse_suites(arguments.suites),
+        switch=arguments.switch,
+        engine=arguments.engine,
+        seed=arguments.seed,
+    )
+    from sumwire_lab.bench import runner
+
+    done, folder = runner.bench(options, arguments.results, say)
+    say("\n" + runner.tables_text(done))
+    say(f"\n{folder / runner.PAGE}")
+    return EXIT_FAILED if any(outcome.failures for outcome in done) else 0
+
+
 def _bench_allreduce(arguments: argparse.Namespace) -> int:
     from sumwire_lab import bench_allreduce as bench
 
@@ -156,6 +186,7 @@ def _clean(arguments: argparse.Namespace) -> int:
 
 _COMMANDS: Final[dict[str, Any]] = {
     "run": _run,
+    "bench": _bench,
     "bench-allreduce": _bench_allreduce,
     "bench-switch": _bench_switch,
     "verify-thc": _verify,

@@ -1,0 +1,3 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark: `make bench`. Six suites, one page."""

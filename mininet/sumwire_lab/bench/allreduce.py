@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds of one all-reduce over size, system and link rate, beside the bound of the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from sumwire_lab import bench_allreduce
+from sumwire_lab.bench.options import BenchOptions
+from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.options import RunOptions
+from sumwire_lab.recipes import BASELINE
+
+VALUE_BYTES: Final = 4
+# 4 KB to 100 MB.
+SIZES: Final = (1_000, 10_000, 100_000, 1_000_000, 5_000_000, 25_000_000)
+QUICK_SIZES: Final = (1_000, 100_000, 500_000)
+RATES: Final = (10.0, 100.0, 1000.0)
+QUICK_RATES: Final = (10.0, 100.0)
+SYSTEMS: Final = bench_allreduce.SYSTEMS
+WORKERS: Final = 4
+# A repeat that takes longer even at the bound is left out: there are four of each.
+BOUND_MAX_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One system at one rate; its sizes one after the other in the same session."""
+
+    link_mbit: float
+    system: str
+    sizes: tuple[int, ...]
+    workers: int = WORKERS
+    topology: str = "star"
+
+    @property
+    def label(self) -> str:
+        return f"{self.system}, {self.workers} workers, {self.topology}, {self.link_mbit:g} Mbit/s"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds: median of three, each the slowest worker's."""
+
+    link_mbit: float
+    values: int
+    system: str
+    seconds: float
+    bound_s: float
+    link_share: float
+    host_cpu_s: float
+    """A million values, mean of the workers."""
+    workers: int
+    topology: str
+    retransmissions: int
+    """In the whole session, all sizes together."""
+
+
+class AllReduce(Suite[Case, Row]):
+    """gloo runs in the same run, over bridges of the kernel."""
+
+    name: ClassVar = "allreduce"
+    title: ClassVar = "Time of one all-reduce"
+    question: ClassVar = "How long do four workers take to sum one tensor, small or large, on slow or fast links?"
+    how: ClassVar = (
+        "Four workers begin together after a barrier; the slowest one's time counts, median of three. Links are veth "
+        "pairs limited to the stated rate in both directions. The dashed bound is what a link needs for the bytes of "
+        "its busier direction, headers included, without acknowledgements: no host, however fast, can be quicker with "
+        "the same system. gloo's ring sends every value 2 (n-1)/n times; Sumwire sends once and receives once. Sumwire "
+        "sends its packets to a software switch on the same machine, whose processor time is part of the result."
+    )
+
+    def plan(self, options: BenchOptions) -> list[Case]:
+        sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
+        cases = [Case(rate, system, feasible(sizes, rate)) for rate in rates for system in SYSTEMS]
+        return [case for case in cases if case.sizes]
+
+    def left_out(self, options: BenchOptions) -> list[str]:
+        sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
+        return [
+            f"{megabytes(size)} at {rate:g} Mbit/s: gloo's bound alone is over {BOUND_MAX_S:g} s."
+            for rate in rates
+            for size in sorted(set(sizes) - set(feasible(sizes, rate)))
+        ]
+
+    def measure(self, case: Case, context: Context) -> list[Row]:
+        return measure(case, context)
+
+    def present(self, rows: Sequence[Row]) -> Presentation:
+        rates = sorted({row.link_mbit for row in rows})
+        return Presentation(
+            tables=tuple(_table(rate, rows) for rate in rates),
+            charts=tuple(_chart(rate, rows) for rate in rates),
+            behind=tuple(sentence for rate in rates for sentence in [*_slower(rate, rows), *_idle(rate, rows)]),
+        )
+
+
+def measure(case: Case, context: Context) -> list[Row]:
+    """One session of `bench-allreduce`."""
+    options = RunOptions(
+        workers=case.workers,
+        topology=case.topology,
+        switch=context.options.switch,
+        engine=context.options.engine,
+    )
+    where = context.folder / "allreduce"
+    (result,) = bench_allreduce.bench(case.sizes, [case.link_mbit], options, where, context.say, systems=[case.system])
+    return [
+        Row(
+            link_mbit=one.link_mbit,
+            values=one.values,
+            system=one.system,
+            seconds=one.seconds,
+            bound_s=one.bound_s,
+            link_share=one.link_share,
+            host_cpu_s=one.host_cpu_s,
+            workers=case.workers,
+            topology=case.topology,
+            retransmissions=result.retransmissions,
+        )
+        for one in result.rows
+    ]
+
+
+def feasible(sizes: Iterable[int], link_mbit: float) -> tuple[int, ...]:
+    """Those that gloo can do in time at this rate."""
+    bits = {size: 8 * bench_allreduce.wire_bytes(BASELINE, size, WORKERS) for size in sizes}
+    return tuple(size for size in sizes if bits[size] / (link_mbit * 1e6) <= BOUND_MAX_S)
+
+
+def megabytes(values: int) -> str:
+    """Of float32, in a reader's words."""
+    size = VALUE_BYTES * values
+    return f"{size / 1e6:g} MB" if size >= 1e6 else f"{size / 1e3:g} KB"
+
+
+Times = Mapping[str, Mapping[int, Row]]
+
+
+def _of(rate: float, rows: Sequence[Row]) -> Times:
+    """System -> values -> row."""
+    found: dict[str, dict[int, Row]] = {}
+    for row in rows:
+        if row.link_mbit == rate:
+            found.setdefault(row.system, {})[row.values] = row
+    return found
+
+
+def _table(rate: float, rows: Sequence[Row]) -> Table:
+    times = _of(rate, rows)
+    gloo = times.get(BASELINE, {})
+    cells = []
+    for row in sorted((row for of in times.values() for row in of.values()), key=lambda one: one.values):
+        ratio = f"{gloo[row.values].seconds / row.seconds:.2f}" if row.values in gloo else "-"
+        measured = (f"{row.seconds:.4f}", f"{row.bound_s:.4f}", f"{row.link_share:.0%}")
+        cells.append((megabytes(row.values), row.system, *measured, f"{row.host_cpu_s:.3f}", ratio))
+    head = ("tensor", "system", "seconds", "bound, s", "link used", "CPU s of a host, a million values", "gloo / it")
+    return Table(f"{rate:g} Mbit/s", head, tuple(cells))
+
+
+def _chart(rate: float, rows: Sequence[Row]) -> Chart:
+    series = []
+    for system, of in _of(rate, rows).items():
+        ordered = [of[values] for values in sorted(of)]
+        series.append(Series(system, tuple((VALUE_BYTES * row.values, row.seconds) for row in ordered)))
+        bound = tuple((VALUE_BYTES * row.values, row.bound_s) for row in ordered)
+        series.append(Series(f"{system}, bound", bound, bound=True))
+    title = f"One all-reduce, {rate:g} Mbit/s"
+    return Chart(title, "size of the tensor, bytes", "time, s", tuple(series), log_x=True, log_y=True)
+
+
+def _slower(rate: float, rows: Sequence[Row]) -> list[str]:
+    """Sizes at which a system of Sumwire takes longer than gloo."""
+    times = _of(rate, rows)
+    gloo = times.get(BASELINE, {})
+    sentences = []
+    for system, of in times.items():
+        ratios = {
+            values: row.seconds / gloo[values].seconds
+            for values, row in sorted(of.items())
+            if system != BASELINE and values in gloo and row.seconds > gloo[values].seconds
+        }
+        if ratios:
+            sizes = ", ".join(map(megabytes, ratios))
+            sentences.append(
+                f"At {rate:g} Mbit/s {system} is slower than gloo for {sizes} (up to {max(ratios.values()):.1f} times)."
+            )
+    return sentences
+
+
+def _idle(rate: float, rows: Sequence[Row]) -> list[str]:
+    """Systems that keep their links less busy than gloo does, at the largest size: processors are their limit."""
+    times = _of(rate, rows)
+    sentences = []
+    for system, of in times.items():
+        both = of.keys() & times.get(BASELINE, {}).keys()
+        if system == BASELINE or not both:
+            continue
+        largest = max(both)
+        mine, theirs = of[largest].link_share, times[BASELINE][largest].link_share
+        if mine < theirs:
+            sentences.append(
+                f"At {rate:g} Mbit/s and {megabytes(largest)} {system} keeps its link {mine:.0%} busy, "
+                f"gloo {theirs:.0%}: it has fewer bytes to send, but hosts and switch do not keep up with the link."
+            )
+    return sentences

@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Charts as SVG text, which a page holds without another file."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+from sumwire_lab.bench.suite import Chart, Series
+
+_COLOURS: Final = (
+    *("#4c566a", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#1d4ed8", "#a16207", "#be185d"),
+    *("#4d7c0f", "#0891b2", "#78350f", "#6b7280"),
+)
+_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
+_WIDTH: Final = 8.4
+_HEIGHT: Final = 4.2
+# More points than this are a curve and get no marks.
+_MARKED: Final = 20
+
+
+def svg(chart: Chart) -> str:
+    """The chart as an SVG element."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
+    _draw(figure.add_subplot(), chart)
+    buffer = io.StringIO()
+    # Equal charts give equal text, and the ids of two charts on one page must differ.
+    with matplotlib.rc_context({"svg.hashsalt": chart.title}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _draw(axes: Any, chart: Chart) -> None:
+    colours: dict[str, int] = {}
+    for series in chart.series:
+        # A system and its bound share a colour.
+        number = colours.setdefault(owner(series), len(colours))
+        _line(axes, series, number)
+    axes.set(xlabel=chart.x_label, ylabel=chart.y_label, title=chart.title)
+    if chart.log_x:
+        axes.set_xscale("log")
+    if chart.log_y:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.25)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _line(axes: Any, series: Series, number: int) -> None:
+    x, y = [point[0] for point in series.points], [point[1] for point in series.points]
+    colour = _COLOURS[number % len(_COLOURS)]
+    if series.bound:
+        axes.plot(x, y, label=series.name, color=colour, linewidth=0.9, linestyle="--")
+        return
+    marker = _MARKERS[number % len(_MARKERS)] if len(x) <= _MARKED else None
+    axes.plot(x, y, label=series.name, color=colour, linewidth=1.6, marker=marker, markersize=4)
+
+
+def owner(series: Series) -> str:
+    """The system that a line is of: a bound's name begins with it."""
+    return series.name.partition(",")[0]

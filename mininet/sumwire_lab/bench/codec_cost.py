@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every codec costs a host: milliseconds to encode and decode, a million values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import ClassVar, Final, TypeVar
+
+import torch
+from sumwire import bench_codec
+from sumwire.lowrank.fusion import Item
+from sumwire.lowrank.matrices import MatrixShare
+from torch import Tensor
+
+from sumwire_lab.bench.codec_error import ACP_RANK, TOP_SHARE
+from sumwire_lab.bench.codecs import CODECS
+from sumwire_lab.bench.options import BenchOptions
+from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+
+VALUES: Final = (100_000, 1_000_000, 10_000_000)
+QUICK_VALUES: Final = (100_000, 1_000_000)
+ROUNDS: Final = 15
+QUICK_ROUNDS: Final = 4
+_WARM_UP: Final = 2
+_ENCODE: Final = ("feedback add", "begin", "encode")
+_DECODE: Final = ("decode", "residual")
+# Systems that a codec of ours is compared with.
+_OTHERS: Final = ("fp16", "top-k")
+# Codecs without compiled C: their one form is neither.
+_NUMPY: Final = ("sum32",)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One codec, one size, on one device; all forms that are there."""
+
+    codec: str
+    values: int
+    device: str
+    rounds: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.codec}, {self.values:,} values, {self.device}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Medians, milliseconds a million values; `cpu_ms` of processor time of the one thread, both together."""
+
+    codec: str
+    form: str
+    """native (compiled C), torch or numpy."""
+    device: str
+    values: int
+    encode_ms: float
+    decode_ms: float
+    cpu_ms: float
+
+
+class CodecCost(Suite[Case, Row]):
+    """One thread, one worker's round; the network is left out."""
+
+    name: ClassVar = "codec-cost"
+    title: ClassVar = "What compression costs"
+    question: ClassVar = "How long does a host compute to compress a gradient and to restore the sum?"
+    how: ClassVar = (
+        "One worker's whole round in one thread, without a network: error feedback where the system has it, encode, "
+        "decode, what to keep for later. native is compiled C, torch the same in PyTorch, bit for bit. Columns encode "
+        "and decode are medians in wall-clock time, CPU time is that of the one thread, which other work on the "
+        "machine changes less. acp is one square matrix at rank 4, top-k keeps 1 %, fp16 converts to float16 and back. "
+        "All are divided by the millions of values."
+    )
+
+    def plan(self, options: BenchOptions) -> list[Case]:
+        sizes, rounds = (QUICK_VALUES, QUICK_ROUNDS) if options.quick else (VALUES, ROUNDS)
+        names = (*CODECS, *OTHERS)
+        return [Case(name, size, device, rounds) for device in devices() for name in names for size in sizes]
+
+    def left_out(self, options: BenchOptions) -> list[str]:
+        return [] if torch.cuda.is_available() else ["GPU: this machine has none that PyTorch can use."]
+
+    def measure(self, case: Case, context: Context) -> list[Row]:
+        with _one_thread():
+            if case.codec in CODECS:
+                return _codec_rows(case)
+            return [_row(case, bench_codec.TORCH, OTHERS[case.codec](case))]
+
+    def present(self, rows: Sequence[Row]) -> Presentation:
+        found = list(dict.fromkeys(row.device for row in rows))
+        return Presentation(
+            tables=tuple(_table(device, rows) for device in found),
+            charts=tuple(_chart(device, rows) for device in found),
+            behind=tuple(sentence for device in found for sentence in _behind(device, rows)),
+        )
+
+
+def devices() -> tuple[str, ...]:
+    """Where codecs can run here."""
+    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+Spent = Mapping[str, float]
+
+
+def _codec_rows(case: Case) -> list[Row]:
+    codec = CODECS[case.codec](0, 1)
+    timed = bench_codec.time_rounds(codec, case.values, case.rounds, _WARM_UP, case.device)
+    if case.codec in _NUMPY:
+        timed = {"numpy": timed[bench_codec.TORCH]}
+    return [_row(case, form, [_stages(one) for one in rounds]) for form, rounds in timed.items()]
+
+
+def _stages(spent: Spent) -> Spent:
+    encode, decode = (sum(spent[stage] for stage in stages) for stages in (_ENCODE, _DECODE))
+    return {"encode": encode, "decode": decode, bench_codec.CPU: spent[bench_codec.CPU]}
+
+
+def _row(case: Case, form: str, rounds: Sequence[Spent]) -> Row:
+    encode, decode, cpu = (
+        median(one[what] for one in rounds) * 1e6 / case.values for what in ("encode", "decode", bench_codec.CPU)
+    )
+    return Row(case.codec, form, case.device, case.values, encode, decode, cpu)
+
+
+def _timed(case: Case, encode: Callable[[int], _T], decode: Callable[[_T], object]) -> list[Spent]:
+    """Milliseconds of each round after the first ones; `encode` gets the round's number."""
+    rounds: list[Spent] = []
+    for number in range(_WARM_UP + case.rounds):
+        clocks = [_clocks(case.device)]
+        sent = encode(number)
+        clocks.append(_clocks(case.device))
+        decode(sent)
+        clocks.append(_clocks(case.device))
+        (began, cpu_began), (between, _), (ended, cpu_ended) = clocks
+        rounds.append(
+            {
+                "encode": 1e3 * (between - began),
+                "decode": 1e3 * (ended - between),
+                bench_codec.CPU: 1e3 * (cpu_ended - cpu_began),
+            }
+        )
+    return rounds[_WARM_UP:]
+
+
+def _clocks(device: str) -> tuple[float, float]:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter(), time.thread_time()
+
+
+def _gradient(case: Case) -> Tensor:
+    return torch.randn(case.values, generator=torch.Generator().manual_seed(7)).to(case.device)
+
+
+def _acp(case: Case) -> list[Spent]:
+    """A square matrix; what is left of the values, less than 0.1 %, is not there."""
+    side = int(case.values**0.5)
+    gradient = _gradient(case)[: side * side].view(side, side)
+    parameter = torch.empty_like(gradient)
+    share = MatrixShare(Item((side, side), ACP_RANK, 4), parameter, seed=1, number=0)
+
+    def decode(sent: Tensor) -> None:
+        share.restore(sent, torch.zeros_like(sent), parameter)
+        share.commit()
+
+    return _timed(case, lambda step: share.compress(gradient, step), decode)
+
+
+def _fp16(case: Case) -> list[Spent]:
+    gradient = _gradient(case)
+    return _timed(case, lambda _: gradient.half(), lambda sent: sent.float())
+
+
+def _top(case: Case) -> list[Spent]:
+    """With error feedback, as `sumwire.baselines` has it."""
+    gradient, memory = _gradient(case), torch.zeros(case.values, device=case.device)
+    result = torch.empty_like(memory)
+    count = max(1, int(TOP_SHARE * case.values))
+
+    def encode(_: int) -> tuple[Tensor, Tensor]:
+        memory.add_(gradient)
+        places = memory.abs().topk(count).indices
+        return places.int(), memory[places]
+
+    def decode(sent: tuple[Tensor, Tensor]) -> None:
+        places = sent[0].long()
+        memory[places] = 0.0
+        result.zero_().index_add_(0, places, sent[1])
+
+    return _timed(case, encode, decode)
+
+
+OTHERS: Final[Mapping[str, Callable[[Case], list[Spent]]]] = {"acp": _acp, "fp16": _fp16, "top-k": _top}
+"""What is no codec of plane words."""
+
+
+def _table(device: str, rows: Sequence[Row]) -> Table:
+    here = [row for row in rows if row.device == device]
+    largest = max(row.values for row in here)
+    head = ("codec", "form", "encode, ms", "decode, ms", "both, ms of CPU time")
+    cells = tuple(
+        (row.codec, row.form, f"{row.encode_ms:.2f}", f"{row.decode_ms:.2f}", f"{row.cpu_ms:.2f}")
+        for row in here
+        if row.values == largest
+    )
+    return Table(f"Milliseconds a million values, tensors of {largest:,} values, {device}", head, cells)
+
+
+def _cost(row: Row) -> float:
+    """Processor time, which other work on the machine changes least; of a GPU the time that passes."""
+    return row.cpu_ms if row.device == "cpu" else row.encode_ms + row.decode_ms
+
+
+def _chart(device: str, rows: Sequence[Row]) -> Chart:
+    """Of each codec the form that is used: the first."""
+    lines: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if row.device == device:
+            lines.setdefault(row.codec, {}).setdefault(row.values, _cost(row))
+    series = tuple(
+        Series(name, tuple((float(values), cost) for values, cost in sorted(line.items())))
+        for name, line in lines.items()
+    )
+    title = f"Cost over the tensor's size, {device}"
+    y_label = f"encode + decode, ms{' of CPU time' if device == 'cpu' else ''} a million values"
+    return Chart(title, "values in the tensor", y_label, series, log_x=True, log_y=True)
+
+
+def _behind(device: str, rows: Sequence[Row]) -> list[str]:
+    """Codecs that cost more CPU time than the baselines that also compress, at the largest size."""
+    here = [row for row in rows if row.device == device]
+    largest = max(row.values for row in here)
+    cost: dict[str, float] = {}
+    for row in here:
+        if row.values == largest:
+            cost.setdefault(row.codec, _cost(row))
+    sentences = []
+    for other in (name for name in _OTHERS if name in cost):
+        dearer = [f"{name} ({cost[name]:.1f})" for name in cost if name not in _OTHERS and cost[name] > cost[other]]
+        if dearer:
+            words = f"{', '.join(dearer)} than {other} ({cost[other]:.1f})"
+            sentences.append(f"Compression on the {device} takes more milliseconds a million values by {words}.")
+    return sentences

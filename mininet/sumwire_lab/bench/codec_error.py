@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""How far every codec's result is from the workers' mean, on gradients of the lab's own trainings."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import ClassVar, Final
+
+import torch
+from sumwire.codec.oracles import nmse
+from sumwire.lowrank.fusion import Phase
+from sumwire.lowrank.matrices import draw_factor
+from sumwire.lowrank.orthogonal import orthonormal
+from torch import Tensor
+
+from sumwire_lab.bench.codecs import CODECS, round_trip
+from sumwire_lab.bench.options import BenchOptions
+from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.tasks_interface import TASKS, Recording, record
+
+WORKERS: Final = (2, 4, 8, 16)
+QUICK_WORKERS: Final = (2, 4)
+# Early, when gradients are large and alike, and later.
+STEPS: Final = (2, 10, 40)
+QUICK_STEPS: Final = (2, 8)
+TOP_SHARE: Final = 0.01
+ACP_RANK: Final = 4
+# Steps of one factor after the other, after which the factors hardly turn any more.
+ACP_TURNS: Final = 8
+# Their result is a direction, not a length.
+DIRECTIONS: Final = ("ssdm", "vote", "sign")
+# Systems that need no switch, in float16 or as the largest values.
+_OTHERS: Final = ("fp16", "top-k")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model and one number of workers; all codecs."""
+
+    task: str
+    workers: int
+    steps: tuple[int, ...]
+    seed: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.task}, {self.workers} workers"
+
+
+@dataclass(frozen=True)
+class Row:
+    """`nmse`: mean over the recorded steps of |result - mean|^2 / |mean|^2."""
+
+    task: str
+    workers: int
+    codec: str
+    nmse: float
+    best_length: bool
+    """The result was first given the length that fits best: the codec only knows a direction."""
+
+
+class CodecError(Suite[Case, Row]):
+    """Codecs by the names of systems."""
+
+    name: ClassVar = "codec-error"
+    title: ClassVar = "What compression loses"
+    question: ClassVar = "How far is the summed gradient from the true mean, and does it get better with more workers?"
+    how: ClassVar = (
+        "Each model is trained in one process; at some steps the gradients of all workers are kept. Each codec then "
+        "compresses and sums them as hosts and switch would, without a network and without error feedback. NMSE is "
+        "the squared distance to the true mean over the squared length of the mean: 0 is exact, 1 as bad as sending "
+        "nothing, 0.02 what published THC has. Codecs that send only signs (vote, ssdm, sign) know no length; theirs "
+        "is the best one afterwards. top-k sends the largest 1 % of every worker; acp has rank 4 and factors that "
+        "have settled on this gradient. Error feedback, which sends the rest in later steps, is left out, so that "
+        "large numbers here need not mean bad training: see time to accuracy."
+    )
+
+    def plan(self, options: BenchOptions) -> list[Case]:
+        counts, steps = (QUICK_WORKERS, QUICK_STEPS) if options.quick else (WORKERS, STEPS)
+        return [Case(task, workers, steps, options.seed) for task in TASKS for workers in counts]
+
+    def measure(self, case: Case, context: Context) -> list[Row]:
+        recording = record(case.task, case.workers, case.steps, case.seed)
+        return [_row(case, name, estimate, recording) for name, estimate in estimators(recording).items()]
+
+    def present(self, rows: Sequence[Row]) -> Presentation:
+        tasks = list(dict.fromkeys(row.task for row in rows))
+        return Presentation(
+            tables=tuple(_table(task, rows) for task in tasks),
+            charts=tuple(_chart(task, rows) for task in tasks),
+            behind=tuple(sentence for task in tasks for sentence in _behind(task, rows)),
+        )
+
+
+Estimate = Callable[[Tensor], Tensor]
+
+
+def estimators(recording: Recording) -> Mapping[str, Estimate]:
+    """Name -> (gradients of the workers) -> what they get instead of the mean."""
+    through_codecs = {name: functools.partial(_through, name) for name in CODECS}
+    return {
+        **through_codecs,
+        "fp16": lambda gradients: (gradients.half() / len(gradients)).sum(dim=0).float(),
+        "top-k": top_share_mean,
+        "acp": functools.partial(low_rank, shapes=recording.shapes),
+    }
+
+
+def _through(name: str, gradients: Tensor) -> Tensor:
+    return round_trip(name, list(gradients))
+
+
+def top_share_mean(gradients: Tensor) -> Tensor:
+    """The mean of every worker's largest values, TOP_SHARE of them."""
+    count = max(1, int(TOP_SHARE * gradients.shape[1]))
+    kept = torch.zeros_like(gradients)
+    places = gradients.abs().topk(count, dim=1).indices
+    return kept.scatter_(1, places, gradients.gather(1, places)).mean(dim=0)
+
+
+def low_rank(gradients: Tensor, shapes: Sequence[tuple[int, ...]]) -> Tensor:
+    """ACP-SGD's result once its factors have settled: both are linear, so the mean gradient's is that of all."""
+    pieces = torch.split(gradients.mean(dim=0), [int(torch.Size(shape).numel()) for shape in shapes])
+    restored = [
+        _restored(piece, shape, number) for number, (piece, shape) in enumerate(zip(pieces, shapes, strict=True))
+    ]
+    return torch.cat(restored)
+
+
+def _restored(flat: Tensor, shape: tuple[int, ...], number: int) -> Tensor:
+    if len(shape) < 2:
+        return flat
+    matrix = flat.view(shape[0], -1)
+    rank = min(ACP_RANK, *matrix.shape)
+
+    def drawn(phase: Phase) -> Tensor:
+        rows = matrix.shape[0] if phase is Phase.P else matrix.shape[1]
+        return torch.from_numpy(draw_factor(1, number, phase, (rows, rank))).to(matrix.dtype)
+
+    p, q = drawn(Phase.P), drawn(Phase.Q)
+    for _ in range(ACP_TURNS):
+        q = orthonormal(q, lambda: drawn(Phase.Q))
+        p = orthonormal(matrix @ q, lambda: drawn(Phase.P))
+        q = matrix.T @ p
+    return (p @ q.T).reshape(-1)
+
+
+def fitted(result: Tensor, truth: Tensor) -> Tensor:
+    """The result with the length that comes nearest to the truth."""
+    energy = float(result.double().square().sum())
+    return result * (float((result.double() * truth.double()).sum()) / energy if energy else 0.0)
+
+
+def _row(case: Case, name: str, estimate: Estimate, recording: Recording) -> Row:
+    errors = []
+    for gradients in recording.gradients:
+        truth, result = gradients.mean(dim=0), estimate(gradients)
+        errors.append(nmse(fitted(result, truth) if name in DIRECTIONS else result, truth))
+    return Row(case.task, case.workers, name, fmean(errors), name in DIRECTIONS)
+
+
+def _of(task: str, rows: Sequence[Row]) -> dict[str, dict[int, float]]:
+    """Codec -> workers -> NMSE."""
+    found: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if row.task == task:
+            found.setdefault(row.codec, {})[row.workers] = row.nmse
+    return found
+
+
+def _table(task: str, rows: Sequence[Row]) -> Table:
+    by_codec = _of(task, rows)
+    counts = sorted({row.workers for row in rows if row.task == task})
+    cells = (
+        (name, *(f"{of[workers]:.3g}" if workers in of else "-" for workers in counts)) for name, of in by_codec.items()
+    )
+    return Table(f"NMSE, {task}", ("codec", *(f"{workers} workers" for workers in counts)), tuple(cells))
+
+
+def _chart(task: str, rows: Sequence[Row]) -> Chart:
+    series = tuple(
+        Series(name, tuple((float(workers), value) for workers, value in sorted(of.items()) if value > 0))
+        for name, of in _of(task, rows).items()
+    )
+    return Chart(f"Error over the number of workers, {task}", "workers", "NMSE (no unit)", series, log_y=True)
+
+
+def _behind(task: str, rows: Sequence[Row]) -> list[str]:
+    """Codecs of Sumwire further from the mean than float16, or than sending 1 % of the values."""
+    by_codec = _of(task, rows)
+    own = [name for name in by_codec if name in CODECS or name == "acp"]
+    sentences = []
+    for other in _OTHERS:
+        if other not in by_codec:
+            continue
+        worse = [name for name in own if _always_above(by_codec[name], by_codec[other])]
+        if worse:
+            sentences.append(
+                f"{task}: for any number of workers, {', '.join(worse)} lose more of a gradient than {other}."
+            )
+    return sentences
+
+
+def _always_above(mine: Mapping[int, float], theirs: Mapping[int, float]) -> bool:
+    return all(mine[workers] > theirs[workers] for workers in mine.keys() & theirs.keys())

@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the suites one after the other. What was measured is on disk after every case, whatever comes then."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab.bench import charts, machine, page
+from sumwire_lab.bench.accuracy import Accuracy
+from sumwire_lab.bench.allreduce import AllReduce
+from sumwire_lab.bench.codec_cost import CodecCost
+from sumwire_lab.bench.codec_error import CodecError
+from sumwire_lab.bench.options import SUITES, BenchOptions
+from sumwire_lab.bench.scaling import Scaling
+from sumwire_lab.bench.sizes import Sizes
+from sumwire_lab.bench.suite import Context, Failure, Outcome, Suite
+from sumwire_lab.run import new_folder
+from sumwire_lab.session import Say, interruptible
+
+RECORD: Final = "bench.json"
+PAGE: Final = "report.html"
+_PLAN_LABEL: Final = "the suite's plan"
+
+
+def suites(names: Sequence[str] = SUITES) -> list[Suite[Any, Any]]:
+    """The suites of these names, in their order."""
+    known: list[Suite[Any, Any]] = [AllReduce(), Accuracy(), Scaling(), CodecCost(), CodecError(), Sizes()]
+    by_name = {suite.name: suite for suite in known}
+    return [by_name[name] for name in names]
+
+
+def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[Outcome], Path]:
+    """What became of each suite, and the folder with page, charts and JSON. Raises LabError.
+
+    A case that fails is a row of the page and no end. After Ctrl-C the page holds what was measured; the interrupt
+    goes on to the caller.
+    """
+    folder = new_folder(results, latest=False)
+    say(f"results in {folder}")
+    book = Book(options, folder)
+    context = Context(options, folder, say)
+    try:
+        with interruptible():
+            for number, suite in enumerate(suites(options.suites), start=1):
+                say(f"== {number} of {len(options.suites)}: {suite.title}")
+                run_suite(suite, context, book)
+    finally:
+        book.write_page()
+    return book.outcomes, folder
+
+
+def run_suite(suite: Suite[Any, Any], context: Context, book: Book) -> None:
+    """One suite's cases; whatever a case raises is kept as its reason."""
+    outcome = Outcome(suite)
+    book.outcomes.append(outcome)
+    try:
+        cases = suite.plan(context.options)
+        outcome.left_out = suite.left_out(context.options)
+    except Exception as error:  # noqa: BLE001 - one suite's mistake must not lose the others
+        outcome.failures.append(failure(_PLAN_LABEL, error))
+        return
+    outcome.planned = len(cases)
+    began = time.monotonic()
+    for number, case in enumerate(cases):
+        context.say(
+            f"{suite.name} {number + 1}/{len(cases)}{_left(time.monotonic() - began, number, len(cases))}: {case.label}"
+        )
+        try:
+            outcome.rows.extend(suite.measure(case, context))
+        except Exception as error:  # noqa: BLE001 - a case that fails is reported, the others go on
+            outcome.failures.append(failure(case.label, error))
+            context.say(f"failed: {error}")
+        outcome.seconds = time.monotonic() - began
+        book.write_record()
+    outcome.finished = True
+    book.write_page()
+
+
+def failure(label: str, error: Exception) -> Failure:
+    """Its kind and its own words."""
+    return Failure(label, f"{type(error).__name__}: {error}")
+
+
+def _left(spent_s: float, done: int, planned: int) -> str:
+    """How long the rest of a suite takes if its cases take as long as those before."""
+    return f", some {spent_s / done * (planned - done):.0f} s left" if done else ""
+
+
+class Book:
+    """All outcomes so far, and the files they are written to."""
+
+    def __init__(self, options: BenchOptions, folder: Path) -> None:
+        self.outcomes: list[Outcome] = []
+        self._folder = folder
+        self._about: dict[str, Any] = {
+            "begun": datetime.now().isoformat(timespec="seconds"),
+            "options": asdict(options),
+            "machine": machine.describe(),
+        }
+
+    def write_record(self) -> None:
+        """bench.json: rows, failures and what was left out, by suite."""
+        record = {**self._about, "suites": {one.suite.name: as_dict(one) for one in self.outcomes}}
+        partial = self._folder / f".{RECORD}"
+        partial.write_text(json.dumps(record, indent=1) + "\n")
+        partial.replace(self._folder / RECORD)
+
+    def write_page(self) -> None:
+        """report.html, and beside it each chart as a file of its own."""
+        self.write_record()
+        shown = [page.Shown.of(outcome) for outcome in self.outcomes]
+        for one in shown:
+            for number, chart in enumerate(one.presentation.charts, start=1):
+                (self._folder / f"{one.outcome.suite.name}-{number}.svg").write_text(charts.svg(chart))
+        (self._folder / PAGE).write_text(page.html_page(self._about, shown))
+
+
+def as_dict(outcome: Outcome) -> Mapping[str, Any]:
+    """For JSON."""
+    return {
+        "planned": outcome.planned,
+        "finished": outcome.finished,
+        "seconds": outcome.seconds,
+        "left_out": outcome.left_out,
+        "failures": [asdict(one) for one in outcome.failures],
+        "rows": [asdict(row) for row in outcome.rows],
+    }
+
+
+def tables_text(outcomes: Sequence[Outcome]) -> str:
+    """The page's tables and failures for a terminal."""
+    lines = []
+    for outcome in outcomes:
+        shown = page.Shown.of(outcome)
+        lines.append(f"== {outcome.suite.title}")
+        for table in shown.presentation.tables:
+            lines += [table.title, *_aligned((table.head, *table.rows)), ""]
+        lines += [f"failed: {one.label}: {one.why}" for one in outcome.failures]
+    return "\n".join(lines)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The first column to the left, the others to the right."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.rjust(width) if k else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
