@@ -210,7 +210,7 @@ class _Answers:
         replies.count = len(source)
         stale = (verdicts[rows] == p4.VERDICT_STALE)[source]
         _write_headers(replies, records[rows[source]], slots[source], seat, stale)
-        replies.rows[: len(source), HEADER_BYTES:] = words[source].reshape(len(source), -1)
+        replies.rows[: len(source), HEADER_BYTES:] = words[source].reshape(len(source), p4.SLOT_WORDS * WORD_BYTES)
         replies.places[: len(source)] = state.jobs["places"][index[rows[source]], seat]
 
 

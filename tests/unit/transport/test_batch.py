@@ -160,6 +160,6 @@ def test_errors_have_their_number(pair: tuple[BatchSocket, BatchSocket]) -> None
 
 def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    batch._calls.cache_clear()
+    batch.calls.cache_clear()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, pytest.raises(UsageError, match=r"darwin.*Linux"):
         BatchSocket(sock, row_bytes=8, batch=1)
