@@ -5,12 +5,14 @@
 WORKERS ?= 4
 # Mbit/s of a link.
 BW ?= 100
-# soft, bmv2, or auto: bmv2 where it is on PATH
+# soft, bmv2, auto: bmv2 where it is on PATH; or aggregator: the software aggregator on a server
 SWITCH ?= soft
 # Of the soft switch: native (C, needs clang 16 or later), python, or auto: native where there is a compiler
 ENGINE ?= auto
-# thc, marsit, marsit100, vote, ef-sign, ssdm, cascade, several with commas, or all
+# One of `python -m sumwire_lab run --help`, as thc, acp@group, powersgd, marsit; several with commas, or all
 SYSTEM ?= thc
+# digits, digits-cnn, text
+TASK ?= digits
 # star, leaf-spine, leaf-spine2 (two spines), three-level
 TOPOLOGY ?= star
 RUN_FLAGS ?=
@@ -36,12 +38,12 @@ export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format p4 bench bench-codec bench-allreduce bench-switch \
-  verify-thc verify-sign verify-speed fuzz clean
+  verify-thc verify-sign verify-speed verify-acp fuzz clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run              train over gloo and through the switch, compare"
-	@echo "                      (WORKERS=$(WORKERS) BW=$(BW) SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY)"
+	@echo "                      (TASK=$(TASK) WORKERS=$(WORKERS) BW=$(BW) SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY)"
 	@echo "                      SWITCH=$(SWITCH) ENGINE=$(ENGINE))"
 	@echo "make test             all tests (PYTEST_FLAGS=...)"
 	@echo "make lint             ruff and mypy"
@@ -53,6 +55,7 @@ help:
 	@echo "make verify-thc       every number that THC promises"
 	@echo "make verify-sign      every number that sign bits and trees promise"
 	@echo "make verify-speed     every number that the native engine and the batched hosts promise"
+	@echo "make verify-acp       every number that ACP-SGD, the baselines and the software aggregator promise"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev)"
 	@echo "make clean            remove the environment, caches and results"
@@ -72,7 +75,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup-system.sh
 
 run: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab run --workers $(WORKERS) --bw $(BW) --switch $(SWITCH) --engine $(ENGINE) \
-	  --systems gloo,$(SYSTEM) --topology $(TOPOLOGY) $(RUN_FLAGS)
+	  --task $(TASK) --systems gloo,$(SYSTEM) --topology $(TOPOLOGY) $(RUN_FLAGS)
 
 test: $(READY)
 	$(SUDO) $(PYTHON) -m pytest $(PYTEST_FLAGS)
@@ -111,6 +114,9 @@ verify-sign: $(READY)
 
 verify-speed: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-speed
+
+verify-acp: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-acp
 
 fuzz: $(READY)
 	mkdir -p results

@@ -16,8 +16,10 @@ from sumwire_lab.recipes import BASELINE, SYSTEMS
 
 LINK_MBIT: Final = 10.0
 QUICK_LINK_MBIT: Final = 100.0
-QUICK_SYSTEMS: Final = (BASELINE, "fp16", "powersgd", "thc", "marsit", "acp")
-QUICK_TASKS: Final = ("digits-mlp",)
+QUICK_SYSTEMS: Final = (*contenders.PUBLISHED, "thc", "marsit", "acp")
+# Of the systems with two transports, the one that needs no switch is there as well.
+ALL_SYSTEMS: Final = (*SYSTEMS, "acp@group", "thc@group")
+QUICK_TASKS: Final = ("digits",)
 # Points of a curve in the record and on the page.
 CURVE_POINTS: Final = 200
 
@@ -74,7 +76,7 @@ class Accuracy(Suite[Case, Row]):
 
     def plan(self, options: BenchOptions) -> list[Case]:
         tasks = [task for task in TASKS if task in QUICK_TASKS] if options.quick else TASKS
-        systems = [name for name in SYSTEMS if name in QUICK_SYSTEMS] if options.quick else SYSTEMS
+        systems = QUICK_SYSTEMS if options.quick else ALL_SYSTEMS
         link = QUICK_LINK_MBIT if options.quick else LINK_MBIT
         return [Case(task, system, link, options.seed, options.quick) for task in tasks for system in systems]
 

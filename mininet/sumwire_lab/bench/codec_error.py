@@ -20,7 +20,7 @@ from torch import Tensor
 from sumwire_lab.bench.codecs import CODECS, round_trip
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
-from sumwire_lab.bench.tasks_interface import TASKS, Recording, record
+from sumwire_lab.bench.tasks_interface import TASKS, Recorder
 
 WORKERS: Final = (2, 4, 8, 16)
 QUICK_WORKERS: Final = (2, 4)
@@ -84,8 +84,13 @@ class CodecError(Suite[Case, Row]):
         return [Case(task, workers, steps, options.seed) for task in TASKS for workers in counts]
 
     def measure(self, case: Case, context: Context) -> list[Row]:
-        recording = record(case.task, case.workers, case.steps, case.seed)
-        return [_row(case, name, estimate, recording) for name, estimate in estimators(recording).items()]
+        recorder = Recorder(case.task, case.workers, case.seed)
+        found = estimators(recorder.shapes)
+        errors: dict[str, list[float]] = {name: [] for name in found}
+        for gradients in recorder.gradients(case.steps):
+            for name, estimate in found.items():
+                errors[name].append(error(name, estimate, gradients))
+        return [Row(case.task, case.workers, name, fmean(of), name in DIRECTIONS) for name, of in errors.items()]
 
     def present(self, rows: Sequence[Row]) -> Presentation:
         tasks = list(dict.fromkeys(row.task for row in rows))
@@ -99,14 +104,14 @@ class CodecError(Suite[Case, Row]):
 Estimate = Callable[[Tensor], Tensor]
 
 
-def estimators(recording: Recording) -> Mapping[str, Estimate]:
+def estimators(shapes: Sequence[tuple[int, ...]]) -> Mapping[str, Estimate]:
     """Name -> (gradients of the workers) -> what they get instead of the mean."""
     through_codecs = {name: functools.partial(_through, name) for name in CODECS}
     return {
         **through_codecs,
         "fp16": lambda gradients: (gradients.half() / len(gradients)).sum(dim=0).float(),
         "top-k": top_share_mean,
-        "acp": functools.partial(low_rank, shapes=recording.shapes),
+        "acp": functools.partial(low_rank, shapes=shapes),
     }
 
 
@@ -155,12 +160,10 @@ def fitted(result: Tensor, truth: Tensor) -> Tensor:
     return result * (float((result.double() * truth.double()).sum()) / energy if energy else 0.0)
 
 
-def _row(case: Case, name: str, estimate: Estimate, recording: Recording) -> Row:
-    errors = []
-    for gradients in recording.gradients:
-        truth, result = gradients.mean(dim=0), estimate(gradients)
-        errors.append(nmse(fitted(result, truth) if name in DIRECTIONS else result, truth))
-    return Row(case.task, case.workers, name, fmean(errors), name in DIRECTIONS)
+def error(name: str, estimate: Estimate, gradients: Tensor) -> float:
+    """NMSE of one estimate of the workers' mean gradient."""
+    truth, result = gradients.mean(dim=0), estimate(gradients)
+    return nmse(fitted(result, truth) if name in DIRECTIONS else result, truth)
 
 
 def _of(task: str, rows: Sequence[Row]) -> dict[str, dict[int, float]]:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from sumwire.codec import tables
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.oracles import sum_words
+from sumwire.codec.oracles import DEFAULT_BITS, DEFAULT_P, sum_words
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec, pack_signs, unpack_signs
 from sumwire.codec.sum32 import Sum32Codec, pack_lanes, unpack_lanes
 from sumwire.codec.thc import ThcCodec
@@ -29,7 +29,7 @@ _JOB: Final = 1
 def _table(workers: int) -> tables.ThcTable:
     """That of a job of the lab with as many workers."""
     values = tuple(control.thc_table(workers))
-    return tables.ThcTable(values, (len(values) - 1).bit_length(), values[-1], control.P)
+    return tables.ThcTable(values, (len(values) - 1).bit_length(), values[-1], DEFAULT_P)
 
 
 def _thc(worker: int, workers: int) -> GradientCodec:
@@ -37,7 +37,7 @@ def _thc(worker: int, workers: int) -> GradientCodec:
 
 
 def _thc_uniform(worker: int, workers: int) -> GradientCodec:
-    return ThcCodec(tables.uniform(control.BITS_MAX, control.P), job=_JOB, worker=worker)
+    return ThcCodec(tables.uniform(DEFAULT_BITS, DEFAULT_P), job=_JOB, worker=worker)
 
 
 CODECS: Final[Mapping[str, Callable[[int, int], GradientCodec]]] = {

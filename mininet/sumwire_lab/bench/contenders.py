@@ -7,20 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sumwire_lab.recipes import BASELINE, RECIPES
+from sumwire_lab.recipes import BASELINE, parse
 
 PUBLISHED: Final = (BASELINE, "fp16", "powersgd")
 """What users have today, on the same links without help of the network."""
 
 
-def through_switch(system: str) -> bool:
-    """Whether Sumwire's switch, or its software aggregator, sums the system's packets."""
-    return system in RECIPES and bool(RECIPES[system].ops)
-
-
 def ours(systems: Iterable[str]) -> list[str]:
-    """Those through the switch."""
-    return [name for name in systems if through_switch(name)]
+    """Those whose packets Sumwire's switch sums, or its software aggregator."""
+    return [name for name in systems if parse(name).switched]
 
 
 def best(seconds: Mapping[str, float | None], names: Iterable[str]) -> str | None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from sumwire_lab import control
+from sumwire.codec.oracles import DEFAULT_GRANULARITY
+from sumwire.codec.tables import SUM_MAX
+
 from sumwire_lab.bench import allreduce
 from sumwire_lab.bench.allreduce import Case, Row, megabytes
 from sumwire_lab.bench.options import BenchOptions
@@ -38,7 +40,7 @@ class Scaling(Suite[Case, Row]):
         "switches). With a switch that sums, a worker's link carries the same bytes however many workers there are; in "
         "a ring it carries up to twice the tensor. All workers and switches share the processors of one machine, "
         "so that many workers here cost more time than they would on machines of their own. THC's table gets coarser "
-        f"with more than {control.SUM_MAX // control.GRANULARITY_DEFAULT} workers, since sums have 8 bits."
+        f"with more than {SUM_MAX // DEFAULT_GRANULARITY} workers, since sums have 8 bits."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:

@@ -4,58 +4,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from sumwire_lab import data, model
+from sumwire_lab import data, work
+from sumwire_lab.member import make_optimizer
 from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.recipes import BASELINE, parse
 from sumwire_lab.records import Follower
 from sumwire_lab.run import run
 from sumwire_lab.session import Say
+from sumwire_lab.tasks import TASKS as ALL
 
-TASKS: Final = ("digits-mlp",)
-
-
-@dataclass(frozen=True)
-class Recording:
-    """Gradients of a training in one process: at some steps, those of every worker at the same parameters."""
-
-    task: str
-    shapes: tuple[tuple[int, ...], ...]
-    """Of the parameters, in their order."""
-    steps: tuple[int, ...]
-    gradients: tuple[Tensor, ...]
-    """By step, float32 (workers, values)."""
+TASKS: Final = tuple(ALL)
+# A digits model has learned by then.
+QUICK_EPOCHS: Final = 8
 
 
-def record(task: str, workers: int, steps: Sequence[int], seed: int = 1) -> Recording:
-    """Train by the workers' mean gradient, without compression, up to the last of `steps`."""
-    options = TrainOptions(seed=seed, max_steps=max(steps) + 1)
-    digits = data.load()
-    network = model.build(options.hidden, seed)
-    parameters = list(network.parameters())
-    optimizer = torch.optim.SGD(parameters, lr=options.learning_rate, momentum=0.9, nesterov=True)
-    # So that many workers do not need more samples than there are.
-    batch = min(options.batch, len(digits.train_y) // workers)
-    kept = []
-    for step in range(max(steps) + 1):
-        of_workers = []
-        for rank in range(workers):
-            chosen = data.batch_indices(len(digits.train_y), seed, step, rank=rank, workers=workers, batch=batch)
-            loss = torch.nn.functional.cross_entropy(network(digits.train_x[chosen]), digits.train_y[chosen])
-            gradients = torch.autograd.grad(loss, parameters)
-            of_workers.append(torch.cat([gradient.reshape(-1) for gradient in gradients]))
-        together = torch.stack(of_workers)
-        if step in steps:
-            kept.append(together)
-        _apply(optimizer, parameters, together.mean(dim=0))
-    shapes = tuple(tuple(parameter.shape) for parameter in parameters)
-    return Recording(task, shapes, tuple(sorted(steps)), tuple(kept))
+class Recorder:
+    """A training in one process by the mean gradient of as many workers, without compression."""
+
+    def __init__(self, task: str, workers: int, seed: int = 1) -> None:
+        self._options = TrainOptions.of(task, seed=seed)
+        self._workers = workers
+        self._samples = work.samples(self._options)
+        self._network = work.network(self._options)
+        self._parameters = list(self._network.parameters())
+        self._optimizer = make_optimizer(parse(BASELINE), self._network, self._options)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of the parameters, in their order."""
+        return tuple(tuple(parameter.shape) for parameter in self._parameters)
+
+    def gradients(self, steps: Sequence[int]) -> Iterator[Tensor]:
+        """At each of these steps, in rising order: every worker's gradient, float32 (workers, values)."""
+        for step in range(max(steps) + 1):
+            together = torch.stack([self._gradient(step, rank) for rank in range(self._workers)])
+            if step in steps:
+                yield together
+            _apply(self._optimizer, self._parameters, together.mean(dim=0))
+
+    def _gradient(self, step: int, rank: int) -> Tensor:
+        samples, options = self._samples, self._options
+        # So that many workers do not need more samples than there are.
+        batch = min(options.batch, len(samples.train_y) // self._workers)
+        chosen = data.batch_indices(
+            len(samples.train_y), options.seed, step, rank=rank, workers=self._workers, batch=batch
+        )
+        loss = work.loss(self._network, samples.train_x[chosen], samples.train_y[chosen])
+        return torch.cat([gradient.reshape(-1) for gradient in torch.autograd.grad(loss, self._parameters)])
+
+
+def _apply(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
+    """A step with a flat gradient."""
+    pieces = torch.split(gradient, [parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        parameter.grad = piece.view_as(parameter)
+    optimizer.step()
 
 
 @dataclass(frozen=True)
@@ -65,10 +76,7 @@ class Trained:
     entry: dict[str, Any]
     target: float
     curve: tuple[tuple[float, float], ...]
-    """(training seconds, accuracy 0 to 1) after every step."""
-
-
-QUICK_EPOCHS: Final = 8
+    """(training seconds, accuracy 0 to 1), wherever the test was made."""
 
 
 def train(
@@ -84,24 +92,20 @@ def train(
     say: Say,
 ) -> Trained:
     """As `make run` does it, one system. Raises LabError."""
-    epochs = QUICK_EPOCHS if quick else TrainOptions().epochs
     options = RunOptions(
         link=LinkOptions(link_mbit),
-        train=TrainOptions(seed=seed, epochs=epochs),
+        train=TrainOptions.of(task, seed=seed, epochs=QUICK_EPOCHS if quick else None),
         systems=(system,),
         switch=switch,
         engine=engine,
+        deadline_s=DEADLINE_S,
     )
     summary, where = run(options, folder / task, say)
     follower = Follower(where / system / "worker0.jsonl")
     follower.poll()
-    curve = tuple((step.clock_s, step.accuracy) for step in follower.record.steps)
-    return Trained(summary["systems"][system], summary["target_accuracy"], curve)
+    curve = tuple((step.clock_s, step.accuracy) for step in follower.record.steps if step.accuracy is not None)
+    return Trained(summary["systems"][system], ALL[task].target, curve)
 
 
-def _apply(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.nn.Parameter], gradient: Tensor) -> None:
-    """A step with a flat gradient."""
-    pieces = torch.split(gradient, [parameter.numel() for parameter in parameters])
-    for parameter, piece in zip(parameters, pieces, strict=True):
-        parameter.grad = piece.view_as(parameter)
-    optimizer.step()
+# The slowest: the transformer over gloo at 10 Mbit/s.
+DEADLINE_S: Final = 3 * 3600.0

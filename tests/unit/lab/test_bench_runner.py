@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark's run: suites that fail lose nothing of the others, Ctrl-C keeps what there is, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from sumwire_lab.bench import runner
+from sumwire_lab.bench.options import SUITES, BenchOptions, parse_suites
+from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.errors import LabError, OptionError
+
+
+@dataclass(frozen=True)
+class Case:
+    label: str
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    seconds: float
+
+
+class Fake(Suite[Case, Row]):
+    name: ClassVar = "sizes"
+    title: ClassVar = "A <title>"
+    question: ClassVar = "What is it?"
+    how: ClassVar = "By looking."
+
+    def __init__(self, name: str, cases: Sequence[str], raises: dict[str, BaseException]) -> None:
+        self.name = name  # type: ignore[misc]
+        self.cases = cases
+        self.raises = raises
+
+    def plan(self, options: BenchOptions) -> list[Case]:
+        if "plan" in self.raises:
+            raise self.raises["plan"]
+        return [Case(label) for label in self.cases]
+
+    def measure(self, case: Case, context: Context) -> list[Row]:
+        if case.label in self.raises:
+            raise self.raises[case.label]
+        return [Row(case.label, 0.5)]
+
+    def present(self, rows: Sequence[Row]) -> Presentation:
+        series = Series("gloo", tuple((float(k), row.seconds) for k, row in enumerate(rows, start=1)))
+        table = Table("Rows", ("name", "s"), tuple((row.name, str(row.seconds)) for row in rows))
+        chart = Chart("A chart", "size, bytes", "time, s", (series,), log_x=True)
+        return Presentation((table,), (chart,), (f"{self.name}: slower & dearer",))
+
+
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *suites: Fake) -> tuple[list[Any], Path]:
+    monkeypatch.setattr(runner, "suites", lambda names: list(suites))
+    return runner.bench(BenchOptions(suites=tuple(suite.name for suite in suites)), tmp_path, lambda line: None)
+
+
+def test_failures_stay_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = Fake("sizes", ["a", "b", "c"], {"b": LabError("no <switch>")})
+    second = Fake("scaling", ["a"], {"plan": ValueError("planless")})
+    third = Fake("allreduce", ["d"], {})
+    outcomes, folder = run(monkeypatch, tmp_path, first, second, third)
+    assert [[row.name for row in one.rows] for one in outcomes] == [["a", "c"], [], ["d"]]
+    assert [[(f.label, f.why) for f in one.failures] for one in outcomes] == [
+        [("b", "LabError: no <switch>")],
+        [("the suite's plan", "ValueError: planless")],
+        [],
+    ]
+    record = json.loads((folder / "bench.json").read_text())
+    assert record["suites"]["sizes"]["rows"] == [{"name": "a", "seconds": 0.5}, {"name": "c", "seconds": 0.5}]
+    assert record["suites"]["sizes"]["planned"] == 3
+    page = (folder / "report.html").read_text()
+    assert "b: LabError: no &lt;switch&gt;" in page and "planless" in page and "not complete" in page
+    assert "b: LabError: no <switch>" in runner.tables_text(outcomes)
+
+
+def test_ctrl_c_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(monkeypatch, tmp_path, Fake("sizes", ["a", "b"], {"b": KeyboardInterrupt()}), Fake("scaling", ["c"], {}))
+    (folder,) = tmp_path.iterdir()
+    record = json.loads((folder / "bench.json").read_text())
+    assert [row["name"] for row in record["suites"]["sizes"]["rows"]] == ["a"]
+    assert record["suites"]["sizes"]["finished"] is False and "scaling" not in record["suites"]
+    page = (folder / "report.html").read_text()
+    assert "interrupted" in page and ">a</td>" in page
+
+
+def test_page_stands_alone_and_says_what_it_must(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, folder = run(monkeypatch, tmp_path, Fake("sizes", ["a", "b"], {}), Fake("scaling", ["c"], {}))
+    page = (folder / "report.html").read_text()
+    # Nothing is fetched: links stay in the page, and nothing has a source.
+    assert not re.search(r"""\ssrc=|<link|@import|href=["']http""", page)
+    assert set(re.findall(r"""href=["']#([\w-]+)["']""", page)) <= set(re.findall(r"""id=["']([\w-]+)["']""", page))
+    assert page.count("<svg") == 2 and "A &lt;title&gt;" in page
+    for words in ("What is it?", "By looking.", "The machine", "processor", "quick False", "Where Sumwire loses"):
+        assert words in page
+    # The losses stand at the top and at their suite.
+    assert page.count("sizes: slower &amp; dearer") == 2
+    assert (folder / "sizes-1.svg").read_text().startswith("<svg")
+
+
+def test_no_losses_are_said_to_be_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Fake, "present", lambda self, rows: Presentation())
+    _, folder = run(monkeypatch, tmp_path, Fake("sizes", ["a"], {}))
+    assert "Nowhere, in what was measured in this run." in (folder / "report.html").read_text()
+
+
+def test_options() -> None:
+    assert parse_suites("all") == SUITES
+    assert parse_suites("sizes,allreduce") == ("allreduce", "sizes")
+    with pytest.raises(OptionError, match="suites=speed: known are allreduce"):
+        BenchOptions(suites=parse_suites("sizes,speed"))
+    with pytest.raises(OptionError, match="seed=-1"):
+        BenchOptions(seed=-1)
+    with pytest.raises(OptionError, match="switch=hub"):
+        BenchOptions(switch="hub")
+
+
+def test_every_suite_can_be_chosen() -> None:
+    assert tuple(suite.name for suite in runner.suites()) == SUITES
+    assert [suite.name for suite in runner.suites(("sizes",))] == ["sizes"]
+
+
+def test_quick_run_of_the_suites_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sumwire_lab.bench import codec_cost, codec_error
+
+    monkeypatch.setattr(codec_cost, "QUICK_VALUES", (20_000,))
+    monkeypatch.setattr(codec_error, "QUICK_WORKERS", (2,))
+    monkeypatch.setattr(codec_error, "QUICK_STEPS", (1,))
+    monkeypatch.setattr(codec_error, "TASKS", ("digits",))
+    options = BenchOptions(quick=True, suites=("codec-cost", "codec-error", "sizes"))
+    outcomes, folder = runner.bench(options, tmp_path, lambda line: None)
+    assert [one.failures for one in outcomes] == [[], [], []]
+    assert all(one.finished and one.rows for one in outcomes)
+    page = (folder / "report.html").read_text()
+    assert "116.6" in page and "NMSE, digits" in page and "a quick run" in page
