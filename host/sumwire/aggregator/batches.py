@@ -34,6 +34,12 @@ class Batch:
         n = self.count
         return Batch(self.rows[:n], self.sizes[:n], self.sources[:n], n)
 
+    def keep(self, which: NDArray[np.intp]) -> None:
+        """Close ranks: only some are left, in their order."""
+        for array in (self.rows, self.sizes, self.sources):
+            array[: len(which)] = array[which]
+        self.count = len(which)
+
 
 class Replies:
     """Room for replies; the first ``count`` are there.

@@ -100,6 +100,11 @@ class Fleet:
             process.join()
         os.close(self._stop_reader)
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the running processes."""
+        return [process.pid for process in self._processes if process.pid is not None]
+
     def _work(self, number: int) -> None:
         """In the child."""
         # A Ctrl-C reaches the whole process group; the parent decides what follows from it.

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from sumwire.aggregator.batches import Batch
+from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.core import BATCH, Aggregator
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.sharing import owners
@@ -61,13 +61,20 @@ class Server:
 
     def _serve(self, receiver: UdpReceiver | HandOverReceiver, now: float) -> None:
         """One batch."""
+        self._aggregator.process(self._take(receiver), now)
+        self._answer(self._aggregator.replies)
+        counters = self._state.sockets
+        counters[SENT], counters[UNSENT] = self._sender.sent, self._sender.unsent
+
+    def _take(self, receiver: UdpReceiver | HandOverReceiver) -> Batch:
         batch = receiver.receive()
         if self._inboxes and receiver is self._udp:
             self._hand_over(batch)
-        self._aggregator.process(batch, now)
-        self._sender.send()
-        counters = self._state.sockets
-        counters[SENT], counters[UNSENT] = self._sender.sent, self._sender.unsent
+        return batch
+
+    def _answer(self, replies: Replies) -> None:
+        if replies.count:
+            self._sender.send()
 
     def _hand_over(self, batch: Batch) -> None:
         """Pass on what belongs to other processes; the rest closes ranks."""
@@ -80,6 +87,4 @@ class Server:
                 # What finds no room is as a packet lost.
                 self._state.sockets[HANDED_OVER] += np.uint64(inbox.put(batch, which))
         kept = np.flatnonzero(owner == self._process)
-        for array in (batch.rows, batch.sizes, batch.sources):
-            array[: len(kept)] = array[kept]
-        batch.count = len(kept)
+        batch.keep(kept)

@@ -180,8 +180,6 @@ class Sender:
 
     def send(self) -> None:
         """Send all replies there are. Waits for room, but not for long."""
-        if not self._replies.count:
-            return
         count = self.arrange()
         at = 0
         while at < count:
@@ -214,7 +212,7 @@ class Sender:
         """What aggregator_arrange does."""
         count = self._replies.count
         order = np.argsort(self._replies.places[:count], kind="stable")
-        places, sizes = self._replies.places[order], self._replies.sizes[order]
+        places, sizes = self._replies.places[order].astype(np.intp), self._replies.sizes[order]
         self._vectors["base"][:count] = address_of(self._replies.rows) + order * self._replies.rows.strides[0]
         self._vectors["length"][:count] = sizes
         firsts = np.flatnonzero(_begins(places, sizes, self._joined))
@@ -232,7 +230,7 @@ class Sender:
         return len(firsts)
 
 
-def _begins(places: NDArray[np.int32], sizes: NDArray[np.uint32], joined: int) -> NDArray[np.bool_]:
+def _begins(places: NDArray[np.intp], sizes: NDArray[np.uint32], joined: int) -> NDArray[np.bool_]:
     """Where a message begins: at another place or size, and after every ``joined`` replies."""
     numbers = np.arange(len(places))
     other = np.ones(len(places), np.bool_)
