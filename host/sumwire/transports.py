@@ -42,8 +42,9 @@ _NO_NORM: Final = 0x7F800000
 class Peers:
     """The ranks of a process group, for collectives of one's own.
 
-    Makes a new group of the same ranks and backend, which is a collective call of these ranks: all make their systems in
-    the same order. ``group`` None is the default group. ``sent_bytes`` counts what this rank has handed to collectives.
+    Makes a new group of the same ranks and backend, which is a collective call of these ranks: all make their
+    systems in the same order. ``group`` None is the default group. ``sent_bytes`` counts what this rank has handed to
+    collectives.
     Raises UsageError without torch.distributed, or for a group that this process is not in.
     """
 
@@ -103,11 +104,9 @@ def through_group(peers: Peers | dist.ProcessGroup | None = None) -> Reduce:
     ranks = _peers(peers)
 
     def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
-        if x.dtype in _HALVES:
-            # Divided first: a sum of halves may leave their range.
-            mean = ranks.add_(x / ranks.workers)
-        else:
-            mean = ranks.add_(x.clone()).div_(ranks.workers)
+        # Halves are divided first, since their sum may leave their range.
+        halves = x.dtype in _HALVES
+        mean = ranks.add_(x / ranks.workers) if halves else ranks.add_(x.clone()).div_(ranks.workers)
         return mean, lambda: torch.zeros_like(x)
 
     return reduce
@@ -121,14 +120,19 @@ def thc_through_group(
     8 bits a value each way, and 32 for a block's norm. ``table``, ``seed`` and ``block`` are alike on all ranks.
     The mathematics is :class:`sumwire.codec.thc.ThcCodec`'s, and the mean has the same bits as a switch's.
 
-    Raises UsageError for a table whose sums over so many ranks leave a byte. Its reduction raises NonFiniteError, on
+    Raises UsageError for a table whose sums over so many ranks leave a byte, one of more than 4 bits, or an impossible
+    block. Its reduction raises NonFiniteError, on
     all ranks alike, for NaN, infinity or a norm above 2**96 on any.
     """
     ranks = _peers(peers)
     if table.granularity * ranks.workers > SUM_MAX:
         rule = f"the sum of {ranks.workers} workers must fit a byte: at most {SUM_MAX // ranks.workers}"
         raise UsageError(f"granularity = {table.granularity}: {rule}")
-    return _ThcOverGroup(ranks, ThcCodec(table, job=seed, worker=ranks.rank, block=block)).reduce
+    try:
+        codec = ThcCodec(table, job=seed, worker=ranks.rank, block=block)
+    except CodecError as error:
+        raise UsageError(str(error)) from error
+    return _ThcOverGroup(ranks, codec).reduce
 
 
 class _ThcOverGroup:

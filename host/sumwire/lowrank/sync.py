@@ -79,11 +79,11 @@ class AcpSgd(Optimizer):
     (:mod:`sumwire.lowrank.matrices` has the equations).
 
     ``model``: a module, or parameters in an order that is the same on all workers; those that need gradients take
-    part. ``reduce(flat tensor, number)`` gives the mean over the workers and a function for what this worker's part of it
-    left out; the number tells groups and phases apart. A matrix is sent with ``rank``, or its smaller side if that is less, if
-    that is worth it (``min_compression``, 0 for always, see :func:`sumwire.lowrank.fusion.make_plan`); all else
-    travels whole, in the same buffers. ``seed`` must be alike on all workers. ``threshold_bytes`` of uncompressed
-    gradient share a buffer.
+    part. ``reduce(flat tensor, number)`` gives the mean over the workers and a function for what this worker's part
+    of it left out; the number tells groups and phases apart. A matrix is sent with ``rank``, or its smaller side if
+    that is less, if that is worth it (``min_compression``, 0 for always, see
+    :func:`sumwire.lowrank.fusion.make_plan`); all else travels whole, in the same buffers. ``seed`` must be alike on
+    all workers. ``threshold_bytes`` of uncompressed gradient share a buffer.
 
     Every gradient is compressed as soon as it has come ``accumulation`` times, and every buffer is submitted once it
     is full, in an order fixed beforehand. ``accumulation=None`` waits for :meth:`step` instead, and allows any number

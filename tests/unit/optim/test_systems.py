@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sumwire
 import torch
 from sumwire import systems
+from sumwire.collective import Collective
+from sumwire.lowrank.sync import AcpSgd
+from sumwire.systems import makers, table
 from torch import Tensor, nn
-from unit.optim.replicas import backward, flat, net
+from unit.optim.replicas import backward, flat, in_threads, net
 from unit.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree
 from unit.transport.udp_bridge import Impairment, configs, job_mapping, run_workers
 
@@ -24,6 +29,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ef-sign": {},
     "ssdm": {"scale": 0.5},
     "marsit": {"global_lr": 0.01, "full_precision_every": 10},
+    "acp": {"rank": 1, "min_compression": 1.0},
+    "acp-thc": {"rank": 1, "min_compression": 1.0},
 }
 
 
@@ -71,6 +78,7 @@ def test_every_system_learns_and_keeps_its_replicas_equal(rig: TreeRig, name: st
     for parameters, _, stats in outcomes:
         assert torch.equal(parameters, outcomes[0][0])
         assert stats["operations"] == STEPS
+        assert name not in ("acp", "acp-thc") or stats["values"] < STEPS * len(parameters)
         assert stats["operation_s"] > 0
     losses = torch.tensor([losses for _, losses, _ in outcomes]).mean(0)
     # Stochastic signs of this few workers are mostly noise.
@@ -130,19 +138,90 @@ def test_bits_on_the_wire(rig: TreeRig) -> None:
         assert (99 * sign[direction] + full[direction]) / 100 <= 1.32
 
 
+def test_acp_over_the_switch_is_acp_with_exact_sums(rig: TreeRig) -> None:
+    """The same training by threads that add exactly: fixed point makes next to no difference."""
+
+    def work(worker: int, collective: Collective) -> Tensor:
+        model = net(torch.float32)
+
+        def reduce(x: Tensor, number: int) -> tuple[Tensor, Callable[[], Tensor]]:
+            return collective.mean(x), lambda: torch.zeros_like(x)
+
+        inner = torch.optim.SGD(model.parameters(), lr=0.03)
+        optimizer = AcpSgd(model, inner, reduce, **OPTIONS["acp"])
+        for step in range(10):
+            backward(model, worker, step)
+            optimizer.step()
+        return flat(model)
+
+    expected = in_threads(work, rig.shape.workers)[0]
+    assert float((expected - flat(net(torch.float32))).norm()) > 0.05
+    torch.testing.assert_close(train(rig, "acp", 10)[0][0], expected, rtol=0, atol=1e-5)
+
+
 def test_made_by_name_only_with_what_it_needs() -> None:
-    job_file = {**job_mapping(1, 8), "ops": ["max32", "sign"]}
+    job_file = {**job_mapping(1, 8), "ops": ["max32", "sign", "thc"]}
     with sumwire.Job(configs(job_file)[0]) as job:
-        with pytest.raises(sumwire.UsageError, match="'marsit2': known are thc, sum32, vote"):
+        with pytest.raises(sumwire.UsageError, match="'marsit2': known are ssgd, fp16, sum32, thc"):
             systems.make("marsit2", job)
         with pytest.raises(sumwire.ConfigError, match="must have sum32 for system marsit"):
             systems.make("marsit", job, global_lr=0.1)
+        with pytest.raises(sumwire.UsageError, match="transport 'wire': known are auto, switch, group"):
+            systems.make("vote", job, transport="wire")
+        with pytest.raises(sumwire.UsageError, match=r"topk: transport 'switch': it runs over group; .* sum32, thc,"):
+            systems.make("topk", job, transport="switch")
+        with pytest.raises(sumwire.UsageError, match=r"marsit: transport 'group': it runs over switch; .* ssgd, fp16"):
+            systems.make("marsit", job, transport="group", global_lr=0.1)
+        with pytest.raises(sumwire.UsageError, match="system ssdm: needs a job, with ops sign, max32"):
+            systems.make("ssdm")
         with pytest.raises(sumwire.UsageError, match="system vote: needs a job, with ops vote, max32"):
+            systems.make("vote", transport="switch")
+        with pytest.raises(sumwire.UsageError, match="no process group: call torch.distributed.init_process_group"):
             systems.make("vote")
-        with pytest.raises(sumwire.UsageError, match=r"ssdm: options .*'speed'"):
+        with pytest.raises(sumwire.UsageError, match="ssdm: option 'speed': over switch it has scale"):
             systems.make("ssdm", job, speed=1)
+        with pytest.raises(sumwire.UsageError, match="thc: option 'bits': over switch it has error_feedback"):
+            systems.make("thc", job, bits=3)
+        with pytest.raises(sumwire.UsageError, match="marsit: needs option global_lr"):
+            systems.make("marsit", job)
+        with pytest.raises(sumwire.ConfigError, match="table = .*: must be 0, 1 ... for system thc-uniform"):
+            systems.make("thc-uniform", job)
+        model = nn.Linear(4, 6)
+        with pytest.raises(sumwire.UsageError, match="rank = 5: must be at most 4"):
+            systems.make("acp-thc", job, rank=5).attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        with pytest.raises(sumwire.UsageError, match="thc: the model has no parameters"):
+            systems.make("thc", job).attach(nn.Flatten(), torch.optim.SGD(model.parameters(), lr=0.1))
         system = systems.make("ssdm", job)
         model = nn.Linear(2, 1)
         system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         with pytest.raises(sumwire.UsageError, match="serves one model"):
             system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_uniform_thc_takes_a_job_with_the_uniform_table() -> None:
+    plain = job_mapping(1, 8)
+    job_file = {**plain, "thc": {"bits": 4, "p": 0.03125, "table": list(range(16))}}
+    with sumwire.Job(configs(job_file)[0]) as job:
+        assert systems.make("thc-uniform", job).transport == "switch"
+
+
+def test_table_and_makers_have_the_same_systems() -> None:
+    for transport, made in (("switch", makers._OVER_JOB), ("group", makers._OVER_GROUP)):
+        assert {name for name, spec in systems.TABLE.items() if transport in spec.routes} == set(made)
+    used = {option for spec in systems.TABLE.values() for route in spec.routes.values() for option in route.options}
+    assert used == set(table.OPTIONS)
+    assert set(OPTIONS) | {"thc-uniform"} == set(makers._OVER_JOB)
+
+
+def test_defaults_of_the_page_are_those_of_the_code() -> None:
+    acp = inspect.signature(AcpSgd.__init__).parameters
+    marsit = inspect.signature(sumwire.optim.Marsit.__init__).parameters
+    for name in ("rank", "seed", "min_compression", "accumulation"):
+        assert table.OPTIONS[name].default == str(acp[name].default)
+    assert acp["threshold_bytes"].default == 25 << 20
+    assert table.OPTIONS["full_precision_every"].default == str(marsit["full_precision_every"].default)
+
+
+def test_page_of_systems_is_current() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "systems.md").read_text()
+    assert table.as_markdown() in page, "python -m sumwire.systems writes the tables"

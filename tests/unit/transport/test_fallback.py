@@ -185,7 +185,7 @@ def test_systems_under_ddp(ranks: Ranks, rig: TreeRig, name: str, options: dict[
     averaging. One call a step: the model is one bucket."""
     mapping = rig.fresh_job("train")
     with rig.bridge(mapping):
-        without_switch = not systems.OPS[name]
+        without_switch = not systems.TABLE[name].ops
         outcomes = ranks.run(ddp_cases.ddp_system, None if without_switch else mapping, name, options)
     for outcome in outcomes:
         assert outcome["parameters"] == outcomes[0]["parameters"]
