@@ -25,7 +25,7 @@ from sumwire_lab import leftovers, losses, switches
 from sumwire_lab.errors import OptionError
 from sumwire_lab.losses import Losses
 from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.processes import wait_all
+from sumwire_lab.processes import family, wait_all
 from sumwire_lab.recipes import BASELINE
 from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, Session, interruptible, open_session
@@ -34,8 +34,8 @@ from sumwire_lab.topology import require_tools
 SYSTEMS: Final = (BASELINE, "thc", "sign")
 REPEATS: Final = 3
 # A full TCP segment: 1448 bytes of data with timestamps in a frame of 1514.
-_TCP_PAYLOAD: Final = 1448
-_TCP_FRAME: Final = 1514
+TCP_PAYLOAD: Final = 1448
+TCP_FRAME: Final = 1514
 _RESULT_WORDS: Final = 8
 _VALUES_PER_CHUNK: Final = {"thc": VALUES_PER_PLANE, "sign": p4.SIGN_WORDS * VALUES_PER_PLANE}
 _DEADLINE_SECONDS: Final = 900.0
@@ -79,7 +79,7 @@ def wire_bytes(system: str, values: int, workers: int) -> int:
     gloo: 2 (n-1)/n of the tensor each way, in TCP segments. Sumwire: down, 8 words a chunk.
     """
     if system == BASELINE:
-        return round(2 * (workers - 1) / workers * 4 * values * _TCP_FRAME / _TCP_PAYLOAD)
+        return round(2 * (workers - 1) / workers * 4 * values * TCP_FRAME / TCP_PAYLOAD)
     chunks = math.ceil(values / _VALUES_PER_CHUNK[system])
     return chunks * (LOWER_HEADER_BYTES + HEADER_BYTES + _RESULT_WORDS * WORD_BYTES)
 
@@ -198,11 +198,10 @@ def bench(
 def _measure(system: str, kind: str | None, options: RunOptions, sizes: Sequence[int], folder: Path) -> Result:
     backlog = losses.backlog()
     with open_session(options, kind, folder) as session:
-        measured = _run_workers(session, system, sizes)
-        queues = session.network.queue_drops()
-        logs = [session.log(name) for name in session.serving()]
+        measured = run_workers(session, system, sizes)
+        counted = session.counted()
     sockets = sum(worker["host_sockets"] for worker in measured)
-    lost = losses.gather(logs, queues=queues, backlog_before=backlog, sockets=sockets)
+    lost = losses.gather(counted, backlog_before=backlog, sockets=sockets)
     rows = [
         row(options.link.mbit, size, system, [worker["sizes"][k] for worker in measured], switched=kind is not None)
         for k, size in enumerate(sizes)
@@ -211,8 +210,10 @@ def _measure(system: str, kind: str | None, options: RunOptions, sizes: Sequence
     return Result(system, options.link.mbit, tuple(rows), lost, again)
 
 
-def _run_workers(session: Session, system: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """What each worker wrote (see bench_worker)."""
+def run_workers(
+    session: Session, system: str, sizes: Sequence[int], module: str = "sumwire_lab.bench_worker", **more: Any
+) -> list[dict[str, Any]]:
+    """What each worker wrote (see bench_worker, or the `module` that is run instead); `more` goes into its spec."""
     hosts, folder = session.fabric.hosts, session.folder
     spec: dict[str, Any] = {
         "system": system,
@@ -220,9 +221,10 @@ def _run_workers(session: Session, system: str, sizes: Sequence[int]) -> list[di
         "repeats": REPEATS,
         "master": hosts[0].ip,
         "interfaces": [host.host_interface for host in hosts],
-        "switches": [process.pid for process in session.serving().values()],
+        "switches": [pid for process in session.serving().values() for pid in family(process.pid)],
         "job_file": None if session.job_file is None else str(session.job_file),
         "results": [str(folder / f"worker{rank}.json") for rank in range(len(hosts))],
+        **more,
     }
     path = folder / "spec.json"
     path.write_text(json.dumps(spec))
@@ -230,7 +232,7 @@ def _run_workers(session: Session, system: str, sizes: Sequence[int]) -> list[di
     try:
         for rank, host in enumerate(hosts):
             name = f"worker{rank}"
-            command = [sys.executable, "-m", "sumwire_lab.bench_worker", str(path), str(rank)]
+            command = [sys.executable, "-m", module, str(path), str(rank)]
             working[name] = session.start(name, host, command)
         wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
     finally:

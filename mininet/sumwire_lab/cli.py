@@ -14,11 +14,12 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.recipes import ALL_SYSTEMS, SYSTEMS, named
 from sumwire_lab.shapes import TOPOLOGIES
+from sumwire_lab.tasks import DEFAULT_TASK, TASKS
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
-_SWITCH_HELP: Final = "%(default)s; auto: bmv2 if on PATH, else soft"
+_SWITCH_HELP: Final = "%(default)s; auto: bmv2 if on PATH, else soft; aggregator: a server instead"
 
 
 def say(line: str) -> None:
@@ -47,21 +48,25 @@ def parser() -> argparse.ArgumentParser:
     _results_option(commands.add_parser("verify-thc", help="run the checks of the THC work and say what holds"))
     _results_option(commands.add_parser("verify-sign", help="run the checks of sign bits and trees, say what holds"))
     _results_option(commands.add_parser("verify-speed", help="run the checks of engine and hosts and say what holds"))
+    _results_option(commands.add_parser("verify-acp", help="run the checks of ACP-SGD and baselines, say what holds"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:
-    link, train, all_ = LinkOptions(), TrainOptions(), RunOptions()
+    link, all_ = LinkOptions(), RunOptions()
     run.add_argument("--workers", type=int, default=all_.workers, help="hosts, %(default)s")
     run.add_argument("--bw", type=float, default=link.mbit, help="link rate in Mbit/s, %(default)s")
     run.add_argument("--queue", type=int, default=link.queue_packets, help="packets a link's queue holds, %(default)s")
-    run.add_argument("--epochs", type=int, default=train.epochs, help="passes over the data, %(default)s")
-    run.add_argument("--steps", type=int, help="end after so many steps")
-    run.add_argument("--batch", type=int, default=train.batch, help="samples per worker and step, %(default)s")
-    run.add_argument("--hidden", type=int, default=train.hidden, help="units of a hidden layer, %(default)s")
-    run.add_argument("--seed", type=int, default=train.seed, help="%(default)s")
-    known = f"of {', '.join(SYSTEMS)}; all: {', '.join(ALL_SYSTEMS)}"
+    run.add_argument("--task", choices=tuple(TASKS), default=DEFAULT_TASK, help="what to train, %(default)s")
+    run.add_argument("--epochs", type=int, help=f"passes over the data; {_of_tasks('epochs')}")
+    run.add_argument("--steps", type=int, help=f"end after so many steps; {_of_tasks('max_steps')}")
+    run.add_argument("--batch", type=int, help=f"samples per worker and step; {_of_tasks('batch')}")
+    run.add_argument("--hidden", type=int, help=f"units of a hidden layer, or a width; {_of_tasks('hidden')}")
+    run.add_argument("--rank", type=int, help=f"of the low-rank systems; {_of_tasks('rank')}")
+    run.add_argument("--share", type=float, help=f"of the values, what topk sends, {TrainOptions().share}")
+    run.add_argument("--seed", type=int, default=TrainOptions().seed, help="%(default)s")
+    known = f"of {', '.join(SYSTEMS)}, with @switch or @group; all: {', '.join(ALL_SYSTEMS)}"
     run.add_argument(
         "--systems", default=",".join(all_.systems), help=f"which to train, in this order: %(default)s; {known}"
     )
@@ -85,6 +90,11 @@ def _bench_options(bench: argparse.ArgumentParser) -> None:
     _results_option(bench)
 
 
+def _of_tasks(name: str) -> str:
+    """The tasks' own values of an option."""
+    return ", ".join(f"{task.name} {'-' if (own := getattr(task, name)) is None else own}" for task in TASKS.values())
+
+
 def _engine_option(command: argparse.ArgumentParser) -> None:
     text = "the soft switch's, %(default)s: native where there is a compiler"
     command.add_argument("--engine", choices=ENGINES, default="auto", help=text)
@@ -99,12 +109,15 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
     return RunOptions(
         workers=arguments.workers,
         link=LinkOptions(arguments.bw, arguments.queue),
-        train=TrainOptions(
+        train=TrainOptions.of(
+            arguments.task,
             epochs=arguments.epochs,
             batch=arguments.batch,
             hidden=arguments.hidden,
             seed=arguments.seed,
             max_steps=arguments.steps,
+            rank=arguments.rank,
+            share=arguments.share,
         ),
         systems=named(arguments.systems),
         topology=arguments.topology,
@@ -168,9 +181,9 @@ def _bench_switch(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from sumwire_lab import checks, verify_sign, verify_speed, verify_thc
+    from sumwire_lab import checks, verify_acp, verify_sign, verify_speed, verify_thc
 
-    modules: dict[str, Any] = {"thc": verify_thc, "sign": verify_sign, "speed": verify_speed}
+    modules: dict[str, Any] = {"thc": verify_thc, "sign": verify_sign, "speed": verify_speed, "acp": verify_acp}
     done = modules[arguments.command.removeprefix("verify-")].verify(arguments.results, say)
     say("\n" + checks.table(done))
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
@@ -192,6 +205,7 @@ _COMMANDS: Final[dict[str, Any]] = {
     "verify-thc": _verify,
     "verify-sign": _verify,
     "verify-speed": _verify,
+    "verify-acp": _verify,
     "clean": _clean,
 }
 

@@ -14,28 +14,31 @@ import yaml
 from sumwire.codec import tables
 
 from sumwire_lab.fabric import Fabric
-from sumwire_lab.recipes import OP_BELOW_MAX, OP_WORKERS_MAX
+from sumwire_lab.recipes import OP_BELOW_MAX, OP_WORKERS_MAX, RECIPES, Recipe, table_options
 
 CONFIGURATION: Final = "controller.yaml"
-JOB: Final = "digits"
+# The configuration wants an address; nobody is asked there.
+NO_SWITCH: Final = "127.0.0.1:1"
+JOB: Final = "training"
 JOB_ID: Final = 1
 SLOTS: Final = 256
 # Two jobs that only malformed packets are sent to: see malformed.py.
 ODD_ID: Final = 2
 NARROW_ID: Final = 3
 _SIDE_SLOTS: Final = 2
-BITS_MAX: Final = 4
 P: Final = 1 / 32
-# A slot's sum has 8 planes.
-SUM_MAX: Final = 255
-GRANULARITY_DEFAULT: Final = 30
+THC: Final = RECIPES["thc"]
 
 
-def thc_table(workers: int) -> list[int]:
-    """The solver's table for as many workers: 4 bits and granularity 30, or less where the sums would overflow."""
-    granularity = min(GRANULARITY_DEFAULT, SUM_MAX // workers)
-    bits = min(BITS_MAX, (granularity + 1).bit_length() - 1)
-    return [int(value) for value in tables.solve(bits, granularity, P).values]
+def thc_table(workers: int, recipe: Recipe = THC) -> list[int]:
+    """The table of a recipe for as many workers: the solver's, or evenly spaced values."""
+    options = table_options(recipe, workers)
+    table = (
+        tables.uniform(options["bits"], P)
+        if recipe.uniform
+        else tables.solve(options["bits"], options["granularity"], P)
+    )
+    return [int(value) for value in table.values]
 
 
 def ops_for(fabric: Fabric) -> list[str]:
@@ -46,26 +49,28 @@ def ops_for(fabric: Fabric) -> list[str]:
     return ["thc", "max32", "sum32", *small]
 
 
-def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int) -> dict[str, Any]:
-    """A job of all hosts, as the controller reads it."""
+def job(
+    fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int, recipe: Recipe = THC
+) -> dict[str, Any]:
+    """A job of all hosts, as the controller reads it, with the table of a recipe."""
     names = [host.name for host in fabric.hosts]
     slots = {"base": base, "count": count}
     entry: dict[str, Any] = {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots}
     if "thc" in ops:
-        table = thc_table(len(names))
+        table = thc_table(len(names), recipe)
         entry["thc"] = {"bits": (len(table) - 1).bit_length(), "p": P, "table": table}
     return entry
 
 
-def training_job(fabric: Fabric) -> list[dict[str, Any]]:
+def training_job(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
     """The one job of a training run."""
-    return [job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS)]
+    return [job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS, recipe=recipe if recipe.tabled else THC)]
 
 
-def side_jobs(fabric: Fabric) -> list[dict[str, Any]]:
+def side_jobs(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
     """The training job, and two that only malformed packets are sent to."""
     return [
-        *training_job(fabric),
+        *training_job(fabric, recipe),
         job(fabric, "odd", ODD_ID, ["thc", "max32"], base=SLOTS, count=_SIDE_SLOTS),
         job(fabric, "narrow", NARROW_ID, ["thc"], base=SLOTS + _SIDE_SLOTS, count=_SIDE_SLOTS),
     ]
@@ -110,13 +115,27 @@ def _tree(fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]]) -
 
 def install(fabric: Fabric, grpc: Mapping[str, str], folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
     """Bring program and entries to the switches. Returns the job files by name; all are kept in `folder`."""
-    path = folder / CONFIGURATION
-    path.write_text(yaml.safe_dump(configuration(fabric, grpc, jobs), sort_keys=False))
-    config = sumwire_controller.load_any(path)
+    config = _load(fabric, grpc, folder, jobs)
     if isinstance(config, sumwire_controller.Config):
         sumwire_controller.apply(config)
     else:
         sumwire_controller.apply_topology(config)
+    return _write_jobs(config, folder, jobs)
+
+
+def describe(fabric: Fabric, folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
+    """The job files alone, checked by the same rules, for a software aggregator in place of a star's switch."""
+    nobody = {switch.name: NO_SWITCH for switch in fabric.switches}
+    return _write_jobs(_load(fabric, nobody, folder, jobs), folder, jobs)
+
+
+def _load(fabric: Fabric, grpc: Mapping[str, str], folder: Path, jobs: list[dict[str, Any]]) -> Any:
+    path = folder / CONFIGURATION
+    path.write_text(yaml.safe_dump(configuration(fabric, grpc, jobs), sort_keys=False))
+    return sumwire_controller.load_any(path)
+
+
+def _write_jobs(config: Any, folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
     return {entry["name"]: _write_job(config, entry["name"], folder) for entry in jobs}
 
 

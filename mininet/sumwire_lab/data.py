@@ -16,12 +16,13 @@ from sklearn.model_selection import train_test_split
 _SPLIT_SEED: Final = 7
 TEST_SHARE: Final = 0.25
 CLASSES: Final = 10
-FEATURES: Final = 64
+SIDE: Final = 8
+FEATURES: Final = SIDE * SIDE
 
 
 @dataclass(frozen=True)
-class Digits:
-    """Images as float32[n, 64], standardised by the training part's mean and deviation; labels as int64[n]."""
+class Samples:
+    """What a task trains and is tested on: inputs, and the right answer to each."""
 
     train_x: torch.Tensor
     train_y: torch.Tensor
@@ -29,8 +30,11 @@ class Digits:
     test_y: torch.Tensor
 
 
-def load() -> Digits:
-    """The data set, split by class (stratified) and always in the same way."""
+def load() -> Samples:
+    """The digits, split by class (stratified) and always in the same way.
+
+    Images as float32[n, 64], standardised by the training part's mean and deviation; labels as int64[n].
+    """
     images, labels = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(
         images, labels, test_size=TEST_SHARE, stratify=labels, random_state=_SPLIT_SEED
@@ -40,7 +44,7 @@ def load() -> Digits:
     def tensor(values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(((values - mean) / deviation).astype(np.float32))
 
-    return Digits(tensor(train_x), torch.from_numpy(train_y), tensor(test_x), torch.from_numpy(test_y))
+    return Samples(tensor(train_x), torch.from_numpy(train_y), tensor(test_x), torch.from_numpy(test_y))
 
 
 def steps_per_epoch(samples: int, workers: int, batch: int) -> int:

@@ -65,6 +65,8 @@ class Fabric:
     switches: tuple[SwitchPlan, ...]
     trunks: tuple[TrunkPlan, ...]
     hosts: tuple[HostPlan, ...]
+    server: HostPlan | None = None
+    """One more host, for the software aggregator: it has the aggregator's address, and its link is not limited."""
 
     def label(self, switch: str) -> str:
         """What a switch's process and log are called: `switch`, and in a tree its name with it."""
@@ -87,11 +89,12 @@ class Fabric:
         return tuple(sorted(ports))
 
 
-def plan(workers: int, link: LinkOptions, token: str, topology: str = "star") -> Fabric:
+def plan(workers: int, link: LinkOptions, token: str, topology: str = "star", *, server: bool = False) -> Fabric:
     """Hosts h1..hN with 10.0.0.k and 00:00:00:00:00:k, in order and evenly over the lowest switches.
 
-    A switch's ports are 1, 2, ...: hosts or lower switches first, then the ways up. Raises OptionError for an
-    unknown topology, for more than 32 hosts and for a lowest switch without any.
+    A switch's ports are 1, 2, ...: hosts or lower switches first, then the ways up, and at the first switch the
+    `server` after them. Raises OptionError for an unknown topology, for more than 32 hosts and for a lowest switch
+    without any.
     """
     if topology not in SHAPES:
         raise OptionError(f"topology={topology}: known are {', '.join(SHAPES)}")
@@ -112,7 +115,9 @@ def plan(workers: int, link: LinkOptions, token: str, topology: str = "star") ->
         for k, name in enumerate(shape, start=1)
     )
     hosts = tuple(_host(k, leaf, port(leaf), token) for k, leaf in enumerate(_spread(workers, leaves), start=1))
-    return Fabric(token, link, switches, _trunks(shape, port, token), hosts)
+    trunks = _trunks(shape, port, token)
+    first = switches[0]
+    return Fabric(token, link, switches, trunks, hosts, _server(first, port(first.name), token) if server else None)
 
 
 def _spread(workers: int, leaves: Sequence[str]) -> list[str]:
@@ -130,6 +135,18 @@ def _host(number: int, switch: str, port: int, token: str) -> HostPlan:
         port=port,
         host_interface=f"{token}-h{number}",
         switch_interface=f"{token}-p{number}",
+    )
+
+
+def _server(switch: SwitchPlan, port: int, token: str) -> HostPlan:
+    return HostPlan(
+        name="server",
+        ip=switch.aggregator_ip,
+        mac=switch.aggregator_mac,
+        switch=switch.name,
+        port=port,
+        host_interface=f"{token}-agg",
+        switch_interface=f"{token}-pagg",
     )
 
 

@@ -22,12 +22,17 @@ _SOFTNET: Final = Path("/proc/net/softnet_stat")
 _SOFTNET_DROPPED: Final = 1
 # How the soft switch reports a port when it ends.
 _PORT_LINE: Final = re.compile(r"port (\d+) on (\S+): ((?:\w+=\d+ ?)+)$", re.MULTILINE)
+# And how the software aggregator does.
+_REPLIES: Final = re.compile(r"^replies: \d+ sent, (\d+) not", re.MULTILINE)
 _SWITCH_LOST: Final = ("rx_dropped", "rx_cut", "tx_dropped", "tx_refused")
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Packets lost by place, during one session. `switch` is None where the switch does not tell (bmv2)."""
+    """Packets lost by place, during one session. `switch` is None where the switch does not tell (bmv2).
+
+    Of a software aggregator it is what its host's sockets had no room for, and what it could not send.
+    """
 
     link_queues: int
     backlog: int
@@ -39,14 +44,25 @@ class Losses:
         return asdict(self)
 
 
-def gather(logs: Sequence[Path], *, queues: int, backlog_before: int, sockets: int) -> Losses:
-    """All places together, after a session has ended: its switches have then written into their logs what they lost.
+@dataclass(frozen=True)
+class Counted:
+    """What a network told before it was taken down. `logs` are its switches', who tell when they end."""
 
-    `queues` were counted at the session's end, `sockets` by its workers. Without a switch's log nobody tells.
-    """
-    told = [switch_lost(log.read_text()) for log in logs]
+    queues: int
+    logs: Sequence[Path]
+    server_sockets: int | None = None
+    """Of the software aggregator's host, where it takes the switch's place."""
+
+
+def gather(counted: Counted, *, backlog_before: int, sockets: int) -> Losses:
+    """All places together, after a session has ended. `sockets` were counted by its workers. Without a switch's log
+    nobody tells."""
+    logs = [log.read_text() for log in counted.logs]
+    told = [switch_lost(log) if counted.server_sockets is None else replies_lost(log) for log in logs]
     switch = None if not told or None in told else sum(lost for lost in told if lost is not None)
-    return Losses(link_queues=queues, backlog=backlog() - backlog_before, host_sockets=sockets, switch=switch)
+    if switch is not None and counted.server_sockets is not None:
+        switch += counted.server_sockets
+    return Losses(counted.queues, backlog() - backlog_before, sockets, switch)
 
 
 def udp_lost(text: str) -> int:
@@ -58,9 +74,9 @@ def udp_lost(text: str) -> int:
     return int(counts["RcvbufErrors"])
 
 
-def host_sockets() -> int:
-    """Now, in this process's network namespace."""
-    return udp_lost(_SNMP.read_text())
+def host_sockets(pid: int | None = None) -> int:
+    """Now, in a process's network namespace; without one, in this process's."""
+    return udp_lost(_SNMP.read_text() if pid is None else Path(f"/proc/{pid}/net/snmp").read_text())
 
 
 def backlog_lost(text: str) -> int:
@@ -96,3 +112,9 @@ def switch_lost(log: str) -> int | None:
     """Frames that a soft switch's ports lost, out of its log; None where it does not tell."""
     counts = ports(log)
     return sum(port[name] for port in counts.values() for name in _SWITCH_LOST if name in port) if counts else None
+
+
+def replies_lost(log: str) -> int | None:
+    """Replies that a software aggregator could not send, out of its log; None where it does not tell."""
+    told = _REPLIES.search(log)
+    return None if told is None else int(told[1])

@@ -11,12 +11,15 @@ from typing import Any, Final
 
 import sumwire
 import torch
+import torch.distributed as dist
 from sumwire import systems
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from sumwire_lab.comm import HookTimer
-from sumwire_lab.recipes import Recipe
+from sumwire_lab.options import TrainOptions
+from sumwire_lab.recipes import MOMENTUM, Chosen, table_options
+from sumwire_lab.tasks import TASKS
 
 # One bucket for the whole model. DDP's default is the same, but for a first bucket of 1 MB that would split this model
 # of 1.2 MB into a large part and a tail, whose collective is all latency.
@@ -56,112 +59,156 @@ class StepTimer:
 class TimedJob(sumwire.Job):
     """A job that tells a timer when Marsit begins to communicate."""
 
-    timer: StepTimer
+    timer: StepTimer | None = None
 
     def sign_merge(self, plus: torch.Tensor, bucket: int = 0) -> torch.Tensor:
         """See Job."""
-        self.timer.communicates()
+        if self.timer is not None:
+            self.timer.communicates()
         return super().sign_merge(plus, bucket)
 
     def mean(self, x: torch.Tensor, bucket: int = 0) -> torch.Tensor:
         """See Job."""
-        self.timer.communicates()
+        if self.timer is not None:
+            self.timer.communicates()
         return super().mean(x, bucket)
 
 
+class OperationTimer:
+    """Communication of a system that counts the seconds of its operations, on a thread of their own or not."""
+
+    def __init__(self, stats: Callable[[], dict[str, Any]]) -> None:
+        self._stats = stats
+        self._before = 0.0
+
+    def enter(self) -> None:
+        """A step begins."""
+        self._before = self._total()
+
+    def seconds(self) -> float:
+        """Of this step's operations so far."""
+        return self._total() - self._before
+
+    def _total(self) -> float:
+        return float(self._stats()["operation_s"])
+
+
 class Member:
-    """`model` to call, `step()` instead of the optimizer's, and what was measured."""
+    """`model` to call, `step()` instead of the optimizer's, and what was measured.
+
+    One timer: the hook's, Marsit's in the optimizer's step, or that of operations.
+    """
 
     def __init__(
         self,
         model: torch.nn.Module,
         optimizer: Optimizer,
-        stats: Callable[[], dict[str, Any]],
+        system: systems.System,
         close: Callable[[], None],
     ) -> None:
         self.model = model
         self.optimizer = optimizer
-        self.stats = stats
         self.close = close
+        self._system = system
         self.hook: HookTimer | None = None
-        self.timer = StepTimer()
+        self.update: StepTimer | None = None
+        self._operations = OperationTimer(self.stats)
+
+    def stats(self) -> dict[str, Any]:
+        """The system's."""
+        return dict(self._system.stats)
 
     def begin_step(self, keep: bool) -> None:
         """Forget the step before; `keep` copies of gradients and results, where there is a hook."""
+        self._operations.enter()
         if self.hook is not None:
             self.hook.begin_step(keep)
 
     def step(self) -> None:
         """The optimizer's step."""
-        self.timer.enter()
+        if self.update is not None:
+            self.update.enter()
         self.optimizer.step()
-        self.timer.leave()
+        if self.update is not None:
+            self.update.leave()
 
     def seconds(self) -> float:
         """Communication of the step that has ended."""
-        return self.timer.seconds() if self.hook is None else self.hook.seconds()
+        return (self.hook or self.update or self._operations).seconds()
+
+
+def make_optimizer(chosen: Chosen, network: torch.nn.Module, options: TrainOptions) -> Optimizer:
+    """The worker's own, which the system feeds or wraps."""
+    rates = chosen.recipe.rates
+    own: dict[str, Any] = {"params": network.parameters(), "weight_decay": options.weight_decay}
+    if rates is not None:
+        return torch.optim.SGD(lr=rates[options.task].learning_rate, **own)
+    if TASKS[options.task].adam:
+        return torch.optim.AdamW(lr=options.learning_rate, **own)
+    return torch.optim.SGD(lr=options.learning_rate, momentum=MOMENTUM, nesterov=True, **own)
+
+
+def system_options(
+    chosen: Chosen, options: TrainOptions, workers: int, factor: Callable[[int], float]
+) -> dict[str, Any]:
+    """What the library's `make` is given. `factor` is the schedule."""
+    recipe = chosen.recipe
+    given = dict(recipe.options)
+    if recipe.ranked:
+        given["rank"] = options.rank
+    if recipe.sparse:
+        given["k"] = options.share
+    if recipe.tabled and not chosen.switched:
+        given |= table_options(recipe, workers)
+    step = None if recipe.rates is None else recipe.rates[options.task].global_lr
+    if step is not None:
+        given["global_lr"] = lambda round_: step * factor(round_)
+    return given
 
 
 def join(
-    recipe: Recipe,
+    chosen: Chosen,
     network: torch.nn.Module,
     optimizer: Optimizer,
+    options: TrainOptions,
     *,
     job_file: Path | None,
     rank: int,
     factor: Callable[[int], float],
 ) -> Member:
     """Make one worker a member. Collective: every worker joins at the same time. `factor` is the schedule."""
-    if recipe.system is None:
-        return _with_hook(network, optimizer, *_all_reduce(), stats=dict, close=lambda: None)
     job = None
-    if recipe.ops:
+    if chosen.switched:
         if job_file is None:
-            raise ValueError(f"system {recipe.system} needs a job file")
+            raise ValueError(f"system {chosen.name} needs a job file")
         job = TimedJob(sumwire.load_job(job_file, worker=rank))
-    options = dict(recipe.options)
-    if recipe.global_lr is not None:
-        step = recipe.global_lr
-        options["global_lr"] = lambda round_: step * factor(round_)
-    system = systems.make(recipe.system, job, **options)
+    given = system_options(chosen, options, dist.get_world_size(), factor)
+    system = systems.make(chosen.recipe.system, job, transport=chosen.transport, **given)
 
     def close() -> None:
         system.close()
         if job is not None:
             job.close()
 
-    def stats() -> dict[str, Any]:
-        return dict(system.stats)
-
-    if recipe.global_lr is None:
-        state, hook = system.hook()
-        return _with_hook(network, optimizer, hook, state, stats=stats, close=close)
-    member = Member(network, system.attach(network, optimizer), stats=stats, close=close)
-    if job is not None:
-        job.timer = member.timer
+    if systems.TABLE[chosen.recipe.system].acts == "hook":
+        return _with_hook(network, optimizer, system, close)
+    member = Member(network, system.attach(network, optimizer), system, close)
+    if "global_lr" in given:
+        member.update = StepTimer()
+        if job is not None:
+            job.timer = member.update
     return member
 
 
-def _all_reduce() -> tuple[Any, Any]:
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
-    return allreduce_hook, None
-
-
 def _with_hook(
-    network: torch.nn.Module,
-    optimizer: Optimizer,
-    hook: Any,
-    state: Any,
-    *,
-    stats: Callable[[], dict[str, Any]],
-    close: Callable[[], None],
+    network: torch.nn.Module, optimizer: Optimizer, system: systems.System, close: Callable[[], None]
 ) -> Member:
     """Gradients go through DDP's communication hook, between the lab's timer."""
     ddp = DistributedDataParallel(network, bucket_cap_mb=BUCKET_MB)
+    state, hook = system.hook()
     timer = HookTimer(hook, state)
     # A lambda, because DDP compares a hook's annotations and does not know those written as text.
     ddp.register_comm_hook(None, lambda _, bucket: timer.hand_over(bucket))
-    member = Member(ddp, optimizer, stats=stats, close=close)
+    member = Member(ddp, optimizer, system, close)
     member.hook = timer
     return member

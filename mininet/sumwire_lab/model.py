@@ -10,14 +10,13 @@ from typing import Final
 
 import torch
 
-from sumwire_lab.data import CLASSES, FEATURES
+from sumwire_lab.data import CLASSES, FEATURES, SIDE
 
 WARM_UP_SHARE: Final = 0.1
 
 
-def build(hidden: int, seed: int) -> torch.nn.Module:
-    """Two hidden layers; with 512 units 301,066 parameters. Equal weights for equal seeds."""
-    torch.manual_seed(seed)
+def mlp(hidden: int) -> torch.nn.Module:
+    """Two hidden layers; with 512 units 301,066 parameters."""
     return torch.nn.Sequential(
         torch.nn.Linear(FEATURES, hidden),
         torch.nn.ReLU(),
@@ -27,16 +26,27 @@ def build(hidden: int, seed: int) -> torch.nn.Module:
     )
 
 
+def cnn(hidden: int) -> torch.nn.Module:
+    """Two convolutions of 3x3, a maximum over 2x2, a hidden layer; with 256 units 283,786 parameters."""
+    channels, left = 64, (SIDE // 2) ** 2
+    return torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, SIDE, SIDE)),
+        torch.nn.Conv2d(1, channels // 2, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(channels // 2, channels, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(channels * left, hidden),
+        torch.nn.ReLU(),
+        torch.nn.Linear(hidden, CLASSES),
+    )
+
+
 def learning_rate_factor(step: int, steps: int) -> float:
     """Linear warm-up over a tenth of the steps, times half a cosine down to 0 at the end."""
     warm_up = min(1.0, (step + 1) / max(1.0, WARM_UP_SHARE * steps))
     return warm_up * 0.5 * (1.0 + math.cos(math.pi * step / steps))
-
-
-def accuracy(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
-    """Share of right answers, 0 to 1."""
-    with torch.no_grad():
-        return float((model(x).argmax(dim=1) == y).float().mean())
 
 
 def fingerprint(model: torch.nn.Module) -> str:

@@ -4,19 +4,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.recipes import DEFAULT_SYSTEMS, OP_WORKERS_MAX, RECIPES, SYSTEMS
+from sumwire_lab.recipes import DEFAULT_SYSTEMS, OP_WORKERS_MAX, parse
 from sumwire_lab.shapes import TOPOLOGIES, leaves_of
+from sumwire_lab.tasks import DEFAULT_TASK, TASKS, Task
 
 # One star is one switch: the contributors bitmap of a job has this many bits.
 WORKERS_MAX: Final = 32
-SWITCHES: Final = ("auto", "soft", "bmv2")
+AGGREGATOR: Final = "aggregator"
+SWITCHES: Final = ("auto", "soft", "bmv2", AGGREGATOR)
+"""`auto` is bmv2 where it is on PATH, else soft; `aggregator` is a server's process instead of a switch."""
 ENGINES: Final = ("auto", "native", "python")
 """Of the soft switch; `auto` is native where a compiler is there."""
-TARGET_ACCURACY: Final = 0.95
 
 
 @dataclass(frozen=True)
@@ -35,22 +37,40 @@ class LinkOptions:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """The training itself; equal for every system of a run."""
+    """The training itself; equal for every system of a run. The defaults are those of the task `digits`."""
 
-    epochs: int = 20
-    batch: int = 64
+    task: str = DEFAULT_TASK
+    epochs: int = TASKS[DEFAULT_TASK].epochs
+    batch: int = TASKS[DEFAULT_TASK].batch
     """Samples per worker and step."""
-    hidden: int = 512
-    learning_rate: float = 0.1
-    weight_decay: float = 1e-4
+    hidden: int = TASKS[DEFAULT_TASK].hidden
+    """Units of a hidden layer; of the transformer, its width."""
+    learning_rate: float = TASKS[DEFAULT_TASK].learning_rate
+    """Of systems that aggregate the mean gradient."""
+    weight_decay: float = TASKS[DEFAULT_TASK].weight_decay
     seed: int = 1
     max_steps: int | None = None
-    """Ends the training early, for tests; the learning-rate schedule then has this many steps."""
+    """Ends the training early; the learning-rate schedule then has this many steps."""
     nmse_samples: int = 4
     """Steps at which the aggregated gradient is compared with the true mean."""
+    rank: int = TASKS[DEFAULT_TASK].rank
+    """Of the low-rank systems."""
+    share: float = 0.01
+    """Of the values, what Top-k sends."""
+
+    @classmethod
+    def of(cls, task: str, **given: Any) -> TrainOptions:
+        """The task's own defaults, but for what is `given` and not None. Raises OptionError."""
+        if task not in TASKS:
+            raise OptionError(f"task={task}: known are {', '.join(TASKS)}")
+        known = {f.name for f in fields(cls)} & {f.name for f in fields(Task)}
+        defaults = {name: getattr(TASKS[task], name) for name in known}
+        return cls(**{"task": task, **defaults, **{name: one for name, one in given.items() if one is not None}})
 
     def __post_init__(self) -> None:
-        positive = {"epochs": self.epochs, "batch": self.batch, "hidden": self.hidden}
+        if self.task not in TASKS:
+            raise OptionError(f"task={self.task}: known are {', '.join(TASKS)}")
+        positive = {"epochs": self.epochs, "batch": self.batch, "hidden": self.hidden, "rank": self.rank}
         if self.max_steps is not None:
             positive["steps"] = self.max_steps
         for name, value in positive.items():
@@ -58,6 +78,8 @@ class TrainOptions:
                 raise OptionError(f"{name}={value}: must be at least 1")
         if self.seed < 0:
             raise OptionError(f"seed={self.seed}: must not be negative")
+        if not 0 < self.share <= 1:
+            raise OptionError(f"share={self.share}: must be above 0 and at most 1")
 
 
 @dataclass(frozen=True)
@@ -70,7 +92,6 @@ class RunOptions:
     systems: tuple[str, ...] = DEFAULT_SYSTEMS
     topology: str = "star"
     switch: str = "soft"
-    """`auto` is bmv2 where it is on PATH."""
     engine: str = "auto"
     impair: str | None = None
     """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
@@ -83,6 +104,8 @@ class RunOptions:
         self._check_systems()
         if self.malformed < 0:
             raise OptionError(f"malformed={self.malformed}: must not be negative")
+        if self.malformed and self.switch == AGGREGATOR:
+            raise OptionError(f"malformed={self.malformed}: only with a P4 switch, not switch={AGGREGATOR}")
         if self.malformed and self.topology != "star":
             raise OptionError(f"malformed={self.malformed}: only with topology=star, where one switch counts them all")
         if self.deadline_s <= 0:
@@ -91,15 +114,13 @@ class RunOptions:
     def _check_systems(self) -> None:
         if not self.systems:
             raise OptionError("systems: name at least one")
-        for name in self.systems:
-            if name not in SYSTEMS:
-                raise OptionError(f"systems={name}: known are {', '.join(SYSTEMS)}")
-        if len(set(self.systems)) != len(self.systems):
+        chosen = [parse(name) for name in self.systems]
+        if len({one.name for one in chosen}) != len(chosen):
             raise OptionError(f"systems={','.join(self.systems)}: each at most once")
-        for name in self.systems:
-            most = min((OP_WORKERS_MAX.get(op, WORKERS_MAX) for op in RECIPES[name].ops), default=WORKERS_MAX)
+        for one in chosen:
+            most = min((OP_WORKERS_MAX.get(op, WORKERS_MAX) for op in one.ops), default=WORKERS_MAX)
             if self.workers > most:
-                raise OptionError(f"workers={self.workers}: system {name} takes at most {most}")
+                raise OptionError(f"workers={self.workers}: system {one.name} takes at most {most}")
 
     def _check_network(self) -> None:
         if not 1 <= self.workers <= WORKERS_MAX:
@@ -111,12 +132,16 @@ class RunOptions:
             raise OptionError(f"workers={self.workers}: topology {self.topology} has {leaves} leaves, each needs one")
         if self.switch not in SWITCHES:
             raise OptionError(f"switch={self.switch}: known are {', '.join(SWITCHES)}")
+        if self.switch == AGGREGATOR and self.topology != "star":
+            raise OptionError(f"topology={self.topology}: switch={AGGREGATOR} is a single level, a star")
         if self.engine not in ENGINES:
             raise OptionError(f"engine={self.engine}: known are {', '.join(ENGINES)}")
-        if self.engine != "auto" and self.switch == "bmv2":
-            raise OptionError(f"engine={self.engine}: only the soft switch has engines, not switch=bmv2")
-        if self.impair is not None and self.switch == "bmv2":
-            raise OptionError(f"impair={self.impair}: only the soft switch can impair its ports, not switch=bmv2")
+        other = self.switch in ("bmv2", AGGREGATOR)
+        if self.engine != "auto" and other:
+            raise OptionError(f"engine={self.engine}: only the soft switch has engines, not switch={self.switch}")
+        if self.impair is not None and other:
+            rule = f"only the soft switch can impair its ports, not switch={self.switch}"
+            raise OptionError(f"impair={self.impair}: {rule}")
         if self.impair is not None:
             _check_impairment(self.impair)
 

@@ -85,6 +85,12 @@ def wait_all(
             os.close(fd)
 
 
+def family(pid: int) -> list[int]:
+    """A process and those that it has started, and they have, as far as they are alive."""
+    own = [int(word) for task in Path(f"/proc/{pid}/task").glob("*/children") for word in task.read_text().split()]
+    return [pid, *(one for child in own for one in family(child))]
+
+
 def cpu_clock(pid: int) -> int:
     """The clock of a process's CPU time, all its threads together. Raises OSError for a process that is gone."""
     clock = ctypes.c_int()

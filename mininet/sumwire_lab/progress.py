@@ -18,9 +18,11 @@ def line(system: str, record: WorkerRecord, elapsed_s: float) -> str:
     last = record.steps[-1]
     done = last.step + 1
     left = elapsed_s / done * (record.total_steps - done)
+    accuracy = next((s.accuracy for s in reversed(record.steps) if s.accuracy is not None), None)
+    tested = "      -" if accuracy is None else f"{100 * accuracy:6.2f} %"
     return (
         f"{system:>5}  step {done:>4}/{record.total_steps}  loss {last.loss:7.4f}  "
-        f"accuracy {100 * last.accuracy:6.2f} %  comm {last.comm_s:6.3f} s  left {left:4.0f} s"
+        f"accuracy {tested}  comm {last.comm_s:6.3f} s  left {left:4.0f} s"
     )
 
 

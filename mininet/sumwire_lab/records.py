@@ -23,10 +23,13 @@ class StepRecord:
     comm_s: float
     tx_bytes: int
     rx_bytes: int
-    accuracy: float
+    accuracy: float | None
+    """Of the test after the step; None where it was not looked at."""
     nmse: float | None = None
     tx_packets: int = 0
     rx_packets: int = 0
+    bits: float | None = None
+    """The test's cross entropy, bits an answer."""
 
 
 @dataclass

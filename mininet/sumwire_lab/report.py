@@ -8,15 +8,17 @@ import html
 import io
 import json
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_lab.options import TARGET_ACCURACY
 from sumwire_lab.summary import SystemResult, ratio
+from sumwire_lab.tasks import TASKS
 
 _NONE: Final = "-"
 _COLOURS: Final = (
-    "#4c566a", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#1d4ed8", "#a16207", "#be185d", "#4d7c0f"
+    "#4c566a", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#1d4ed8", "#a16207", "#be185d", "#4d7c0f", "#0ea5e9",
+    "#78350f", "#84cc16", "#f472b6", "#1e1b4b", "#ea580c", "#14b8a6", "#9ca3af",
 )  # fmt: skip
 
 
@@ -44,14 +46,18 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         cells = tuple(_show(ratio(summary, key, name), ".2f") for name in names)
         return (label, *cells, "") if compared is not None else (label, *cells)
 
-    target = f"{TARGET_ACCURACY:.0%}"
+    target = f"{summary['target_accuracy']:.0%}"
     return [
         head,
         row("test accuracy, %", "accuracy", ".2f", scale=100),
+        row("test loss, bits an answer", "bits_per_answer", ".3f"),
         row(f"time to {target} accuracy, s", "time_to_target_s", ".1f", compare=True),
         row("communication per step, s", "comm_s_per_step", ".3f", compare=True),
         times_less("communication, gloo's time over its", "comm_s_per_step"),
+        row("the step's other time, s", "compute_s_per_step", ".3f", compare=True),
         row("whole step, s", "step_s", ".3f", compare=True),
+        row("whole step, median, s", "step_s_p50", ".3f", compare=True),
+        row("whole step, 99th percentile, s", "step_s_p99", ".3f", compare=True),
         row("bytes on a link per step", "wire_bytes_per_step", ".0f", compare=True),
         row("bits per value up, headers aside", "payload_bits_per_value_up", ".3f"),
         row("bits per value down, headers aside", "payload_bits_per_value_down", ".3f"),
@@ -82,30 +88,31 @@ def _words(cell: str, label: str) -> str:
     return {"1": "yes", "0": "no"}.get(cell, cell) if label.startswith("replicas") else cell
 
 
-def plot_svg(results: Sequence[SystemResult], kind: str) -> str:
+def plot_svg(results: Sequence[SystemResult], kind: str, target: float) -> str:
     """`accuracy` (over training time) or `step` (seconds of each step) as an SVG element."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
-    draw(figure, results, kind)
+    draw(figure, results, kind, target)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 
 
-def draw(figure: Any, results: Sequence[SystemResult], kind: str) -> None:
-    """One plot on a matplotlib figure."""
+def draw(figure: Any, results: Sequence[SystemResult], kind: str, target: float) -> None:
+    """One plot on a matplotlib figure; `target` is the accuracy to reach."""
     axes = figure.add_subplot()
-    for result, colour in zip(results, _COLOURS, strict=False):
+    for result, colour in zip(results, cycle(_COLOURS), strict=False):
         steps = result.workers[0].steps
         if kind == "accuracy":
-            x, y = [s.clock_s for s in steps], [100 * s.accuracy for s in steps]
+            tested = [(s.clock_s, 100 * s.accuracy) for s in steps if s.accuracy is not None]
+            x, y = [x for x, _ in tested], [y for _, y in tested]
         else:
             x, y = [float(s.step + 1) for s in steps], [s.step_s for s in steps]
         axes.plot(x, y, label=result.system, color=colour, linewidth=1.6)
     if kind == "accuracy":
-        axes.axhline(100 * TARGET_ACCURACY, color="#999999", linewidth=0.8, linestyle="--")
+        axes.axhline(100 * target, color="#999999", linewidth=0.8, linestyle="--")
         axes.set(xlabel="training time, s", ylabel="test accuracy, %", ylim=(0, 102), xlim=(0, None))
     else:
         axes.set(xlabel="step", ylabel="time of the step, s", ylim=(0, None))
@@ -138,13 +145,14 @@ def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Sumwire run</title><style>{_STYLE}</style></head><body>
 <h1>Sumwire run</h1>
-<p>{html.escape(setting)}. Gradients of a digits classifier, summed by gloo over kernel bridges and by P4 switches.</p>
+<p>{html.escape(setting)}. {html.escape(TASKS[summary["task"]].title.capitalize())}. Systems over the group, gloo among
+them, run on kernel bridges.</p>
 <table><tr>{head}</tr>
 {body}</table>
 <h2>Accuracy over time</h2>
-{plot_svg(results, "accuracy")}
+{plot_svg(results, "accuracy", summary["target_accuracy"])}
 <h2>Time per step</h2>
-{plot_svg(results, "step")}
+{plot_svg(results, "step", summary["target_accuracy"])}
 <h2>summary.json</h2>
 <pre>{html.escape(json.dumps(summary, indent=1))}</pre>
 </body></html>

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from sumwire_lab import control, leftovers, losses, report, switches
 from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.fabric import plan
 from sumwire_lab.flood import Flood
-from sumwire_lab.options import RunOptions
-from sumwire_lab.recipes import RECIPES
+from sumwire_lab.options import AGGREGATOR, RunOptions
+from sumwire_lab.recipes import parse
 from sumwire_lab.session import Say, interruptible, open_session, train
 from sumwire_lab.summary import SystemResult, run_summary
 from sumwire_lab.topology import require_tools
@@ -51,11 +52,11 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
     deadline = time.monotonic() + options.deadline_s
     done: list[SystemResult] = []
     with interruptible():
-        for system in options.systems:
+        for system in (parse(name).name for name in options.systems):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise DeadlineError(f"the run took longer than {options.deadline_s:g} s")
-            used = kind if RECIPES[system].ops else None
+            used = kind if parse(system).switched else None
             done.append(_one(system, options, used, folder, deadline_s=left, say=say))
             # After each system, so that a later one that fails does not take the numbers of this one with it.
             summary = run_summary(options, kind, done)
@@ -67,7 +68,7 @@ def _check_ops(options: RunOptions) -> None:
     """Raises OptionError for a system whose ops the network has no room for, before anything runs."""
     there = control.ops_for(plan(options.workers, options.link, "", options.topology))
     for name in options.systems:
-        missing = [op for op in RECIPES[name].ops if op not in there]
+        missing = [op for op in parse(name).ops if op not in there]
         if missing:
             where = f"{options.workers} workers in topology {options.topology}"
             raise OptionError(f"systems={name}: op {missing[0]} has no room for {where}")
@@ -76,17 +77,16 @@ def _check_ops(options: RunOptions) -> None:
 def _one(
     system: str, options: RunOptions, kind: str | None, folder: Path, *, deadline_s: float, say: Say
 ) -> SystemResult:
-    where = "kernel bridges" if kind is None else f"{kind} switches"
+    where = {None: "kernel bridges", AGGREGATOR: "a software aggregator"}.get(kind, f"{kind} switches")
     where += f", {options.engine} engine" if kind == "soft" else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
-    jobs = control.side_jobs if options.malformed else control.training_job
+    jobs = partial(control.side_jobs if options.malformed else control.training_job, recipe=parse(system).recipe)
     backlog = losses.backlog()
     with open_session(options, kind, folder / system, jobs) as session:
         flood = Flood(session, options)
         result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
         extra = flood.finish(deadline_s)
-        queues = session.network.queue_drops()
-        logs = [session.log(name) for name in session.serving()]
+        counted = session.counted()
     sockets = sum(worker.host_sockets for worker in result.workers)
-    lost = losses.gather(logs, queues=queues, backlog_before=backlog, sockets=sockets)
+    lost = losses.gather(counted, backlog_before=backlog, sockets=sockets)
     return replace(result, extra={**extra, "lost": lost.as_dict()})

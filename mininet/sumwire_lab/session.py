@@ -14,12 +14,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
-from sumwire_lab import control, switches
+from sumwire_lab import control, losses, switches
 from sumwire_lab.fabric import Fabric, HostPlan, plan
 from sumwire_lab.leftovers import Ledger
-from sumwire_lab.options import RunOptions
+from sumwire_lab.losses import Counted
+from sumwire_lab.options import AGGREGATOR, RunOptions
 from sumwire_lab.processes import wait_all
 from sumwire_lab.progress import Progress
 from sumwire_lab.records import Follower
@@ -28,6 +29,8 @@ from sumwire_lab.topology import Network
 from sumwire_lab.train import WorkerSpec
 
 Say = Callable[[str], None]
+# The line that the software aggregator begins with once it listens.
+AGGREGATOR_READY: Final = "ready:"
 
 
 @dataclass
@@ -40,6 +43,8 @@ class Session:
     folder: Path
     job_files: dict[str, Path]
     """By the job's name; none on kernel bridges."""
+    aggregator: subprocess.Popen[bytes] | None = None
+    """The software one, where it takes the switch's place."""
 
     @property
     def job_file(self) -> Path | None:
@@ -56,8 +61,17 @@ class Session:
 
     def serving(self) -> dict[str, subprocess.Popen[bytes]]:
         """The processes that must live as long as the session."""
-        processes = {name: getattr(node, "process", None) for name, node in self.network.switches.items()}
-        return {self.fabric.label(name): process for name, process in processes.items() if process is not None}
+        processes = {
+            self.fabric.label(name): getattr(node, "process", None) for name, node in self.network.switches.items()
+        }
+        processes[AGGREGATOR] = self.aggregator
+        return {name: process for name, process in processes.items() if process is not None}
+
+    def counted(self) -> Counted:
+        """Packets lost so far, as far as the network can be asked while it is up."""
+        logs = [self.log(name) for name in self.serving()]
+        sockets = None if self.aggregator is None else losses.host_sockets(self.aggregator.pid)
+        return Counted(self.network.queue_drops(), logs, sockets)
 
     def logs(self, names: Iterable[str]) -> dict[str, Path]:
         """Log of each of these programs, and of the switches."""
@@ -71,14 +85,15 @@ def open_session(
     folder: Path,
     jobs: Callable[[Fabric], list[dict[str, Any]]] = control.training_job,
 ) -> Iterator[Session]:
-    """Network, switches and jobs for the time of the block. `kind` is `soft`, `bmv2`, or None for kernel bridges."""
+    """Network, switches and jobs for the time of the block. `kind` is `soft`, `bmv2`, `aggregator`, or None for kernel
+    bridges alone."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
-        fabric = plan(options.workers, options.link, ledger.token, options.topology)
+        fabric = plan(options.workers, options.link, ledger.token, options.topology, server=kind == AGGREGATOR)
         processes: dict[str, switches.P4Process] = {}
-        if kind is not None:
+        if kind is not None and kind != AGGREGATOR:
             processes = {
                 s.name: switches.P4Process(
                     kind,
@@ -93,11 +108,26 @@ def open_session(
             }
         factory = switches.p4(processes) if processes else switches.bridge()
         network = stack.enter_context(Network(fabric, ledger, factory))
-        job_files = {}
+        session = Session(fabric, network, ledger, folder, {})
         if processes:
             grpc = {name: process.grpc for name, process in processes.items()}
-            job_files = control.install(fabric, grpc, folder, jobs(fabric))
-        yield Session(fabric, network, ledger, folder, job_files)
+            session.job_files = control.install(fabric, grpc, folder, jobs(fabric))
+        if fabric.server is not None:
+            session.job_files = control.describe(fabric, folder, jobs(fabric))
+            session.aggregator = stack.enter_context(_aggregator(session, fabric.server))
+        yield session
+
+
+@contextmanager
+def _aggregator(session: Session, server: HostPlan) -> Iterator[subprocess.Popen[bytes]]:
+    """The software aggregator on its host, ready, for the time of the block."""
+    command = [sys.executable, "-m", "sumwire.aggregator.cli", *map(str, session.job_files.values())]
+    process = session.start(AGGREGATOR, server, command)
+    try:
+        switches.wait_said(process, AGGREGATOR_READY, session.log(AGGREGATOR))
+        yield process
+    finally:
+        switches.stop_process(process)
 
 
 def train(

@@ -12,12 +12,11 @@ from typing import Any, Final
 from sumwire.wire import HEADER_BYTES, LOWER_HEADER_BYTES
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options import TARGET_ACCURACY, RunOptions
-from sumwire_lab.recipes import BASELINE
+from sumwire_lab.options import RunOptions
+from sumwire_lab.recipes import BASELINE, parse
 from sumwire_lab.records import StepRecord, WorkerRecord
+from sumwire_lab.tasks import TASKS, Task
 
-# DDP lays out its buckets anew after the first step; the first two steps are not like the others.
-WARM_UP_STEPS: Final = 2
 # Ethernet, IPv4, UDP and Sumwire; Ethernet, IPv4 and TCP with time stamps are as many.
 PACKET_HEADER_BYTES: Final = LOWER_HEADER_BYTES + HEADER_BYTES
 
@@ -35,39 +34,46 @@ class SystemResult:
 
 def time_to_target(steps: Sequence[StepRecord], target: float) -> float | None:
     """Training seconds until the test accuracy first reached the target; None if it never did."""
-    return next((s.clock_s for s in steps if s.accuracy >= target), None)
+    return next((s.clock_s for s in steps if s.accuracy is not None and s.accuracy >= target), None)
 
 
 def steps_to_target(steps: Sequence[StepRecord], target: float) -> int | None:
     """The same in steps."""
-    return next((s.step + 1 for s in steps if s.accuracy >= target), None)
+    return next((s.step + 1 for s in steps if s.accuracy is not None and s.accuracy >= target), None)
 
 
-def measured(steps: Sequence[StepRecord]) -> Sequence[StepRecord]:
-    """The steps that averages are taken over: all but the first two, where there are more."""
-    return steps[WARM_UP_STEPS:] if len(steps) > WARM_UP_STEPS else steps
+def measured(steps: Sequence[StepRecord], warm_up: int) -> Sequence[StepRecord]:
+    """The steps that averages are taken over: all but the first few, where there are more."""
+    return steps[warm_up:] if len(steps) > warm_up else steps
 
 
-def system_summary(result: SystemResult) -> dict[str, Any]:
-    """One entry of `systems`. Per step: means over all workers and all measured steps; bytes are one worker's
-    link, both directions. Raises LabError where a worker has no steps or not as many as the others."""
+def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
+    """One entry of `systems`. Per step: over all workers and all measured steps; bytes are one worker's link, both
+    directions. Raises LabError where a worker has no steps or not as many as the others."""
     counts = {len(w.steps) for w in result.workers}
     if len(counts) != 1 or counts == {0}:
         raise LabError(f"{result.system}: workers made {sorted(counts)} steps, they must be equal and above 0")
     first = result.workers[0].steps
-    steps = [s for w in result.workers for s in measured(w.steps)]
+    warm_up = parse(result.system).recipe.warm_up_steps
+    steps = [s for w in result.workers for s in measured(w.steps, warm_up)]
     fingerprints = {w.fingerprint for w in result.workers}
     entry: dict[str, Any] = {
-        "accuracy": first[-1].accuracy,
-        "time_to_target_s": time_to_target(first, TARGET_ACCURACY),
+        "accuracy": _last(s.accuracy for s in first),
+        "bits_per_answer": _last(s.bits for s in first),
+        "time_to_target_s": time_to_target(first, task.target),
         "comm_s_per_step": fmean(s.comm_s for s in steps),
+        "compute_s_per_step": fmean(s.step_s - s.comm_s for s in steps),
         "wire_bytes_per_step": fmean(s.tx_bytes + s.rx_bytes for s in steps),
         "steps": len(first),
-        "steps_to_target": steps_to_target(first, TARGET_ACCURACY),
+        "steps_to_target": steps_to_target(first, task.target),
         "step_s": fmean(s.step_s for s in steps),
+        "step_s_p50": percentile([s.step_s for s in steps], 50),
+        "step_s_p99": percentile([s.step_s for s in steps], 99),
         "comm_s_per_step_median": median(s.comm_s for s in steps),
+        "comm_s_per_step_p99": percentile([s.comm_s for s in steps], 99),
         "tx_bytes_per_step": fmean(s.tx_bytes for s in steps),
         "rx_bytes_per_step": fmean(s.rx_bytes for s in steps),
+        "warm_up_steps": warm_up,
         "train_s": first[-1].clock_s,
         "wall_s": result.wall_s,
         "parameters": result.workers[0].parameters,
@@ -78,6 +84,15 @@ def system_summary(result: SystemResult) -> dict[str, Any]:
     if result.system != BASELINE:
         entry |= _switch_numbers(result.workers)
     return entry | result.extra
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The smallest of the values that so many percent of them do not exceed."""
+    return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
+
+
+def _last(values: Iterable[float | None]) -> float | None:
+    return next((value for value in reversed(list(values)) if value is not None), None)
 
 
 def bits_per_value(workers: Sequence[WorkerRecord]) -> dict[str, float]:
@@ -126,8 +141,9 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
         "queue_packets": options.link.queue_packets,
         "seed": options.train.seed,
         "impair": options.impair,
-        "target_accuracy": TARGET_ACCURACY,
-        "systems": {r.system: system_summary(r) for r in results},
+        "task": options.train.task,
+        "target_accuracy": TASKS[options.train.task].target,
+        "systems": {r.system: system_summary(r, TASKS[options.train.task]) for r in results},
     }
 
 

@@ -187,6 +187,20 @@ def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, se
     raise DeadlineError(f"the switch does not listen on {address} after {seconds} s; {log} ends:\n{last_lines(log)}")
 
 
+def wait_said(process: subprocess.Popen[bytes], beginning: str, log: Path, seconds: float = READY_SECONDS) -> None:
+    """Return once a line of `log` has this beginning.
+
+    Raises ProcessDiedError with the log's end where the process ends first, DeadlineError after `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    with watch_fd(process.pid) as fd:
+        while not any(line.startswith(beginning) for line in log.read_text().splitlines()):
+            if select.select([fd], [], [], _PROBE_SECONDS)[0]:
+                raise ProcessDiedError(f"{log.stem} ended with {process.wait()}; {log} ends:\n{last_lines(log)}")
+            if time.monotonic() > deadline:
+                raise DeadlineError(f"{log.stem} is not ready after {seconds} s; {log} ends:\n{last_lines(log)}")
+
+
 def stop_process(process: subprocess.Popen[bytes]) -> None:
     """Ask a process to end, and make it where it does not."""
     if process.poll() is not None:

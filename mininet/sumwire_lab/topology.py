@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import IO, Any, Final
@@ -131,10 +131,10 @@ class Network:
             _LOG.warning("Mininet did not stop in order: %s", error)
 
     def queue_drops(self) -> int:
-        """Packets that the queues of all links' ends had no room for, so far. Raises LabError."""
+        """Packets that the queues of all limited links' ends had no room for, so far. Raises LabError."""
         return sum(
             losses.interface_drops(interface, partial(run_in, node))
-            for link in [*self._host_links(), *self._trunks()]
+            for link in [*self._host_links(self.fabric.hosts), *self._trunks()]
             for node, interface, _ in link
         )
 
@@ -150,24 +150,34 @@ class Network:
             inited = True
 
         self._net = net = Net(controller=None, autoSetMacs=False, build=False)
-        for host in self.fabric.hosts:
+        for host in self._all_hosts():
             node = net.addHost(host.name, ip=f"{host.ip}/{PREFIX_LEN}", mac=host.mac)
             self._hosts[host.name] = node
             self._ledger.add_process(node.pid)
         for switch in self.fabric.switches:
             self.switches[switch.name] = node = self._make_switch(net, self.fabric, switch)
             self._ledger.add_process(node.pid)
-        ends = [*self._host_links(), *self._trunks()]
+        shaped = [*self._host_links(self.fabric.hosts), *self._trunks()]
+        ends = [*shaped, *self._host_links(self._servers())]
         for (node1, name1, port1), (node2, name2, port2) in ends:
             net.addLink(node1, node2, port1=port1, port2=port2, intfName1=name1, intfName2=name2)
         net.build()
         for link in ends:
             for node, interface, _ in link:
-                self._shape(node, interface)
+                self._run(node, quiet_commands(interface))
+                if link in shaped:
+                    self._run(node, shaping_commands(interface, self.fabric.link))
         net.start()
 
-    def _host_links(self) -> Iterator[tuple[_End, _End]]:
-        for host in self.fabric.hosts:
+    def _servers(self) -> tuple[HostPlan, ...]:
+        """Hosts whose links are not limited."""
+        return () if self.fabric.server is None else (self.fabric.server,)
+
+    def _all_hosts(self) -> tuple[HostPlan, ...]:
+        return (*self.fabric.hosts, *self._servers())
+
+    def _host_links(self, hosts: Iterable[HostPlan]) -> Iterator[tuple[_End, _End]]:
+        for host in hosts:
             yield (
                 (self._hosts[host.name], host.host_interface, None),
                 (self.switches[host.switch], host.switch_interface, host.port),
@@ -180,8 +190,8 @@ class Network:
                 (self.switches[trunk.upper], trunk.upper_interface, trunk.upper_port),
             )
 
-    def _shape(self, node: Any, interface: str) -> None:
-        for command in quiet_commands(interface) + shaping_commands(interface, self.fabric.link):
+    def _run(self, node: Any, commands: Iterable[Sequence[str]]) -> None:
+        for command in commands:
             run_in(node, command)
 
 

@@ -5,8 +5,8 @@
 Run as `python -m sumwire_lab.train SPEC.json RANK`; the spec is written by the run (`WorkerSpec`).
 
 Clock: a step's seconds are forward, backward with its communication, and the optimiser. What only observes
-(test accuracy after every step, the true mean for the NMSE, writing the log) is left out, for every system alike.
-All workers compute the accuracy, so that none gets ahead of the others while one is looking.
+(the test's score, the true mean for the NMSE, writing the log) is left out, for every system alike.
+All workers compute the score, so that none gets ahead of the others while one is looking.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from typing import Any, Final, NoReturn, TextIO
 import torch
 import torch.distributed as dist
 
-from sumwire_lab import data, losses, model
+from sumwire_lab import data, losses, model, work
 from sumwire_lab.comm import LinkBytes, aggregate_error, link_bytes
-from sumwire_lab.member import join
+from sumwire_lab.member import join, make_optimizer
 from sumwire_lab.options import TrainOptions
 from sumwire_lab.processes import end_with_parent
-from sumwire_lab.recipes import RECIPES
+from sumwire_lab.recipes import parse
+from sumwire_lab.tasks import TASKS
 
 MASTER_PORT: Final = 29500
 # Longer than any step; a dead peer shows earlier, because the run then ends all workers.
@@ -81,16 +82,17 @@ class Worker:
         self.options = spec.train
         self._out = out
         self._interface = spec.interfaces[rank]
-        self._digits = data.load()
-        self._steps = total_steps(spec.train, len(self._digits.train_y), spec.workers)
-        self._recipe = RECIPES[spec.system]
-        self._network = model.build(spec.train.hidden, spec.train.seed)
-        optimizer = self._make_optimizer()
+        self._samples = work.samples(spec.train)
+        self._steps = total_steps(spec.train, len(self._samples.train_y), spec.workers)
+        self._chosen = parse(spec.system)
+        self._network = work.network(spec.train)
+        optimizer = make_optimizer(self._chosen, self._network, spec.train)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._factor)
         self._member = join(
-            self._recipe,
+            self._chosen,
             self._network,
             optimizer,
+            spec.train,
             job_file=None if spec.job_file is None else Path(spec.job_file),
             rank=rank,
             factor=self._factor,
@@ -98,16 +100,6 @@ class Worker:
 
     def _factor(self, step: int) -> float:
         return model.learning_rate_factor(step, self._steps)
-
-    def _make_optimizer(self) -> torch.optim.Optimizer:
-        recipe, options = self._recipe, self.options
-        return torch.optim.SGD(
-            self._network.parameters(),
-            lr=options.learning_rate if recipe.learning_rate is None else recipe.learning_rate,
-            momentum=recipe.momentum,
-            nesterov=recipe.momentum > 0,
-            weight_decay=options.weight_decay,
-        )
 
     def write(self, kind: str, **fields: Any) -> None:
         self._out.write(json.dumps({"kind": kind, **fields}) + "\n")
@@ -117,7 +109,7 @@ class Worker:
         """The whole training; the last line tells the fingerprint of the parameters."""
         parameters = sum(p.numel() for p in self._network.parameters())
         self.write("start", rank=self.rank, steps=self._steps, parameters=parameters)
-        sampled = sampled_steps(self._steps, self.options.nmse_samples if self._recipe.estimates_mean else 0)
+        sampled = sampled_steps(self._steps, self.options.nmse_samples if self._chosen.recipe.estimates_mean else 0)
         settle()
         clock, lost = 0.0, losses.host_sockets()
         for step in range(self._steps):
@@ -129,16 +121,16 @@ class Worker:
         self._member.close()
 
     def _step(self, step: int, clock: float, sample: bool) -> float:
-        digits, options = self._digits, self.options
+        samples, options = self._samples, self.options
         chosen = data.batch_indices(
-            len(digits.train_y), options.seed, step, rank=self.rank, workers=self.spec.workers, batch=options.batch
+            len(samples.train_y), options.seed, step, rank=self.rank, workers=self.spec.workers, batch=options.batch
         )
         member = self._member
         member.begin_step(keep=sample)
         before = link_bytes(self._interface)
         began = time.perf_counter()
         member.optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(member.model(digits.train_x[chosen]), digits.train_y[chosen])
+        loss = work.loss(member.model, samples.train_x[chosen], samples.train_y[chosen])
         loss.backward()  # type: ignore[no-untyped-call]
         member.step()
         self._schedule.step()
@@ -158,10 +150,16 @@ class Worker:
             rx_bytes=used.rx,
             tx_packets=used.tx_packets,
             rx_packets=used.rx_packets,
-            accuracy=model.accuracy(self._network, digits.test_x, digits.test_y),
             nmse=nmse,
+            **self._score(step),
         )
         return clock + seconds
+
+    def _score(self, step: int) -> dict[str, float | None]:
+        """The test's, after every so many steps and after the last."""
+        if (step + 1) % TASKS[self.options.task].evaluate_every and step + 1 < self._steps:
+            return {"accuracy": None, "bits": None}
+        return asdict(work.score(self._network, self._samples))
 
 
 def main(arguments: list[str]) -> None:

@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The training tasks by name: their sizes, and how long to train. `work` has data and models, which need torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one task is trained with unless a run says otherwise; see `options.TrainOptions` for the words."""
+
+    name: str
+    title: str
+    """For people: model and data."""
+    target: float
+    """Test accuracy, 0 to 1, whose time is recorded: the goal of the training."""
+    epochs: int
+    batch: int
+    hidden: int
+    max_steps: int | None
+    adam: bool
+    """Whether mean gradients go into Adam; else into SGD with Nesterov's momentum."""
+    learning_rate: float
+    """Of the systems that aggregate the mean gradient; `recipes` has the others'."""
+    weight_decay: float
+    rank: int
+    """Of the low-rank systems."""
+    evaluate_every: int = 1
+    """Steps between two looks at the test accuracy."""
+
+
+DIGITS: Final = Task(
+    "digits",
+    "MLP on handwritten digits",
+    target=0.95,
+    epochs=20,
+    batch=64,
+    hidden=512,
+    max_steps=None,
+    adam=False,
+    learning_rate=0.1,
+    weight_decay=1e-4,
+    rank=4,
+)
+DIGITS_CNN: Final = Task(
+    "digits-cnn",
+    "convolutional network on handwritten digits",
+    target=0.97,
+    epochs=20,
+    batch=64,
+    hidden=256,
+    max_steps=None,
+    adam=False,
+    learning_rate=0.05,
+    weight_decay=1e-4,
+    rank=4,
+)
+TEXT: Final = Task(
+    "text",
+    "character transformer on Python's own help texts",
+    target=0.45,
+    epochs=10,
+    batch=4,
+    hidden=192,
+    max_steps=300,
+    adam=True,
+    learning_rate=2e-3,
+    weight_decay=0.0,
+    rank=8,
+    evaluate_every=10,
+)
+TASKS: Final[Mapping[str, Task]] = {task.name: task for task in (DIGITS, DIGITS_CNN, TEXT)}
+DEFAULT_TASK: Final = DIGITS.name
