@@ -6,13 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from functools import partial
+from statistics import fmean, median
+from typing import Any, ClassVar, Final
 
-from sumwire_lab import bench_allreduce
+from sumwire_lab import bench_allreduce, control, leftovers, switches
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
-from sumwire_lab.options import RunOptions
-from sumwire_lab.recipes import BASELINE
+from sumwire_lab.bench.wire import Gradient, sides, wire_bytes
+from sumwire_lab.options import LinkOptions, RunOptions
+from sumwire_lab.recipes import BASELINE, RECIPES, parse
+from sumwire_lab.session import interruptible, open_session
+from sumwire_lab.topology import require_tools
 
 VALUE_BYTES: Final = 4
 # 4 KB to 100 MB.
@@ -20,10 +25,16 @@ SIZES: Final = (1_000, 10_000, 100_000, 1_000_000, 5_000_000, 25_000_000)
 QUICK_SIZES: Final = (1_000, 100_000, 500_000)
 RATES: Final = (10.0, 100.0, 1000.0)
 QUICK_RATES: Final = (10.0, 100.0)
-SYSTEMS: Final = bench_allreduce.SYSTEMS
+# Rounds in full precision are those of sum32.
+SYSTEMS: Final = (*(name for name in RECIPES if name != "marsit100"), "acp@group", "thc@group")
+QUICK_SYSTEMS: Final = (BASELINE, "fp16", "powersgd", "thc", "sum32", "marsit", "acp")
+# Of the low-rank and the sparse systems.
+RANK: Final = 4
+SHARE: Final = 0.01
 WORKERS: Final = 4
 # A repeat that takes longer even at the bound is left out: there are four of each.
 BOUND_MAX_S: Final = 30.0
+WORKER: Final = "sumwire_lab.bench.exchange_worker"
 
 
 @dataclass(frozen=True)
@@ -64,18 +75,22 @@ class AllReduce(Suite[Case, Row]):
 
     name: ClassVar = "allreduce"
     title: ClassVar = "Time of one all-reduce"
-    question: ClassVar = "How long do four workers take to sum one tensor, small or large, on slow or fast links?"
+    question: ClassVar = "How long do four workers take to sum one gradient, small or large, on slow or fast links?"
     how: ClassVar = (
-        "Four workers begin together after a barrier; the slowest one's time counts, median of three. Links are veth "
-        "pairs limited to the stated rate in both directions. The dashed bound is what a link needs for the bytes of "
-        "its busier direction, headers included, without acknowledgements: no host, however fast, can be quicker with "
-        "the same system. gloo's ring sends every value 2 (n-1)/n times; Sumwire sends once and receives once. Sumwire "
-        "sends its packets to a software switch on the same machine, whose processor time is part of the result."
+        "Each worker has a gradient, one matrix as nearly square as its size allows. They begin together after a "
+        "barrier, and end when each has applied the aggregate: compression, exchange, decompression, optimizer. The "
+        "slowest one's time counts, median of three. Links are veth pairs limited to the stated rate in both "
+        "directions. The dashed bound is what a link needs for the bytes of its busier direction, headers included, "
+        "without acknowledgements: no host, however fast, can be quicker with the same system. gloo's ring sends every "
+        "value 2 (n-1)/n times; Sumwire sends once and receives once, to and from a software switch on the same "
+        f"machine, whose processor time is part of the result. Low-rank systems have rank {RANK}, topk sends "
+        f"{SHARE:.0%} of the values."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:
         sizes, rates = (QUICK_SIZES, QUICK_RATES) if options.quick else (SIZES, RATES)
-        cases = [Case(rate, system, feasible(sizes, rate)) for rate in rates for system in SYSTEMS]
+        systems = QUICK_SYSTEMS if options.quick else SYSTEMS
+        cases = [Case(rate, system, feasible(sizes, rate)) for rate in rates for system in systems]
         return [case for case in cases if case.sizes]
 
     def left_out(self, options: BenchOptions) -> list[str]:
@@ -99,30 +114,51 @@ class AllReduce(Suite[Case, Row]):
 
 
 def measure(case: Case, context: Context) -> list[Row]:
-    """One session of `bench-allreduce`."""
+    """One session: all sizes one after the other."""
+    require_tools()
+    leftovers.clean()
+    chosen = parse(case.system)
     options = RunOptions(
         workers=case.workers,
+        link=LinkOptions(case.link_mbit),
+        systems=(case.system,),
         topology=case.topology,
         switch=context.options.switch,
         engine=context.options.engine,
     )
-    where = context.folder / "allreduce"
-    (result,) = bench_allreduce.bench(case.sizes, [case.link_mbit], options, where, context.say, systems=[case.system])
+    kind = switches.choose_for(options) if chosen.switched else None
+    folder = context.folder / "exchanges" / case.label.replace(", ", "-").replace("/", "-").replace(" ", "-")
+    jobs = partial(control.training_job, recipe=chosen.recipe)
+    with interruptible(), open_session(options, kind, folder, jobs) as session:
+        measured = bench_allreduce.run_workers(session, case.system, case.sizes, WORKER, rank=RANK, share=SHARE)
     return [
-        Row(
-            link_mbit=one.link_mbit,
-            values=one.values,
-            system=one.system,
-            seconds=one.seconds,
-            bound_s=one.bound_s,
-            link_share=one.link_share,
-            host_cpu_s=one.host_cpu_s,
-            workers=case.workers,
-            topology=case.topology,
-            retransmissions=result.retransmissions,
-        )
-        for one in result.rows
+        row(case, size, [worker["sizes"][k] for worker in measured], again(measured))
+        for k, size in enumerate(case.sizes)
     ]
+
+
+def again(measured: Sequence[Mapping[str, Any]]) -> int:
+    """Packets sent again by all workers in a session."""
+    return sum(int(worker["stats"].get("retransmissions", 0)) for worker in measured)
+
+
+def row(case: Case, size: int, measured: Sequence[Mapping[str, Any]], retransmissions: int) -> Row:
+    """A row out of what each worker measured of one size."""
+    bound = 8 * wire_bytes(case.system, Gradient(*sides(size), RANK, SHARE), case.workers) / (case.link_mbit * 1e6)
+    repeats = list(zip(*(worker["seconds"] for worker in measured), strict=True))
+    seconds = median(max(repeat) for repeat in repeats)
+    return Row(
+        link_mbit=case.link_mbit,
+        values=size,
+        system=case.system,
+        seconds=seconds,
+        bound_s=bound,
+        link_share=bound / seconds,
+        host_cpu_s=fmean(worker["cpu_s"] for worker in measured) / len(repeats) / (size / 1e6),
+        workers=case.workers,
+        topology=case.topology,
+        retransmissions=retransmissions,
+    )
 
 
 def feasible(sizes: Iterable[int], link_mbit: float) -> tuple[int, ...]:

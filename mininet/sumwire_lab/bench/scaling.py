@@ -20,6 +20,8 @@ WORKERS: Final = (2, 4, 8, 16)
 QUICK_WORKERS: Final = (2, 4)
 LEVELS: Final = {"star": 1, "leaf-spine": 2, "three-level": 3}
 QUICK_TOPOLOGIES: Final = ("star", "leaf-spine")
+SYSTEMS: Final = (BASELINE, "fp16", "thc", "sum32", "marsit", "acp")
+QUICK_SYSTEMS: Final = (BASELINE, "thc")
 # Workers of the runs with several levels.
 TREE_WORKERS: Final = 8
 QUICK_TREE_WORKERS: Final = 4
@@ -49,11 +51,12 @@ class Scaling(Suite[Case, Row]):
         tree_workers = QUICK_TREE_WORKERS if options.quick else TREE_WORKERS
         topologies = QUICK_TOPOLOGIES if options.quick else tuple(LEVELS)
         shapes = [(workers, "star") for workers in counts] + [(tree_workers, topology) for topology in topologies]
+        systems = QUICK_SYSTEMS if options.quick else SYSTEMS
         # The star of the second series is one of the first.
         return [
             Case(LINK_MBIT, system, (values,), workers, topology)
             for workers, topology in dict.fromkeys(shapes)
-            for system in allreduce.SYSTEMS
+            for system in systems
         ]
 
     def measure(self, case: Case, context: Context) -> list[Row]:
