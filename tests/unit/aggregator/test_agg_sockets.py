@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Replies as messages: who gets what in which order, laid out by numpy and by C, with and without cutting."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import socket
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from sumwire.aggregator.batches import Replies
+from sumwire.aggregator.kernels import kernels
+from sumwire.aggregator.sockets import Sender, UdpReceiver
+
+PLACES = 5
+
+
+@pytest.fixture
+def receivers() -> Iterator[list[socket.socket]]:
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(PLACES)]
+    for udp in sockets:
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
+        udp.bind(("127.0.0.1", 0))
+    yield sockets
+    for udp in sockets:
+        udp.close()
+
+
+@pytest.fixture
+def udp() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock
+
+
+def random_replies(rng: np.random.Generator, count: int) -> Replies:
+    replies = Replies(400)
+    replies.count = count
+    replies.places[:count] = rng.integers(0, PLACES, count)
+    replies.sizes[:count] = rng.choice([24, 152, 1048], count, p=[0.1, 0.2, 0.7])
+    replies.rows[:count] = rng.integers(0, 256, replies.rows[:count].shape, np.uint8)
+    return replies
+
+
+def wanted(replies: Replies) -> dict[int, list[bytes]]:
+    by_place = defaultdict(list)
+    for k in range(replies.count):
+        by_place[int(replies.places[k])].append(replies.rows[k, : replies.sizes[k]].tobytes())
+    return by_place
+
+
+def got(sockets: list[socket.socket]) -> dict[int, list[bytes]]:
+    batches = {k: UdpReceiver(sock, 400).receive() for k, sock in enumerate(sockets)}
+    return {
+        k: [row[:size].tobytes() for row, size in zip(b.rows[: b.count], b.sizes[: b.count], strict=True)]
+        for k, b in batches.items()
+        if b.count
+    }
+
+
+@pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
+@pytest.mark.parametrize("count", [0, 1, 3, 300])
+def test_everyone_gets_theirs_in_order(
+    receivers: list[socket.socket], udp: socket.socket, native: bool, count: int
+) -> None:
+    replies = random_replies(np.random.default_rng(count), count)
+    places = [receiver.getsockname() for receiver in receivers]
+    sender = Sender(udp, places, replies, kernels() if native else None)
+    sender.send()
+    assert got(receivers) == wanted(replies)
+    assert (sender.sent, sender.unsent) == (count, 0)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("joined", [1, 4, 16])
+@pytest.mark.parametrize("count", [0, 1, 33, 400])
+def test_c_lays_messages_out_as_numpy_does(udp: socket.socket, joined: int, count: int) -> None:
+    replies = random_replies(np.random.default_rng(joined), count)
+    sender = Sender(udp, [("127.0.0.1", 9 + k) for k in range(PLACES)], replies, kernels(), joined=joined)
+
+    def layout() -> tuple[object, ...]:
+        made = sender.arrange()
+        arrays = sender._messages["header"][:made], sender._vectors[:count]
+        cutting = arrays[0]["vectors_length"] > 1
+        fields = [sender._controls[:made][cutting][name].tolist() for name in ("length", "level", "type", "size")]
+        return *(array.tolist() for array in arrays), *fields
+
+    native = layout()
+    sender._library = None
+    sender._messages[:] = 0
+    sender._controls[:] = 0
+    assert layout() == native
+
+
+def test_a_kernel_that_does_not_cut_gets_one_reply_a_message(
+    receivers: list[socket.socket], udp: socket.socket
+) -> None:
+    replies = random_replies(np.random.default_rng(1), 100)
+    sender = Sender(udp, [receiver.getsockname() for receiver in receivers], replies, None)
+    real = sender._send
+
+    def refuses(descriptor: int, address: int, count: int, flags: int) -> int:
+        if sender._messages["header"]["control_length"][:count].any():
+            ctypes.set_errno(errno.EIO)
+            return -1
+        return int(real(descriptor, address, count, flags))
+
+    sender._send = refuses
+    sender.send()
+    assert got(receivers) == wanted(replies)
+
+
+def test_a_place_that_cannot_be_reached_costs_the_others_nothing(
+    receivers: list[socket.socket], udp: socket.socket
+) -> None:
+    replies = random_replies(np.random.default_rng(2), 60)
+    places = [receiver.getsockname() for receiver in receivers]
+    # A broadcast address, which this socket may not send to.
+    places[2] = ("255.255.255.255", 9)
+    sender = Sender(udp, places, replies, kernels())
+    sender.send()
+    expected = wanted(replies)
+    lost = len(expected.pop(2))
+    assert got(receivers) == expected
+    assert (sender.sent, sender.unsent) == (60 - lost, lost)
