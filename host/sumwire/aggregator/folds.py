@@ -25,20 +25,32 @@ _LANE: Final = np.dtype(">u4")
 _SIGN_BIT: Final = np.uint32(1 << 31)
 
 
+def _wide(planes: Planes) -> NDArray[np.uint64]:
+    """The same bits, 64 at a time: bitwise work is done on these."""
+    return np.ascontiguousarray(planes).view(np.uint64)
+
+
 def look_up(payload: Planes, coefficients: NDArray[np.uint32]) -> Planes:
     """THC: table values of indices. (n, 4, 128) and each packet's coefficients (n, 8) to (n, 8, 128)."""
-    products = np.empty((MONOMIALS, len(payload), p4.WORD_BYTES), np.uint8)
-    products[0] = 0xFF
+    planes = _wide(payload)
+    values = np.zeros((len(payload), p4.SLOT_WORDS, planes.shape[2]), np.uint64)
+    tables, table_of = np.unique(coefficients, axis=0, return_inverse=True)
+    for number, table in enumerate(tables):
+        which = np.flatnonzero(table_of.reshape(-1) == number)
+        products = _products(planes[which])
+        for k, monomials in enumerate(table):
+            chosen = [m for m in range(MONOMIALS) if int(monomials) >> m & 1]
+            values[which, p4.SLOT_WORDS - 1 - k] = np.bitwise_xor.reduce(products[chosen], axis=0)
+    return values.view(np.uint8)
+
+
+def _products(planes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """All monomials of index planes (n, 4, 16), (16, n, 16): number m is the AND of the planes whose bits m has."""
+    products = np.empty((MONOMIALS, len(planes), planes.shape[2]), np.uint64)
+    products[0] = ~np.uint64(0)
     for k in range(p4.THC_INDEX_PLANES):
-        plane = payload[:, p4.THC_INDEX_PLANES - 1 - k]
-        np.bitwise_and(products[: 1 << k], plane, out=products[1 << k : 2 << k])
-    values = np.zeros((len(payload), p4.SLOT_WORDS, p4.WORD_BYTES), np.uint8)
-    for k in range(p4.SLOT_WORDS):
-        for m in range(MONOMIALS):
-            chosen = coefficients[:, k] >> np.uint32(m) & np.uint32(1)
-            if chosen.any():
-                values[:, p4.SLOT_WORDS - 1 - k] ^= products[m] * chosen.astype(np.uint8)[:, None]
-    return values
+        np.bitwise_and(products[: 1 << k], planes[:, p4.THC_INDEX_PLANES - 1 - k], out=products[1 << k : 2 << k])
+    return products
 
 
 def count_votes(payload: Planes) -> Planes:
@@ -57,16 +69,17 @@ def start(op: int, payload: Planes, coefficients: NDArray[np.uint32]) -> Planes:
 
 def add_planes(held: Planes, added: Planes, counters: int) -> Planes:
     """Ripple-carry sums of both, a counter's planes at a time."""
-    total = np.empty_like(held)
+    first, second = _wide(held), _wide(added)
+    total = np.empty_like(first)
     planes = p4.SLOT_WORDS // counters
-    for first in range(0, p4.SLOT_WORDS, planes):
-        carry = np.zeros_like(held[:, 0])
-        for k in reversed(range(first, first + planes)):
-            a, b = held[:, k], added[:, k]
+    for start_plane in range(0, p4.SLOT_WORDS, planes):
+        carry = np.zeros_like(first[:, 0])
+        for k in reversed(range(start_plane, start_plane + planes)):
+            a, b = first[:, k], second[:, k]
             differ = a ^ b
             total[:, k] = differ ^ carry
             carry = (a & b) | (carry & differ)
-    return total
+    return total.view(np.uint8)
 
 
 def add_lanes(held: Planes, added: Planes) -> tuple[Planes, NDArray[np.bool_]]:
@@ -86,7 +99,7 @@ def keep_larger(held: Planes, added: Planes) -> Planes:
 
 def merge_signs(held: Planes, added: Planes, keys: draws.Words, counts: NDArray[np.uint8]) -> Planes:
     """SIGN: a sign of ``added`` takes the held one's place with probability 1 / count, the new one among them."""
-    a, b = (np.ascontiguousarray(x).view(np.uint64).reshape(len(x), -1) for x in (held, added))
+    a, b = (_wide(x).reshape(len(x), -1) for x in (held, added))
     drawn = np.empty_like(a)
     for count in np.unique(counts):
         drawn[counts == count] = draws.draws(keys[counts == count], int(count), a.shape[1])
