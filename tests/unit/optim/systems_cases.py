@@ -16,7 +16,7 @@ from sumwire.transports import Peers, thc_through_group, through_group
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS = 6
+STEPS = 4
 LENGTH = 3000
 # What `train` and `gradients` make systems with.
 SYSTEMS: dict[str, dict[str, Any]] = {

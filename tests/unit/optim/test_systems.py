@@ -176,7 +176,7 @@ def test_made_by_name_only_with_what_it_needs() -> None:
             systems.make("ssdm")
         with pytest.raises(sumwire.UsageError, match="system vote: needs a job, with ops vote, max32"):
             systems.make("vote", transport="switch")
-        with pytest.raises(sumwire.UsageError, match="no process group: call torch.distributed.init_process_group"):
+        with pytest.raises(sumwire.UsageError, match="no process group: call torch"):
             systems.make("vote")
         with pytest.raises(sumwire.UsageError, match="ssdm: option 'speed': over switch it has scale"):
             systems.make("ssdm", job, speed=1)
@@ -184,7 +184,7 @@ def test_made_by_name_only_with_what_it_needs() -> None:
             systems.make("thc", job, bits=3)
         with pytest.raises(sumwire.UsageError, match="marsit: needs option global_lr"):
             systems.make("marsit", job)
-        with pytest.raises(sumwire.ConfigError, match="table = .*: must be 0, 1 ... for system thc-uniform"):
+        with pytest.raises(sumwire.ConfigError, match=r"table = .*: must be 0, 1 \.\.\. for system thc-uniform"):
             systems.make("thc-uniform", job)
         model = nn.Linear(4, 6)
         with pytest.raises(sumwire.UsageError, match="rank = 5: must be at most 4"):

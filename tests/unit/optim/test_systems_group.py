@@ -69,16 +69,16 @@ def test_uncompressed_training_is_that_of_the_mean_gradient(
 ) -> None:
     model = cases.Net()
     for step in range(cases.STEPS):
-        sums = [torch.zeros_like(p) for p in model.parameters()]
+        totals = [torch.zeros_like(p) for p in model.parameters()]
         for rank in range(RANKS):
             model.zero_grad()
             x = cases.batch(rank, step)
             (model(x, step % 3 == 1) - x).square().mean().backward()
-            for total, p in zip(sums, model.parameters(), strict=True):
-                total += 0 if p.grad is None else p.grad / RANKS
+            for total, p in zip(totals, model.parameters(), strict=True):
+                total.add_(0 if p.grad is None else p.grad / RANKS)
         with torch.no_grad():
-            for total, p in zip(sums, model.parameters(), strict=True):
-                p -= 0.1 * total
+            for total, p in zip(totals, model.parameters(), strict=True):
+                p.sub_(0.1 * total)
     ends = torch.tensor(trained[0][f"{name} {kind}"]["parameters"])
     difference = float((ends - cases.flat(model)).abs().max())
     assert difference < 1e-6 if name == "ssgd" else 1e-7 < difference < 1e-4
