@@ -206,6 +206,22 @@ def pair(rank: int) -> list[float]:
     return []
 
 
+def broken(rank: int) -> list[str]:
+    """What collectives raise when torch says that a peer is gone."""
+    peers = Peers()
+
+    def gone(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Connection closed by peer")
+
+    kept = dist.all_reduce, dist.all_gather
+    dist.all_reduce = dist.all_gather = gone
+    try:
+        calls = (peers.add_, peers.largest_, peers.gather)
+        return [_refusal(lambda call=call: call(torch.zeros(7))) for call in calls]
+    finally:
+        dist.all_reduce, dist.all_gather = kept
+
+
 def accumulated(rank: int) -> tuple[list[float], list[float], int]:
     """ACP-SGD with two backward passes a step, and with one of both batches; and the thread's end."""
     ends = []

@@ -232,3 +232,10 @@ def test_group_of_some_ranks(ranks: Ranks) -> None:
     assert found[0] == found[2] == []
     # float32 and float16 bytes; the sum of two halves of 60000 would be infinite.
     assert found[1] == found[3] == [2.0] * 5 + [0.0] * 5 + [60000.0] * 2 + [24.0]
+
+
+def test_peer_that_is_gone_is_a_typed_error(ranks: Ranks) -> None:
+    for rank, found in enumerate(ranks.run(cases.broken)):
+        for text in found:
+            assert text.startswith(f"GroupError: rank {rank}: all-")
+            assert "of 7 values failed: Connection closed" in text

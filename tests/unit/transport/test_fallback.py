@@ -170,6 +170,8 @@ HOOKS: list[tuple[str, dict[str, Any]]] = [
     ("marsit-ring", {"global_lr": 0.01, "full_precision_every": 5}),
     ("marsit-torus", {"rows": 2, "global_lr": 0.01, "full_precision_every": 5}),
     ("cascade", {}),
+    ("acp", {"rank": 4, "min_compression": 1.0}),
+    ("acp-thc", {"rank": 4, "min_compression": 1.0}),
 ]
 
 
