@@ -7,6 +7,9 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import torch
 from sumwire_lab import bench_worker, losses, processes, train
 from sumwire_lab.bench_allreduce import Result, row, table, wire_bytes
 from sumwire_lab.errors import LabError
-from sumwire_lab.losses import Losses
+from sumwire_lab.losses import Counted, Losses
 
 
 def test_bytes_on_the_wire_by_hand() -> None:
@@ -141,12 +144,31 @@ def test_losses_of_a_session_with_two_switches(tmp_path: Path) -> None:
     logs = [tmp_path / "one.log", tmp_path / "two.log"]
     for log in logs:
         log.write_text(LOG)
-    found = losses.gather(logs, queues=3, backlog_before=losses.backlog() - 2, sockets=5)
+    found = losses.gather(Counted(3, logs), backlog_before=losses.backlog() - 2, sockets=5)
     assert (found.link_queues, found.host_sockets, found.switch) == (3, 5, 2 * 10)
     assert found.backlog >= 2
     logs[1].write_text("killed")
-    assert losses.gather(logs, queues=0, backlog_before=0, sockets=0).switch is None
-    assert losses.gather([], queues=0, backlog_before=0, sockets=0).switch is None
+    assert losses.gather(Counted(0, logs), backlog_before=0, sockets=0).switch is None
+    assert losses.gather(Counted(0, []), backlog_before=0, sockets=0).switch is None
+
+
+def test_losses_of_a_software_aggregator(tmp_path: Path) -> None:
+    log = tmp_path / "aggregator.log"
+    log.write_text("ready: 10.0.0.100:21335\nverdicts: LAST 5\nreplies: 70 sent, 4 not; between processes: 0\n")
+    assert losses.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch == 10
+    log.write_text("ready: killed\n")
+    assert losses.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch is None
+
+
+def test_a_family_has_children_and_theirs() -> None:
+    nest = "import subprocess, sys; subprocess.run(['sh', '-c', 'echo; sleep 60; true'])"
+    with subprocess.Popen([sys.executable, "-c", nest], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        family = processes.family(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert family[0] == process.pid
+    assert len(family) == 3, "python, sh, sleep"
 
 
 def test_what_set_up_made_is_out_of_the_collectors_sight() -> None:

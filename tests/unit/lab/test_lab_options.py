@@ -10,14 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sumwire.systems import OPS
+from sumwire.systems import TABLE
 from sumwire_lab import cli
 from sumwire_lab.bench_allreduce import parse_rates, parse_sizes, parse_systems
 from sumwire_lab.bench_switch import parse_ops
 from sumwire_lab.blast import BlastSpec
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.recipes import RECIPES, SYSTEMS, named
+from sumwire_lab.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse, table_options
+from sumwire_lab.tasks import TASKS
 
 
 def blast(batch: int = 4, window: int = 8) -> BlastSpec:
@@ -32,6 +33,20 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: TrainOptions(batch=-1), "batch=-1"),
     (lambda: TrainOptions(max_steps=0), "steps=0"),
     (lambda: TrainOptions(seed=-3), "seed=-3"),
+    (lambda: TrainOptions(rank=0), "rank=0"),
+    (lambda: TrainOptions(share=0.0), "share=0.0"),
+    (lambda: TrainOptions(share=1.5), "share=1.5"),
+    (lambda: TrainOptions(task="imagenet"), "task=imagenet"),
+    (lambda: TrainOptions.of("mnist"), "task=mnist"),
+    (lambda: parse("powersgd@switch"), "systems=powersgd@switch"),
+    (lambda: parse("thc@nccl"), "systems=thc@nccl"),
+    (lambda: parse("acp@"), "systems=acp@"),
+    (lambda: RunOptions(systems=("gloo", "ssgd")), "systems=gloo,ssgd"),
+    (lambda: RunOptions(systems=("thc", "thc@switch")), "systems=thc,thc@switch"),
+    (lambda: RunOptions(switch="aggregator", topology="leaf-spine"), "topology=leaf-spine"),
+    (lambda: RunOptions(switch="aggregator", engine="native"), "engine=native"),
+    (lambda: RunOptions(switch="aggregator", impair="drop=0.1"), "impair=drop=0.1"),
+    (lambda: RunOptions(switch="aggregator", malformed=9), "malformed=9"),
     (lambda: RunOptions(workers=0), "workers=0"),
     (lambda: RunOptions(workers=33), "workers=33"),
     (lambda: RunOptions(systems=()), "systems"),
@@ -105,16 +120,76 @@ def test_ops_of_the_packet_benchmark() -> None:
 
 
 def test_all_systems_are_named_once_and_after_the_baseline() -> None:
-    assert named("gloo,all") == ("gloo", "thc", "marsit", "marsit100", "vote", "ef-sign", "ssdm", "cascade")
+    assert named("gloo,all") == ("gloo", *ALL_SYSTEMS)
+    assert len(set(ALL_SYSTEMS)) == len(ALL_SYSTEMS)
     assert named("gloo,marsit") == ("gloo", "marsit")
     assert RunOptions(systems=named("vote,gloo,all")).systems.count("vote") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "system", "transport", "ops"),
+    [
+        ("thc", "thc", "thc", "switch", ("thc", "max32")),
+        ("thc@switch", "thc", "thc", "switch", ("thc", "max32")),
+        ("thc@group", "thc@group", "thc", "group", ()),
+        ("acp", "acp", "acp", "switch", ("sum32", "max32")),
+        ("powersgd@group", "powersgd", "powersgd", "group", ()),
+        ("ssgd", "gloo", "ssgd", "group", ()),
+        ("marsit100", "marsit100", "marsit", "switch", ("sign", "sum32", "max32")),
+    ],
+)
+def test_a_name_says_system_and_transport(
+    text: str, name: str, system: str, transport: str, ops: tuple[str, ...]
+) -> None:
+    chosen = parse(text)
+    assert (chosen.name, chosen.recipe.system, chosen.transport, chosen.ops) == (name, system, transport, ops)
+    assert chosen.switched is (transport == "switch")
+    assert named(text) == (name,)
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_a_recipe_asks_for_the_ops_that_the_library_says(name: str) -> None:
+def test_a_recipe_goes_where_the_library_says_with_options_that_it_has(name: str) -> None:
     recipe = RECIPES[name]
-    if recipe.system is not None:
-        assert set(recipe.ops) == set(OPS[recipe.system])
+    routes = TABLE[recipe.system].routes
+    assert tuple(recipe.ops) == tuple(routes), "all transports, the preferred one first"
+    for transport, ops in recipe.ops.items():
+        assert set(ops) == set(routes[transport].ops)
+        given = {*recipe.options, *(["rank"] if recipe.ranked else []), *(["k"] if recipe.sparse else [])}
+        assert given <= set(routes[transport].options)
+        assert ("bits" in routes[transport].options) <= recipe.tabled
+    assert recipe.rates is None or set(recipe.rates) == set(TASKS)
+
+
+def test_every_system_of_the_library_but_the_torus_has_a_recipe() -> None:
+    assert {recipe.system for recipe in RECIPES.values()} == set(TABLE) - {"marsit-torus"}
+
+
+@pytest.mark.parametrize("workers", [1, 8, 9, 17, 32])
+@pytest.mark.parametrize("name", ["thc", "thc-uniform"])
+def test_sums_of_a_table_fit_a_byte(name: str, workers: int) -> None:
+    options = table_options(RECIPES[name], workers)
+    granularity = options.get("granularity", 2 ** options["bits"] - 1)
+    assert granularity * workers <= 255
+    assert granularity >= 2 ** options["bits"] - 1
+    assert workers > 8 or options == ({"bits": 4, "granularity": 30} if name == "thc" else {"bits": 4})
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_brings_its_own_defaults(task: str) -> None:
+    own = TASKS[task]
+    words = ["run", "--task", task]
+    options = cli.run_options(cli.parser().parse_args(words)).train
+    assert (options.task, options.batch, options.hidden, options.epochs) == (task, own.batch, own.hidden, own.epochs)
+    assert (options.max_steps, options.learning_rate, options.rank) == (own.max_steps, own.learning_rate, own.rank)
+    given = cli.run_options(cli.parser().parse_args([*words, "--batch", "3", "--steps", "9", "--rank", "2"])).train
+    assert (given.batch, given.max_steps, given.rank, given.hidden) == (3, 9, 2, own.hidden)
+
+
+def test_the_digits_are_trained_as_ever() -> None:
+    options = TrainOptions.of("digits")
+    assert options == TrainOptions()
+    assert (options.epochs, options.batch, options.hidden, options.max_steps) == (20, 64, 512, None)
+    assert (options.learning_rate, options.weight_decay) == (0.1, 1e-4)
 
 
 def test_the_command_line_takes_malformed_packets() -> None:
@@ -136,7 +211,7 @@ def test_the_folder_mininet_is_no_package() -> None:
 def test_defaults_are_the_run_of_the_documentation() -> None:
     options = RunOptions()
     assert (options.workers, options.link.mbit, options.systems) == (4, 100.0, ("gloo", "thc"))
-    assert (options.switch, options.engine) == ("soft", "auto")
+    assert (options.switch, options.engine, options.train.task) == ("soft", "auto", "digits")
 
 
 def test_without_mininet_only_the_nodes_cannot_be_imported() -> None:

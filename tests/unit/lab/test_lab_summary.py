@@ -18,12 +18,14 @@ from sumwire_lab.records import Follower, StepRecord, WorkerRecord
 from sumwire_lab.summary import (
     SystemResult,
     bits_per_value,
+    percentile,
     ratio,
     run_summary,
     steps_to_target,
     system_summary,
     time_to_target,
 )
+from sumwire_lab.tasks import DIGITS, TEXT
 
 
 def step(number: int, **changes: Any) -> StepRecord:
@@ -55,7 +57,7 @@ def test_times_to_the_target() -> None:
 def test_averages_leave_out_the_first_two_steps_and_take_all_workers() -> None:
     first = [step(0, comm_s=90.0), step(1, comm_s=90.0), step(2, comm_s=1.0), step(3, comm_s=2.0, accuracy=0.97)]
     second = [step(0, comm_s=90.0), step(1), step(2, comm_s=3.0, tx_bytes=500), step(3, comm_s=6.0)]
-    entry = system_summary(SystemResult("gloo", (worker(first), worker(second)), wall_s=11.0))
+    entry = system_summary(SystemResult("gloo", (worker(first), worker(second)), wall_s=11.0), DIGITS)
     assert entry["comm_s_per_step"] == pytest.approx(3.0)
     assert entry["wire_bytes_per_step"] == pytest.approx(500.0)  # 400 and once 800
     assert (entry["accuracy"], entry["steps"], entry["time_to_target_s"]) == (0.97, 4, 8.0)
@@ -63,12 +65,41 @@ def test_averages_leave_out_the_first_two_steps_and_take_all_workers() -> None:
     assert "nmse" not in entry
 
 
+def test_the_distribution_of_a_steps_time_and_what_is_not_communication() -> None:
+    steps = [step(0, step_s=99.0), step(1, step_s=99.0), *(step(2 + k, step_s=2.0 + k) for k in range(4))]
+    entry = system_summary(SystemResult("gloo", (worker(steps),), 1.0), DIGITS)
+    assert (entry["step_s"], entry["step_s_p50"], entry["step_s_p99"]) == (3.5, 3.0, 5.0)
+    assert entry["compute_s_per_step"] == pytest.approx(2.5)
+    assert entry["comm_s_per_step_p99"] == 1.0
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(0, 1.0), (50, 2.0), (75, 3.0), (76, 4.0), (99, 4.0), (100, 4.0)])
+def test_percentiles(percent: int, expected: float) -> None:
+    assert percentile([3.0, 1.0, 4.0, 2.0], percent) == expected
+
+
+def test_powersgds_first_steps_with_whole_gradients_are_not_measured() -> None:
+    steps = [*(step(k, comm_s=50.0) for k in range(3)), step(3, comm_s=1.0), step(4, comm_s=3.0)]
+    entry = system_summary(SystemResult("powersgd", (worker(steps),), 1.0), DIGITS)
+    assert (entry["comm_s_per_step"], entry["warm_up_steps"]) == (2.0, 3)
+
+
+def test_steps_without_a_look_at_the_test_count_for_all_but_accuracy() -> None:
+    steps = [step(k, accuracy=None if k % 2 == 0 else 0.2 * k, bits=None if k % 2 == 0 else 5.0 - k) for k in range(5)]
+    entry = system_summary(SystemResult("gloo", (worker(steps),), 1.0), TEXT)
+    assert (entry["accuracy"], entry["bits_per_answer"]) == (pytest.approx(0.6), 2.0)
+    assert (entry["time_to_target_s"], entry["steps_to_target"]) == (8.0, 4)
+    text = line("gloo", worker(steps), 1.0)
+    assert "accuracy  60.00 %" in text
+    assert "accuracy       -" in line("gloo", worker(steps[:1]), 1.0)
+
+
 def test_a_system_through_the_switch_has_more_numbers() -> None:
     workers = (
         worker([step(k, nmse=0.02 if k == 1 else 0.04 if k == 2 else None) for k in range(4)], retransmissions=3),
         worker([step(k, nmse=9.0) for k in range(4)], retransmissions=4, fallbacks=1),
     )
-    entry = system_summary(SystemResult("thc", workers, 1.0, extra={"more": 5}))
+    entry = system_summary(SystemResult("thc", workers, 1.0, extra={"more": 5}), DIGITS)
     assert entry["nmse"] == pytest.approx(0.03)
     assert (entry["nmse_samples"], entry["retransmissions"], entry["fallbacks"], entry["more"]) == (2, 7, 1, 5)
 
@@ -76,14 +107,14 @@ def test_a_system_through_the_switch_has_more_numbers() -> None:
 @pytest.mark.parametrize(("prints", "equal"), [(("a", "a"), True), (("a", "b"), False), ((None, None), False)])
 def test_replicas_are_equal_only_if_all_ended_alike(prints: tuple[str | None, ...], equal: bool) -> None:
     result = SystemResult("gloo", tuple(worker([step(0)], p) for p in prints), 1.0)
-    assert system_summary(result)["replicas_equal"] is equal
+    assert system_summary(result, DIGITS)["replicas_equal"] is equal
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (2, 3)])
 def test_workers_without_or_with_unequal_steps_are_an_error(counts: tuple[int, ...]) -> None:
     workers = tuple(worker([step(k) for k in range(count)]) for count in counts)
     with pytest.raises(LabError, match="thc"):
-        system_summary(SystemResult("thc", workers, 1.0))
+        system_summary(SystemResult("thc", workers, 1.0), DIGITS)
 
 
 def both() -> tuple[dict[str, Any], list[SystemResult]]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 from pathlib import Path
@@ -16,6 +17,7 @@ from sumwire_lab import control, switches
 from sumwire_lab.errors import MissingToolError, OptionError
 from sumwire_lab.fabric import plan
 from sumwire_lab.options import WORKERS_MAX, LinkOptions, RunOptions
+from sumwire_lab.recipes import RECIPES
 from sumwire_lab.run import _check_ops
 from sumwire_lab.shapes import SHAPES, TOPOLOGIES, leaves_of
 from sumwire_lab.topology import quiet_commands, shaping_commands
@@ -205,3 +207,27 @@ def test_auto_takes_bmv2_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (switches.choose("auto"), switches.choose("soft")) == ("soft", "soft")
     with pytest.raises(MissingToolError, match="switch=bmv2"):
         switches.choose("bmv2")
+
+
+def test_the_software_aggregator_has_a_host_with_the_aggregators_address(tmp_path: Path) -> None:
+    fabric = plan(3, LinkOptions(), "sw12af", server=True)
+    assert fabric.server is not None
+    assert (fabric.server.ip, fabric.server.mac) == (
+        fabric.switches[0].aggregator_ip,
+        fabric.switches[0].aggregator_mac,
+    )
+    assert fabric.server.port == 4 and len(fabric.server.switch_interface) <= NAME_MAX
+    assert plan(3, LinkOptions(), "sw12af").server is None
+    files = control.describe(fabric, tmp_path, control.training_job(fabric))
+    described = json.loads(files[control.JOB].read_text())
+    assert {address["aggregator"] for address in described["addresses"]} == {fabric.server.ip}
+    assert [address["ip"] for address in described["addresses"]] == [host.ip for host in fabric.hosts]
+
+
+def test_the_job_has_the_table_of_its_system() -> None:
+    star = plan(4, LinkOptions(), "sw12af")
+    solved, even = (control.training_job(star, RECIPES[name])[0]["thc"] for name in ("thc", "thc-uniform"))
+    assert even["table"] == list(range(16))
+    assert solved["table"] == control.training_job(star)[0]["thc"]["table"]
+    assert (solved["table"][0], solved["table"][-1]) == (0, 30)
+    assert control.training_job(star, RECIPES["marsit"]) == control.training_job(star)

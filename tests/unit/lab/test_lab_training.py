@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire_lab import data, model
+from sumwire_lab import data, model, text, work
 from sumwire_lab.comm import HookTimer, LinkBytes, parse_counters
-from sumwire_lab.member import StepTimer
+from sumwire_lab.member import OperationTimer, StepTimer, make_optimizer, system_options
 from sumwire_lab.options import TrainOptions
+from sumwire_lab.recipes import SYSTEMS, parse
+from sumwire_lab.tasks import TASKS
 from sumwire_lab.train import WorkerSpec, sampled_steps, total_steps
 
 # Both headings, then interface: bytes packets errs drop fifo frame compressed multicast, and the same for sending.
@@ -67,18 +69,115 @@ def test_the_digits_are_split_by_class_and_held_out() -> None:
     assert sum(row.numpy().tobytes() in test_rows for row in digits.train_x) < 5
 
 
-def test_the_model_has_the_documented_size_and_repeats() -> None:
-    assert sum(p.numel() for p in model.build(512, 1).parameters()) == 301_066
-    assert model.fingerprint(model.build(8, 1)) == model.fingerprint(model.build(8, 1))
-    assert model.fingerprint(model.build(8, 1)) != model.fingerprint(model.build(8, 2))
+@pytest.mark.parametrize(("task", "values"), [("digits", 301_066), ("digits-cnn", 283_786), ("text", 1_532_257)])
+def test_a_model_has_the_documented_size_and_repeats(task: str, values: int) -> None:
+    options = TrainOptions.of(task)
+    assert sum(p.numel() for p in work.network(options).parameters()) == values
+    small = TrainOptions.of(task, hidden=8)
+    assert model.fingerprint(work.network(small)) == model.fingerprint(work.network(small))
+    assert model.fingerprint(work.network(small)) != model.fingerprint(
+        work.network(TrainOptions.of(task, hidden=8, seed=2))
+    )
 
 
 def test_a_fingerprint_sees_one_changed_bit() -> None:
-    network = model.build(8, 1)
+    network = model.mlp(8)
     before = model.fingerprint(network)
     with torch.no_grad():
         next(network.parameters()).view(-1)[3:4].view(torch.int32)[0] ^= 1
     assert model.fingerprint(network) != before
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_learns_by_the_recipe_of_the_baseline(task: str) -> None:
+    options = TrainOptions.of(task, hidden=32, learning_rate=0.03)
+    samples, network = work.samples(options), work.network(options)
+    optimizer = make_optimizer(parse("gloo"), network, options)
+    x, y = samples.train_x[:16], samples.train_y[:16]
+    before = float(work.loss(network, x, y).detach())
+    for _ in range(15):
+        optimizer.zero_grad()
+        loss = work.loss(network, x, y)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    assert float(loss.detach()) < 0.9 * before
+    score = work.score(network, samples)
+    assert 0 <= score.accuracy <= 1 and score.bits > 0
+
+
+def test_a_score_counts_right_answers_and_bits() -> None:
+    network = torch.nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        network.weight.copy_(torch.eye(2))
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [3.0, 1.0], [0.0, 2.0]])
+    score = work.score(network, data.Samples(x, x, x, torch.tensor([0, 1, 1, 1])))
+    assert score.accuracy == 0.75
+    # log2(1 + e^(other - right)) of each, by hand.
+    assert score.bits == pytest.approx((2 * 0.451941 + 3.068512 + 0.183118) / 4, abs=1e-4)
+
+
+def test_the_text_is_cut_into_samples_and_whole_topics_are_held_out() -> None:
+    samples = text.load()
+    assert samples.train_x.shape[1] == text.CONTEXT and samples.test_x.shape == (text.TEST_SAMPLES, text.CONTEXT)
+    flat_x, flat_y = samples.train_x.flatten(), samples.train_y.flatten()
+    assert torch.equal(flat_x[1:], flat_y[:-1]), "what follows each character"
+    assert len(flat_x) > 300_000
+    assert int(flat_x.max()) < text.VOCABULARY and int(flat_x.min()) >= 0
+    train_rows = {row.numpy().tobytes() for row in samples.train_x}
+    assert sum(row.numpy().tobytes() in train_rows for row in samples.test_x) == 0
+
+
+def test_characters_beyond_the_alphabet_share_a_number() -> None:
+    assert text.encode("\n ~").tolist() == [0, 1, 95]
+    assert set(text.encode("\t\u00e9\u2026").tolist()) == {text.VOCABULARY - 1}
+
+
+def test_the_transformer_sees_no_character_that_follows() -> None:
+    network = work.network(TrainOptions.of("text", hidden=64))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            # Not as it begins, where whole layers say nothing.
+            parameter.data += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+        x = torch.randint(0, text.VOCABULARY, (2, text.CONTEXT), generator=torch.Generator().manual_seed(2))
+        changed = x.clone()
+        changed[:, 40:] = 5
+        out, other = network(x), network(changed)
+    assert torch.allclose(out[:, :40], other[:, :40], atol=1e-5)
+    assert not torch.allclose(out[:, 40], other[:, 40], atol=1e-3)
+    assert not torch.allclose(network(x)[:, 63], network(x.roll(1, 0))[:, 63], atol=1e-3), "but those before"
+
+
+def test_a_width_that_heads_do_not_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match="width 100"):
+        text.Transformer(100)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_system_has_an_optimizer_for_every_task(task: str, name: str) -> None:
+    options = TrainOptions.of(task)
+    network = torch.nn.Linear(2, 2)
+    optimizer = make_optimizer(parse(name), network, options)
+    rates = parse(name).recipe.rates
+    adam = rates is None and TASKS[task].adam
+    assert isinstance(optimizer, torch.optim.AdamW if adam else torch.optim.SGD)
+    expected = options.learning_rate if rates is None else rates[task].learning_rate
+    assert optimizer.param_groups[0]["lr"] == expected
+    if not adam:
+        assert optimizer.param_groups[0]["momentum"] == (0.9 if rates is None else 0)
+
+
+def test_options_of_a_system_come_from_the_run() -> None:
+    options = TrainOptions.of("text", rank=3, share=0.25)
+    assert system_options(parse("acp"), options, 4, lambda _: 1.0) == {"rank": 3}
+    assert system_options(parse("topk"), options, 4, lambda _: 1.0) == {"k": 0.25}
+    assert system_options(parse("thc"), options, 4, lambda _: 1.0) == {}, "the switch adds by the job's table"
+    assert system_options(parse("thc@group"), options, 17, lambda _: 1.0) == {"bits": 4, "granularity": 15}
+    marsit = system_options(parse("marsit100"), options, 4, lambda round_: 0.5 * round_)
+    rates = parse("marsit100").recipe.rates
+    assert rates is not None and rates["text"].global_lr is not None
+    assert marsit["full_precision_every"] == 100
+    assert marsit["global_lr"](3) == pytest.approx(1.5 * rates["text"].global_lr)
 
 
 def test_the_schedule_warms_up_and_ends_near_zero() -> None:
@@ -88,14 +187,6 @@ def test_the_schedule_warms_up_and_ends_near_zero() -> None:
     assert factors.index(max(factors)) == 9
     assert factors[-1] < 0.001
     assert model.learning_rate_factor(0, 1) == pytest.approx(1.0)
-
-
-def test_accuracy_counts_right_answers() -> None:
-    network = torch.nn.Linear(2, 2, bias=False)
-    with torch.no_grad():
-        network.weight.copy_(torch.eye(2))
-    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [3.0, 1.0], [0.0, 2.0]])
-    assert model.accuracy(network, x, torch.tensor([0, 1, 1, 1])) == 0.75
 
 
 @pytest.mark.parametrize(("steps", "samples", "expected"), [(100, 4, {2, 26, 51, 75}), (2, 4, set()), (9, 0, set())])
@@ -127,6 +218,13 @@ def test_a_wrapped_optimizers_communication_ends_with_its_step(monkeypatch: pyte
     timer.enter()
     timer.leave()
     assert timer.seconds() == 6.0, "nobody said when it began: the whole step"
+
+
+def test_operations_of_a_step_are_its_communication() -> None:
+    seconds = iter([5.0, 7.5])
+    timer = OperationTimer(lambda: {"operation_s": next(seconds)})
+    timer.enter()
+    assert timer.seconds() == 2.5
 
 
 class FakeBucket:
