@@ -29,11 +29,18 @@ class Shown:
 
     outcome: Outcome
     presentation: Presentation
+    drawn: tuple[str, ...]
+    """The presentation's charts as SVG."""
 
     @classmethod
     def of(cls, outcome: Outcome) -> Shown:
-        """Without rows there is nothing to present but the reasons."""
-        return cls(outcome, outcome.suite.present(outcome.rows) if outcome.rows else Presentation())
+        presentation = presented(outcome)
+        return cls(outcome, presentation, tuple(map(charts.svg, presentation.charts)))
+
+
+def presented(outcome: Outcome) -> Presentation:
+    """Without rows there is nothing to present but the reasons."""
+    return outcome.suite.present(outcome.rows) if outcome.rows else Presentation()
 
 
 def html_page(about: Mapping[str, Any], shown: Sequence[Shown]) -> str:
@@ -86,7 +93,7 @@ def _suite(one: Shown) -> str:
         f'<h2 id="{suite.name}">{_text(suite.title)}</h2>',
         f"<p><b>{_text(suite.question)}</b></p>",
         f'<p class="how">{_text(suite.how)}</p>',
-        *(f"<figure>{charts.svg(chart)}</figure>" for chart in one.presentation.charts),
+        *(f"<figure>{drawn}</figure>" for drawn in one.drawn),
         *(_table(table) for table in one.presentation.tables),
         _sentences(one.presentation.behind, "behind", "Here Sumwire loses:"),
         _sentences([f"{failure.label}: {failure.why}" for failure in outcome.failures], "bad", "Failed:"),

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_lab.bench import charts, machine, page
+from sumwire_lab.bench import machine, page
 from sumwire_lab.bench.accuracy import Accuracy
 from sumwire_lab.bench.allreduce import AllReduce
 from sumwire_lab.bench.codec_cost import CodecCost
@@ -98,6 +98,8 @@ class Book:
 
     def __init__(self, options: BenchOptions, folder: Path) -> None:
         self.outcomes: list[Outcome] = []
+        # By suite, with the number of rows that it shows: charts take time, and most do not change.
+        self._shown: dict[str, tuple[int, page.Shown]] = {}
         self._folder = folder
         self._about: dict[str, Any] = {
             "begun": datetime.now().isoformat(timespec="seconds"),
@@ -115,11 +117,18 @@ class Book:
     def write_page(self) -> None:
         """report.html, and beside it each chart as a file of its own."""
         self.write_record()
-        shown = [page.Shown.of(outcome) for outcome in self.outcomes]
-        for one in shown:
-            for number, chart in enumerate(one.presentation.charts, start=1):
-                (self._folder / f"{one.outcome.suite.name}-{number}.svg").write_text(charts.svg(chart))
+        shown = [self._of(outcome) for outcome in self.outcomes]
         (self._folder / PAGE).write_text(page.html_page(self._about, shown))
+
+    def _of(self, outcome: Outcome) -> page.Shown:
+        name = outcome.suite.name
+        count, shown = self._shown.get(name, (None, None))
+        if shown is None or count != len(outcome.rows):
+            shown = page.Shown.of(outcome)
+            self._shown[name] = len(outcome.rows), shown
+            for number, drawn in enumerate(shown.drawn, start=1):
+                (self._folder / f"{name}-{number}.svg").write_text(drawn)
+        return shown
 
 
 def as_dict(outcome: Outcome) -> Mapping[str, Any]:
@@ -138,9 +147,8 @@ def tables_text(outcomes: Sequence[Outcome]) -> str:
     """The page's tables and failures for a terminal."""
     lines = []
     for outcome in outcomes:
-        shown = page.Shown.of(outcome)
         lines.append(f"== {outcome.suite.title}")
-        for table in shown.presentation.tables:
+        for table in page.presented(outcome).tables:
             lines += [table.title, *_aligned((table.head, *table.rows)), ""]
         lines += [f"failed: {one.label}: {one.why}" for one in outcome.failures]
     return "\n".join(lines)
