@@ -97,7 +97,8 @@ def printed(sizes: Sizes) -> dict[str, str]:
 def golden(model: str, sizes: Sizes) -> Check:
     """One model's sizes, every one of them."""
     found = printed(sizes)
-    return Check(f"golden sizes, {model}", found, f"equal to {dict(GOLDEN[model])}", found == GOLDEN[model])
+    target = "; ".join(f"{name} {value}" for name, value in GOLDEN[model].items())
+    return Check(f"golden sizes, {model}", found, f"equal: {target}", found == GOLDEN[model])
 
 
 def step_seconds(workers: Sequence[Sequence[StepRecord]], warm_up: int) -> float | None:

@@ -122,7 +122,7 @@ def test_an_experiment_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(verify_acp, "run", no_network)
     monkeypatch.setattr(verify_acp.Accuracy, "measure", no_network)
-    monkeypatch.setattr(verify_acp.reference_check, "check", no_network)
+    monkeypatch.setattr(verify_acp, "_reference", no_network)
     done = verify_acp.verify(tmp_path, lambda line: None)
     written = json.loads((tmp_path / "verify-acp.json").read_text())
     assert [row["check"] for row in written] == [row.check for row in done]
