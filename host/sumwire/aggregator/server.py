@@ -8,7 +8,6 @@ import select
 import socket
 import time
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
@@ -18,11 +17,6 @@ from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.sharing import owners
 from sumwire.aggregator.sockets import HandOver, HandOverReceiver, Sender, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
-
-# While packets come thick and fast, let those that follow come in before they are worked on: being woken for every
-# single one costs more than the work. A packet alone does not wait.
-_GATHER_S: Final = 0.0002
-_THICK_S: Final = 0.001
 
 
 class Server:
@@ -47,21 +41,16 @@ class Server:
         poll = select.poll()
         for descriptor in (stop, *self._receivers):
             poll.register(descriptor, select.POLLIN)
-        before = -_THICK_S
         while True:
             ready = [descriptor for descriptor, _ in poll.poll()]
             if stop in ready:
                 return
-            now = time.monotonic()
-            if now - before < _THICK_S:
-                time.sleep(_GATHER_S)
-            before = now
             for descriptor in ready:
-                self._serve(self._receivers[descriptor], now)
+                self._serve(self._receivers[descriptor])
 
-    def _serve(self, receiver: UdpReceiver | HandOverReceiver, now: float) -> None:
+    def _serve(self, receiver: UdpReceiver | HandOverReceiver) -> None:
         """One batch."""
-        self._aggregator.process(self._take(receiver), now)
+        self._aggregator.process(self._take(receiver), time.monotonic())
         self._answer(self._aggregator.replies)
         counters = self._state.sockets
         counters[SENT], counters[UNSENT] = self._sender.sent, self._sender.unsent

@@ -7,10 +7,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from packet.star import HOSTS
+from packet.aggregator_rig import SERVED
+from packet.play import contribution
+from packet.star import EVERY, FULL, HOSTS
 from sumwire import _p4 as p4
 from sumwire.aggregator.core import Aggregator
-from unit.aggregator.streams import Datagram, aggregator, bad_network, counted, expected, play
+from sumwire.aggregator.state import SILENCE_S
+from unit.aggregator.streams import Datagram, aggregator, bad_network, counted, expected, load, play
 
 NAMES = {
     prefix: {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
@@ -112,3 +115,32 @@ def test_reasons_are_the_golden_models(native: bool) -> None:
 def from_a_switch(data: bytes) -> bool:
     """Of a job with lower switches, which are no workers of the aggregator's."""
     return len(data) >= 24 and model.decode(data).job in {7, 8, 9, 30}
+
+
+def one(job: model.Job, worker: int, round_: int) -> Datagram:
+    return Datagram(job.workers[worker].ip, contribution(job, worker, 0, round_, bytes(512)).encode())
+
+
+@FORMS
+@pytest.mark.parametrize("begin", [0, 5, 2**31 - 1, 2**31, 2**32 - 1])
+def test_newer_is_less_than_half_the_circle_ahead(native: bool, begin: int) -> None:
+    rng = np.random.default_rng(0)
+    for ahead, newer in ((1, True), (2**31 - 1, True), (2**31, False), (2**31 + 1, False), (2**32 - 1, False)):
+        served = aggregator(native=native)
+        play(served, [one(FULL, 0, begin), one(FULL, 1, (begin + ahead) % 2**32)], rng, 2)
+        wanted = {"FIRST": 2} if newer else {"FIRST": 1, "STALE": 1}
+        assert counted(served.state.verdicts, NAMES["VERDICT_"]) == wanted
+
+
+@FORMS
+def test_a_generation_is_one_jobs(native: bool) -> None:
+    """Renewed is the job that is silent; the other's slot keeps what it has."""
+    rng, served = np.random.default_rng(0), aggregator(native=native)
+    for job, now in ((FULL, 100.0), (EVERY, 110.0)):
+        served.process(load([one(job, 0, 0)], rng), now)
+    renewed = served.state.shared.renew(110.0 + SILENCE_S / 2)
+    numbers = [job.number for job in SERVED]
+    assert [number for number, done in zip(numbers, renewed, strict=True) if not done] == [EVERY.number]
+    for job in (FULL, EVERY):
+        served.process(load([one(job, 0, 0)], rng), 111.0)
+    assert counted(served.state.verdicts, NAMES["VERDICT_"]) == {"FIRST": 3, "REPEAT": 1}
