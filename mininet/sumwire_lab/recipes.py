@@ -101,14 +101,14 @@ _VOTE: Final = ("vote", "max32")
 _MARSIT: Final = ("sign", "sum32", "max32")
 
 
-def _all_tasks(rate: float, global_lr: float | None = None) -> dict[str, Rates]:
-    return dict.fromkeys((DIGITS.name, DIGITS_CNN.name, TEXT.name), Rates(rate, global_lr))
+def _rates(digits: Rates, digits_cnn: Rates, text: Rates) -> dict[str, Rates]:
+    return {DIGITS.name: digits, DIGITS_CNN.name: digits_cnn, TEXT.name: text}
 
 
-_VOTE_RATES: Final = _all_tasks(2e-3)
-_SSDM_RATES: Final = _all_tasks(1e-2)
-_MEAN_SIGN_RATES: Final = _all_tasks(1.0)
-_MARSIT_RATES: Final = _all_tasks(1.0, 4.5e-3)
+_VOTE_RATES: Final = _rates(Rates(2e-3), Rates(1e-3), Rates(2e-3))
+_SSDM_RATES: Final = _rates(Rates(1e-2), Rates(1e-2), Rates(1e-3))
+_MEAN_SIGN_RATES: Final = _rates(Rates(1.0), Rates(0.5), Rates(0.5))
+_MARSIT_RATES: Final = _rates(Rates(1.0, 4.5e-3), Rates(1.0, 4.5e-3), Rates(1.0, 1e-3))
 
 
 def _both(ops: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
