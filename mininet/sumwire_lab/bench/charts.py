@@ -44,6 +44,8 @@ def _draw(axes: Any, chart: Chart) -> None:
     axes.set(xlabel=chart.x_label, ylabel=chart.y_label, title=chart.title)
     if chart.log_x:
         axes.set_xscale("log")
+    elif counts := whole_numbers(chart):
+        axes.set_xticks(counts)
     if chart.log_y:
         axes.set_yscale("log")
     else:
@@ -52,6 +54,12 @@ def _draw(axes: Any, chart: Chart) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def whole_numbers(chart: Chart) -> list[float]:
+    """Where the marks of an axis of few whole numbers, as of workers, belong; empty for any other."""
+    found = sorted({x for series in chart.series for x, _ in series.points})
+    return found if len(found) <= _MARKED and all(x.is_integer() for x in found) else []
 
 
 def _line(axes: Any, series: Series, number: int) -> None:

@@ -31,6 +31,8 @@ TOP_SHARE: Final = 0.01
 ACP_RANK: Final = 4
 # Steps of one factor after the other, after which the factors hardly turn any more.
 ACP_TURNS: Final = 8
+# Smaller errors would leave the others no room in a chart.
+DRAWN_MIN: Final = 1e-4
 # Their result is a direction, not a length.
 DIRECTIONS: Final = ("ssdm", "vote", "sign")
 # Systems that need no switch, in float16 or as the largest values.
@@ -185,11 +187,16 @@ def _table(task: str, rows: Sequence[Row]) -> Table:
 
 
 def _chart(task: str, rows: Sequence[Row]) -> Chart:
+    by_codec = _of(task, rows)
+    small = [name for name, of in by_codec.items() if max(of.values()) < DRAWN_MIN]
     series = tuple(
-        Series(name, tuple((float(workers), value) for workers, value in sorted(of.items()) if value > 0))
-        for name, of in _of(task, rows).items()
+        Series(name, tuple((float(workers), value) for workers, value in sorted(of.items())))
+        for name, of in by_codec.items()
+        if name not in small
     )
-    return Chart(f"Error over the number of workers, {task}", "workers", "NMSE (no unit)", series, log_y=True)
+    note = f"Below {DRAWN_MIN:g} and not drawn: {', '.join(small)}." if small else ""
+    title = f"Error over the number of workers, {task}"
+    return Chart(title, "workers", "NMSE (no unit)", series, log_y=True, note=note)
 
 
 def _behind(task: str, rows: Sequence[Row]) -> list[str]:

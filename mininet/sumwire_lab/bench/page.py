@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sumwire_lab.bench import charts, glossary
-from sumwire_lab.bench.suite import Outcome, Presentation, Table
+from sumwire_lab.bench.suite import Chart, Outcome, Presentation, Table
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1f2937; }
@@ -93,7 +93,7 @@ def _suite(one: Shown) -> str:
         f'<h2 id="{suite.name}">{_text(suite.title)}</h2>',
         f"<p><b>{_text(suite.question)}</b></p>",
         f'<p class="how">{_text(suite.how)}</p>',
-        *(f"<figure>{drawn}</figure>" for drawn in one.drawn),
+        *(_figure(chart, drawn) for chart, drawn in zip(one.presentation.charts, one.drawn, strict=True)),
         *(_table(table) for table in one.presentation.tables),
         _sentences(one.presentation.behind, "behind", "Here Sumwire loses:"),
         _sentences([f"{failure.label}: {failure.why}" for failure in outcome.failures], "bad", "Failed:"),
@@ -102,6 +102,11 @@ def _suite(one: Shown) -> str:
     if not outcome.rows and not outcome.failures:
         parts.append("<p>Nothing was measured.</p>")
     return "\n".join(part for part in parts if part)
+
+
+def _figure(chart: Chart, drawn: str) -> str:
+    note = f"<figcaption>{_text(chart.note)}</figcaption>" if chart.note else ""
+    return f"<figure>{drawn}{note}</figure>"
 
 
 def _sentences(sentences: Sequence[str], kind: str, opening: str) -> str:

@@ -46,6 +46,7 @@ class Chart:
     series: tuple[Series, ...]
     log_x: bool = False
     log_y: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -99,10 +99,17 @@ def row(codec: str, workers: int, nmse: float) -> codec_error.Row:
 
 def test_error_page() -> None:
     rows = [row("thc", 2, 0.02), row("thc", 4, 0.01), row("top-k", 2, 0.3), row("top-k", 4, 0.4), row("vote", 4, 0.9)]
-    shown = CodecError().present(rows)
+    shown = CodecError().present([*rows, row("sum32", 4, 1e-15)])
     assert shown.tables[0].head == ("codec", "2 workers", "4 workers")
-    assert shown.tables[0].rows == (("thc", "0.02", "0.01"), ("top-k", "0.3", "0.4"), ("vote", "-", "0.9"))
+    assert shown.tables[0].rows == (
+        ("thc", "0.02", "0.01"),
+        ("top-k", "0.3", "0.4"),
+        ("vote", "-", "0.9"),
+        ("sum32", "-", "1e-15"),
+    )
     assert shown.charts[0].series[0].points == ((2.0, 0.02), (4.0, 0.01))
+    assert [series.name for series in shown.charts[0].series] == ["thc", "top-k", "vote"]
+    assert "not drawn: sum32" in shown.charts[0].note
     assert shown.behind == ("m: for any number of workers, vote lose more of a gradient than top-k.",)
 
 

@@ -53,7 +53,7 @@ class Fake(Suite[Case, Row]):
     def present(self, rows: Sequence[Row]) -> Presentation:
         series = Series("gloo", tuple((float(k), row.seconds) for k, row in enumerate(rows, start=1)))
         table = Table("Rows", ("name", "s"), tuple((row.name, str(row.seconds)) for row in rows))
-        chart = Chart("A chart", "size, bytes", "time, s", (series,), log_x=True)
+        chart = Chart("A chart", "size, bytes", "time, s", (series,), log_x=True, note="A note.")
         return Presentation((table,), (chart,), (f"{self.name}: slower & dearer",))
 
 
@@ -99,7 +99,15 @@ def test_page_stands_alone_and_says_what_it_must(monkeypatch: pytest.MonkeyPatch
     assert not re.search(r"""\ssrc=|<link|@import|href=["']http""", page)
     assert set(re.findall(r"""href=["']#([\w-]+)["']""", page)) <= set(re.findall(r"""id=["']([\w-]+)["']""", page))
     assert page.count("<svg") == 2 and "A &lt;title&gt;" in page
-    for words in ("What is it?", "By looking.", "The machine", "processor", "quick False", "Where Sumwire loses"):
+    for words in (
+        "What is it?",
+        "By looking.",
+        "The machine",
+        "processor",
+        "quick False",
+        "Where Sumwire loses",
+        "A note.",
+    ):
         assert words in page
     # The losses stand at the top and at their suite.
     assert page.count("sizes: slower &amp; dearer") == 2
