@@ -12,6 +12,7 @@ from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.kernels import BatchArrays, ReplyArrays, StateArrays, kernels
 from sumwire.aggregator.state import State
 from sumwire.batch import address_of
+from sumwire.errors import UsageError
 
 # Datagrams of one batch at most.
 BATCH: Final = 256
@@ -38,8 +39,13 @@ class Aggregator:
         return self._library is not None
 
     def process(self, batch: Batch, now: float) -> Replies:
-        """Take in up to ``batch`` datagrams at ``now``, in seconds of the monotonic clock; never raises, whatever they
-        hold. The replies are in the order of the packets they answer, and by seat."""
+        """Take in up to ``batch`` datagrams at ``now``, in seconds of the monotonic clock.
+
+        The replies are in the order of the packets they answer, and by seat. Whatever the datagrams hold it never
+        raises, but UsageError for more of them than there is room for.
+        """
+        if batch.count > self.batch:
+            raise UsageError(f"a batch of {batch.count} datagrams: this aggregator takes at most {self.batch}")
         if self._library is None:
             reference.process(self.state, batch, now, self.replies)
         else:

@@ -82,9 +82,14 @@ class MessageArrays(ctypes.Structure):
 def kernels() -> ctypes.CDLL | None:
     """None where numpy must do."""
     if os.environ.get(SWITCH) == "0":
-        _LOG.info("%s=0: numpy aggregates, several times slower than the native kernel", SWITCH)
+        _say_switched_off()
         return None
     return _library()
+
+
+@functools.cache
+def _say_switched_off() -> None:
+    _LOG.info("%s=0: numpy aggregates, several times slower than the native kernel", SWITCH)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from packet.star import EVERY, FULL, HOSTS
 from sumwire import _p4 as p4
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import SILENCE_S
+from sumwire.errors import UsageError
 from unit.aggregator.streams import Datagram, aggregator, bad_network, counted, expected, load, play
 
 NAMES = {
@@ -144,3 +145,9 @@ def test_a_generation_is_one_jobs(native: bool) -> None:
     for job in (FULL, EVERY):
         served.process(load([one(job, 0, 0)], rng), 111.0)
     assert counted(served.state.verdicts, NAMES["VERDICT_"]) == {"FIRST": 3, "REPEAT": 1}
+
+
+def test_more_than_there_is_room_for_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(UsageError, match="3 datagrams: .* at most 2"):
+        aggregator(native=False, room=2).process(load([one(FULL, 0, 0)] * 3, rng), 0.0)
