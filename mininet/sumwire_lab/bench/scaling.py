@@ -14,6 +14,7 @@ from sumwire_lab.bench import allreduce
 from sumwire_lab.bench.allreduce import Case, Row, megabytes
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.options import AGGREGATOR
 from sumwire_lab.recipes import BASELINE
 
 WORKERS: Final = (2, 4, 8, 16)
@@ -49,7 +50,7 @@ class Scaling(Suite[Case, Row]):
         values = QUICK_VALUES if options.quick else VALUES
         counts = QUICK_WORKERS if options.quick else WORKERS
         tree_workers = QUICK_TREE_WORKERS if options.quick else TREE_WORKERS
-        topologies = QUICK_TOPOLOGIES if options.quick else tuple(LEVELS)
+        topologies = _topologies(options)
         shapes = [(workers, "star") for workers in counts] + [(tree_workers, topology) for topology in topologies]
         systems = QUICK_SYSTEMS if options.quick else SYSTEMS
         # The star of the second series is one of the first.
@@ -58,6 +59,11 @@ class Scaling(Suite[Case, Row]):
             for workers, topology in dict.fromkeys(shapes)
             for system in systems
         ]
+
+    def left_out(self, options: BenchOptions) -> list[str]:
+        if options.switch != AGGREGATOR:
+            return []
+        return ["Levels of switches: a software aggregator is the only one."]
 
     def measure(self, case: Case, context: Context) -> list[Row]:
         return allreduce.measure(case, context)
@@ -73,6 +79,12 @@ class Scaling(Suite[Case, Row]):
             title = f"One all-reduce over levels of switches, {trees[0].workers} workers, {size}"
             charts.append(Chart(title, "levels of switches", "time, s", by_levels))
         return Presentation((_table(rows),), tuple(charts), (*_slower(rows), *_growing(rows)))
+
+
+def _topologies(options: BenchOptions) -> tuple[str, ...]:
+    if options.switch == AGGREGATOR:
+        return ("star",)
+    return QUICK_TOPOLOGIES if options.quick else tuple(LEVELS)
 
 
 def _series(points: Sequence[tuple[str, int, float]]) -> tuple[Series, ...]:

@@ -55,6 +55,12 @@ def test_scaling_plan() -> None:
     assert len({case.label for case in cases}) == len(cases)
 
 
+def test_an_aggregator_has_no_levels() -> None:
+    options = BenchOptions(switch="aggregator")
+    assert {case.topology for case in Scaling().plan(options)} == {"star"}
+    assert Scaling().left_out(options) and not Scaling().left_out(BenchOptions())
+
+
 def scaled(system: str, workers: int, seconds: float, topology: str = "star") -> allreduce.Row:
     return allreduce.Row(100.0, 10**6, system, seconds, 0.1, 0.1 / seconds, 0.02, workers, topology, 3)
 
