@@ -149,5 +149,5 @@ def test_a_generation_is_one_jobs(native: bool) -> None:
 
 def test_more_than_there_is_room_for_is_refused() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(UsageError, match="3 datagrams: .* at most 2"):
+    with pytest.raises(UsageError, match=r"3 datagrams: .* at most 2"):
         aggregator(native=False, room=2).process(load([one(FULL, 0, 0)] * 3, rng), 0.0)
