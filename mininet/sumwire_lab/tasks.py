@@ -70,7 +70,7 @@ TEXT: Final = Task(
     adam=True,
     learning_rate=3e-3,
     weight_decay=0.0,
-    rank=8,
+    rank=16,
     evaluate_every=10,
 )
 TASKS: Final[Mapping[str, Task]] = {task.name: task for task in (DIGITS, DIGITS_CNN, TEXT)}
