@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from sumwire.systems import TABLE
+
 INTRODUCTION: Final = (
     "When several machines (workers) train one neural network together, each computes a gradient from its own part of "
     "the data, and after every step all of them need the mean of these gradients. On slow links, sending them takes "
@@ -18,21 +20,27 @@ INTRODUCTION: Final = (
     "What the numbers say about a hardware switch is what the bytes on the links say, not the processor times.",
 )
 
-SYSTEMS: Final[Mapping[str, str]] = {
-    "gloo": "Bridge. PyTorch's ring all-reduce of float32 gradients: the baseline, also called S-SGD.",
-    "fp16": "Bridge. The same in float16, half the bytes.",
-    "powersgd": "Bridge. Power-SGD, PyTorch's own: two thin factors for each matrix, summed one after the other.",
-    "topk, top-k": "Bridge. Only the largest values, with their positions; the rest is kept for later steps.",
-    "cascade": "Bridge. A ring that compresses to signs anew at every hop.",
-    "marsit-ring": "Bridge. Marsit's signs in a ring.",
-    "thc": "Switch. THC: 4-bit table indices up, 8-bit sums down.",
-    "thc-uniform": "Switch. The same with equal steps between the levels.",
-    "sum32": "Switch. Full precision in 32-bit fixed point.",
-    "acp": "ACP-SGD: one thin factor for each matrix, P and Q in turn, summed in full precision.",
-    "acp-thc": "Switch. ACP-SGD whose factors are compressed by THC.",
-    "vote": "Switch. One sign a value up, the majority's sign down.",
-    "ef-sign": "Switch. One sign a value and one magnitude; what is left out is kept for later steps.",
-    "ssdm": "Switch. Signs drawn at random, so that their mean is the gradient's direction.",
-    "marsit, sign": "Switch. Signs of updates, merged at random by the switch to one sign a value.",
-    "marsit100": "Switch. The same, with a round in full precision every 100 steps.",
+# What the lab calls otherwise than the library, and what is no system.
+_OTHER_NAMES: Final[Mapping[str, str]] = {
+    "gloo": "ssgd: PyTorch's own all-reduce, the baseline",
+    "marsit100": "marsit with a round in full precision every 100 steps; marsit here has none",
+    "sign": "the codec of marsit: merged signs",
+    "top-k": "the codec of topk",
 }
+WAYS: Final = (
+    "Over a switch, packets are summed by Sumwire's switch on their way (or by its software aggregator); over a group, "
+    "workers talk to each other through PyTorch's process group, on bridges of the kernel. Systems that can do both "
+    "take the switch, unless their name ends with @group. Bits are those a worker sends (up) and gets (down) for each "
+    "value of the gradient, without headers; an all-reduce in a ring moves 2 (n - 1)/n times as many, for n workers."
+)
+HEAD: Final = ("name", "what travels", "over", "bits up", "bits down", "limits", "published as")
+
+
+def systems() -> list[tuple[str, ...]]:
+    """A row for every system and transport, out of the library's own table."""
+    rows = [
+        (name, spec.what, transport, route.up, route.down, spec.limits, spec.paper)
+        for name, spec in TABLE.items()
+        for transport, route in spec.routes.items()
+    ]
+    return [*rows, *((name, what, "", "", "", "", "") for name, what in _OTHER_NAMES.items())]

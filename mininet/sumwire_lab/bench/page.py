@@ -128,12 +128,8 @@ def _cells(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str
 
 
 def _words() -> str:
-    rows = tuple(glossary.SYSTEMS.items())
-    return (
-        "<h2 id='systems'>The systems</h2>\n<p>Names as in the charts. \"Switch\": its packets are summed by "
-        'Sumwire\'s switch. "Bridge": workers talk to each other over an ideal kernel bridge.</p>'
-        + _cells(("name", "what travels"), rows, "words")
-    )
+    table = _cells(glossary.HEAD, glossary.systems(), "words")
+    return f'<h2 id="systems">The systems</h2>\n<p>{_text(glossary.WAYS)}</p><div class="wide">{table}</div>'
 
 
 def _machine(about: Mapping[str, Any]) -> str:

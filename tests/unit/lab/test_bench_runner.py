@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from sumwire_lab.bench import runner
+from sumwire_lab.bench import glossary, runner
+from sumwire_lab.bench.codecs import CODECS
 from sumwire_lab.bench.options import SUITES, BenchOptions, parse_suites
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
 from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.recipes import SYSTEMS
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,13 @@ def test_page_stands_alone_and_says_what_it_must(monkeypatch: pytest.MonkeyPatch
     # The losses stand at the top and at their suite.
     assert page.count("sizes: slower &amp; dearer") == 2
     assert (folder / "sizes-1.svg").read_text().startswith("<svg")
+
+
+def test_every_name_on_the_page_is_explained() -> None:
+    explained = {row[0] for row in glossary.systems()}
+    for name in [*SYSTEMS, *CODECS, "top-k", "fp16", "acp"]:
+        assert name in explained
+    assert all(len(row) == len(glossary.HEAD) for row in glossary.systems())
 
 
 def test_no_losses_are_said_to_be_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
