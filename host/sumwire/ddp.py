@@ -24,7 +24,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 else:
     from torch.distributed import GradBucket
 
+
+# Values of a gradient looked at before all of them are.
+_PROBED: Final = 256
 
 # A bucket's flat values and its number -> their aggregate over the workers, and what gives this worker's residual.
 Reduce = Callable[[Tensor, int], tuple[Tensor, Residual]]
@@ -109,29 +112,37 @@ class DdpState:
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             try:
-                self._reduce(task)
+                keep = self._reduce(task)
             except Exception as error:  # noqa: BLE001 - whatever it is, backward() must get it and not wait for ever
                 task.future.set_exception(error)  # type: ignore[arg-type]
             else:
+                # First the result, for which backward() waits: residuals are not needed before the next step.
                 task.future.set_result(task.buffer)
+                keep()
 
-    def _reduce(self, task: _Task) -> None:
+    def _reduce(self, task: _Task) -> Callable[[], None]:
+        """Aggregates a bucket in place. Returns what is to be done afterwards."""
         if task.filled is not None:
             task.filled.synchronize()
         assert self._reduction is not None
         if self.feedback is None:
             task.buffer.copy_(self._reduction(task.buffer, task.index)[0])
-            return
-        x = self.feedback.compensate(task.buffer, task.parts)
+            return _nothing
+        feedback = self.feedback
+        x = feedback.compensate(task.buffer, task.parts)
         idle = self._idle(task)
         for piece, _ in idle:
             x[piece] = 0.0
         mean, residual_of = self._reduction(x, task.index)
         task.buffer.copy_(mean)
-        residual = residual_of()
-        for piece, kept in idle:
-            residual[piece] = 0.0 if kept is None else kept
-        self.feedback.store(task.parts, residual)
+
+        def keep() -> None:
+            residual = residual_of()
+            for piece, kept in idle:
+                residual[piece] = 0.0 if kept is None else kept
+            feedback.store(task.parts, residual)
+
+        return keep
 
     def _idle(self, task: _Task) -> list[tuple[slice, Tensor | None]]:
         """Pieces of the bucket whose gradient is all zero, each with the residual to keep."""
@@ -139,7 +150,7 @@ class DdpState:
         idle, start = [], 0
         for parameter, numel in task.parts:
             piece = slice(start, start + numel)
-            if not bool(task.buffer[piece].any()):
+            if _all_zero(task.buffer[piece]):
                 idle.append((piece, self.feedback.residual(parameter)))
             start += numel
         return idle
@@ -151,6 +162,15 @@ class DdpState:
             self._tasks.put(None)
             self._thread.join()
             self._thread = None
+
+
+def _nothing() -> None:
+    return None
+
+
+def _all_zero(x: Tensor) -> bool:
+    # A few values tell almost always, and cost nothing.
+    return not bool(x[:_PROBED].any()) and not bool(x.any())
 
 
 def ddp_hook(state: DdpState, bucket: GradBucket) -> Future[Tensor]:

@@ -16,7 +16,7 @@ WARM_UP_SHARE: Final = 0.1
 
 
 def build(hidden: int, seed: int) -> torch.nn.Module:
-    """Two hidden layers; with 512 units 301,066 parameters. Equal weights for equal seeds."""
+    """Two hidden layers; with 1024 units 1,126,410 parameters. Equal weights for equal seeds."""
     torch.manual_seed(seed)
     return torch.nn.Sequential(
         torch.nn.Linear(FEATURES, hidden),

@@ -37,10 +37,10 @@ class LinkOptions:
 class TrainOptions:
     """The training itself; equal for every system of a run."""
 
-    epochs: int = 20
-    batch: int = 64
+    epochs: int = 10
+    batch: int = 32
     """Samples per worker and step."""
-    hidden: int = 512
+    hidden: int = 1024
     learning_rate: float = 0.1
     weight_decay: float = 1e-4
     seed: int = 1
