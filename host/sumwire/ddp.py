@@ -23,7 +23,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from torch.futures import Future
 
 from sumwire.codec.feedback import ParameterFeedback
 from sumwire.comm_thread import CommThread
-from sumwire.errors import UsageError
+from sumwire.errors import ClosedError, UsageError
 from sumwire.job import Job, Residual
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 else:
     from torch.distributed import GradBucket
 
+
+# Values of a gradient looked at before all of them are.
+_PROBED: Final = 256
 
 # A bucket's flat values and its number -> their aggregate over the workers, and what gives this worker's residual.
 Reduce = Callable[[Tensor, int], tuple[Tensor, Residual]]
@@ -76,6 +79,8 @@ class DdpState:
         self._numbers: dict[int, int] = {}
         # Held so that no id in _numbers is used again for another tensor.
         self._parameters: list[Tensor] = []
+        # By bucket: the work on its residual that came after the result.
+        self._kept: dict[int, Future[None]] = {}
         self._thread = CommThread(f"job {job.config.name}" if job else "hook without switch")
         if job is not None:
             job.on_close(self.close)
@@ -109,17 +114,31 @@ class DdpState:
         assert self._reduction is not None
         if self.feedback is None:
             return task.buffer.copy_(self._reduction(task.buffer, task.index)[0])
-        x = self.feedback.compensate(task.buffer, task.parts)
+        if (kept := self._kept.pop(task.index, None)) is not None:
+            # Done by now, since calls run in order: an error of it comes out here.
+            kept.wait()
+        feedback = self.feedback
+        x = feedback.compensate(task.buffer, task.parts)
         idle = self._idle(task)
         for piece, _ in idle:
             x[piece] = 0.0
         mean, residual_of = self._reduction(x, task.index)
-        task.buffer.copy_(mean)
-        residual = residual_of()
-        for piece, kept in idle:
-            residual[piece] = 0.0 if kept is None else kept
-        self.feedback.store(task.parts, residual)
-        return task.buffer
+
+        def keep() -> None:
+            residual = residual_of()
+            for piece, residue in idle:
+                residual[piece] = 0.0 if residue is None else residue
+            feedback.store(task.parts, residual)
+
+        self._afterwards(task.index, keep)
+        return task.buffer.copy_(mean)
+
+    def _afterwards(self, index: int, keep: Callable[[], None]) -> None:
+        """First the results, for which backward() waits: residuals are not needed before the next step."""
+        try:
+            self._kept[index] = self._thread.submit(keep)
+        except ClosedError:
+            keep()
 
     def _idle(self, task: _Task) -> list[tuple[slice, Tensor | None]]:
         """Pieces of the bucket whose gradient is all zero, each with the residual to keep."""
@@ -127,7 +146,7 @@ class DdpState:
         idle, start = [], 0
         for parameter, numel in task.parts:
             piece = slice(start, start + numel)
-            if not bool(task.buffer[piece].any()):
+            if _all_zero(task.buffer[piece]):
                 idle.append((piece, self.feedback.residual(parameter)))
             start += numel
         return idle
@@ -135,6 +154,11 @@ class DdpState:
     def close(self) -> None:
         """End the thread, as the job does when it closes; buckets that still wait are done first."""
         self._thread.close()
+
+
+def _all_zero(x: Tensor) -> bool:
+    # A few values tell almost always, and cost nothing.
+    return not bool(x[:_PROBED].any()) and not bool(x.any())
 
 
 def ddp_hook(state: DdpState, bucket: GradBucket) -> Future[Tensor]:

@@ -53,12 +53,6 @@ def speed(summary: dict[str, Any], label: str) -> list[Check]:
     ]
 
 
-def reported_speed(summary: dict[str, Any], label: str) -> Check:
-    """Communication time on a switch that takes fewer packets than the links bring: a number, no target."""
-    comm = ratio(summary, "comm_s_per_step", "thc")
-    return reported(f"{label}: communication time per step, gloo / Sumwire", comm)
-
-
 def accuracy(label: str, thc: dict[str, Any], gloo: dict[str, Any]) -> Check:
     """Final accuracies: close to each other and both high enough, on replicas that are bit-equal."""
     mine, theirs = thc["accuracy"], gloo["accuracy"]

@@ -14,7 +14,7 @@ from sumwire_lab.bias_run import run_bias
 from sumwire_lab.checks import Check
 from sumwire_lab.errors import LabError
 from sumwire_lab.ops_run import run_ops
-from sumwire_lab.options import LinkOptions, RunOptions
+from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run import run
 from sumwire_lab.session import Say
 from sumwire_lab.verification import Verification, packet_tests, run_tests, without_bmv2
@@ -23,6 +23,8 @@ SYSTEMS: Final = ("gloo", "marsit", "marsit100", "vote")
 BMV2_SYSTEMS: Final = ("marsit", "marsit100", "vote")
 # Where 37 packets of signs take 32 ms: at higher rates latency would be measured, not the bytes.
 LINK: Final = LinkOptions(10.0)
+# The smaller model, for that rate.
+TRAIN: Final = TrainOptions(hidden=512, batch=64, epochs=20)
 TREE_WORKERS: Final = 8
 IMPAIR: Final = "drop=0.01,seed=7"
 TREES: Final = ("leaf-spine", "leaf-spine2", "three-level")
@@ -71,7 +73,7 @@ def statistics(outcomes: Mapping[str, str]) -> list[Check]:
 
 
 def _digits(results: Path, say: Say) -> list[Check]:
-    summary, _ = run(RunOptions(systems=SYSTEMS, link=LINK, switch="soft"), results, say)
+    summary, _ = run(RunOptions(systems=SYSTEMS, link=LINK, train=TRAIN, switch="soft"), results, say)
     return sign_checks.digits(summary, f"digits, 4 workers, {LINK.mbit:g} Mbit/s, soft switch")
 
 
@@ -96,7 +98,7 @@ def _digits_on_bmv2(results: Path, say: Say) -> list[Check]:
     absent = without_bmv2(label, "replicas bit-equal, no fall-back")
     if absent:
         return absent
-    summary, _ = run(RunOptions(systems=BMV2_SYSTEMS, link=LINK, switch="bmv2"), results, say)
+    summary, _ = run(RunOptions(systems=BMV2_SYSTEMS, link=LINK, train=TRAIN, switch="bmv2"), results, say)
     systems = summary["systems"]
     accuracies = {name: entry["accuracy"] for name, entry in systems.items()}
     return [
