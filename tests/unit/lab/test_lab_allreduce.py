@@ -161,7 +161,7 @@ def test_losses_of_a_software_aggregator(tmp_path: Path) -> None:
 
 
 def test_a_family_has_children_and_theirs() -> None:
-    nest = "import subprocess, sys; subprocess.run(['sh', '-c', 'echo; sleep 60; true'])"
+    nest = "import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 60 & echo; wait'])"
     with subprocess.Popen([sys.executable, "-c", nest], stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -188,7 +188,7 @@ def test_a_task_brings_its_own_defaults(task: str) -> None:
 def test_the_digits_are_trained_as_ever() -> None:
     options = TrainOptions.of("digits")
     assert options == TrainOptions()
-    assert (options.epochs, options.batch, options.hidden, options.max_steps) == (20, 64, 512, None)
+    assert (options.epochs, options.batch, options.hidden, options.max_steps) == (10, 32, 1024, None)
     assert (options.learning_rate, options.weight_decay) == (0.1, 1e-4)
 
 
