@@ -121,8 +121,11 @@ def test_order_does_not_depend_on_which_gradient_comes_first() -> None:
             order = list(self.layers)
             return torch.stack([layer(x).mean() for layer in (reversed(order) if self.backwards else order)]).sum()
 
+    # Before the threads start: they share one generator.
+    models = [Branches(False), Branches(True)]
+
     def work(worker: int, reduce: Callable[..., Any]) -> Tensor:
-        model = Branches(worker == 1)
+        model = models[worker]
         optimizer = AcpSgd(model, sgd(model), reduce, rank=2, threshold_bytes=0, min_compression=0.0)
         for step in range(4):
             optimizer.zero_grad()
