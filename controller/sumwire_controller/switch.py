@@ -22,6 +22,8 @@ from sumwire_controller.reconcile import Change, Write
 from sumwire_controller.session import Session, rpc_error
 
 DEFAULT_TIMEOUT_S: Final = 10.0
+# A switch may have to compile the program first.
+LOADING_TIMEOUT_S: Final = 60.0
 _UPDATE_TYPES: Final = {
     Write.INSERT: p4runtime_pb2.Update.INSERT,
     Write.MODIFY: p4runtime_pb2.Update.MODIFY,
@@ -46,7 +48,8 @@ class SwitchControl(Protocol):
 class P4Switch:
     """A P4Runtime session with one switch, as a context manager.
 
-    Every call has the deadline `timeout_s` and raises SwitchUnreachableError, NotPrimaryError or SwitchRefusedError.
+    Every call has the deadline `timeout_s`, loading a program at least LOADING_TIMEOUT_S. Raises
+    SwitchUnreachableError, NotPrimaryError or SwitchRefusedError.
     """
 
     def __init__(self, switch: Switch, timeout_s: float = DEFAULT_TIMEOUT_S, *, read_only: bool = False) -> None:
@@ -66,9 +69,9 @@ class P4Switch:
     def close(self) -> None:
         self._session.tear_down()
 
-    def _call(self, what: str, call: Callable[..., Any], request: Any) -> Any:
+    def _call(self, what: str, call: Callable[..., Any], request: Any, timeout_s: float | None = None) -> Any:
         try:
-            return call(request, timeout=self._timeout_s)
+            return call(request, timeout=timeout_s or self._timeout_s)
         except grpc.RpcError as error:
             raise self._error(what, error) from error
 
@@ -95,7 +98,8 @@ class P4Switch:
         request.config.p4info.CopyFrom(program.p4info)
         request.config.p4_device_config = program.device_config
         request.config.cookie.cookie = program.cookie
-        self._call("loading the program", self._session.stub.SetForwardingPipelineConfig, request)
+        patience_s = max(self._timeout_s, LOADING_TIMEOUT_S)
+        self._call("loading the program", self._session.stub.SetForwardingPipelineConfig, request, patience_s)
 
     def write(self, program: Program, change: Change) -> None:
         """One update, one request, so that a refusal is known to be this one's."""

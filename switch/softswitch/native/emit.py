@@ -284,7 +284,6 @@ def _export(context: Context) -> list[str]:
         "",
         "extern const struct ss_program ss_program;",
         "const struct ss_program ss_program = {",
-        "    .abi = SS_ABI,",
         f"    .tables = {len(program.tables)}u,",
         f"    .registers = {len(registers)}u,",
         f"    .counters = {len(counters)}u,",

@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SS_ABI 1
 #define SS_DROP_PORT 511u
 #define SS_GROUPS 65536u
 // Numbers of this width and more are aligned to it, so that they load as whole vectors.
@@ -93,7 +92,6 @@ typedef void ss_process_fn(struct ss_machine *machine, uint32_t port, const uint
 // of 8 limbs; unused bits are 0. Action data are the parameters one after the other, those of SS_WIDE_BITS and more
 // starting at a multiple of 8 limbs. Keys are the fields in the table's order, nothing between them.
 struct ss_program {
-  uint32_t abi;
   uint32_t tables;
   uint32_t registers;
   uint32_t counters;  // indirect ones; a cell is {packets, bytes}

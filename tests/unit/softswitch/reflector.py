@@ -57,7 +57,7 @@ static void process(struct ss_machine *machine, uint32_t port, const uint8_t *fr
   atomic_store_explicit(&self->busy, 0, memory_order_relaxed);
 }
 
-static const struct ss_program program = {.abi = SS_ABI, .process = process};
+static const struct ss_program program = {.process = process};
 
 struct reflector *reflector_new(uint64_t mark, uint64_t spin_ns) {
   struct reflector *self = calloc(1, sizeof *self);

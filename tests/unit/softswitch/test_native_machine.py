@@ -89,7 +89,7 @@ static void process(struct ss_machine *machine, uint32_t port, const uint8_t *fr
 
 static const struct ss_array registers[] = {{5, 1}, {3, 16}};
 static const struct ss_array counters[] = {{4, 2}};
-const struct ss_program ss_program = {SS_ABI, 7, 2, 1, registers, counters, process};
+const struct ss_program ss_program = {7, 2, 1, registers, counters, process};
 """
 
 E, L, T, R = ir.MatchKind.EXACT, ir.MatchKind.LPM, ir.MatchKind.TERNARY, ir.MatchKind.RANGE
