@@ -181,7 +181,38 @@ def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
     return RingSigns(collective)
 
 
-class GradientSync(Optimizer):
+class GradientOptimizer(Optimizer):
+    """An optimizer around another one: gradients become their aggregate, then the inner optimizer makes its step.
+
+    Subclasses say how, in :meth:`synchronize`. Parameter groups are the inner optimizer's own.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.inner = optimizer
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+
+    def synchronize(self) -> None:
+        """Make the parameters' gradients their aggregate over the workers."""
+        raise NotImplementedError
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """:meth:`synchronize`, then the inner optimizer's step. ``closure`` is evaluated once, before."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.synchronize()
+        self.inner.step()
+        return loss
+
+
+class GradientSync(GradientOptimizer):
     """Gradients become their aggregate over the workers before the inner optimizer's step; for plain models, without
     DistributedDataParallel.
 
@@ -197,32 +228,16 @@ class GradientSync(Optimizer):
         *,
         error_feedback: bool = True,
     ) -> None:
-        self.inner = optimizer
         self._reduction = reduce
         self._error_feedback = error_feedback
         self._flat: FlatParameters | None = None
         self.residual: Tensor | None = None
-        super().__init__(optimizer.param_groups, optimizer.defaults)
+        super().__init__(optimizer)
         self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Aggregate, then the inner optimizer's step. ``closure`` is evaluated once, before."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        with torch.no_grad():
-            self._synchronise()
-        self.inner.step()
-        return loss
-
-    def _synchronise(self) -> None:
+    @torch.no_grad()
+    def synchronize(self) -> None:
+        """Aggregate all gradients as one flat tensor."""
         assert self._flat is not None
         parameters = self._flat.parameters
         pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 
 from sumwire.comm_thread import CommThread
 from sumwire.errors import UsageError
+from sumwire.optim import GradientOptimizer
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -27,7 +28,6 @@ else:
     from torch.distributed import GradBucket
 
 Hook = Callable[[Any, GradBucket], Future[Tensor]]
-_Loss = TypeVar("_Loss")
 
 
 class TimedHook:
@@ -171,38 +171,22 @@ class _Bucket:
         return [piece.view(p.shape) for piece, p in zip(pieces, self.members, strict=True)]
 
 
-class HookSync(Optimizer):
+class HookSync(GradientOptimizer):
     """A hook's result replaces the gradients before the inner optimizer's step; for plain models.
 
     The parameters of one dtype are one bucket. A parameter without gradient counts as zeros, and gets one.
     """
 
     def __init__(self, optimizer: Optimizer, hook: TimedHook) -> None:
-        self.inner = optimizer
         self._hook = hook
-        super().__init__(optimizer.param_groups, optimizer.defaults)
+        super().__init__(optimizer)
         self._kinds = _by_kind(p for group in self.param_groups for p in group["params"] if p.requires_grad)
         if not self._kinds:
             raise UsageError("no parameters: nothing to optimize")
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Aggregate, then the inner optimizer's step. ``closure`` is evaluated once, before."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        with torch.no_grad():
-            self._synchronise()
-        self.inner.step()
-        return loss
-
-    def _synchronise(self) -> None:
+    @torch.no_grad()
+    def synchronize(self) -> None:
+        """Aggregate the gradients, a bucket for each dtype and device."""
         for number, members in enumerate(self._kinds):
             pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in members]
             flat = torch.cat([piece.reshape(-1) for piece in pieces])

@@ -21,7 +21,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast, overload
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,8 +32,8 @@ from sumwire.ddp import Reduce
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
 from sumwire.lowrank.matrices import HALVES, make_share
+from sumwire.optim import GradientOptimizer
 
-_Loss = TypeVar("_Loss")
 # Runs calls one after the other, in the order given, and never in the middle of another.
 Submit = Callable[[Callable[[], None]], Future[None]]
 
@@ -73,7 +73,7 @@ class _Step:
     failure: Exception | None = None
 
 
-class AcpSgd(Optimizer):
+class AcpSgd(GradientOptimizer):
     """One worker's optimizer. In step t, from 0, P factors are sent if t is even, Q factors if it is odd; gradients
     become the mean over the workers of what the factors say, and error feedback keeps the rest for later steps
     (:mod:`sumwire.lowrank.matrices` has the equations).
@@ -110,7 +110,6 @@ class AcpSgd(Optimizer):
             raise UsageError(f"accumulation = {accumulation}: must be 1 or more backward passes, or None")
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise UsageError(f"seed = {seed!r}: must be a whole number, 0 or more")
-        self.inner = optimizer
         self.steps = 0
         parameters = list(model.parameters() if isinstance(model, nn.Module) else model)
         self._parameters = [p for p in parameters if p.requires_grad and p.numel()]
@@ -130,7 +129,7 @@ class AcpSgd(Optimizer):
             make_share(item, p, seed=seed, number=number)
             for number, (item, p) in enumerate(zip(self.plan.items, self._parameters, strict=True))
         ]
-        super().__init__(optimizer.param_groups, optimizer.defaults)
+        super().__init__(optimizer)
         self._handles = [
             p.register_post_accumulate_grad_hook(partial(self._arrived, number))  # type: ignore[no-untyped-call]
             for number, p in enumerate(self._parameters)
@@ -141,22 +140,6 @@ class AcpSgd(Optimizer):
     def phase(self) -> Phase:
         """The factor that the next step, or the one under way, sends."""
         return phase_of(self.steps)
-
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """:meth:`synchronize`, then the inner optimizer's step. ``closure`` is evaluated once, before."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        self.synchronize()
-        self.inner.step()
-        return loss
 
     def synchronize(self) -> None:
         """Make the gradients those of all workers; ends the step that the backward pass began.
