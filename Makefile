@@ -65,7 +65,8 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt scripts/setup-system.sh
 	./scripts/setup-system.sh
 	mkdir -p $(NATIVELIB_CACHE)
-	python3 -m venv $(VENV)
+	@# An environment that is there keeps its Python: made again by another one it would mix the two.
+	[ -x $(PYTHON) ] || python3 -m venv --clear $(VENV)
 	@echo "sumwire: installing Python packages into $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@# Mininet is Debian's: this one package is borrowed from the system, not all of them.
