@@ -28,6 +28,8 @@ FUZZ_PACKETS ?= 10000000
 FUZZ_SEED ?= 1
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
+# Tests that run side by side: one process on each core.
+TEST_JOBS ?= $(shell nproc)
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -38,14 +40,14 @@ export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format p4 bench bench-codec bench-allreduce bench-switch \
-  verify-thc verify-sign verify-speed verify-acp fuzz clean
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp fuzz clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run              train over gloo and through the switch, compare"
 	@echo "                      (TASK=$(TASK) WORKERS=$(WORKERS) BW=$(BW) SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY)"
 	@echo "                      SWITCH=$(SWITCH) ENGINE=$(ENGINE))"
-	@echo "make test             all tests (PYTEST_FLAGS=...)"
+	@echo "make test             all tests (TEST_JOBS=$(TEST_JOBS) side by side; PYTEST_FLAGS=...)"
 	@echo "make lint             ruff and mypy"
 	@echo "make p4               recompile the P4 program (needs p4c)"
 	@echo "make bench            all systems compared, on one page (QUICK=1 for minutes; SUITES=$(SUITES))"
@@ -56,6 +58,7 @@ help:
 	@echo "make verify-sign      every number that sign bits and trees promise"
 	@echo "make verify-speed     every number that the native engine and the batched hosts promise"
 	@echo "make verify-acp       every number that ACP-SGD, the baselines and the software aggregator promise"
+	@echo "make verify-dlcp      every number that packets with tags, bounded loss, spraying and trimming promise"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev)"
 	@echo "make clean            remove the environment, caches and results"
@@ -79,7 +82,7 @@ run: $(READY)
 	  --task $(TASK) --systems gloo,$(SYSTEM) --topology $(TOPOLOGY) $(RUN_FLAGS)
 
 test: $(READY)
-	$(SUDO) $(PYTHON) -m pytest $(PYTEST_FLAGS)
+	$(SUDO) $(PYTHON) -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_FLAGS)
 
 lint: $(READY)
 	$(PYTHON) -m ruff check .
@@ -118,6 +121,9 @@ verify-speed: $(READY)
 
 verify-acp: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-acp
+
+verify-dlcp: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-dlcp
 
 fuzz: $(READY)
 	mkdir -p results
