@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,14 +76,17 @@ def side_jobs(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
     ]
 
 
-def configuration(fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the controller reads as YAML: every host forwards, and these jobs.
+def configuration(
+    fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]], queues: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """What the controller reads as YAML: every host forwards, these jobs, and virtual queues where there are any.
 
     `grpc` has the P4Runtime address of each switch. A single switch gets the controller's short form, several its
     topology form.
     """
+    more = {"queues": list(queues)} if queues else {}
     if len(fabric.switches) > 1:
-        return _tree(fabric, grpc, jobs)
+        return _tree(fabric, grpc, jobs) | more
     switch = fabric.switches[0]
     return {
         "switch": {"name": switch.name, "grpc": grpc[switch.name], "device_id": switch.device_id},
@@ -91,6 +94,7 @@ def configuration(fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, 
         "ports": [host.port for host in fabric.hosts],
         "workers": [{"name": h.name, "ip": h.ip, "mac": h.mac, "port": h.port} for h in fabric.hosts],
         "jobs": jobs,
+        **more,
     }
 
 
@@ -113,9 +117,15 @@ def _tree(fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]]) -
     }
 
 
-def install(fabric: Fabric, grpc: Mapping[str, str], folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
+def install(
+    fabric: Fabric,
+    grpc: Mapping[str, str],
+    folder: Path,
+    jobs: list[dict[str, Any]],
+    queues: Sequence[dict[str, Any]] = (),
+) -> dict[str, Path]:
     """Bring program and entries to the switches. Returns the job files by name; all are kept in `folder`."""
-    config = _load(fabric, grpc, folder, jobs)
+    config = _load(fabric, grpc, folder, jobs, queues)
     if isinstance(config, sumwire_controller.Config):
         sumwire_controller.apply(config)
     else:
@@ -129,9 +139,15 @@ def describe(fabric: Fabric, folder: Path, jobs: list[dict[str, Any]]) -> dict[s
     return _write_jobs(_load(fabric, nobody, folder, jobs), folder, jobs)
 
 
-def _load(fabric: Fabric, grpc: Mapping[str, str], folder: Path, jobs: list[dict[str, Any]]) -> Any:
+def _load(
+    fabric: Fabric,
+    grpc: Mapping[str, str],
+    folder: Path,
+    jobs: list[dict[str, Any]],
+    queues: Sequence[dict[str, Any]] = (),
+) -> Any:
     path = folder / CONFIGURATION
-    path.write_text(yaml.safe_dump(configuration(fabric, grpc, jobs), sort_keys=False))
+    path.write_text(yaml.safe_dump(configuration(fabric, grpc, jobs, queues), sort_keys=False))
     return sumwire_controller.load_any(path)
 
 

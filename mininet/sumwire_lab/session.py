@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,9 +84,10 @@ def open_session(
     kind: str | None,
     folder: Path,
     jobs: Callable[[Fabric], list[dict[str, Any]]] = control.training_job,
+    queues: Callable[[Fabric], Sequence[dict[str, Any]]] = lambda _: (),
 ) -> Iterator[Session]:
     """Network, switches and jobs for the time of the block. `kind` is `soft`, `bmv2`, `aggregator`, or None for kernel
-    bridges alone."""
+    bridges alone; `queues` are the P4 switches' virtual ones."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         ledger = Ledger.create()
@@ -111,7 +112,7 @@ def open_session(
         session = Session(fabric, network, ledger, folder, {})
         if processes:
             grpc = {name: process.grpc for name, process in processes.items()}
-            session.job_files = control.install(fabric, grpc, folder, jobs(fabric))
+            session.job_files = control.install(fabric, grpc, folder, jobs(fabric), queues(fabric))
         if fabric.server is not None:
             session.job_files = control.describe(fabric, folder, jobs(fabric))
             session.aggregator = stack.enter_context(_aggregator(session, fabric.server))
