@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,9 @@ from typing import Any, Final
 from sumwire import _p4 as p4
 from sumwire.errors import ConfigError
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+# Format 2 knows neither lanes nor paths, and means one of each.
+_FORMAT_MIN: Final = 2
 OP_CODES: Final[Mapping[str, int]] = {
     "thc": p4.OP_THC,
     "max32": p4.OP_MAX32,
@@ -37,7 +39,13 @@ WORKERS_MAX: Final = 0xFF
 # Most workers of a job that uses the op, in the whole tree.
 OP_WORKERS_MAX: Final[Mapping[str, int]] = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
 
+# A packet's priority has three bits.
+LANES_MAX: Final = 8
+# Ways between a leaf and the root that a job's packets may take.
+PATHS: Final = (1, 2, 4)
+
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
+_LATER_FIELDS: Final = frozenset({"lanes", "paths"})
 
 
 @dataclass(frozen=True)
@@ -64,10 +72,20 @@ class ThcParameters:
 
 
 @dataclass(frozen=True)
+class Lane:
+    """What a priority class has of its own: the number in its packets, and slots. Lane 0 is the most urgent."""
+
+    job: int
+    slots: int
+
+
+@dataclass(frozen=True)
 class JobConfig:
     """One job as one worker sees it. ``job`` is the number in the packets, ``name`` is for people.
 
     ``worker`` counts the hosts of the whole job; packets carry the ``seat``, the worker's number at its own switch.
+    ``lanes``: the job's priority classes, of which ``job`` and ``slots`` are the first; for one of them alone see
+    :meth:`for_lane`. With more than one of ``paths`` between leaf and root, results may overtake each other.
     """
 
     name: str
@@ -79,6 +97,28 @@ class JobConfig:
     ops: tuple[str, ...]
     addresses: tuple[Address, ...]
     thc: ThcParameters | None
+    lanes: tuple[Lane, ...] = ()
+    paths: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.lanes:
+            object.__setattr__(self, "lanes", (Lane(self.job, self.slots),))
+
+    def for_lane(self, lane: int) -> JobConfig:
+        """One lane as a job of its own, with its number, slots and UDP ports. Raises ConfigError for an unknown one."""
+        if not 0 <= lane < len(self.lanes):
+            raise ConfigError("lane", lane, f"must be in 0..{len(self.lanes) - 1}", where=f"job {self.name}")
+        if len(self.lanes) == 1:
+            return self
+        own = self.lanes[lane]
+        return replace(
+            self,
+            name=f"{self.name}/{lane}",
+            job=own.job,
+            slots=own.slots,
+            addresses=tuple(replace(address, udp_port=address.udp_port + lane) for address in self.addresses),
+            lanes=(own,),
+        )
 
     @property
     def own_address(self) -> Address:
@@ -103,22 +143,26 @@ class JobConfig:
     def from_mapping(cls, data: Mapping[str, Any], worker: int, *, where: str = "job") -> JobConfig:
         """Check the content of a job file. Raises ConfigError at the first broken rule."""
         fields = _Fields(data, where)
-        fields.only(_FIELDS)
-        fields.integer("format", FORMAT, FORMAT)
+        newest = fields.integer("format", _FORMAT_MIN, FORMAT) == FORMAT
+        fields.only(_FIELDS | _LATER_FIELDS if newest else _FIELDS)
         workers = fields.integer("workers", 1, WORKERS_MAX)
         ops = _ops(fields, workers)
         if not 0 <= worker < workers:
             raise ConfigError("worker", worker, f"must be in 0..{workers - 1}", where=where)
+        first = Lane(fields.integer("job", 0, _JOB_MAX), fields.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL))
+        lanes = _lanes(fields, first) if "lanes" in data else (first,)
         return cls(
             name=fields.text("name"),
-            job=fields.integer("job", 0, _JOB_MAX),
+            job=first.job,
             worker=worker,
             workers=workers,
             quorum=fields.integer("quorum", 1, workers),
-            slots=fields.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL),
+            slots=first.slots,
             ops=ops,
-            addresses=_addresses(fields, workers),
+            addresses=_addresses(fields, workers, len(lanes)),
             thc=_thc(fields, workers) if "thc" in ops else None,
+            lanes=lanes,
+            paths=_paths(fields) if "paths" in data else 1,
         )
 
 
@@ -200,7 +244,34 @@ def _ops(fields: _Fields, workers: int) -> tuple[str, ...]:
     return tuple(ops)
 
 
-def _addresses(fields: _Fields, workers: int) -> tuple[Address, ...]:
+def _lanes(fields: _Fields, first: Lane) -> tuple[Lane, ...]:
+    entries = fields.items("lanes")
+    if not 1 <= len(entries) <= LANES_MAX:
+        raise fields.error("lanes", f"must be a list of 1..{LANES_MAX} lanes")
+    lanes = []
+    for number, entry in enumerate(entries):
+        where = f"{fields.where}: lanes[{number}]"
+        if not isinstance(entry, dict):
+            raise ConfigError("entry", entry, "must be an object", where=where)
+        one = _Fields(entry, where)
+        one.only(frozenset({"job", "slots"}))
+        lanes.append(Lane(one.integer("job", 0, _JOB_MAX), one.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL)))
+    if lanes[0] != first:
+        raise fields.error("lanes", f"the first must have the job's own number {first.job} and {first.slots} slots")
+    if len({lane.job for lane in lanes}) != len(lanes):
+        raise fields.error("lanes", "two lanes must not share a job number")
+    return tuple(lanes)
+
+
+def _paths(fields: _Fields) -> int:
+    paths = fields.integer("paths", PATHS[0], PATHS[-1])
+    if paths not in PATHS:
+        raise fields.error("paths", f"must be one of {', '.join(map(str, PATHS))}")
+    return paths
+
+
+def _addresses(fields: _Fields, workers: int, lanes: int) -> tuple[Address, ...]:
+    """Every lane has a port of its own at each worker, from ``udp_port`` on."""
     entries = fields.items("addresses")
     if len(entries) != workers:
         raise fields.error("addresses", f"must have one entry for each of {workers} workers")
@@ -213,9 +284,11 @@ def _addresses(fields: _Fields, workers: int) -> tuple[Address, ...]:
         one.only(frozenset({"worker", "ip", "udp_port", "aggregator", "seat"}))
         one.integer("worker", number, number)
         seat = one.integer("seat", 0, p4.JOB_WORKERS_MAX - 1)
-        addresses.append(Address(one.ip("ip"), one.integer("udp_port", 1, _PORT_MAX), one.ip("aggregator"), seat))
-    if len({(a.ip, a.udp_port) for a in addresses}) != workers:
-        raise fields.error("addresses", "two workers must not share ip and udp_port")
+        addresses.append(
+            Address(one.ip("ip"), one.integer("udp_port", 1, _PORT_MAX + 1 - lanes), one.ip("aggregator"), seat)
+        )
+    if len({(a.ip, a.udp_port + lane) for a in addresses for lane in range(lanes)}) != workers * lanes:
+        raise fields.error("addresses", "two workers must not share ip and udp_port, of any lane")
     if len({(a.aggregator, a.seat) for a in addresses}) != workers:
         raise fields.error("addresses", "two workers must not share aggregator and seat")
     return tuple(addresses)

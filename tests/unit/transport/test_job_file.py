@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import sumwire
-from sumwire.config import Address, JobConfig, ThcParameters, load_job
+from sumwire.config import Address, JobConfig, Lane, ThcParameters, load_job
 from sumwire.errors import ConfigError
 from unit.transport.udp_bridge import TABLE, job_mapping, write_job
 
@@ -53,6 +53,10 @@ def thc(**fields: Any) -> dict[str, Any]:
     return changed(thc={"bits": 4, "p": 0.03125, "table": list(TABLE), **fields})
 
 
+def lanes(*numbers: int) -> list[dict[str, int]]:
+    return [{"job": number, "slots": 64} for number in numbers]
+
+
 def second(**fields: Any) -> dict[str, Any]:
     mapping = job_mapping(3, 64)
     mapping["addresses"][1].update(fields)
@@ -62,7 +66,22 @@ def second(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("mapping", "text"),
     [
-        (changed(format=1), "format = 1: must be an integer in 2..2"),
+        (changed(format=4), "format = 4: must be an integer in 2..3"),
+        (changed(format=2, lanes=lanes(7)), "lanes = .*: unknown field"),
+        (changed(lanes=[]), r"lanes = \[\]: must be a list of 1\.\.8 lanes"),
+        (changed(lanes=lanes(*range(7, 16))), r"must be a list of 1\.\.8 lanes"),
+        (changed(lanes=7), "lanes = 7: must be a list"),
+        (changed(lanes=[5]), r"lanes\[0\]: entry = 5: must be an object"),
+        (changed(lanes=lanes(8, 7)), "the first must have the job's own number 7 and 64 slots"),
+        (changed(lanes=[{"job": 7, "slots": 32}]), "the first must have the job's own number 7 and 64 slots"),
+        (changed(lanes=lanes(7, 8, 7)), "two lanes must not share a job number"),
+        (changed(lanes=[*lanes(7), {"job": 8, "slots": 1}]), r"lanes\[1\]: slots = 1: must be an integer in 2\.\."),
+        (changed(lanes=[*lanes(7), {"job": 8}]), r"lanes\[1\]: slots = None: is required"),
+        (changed(lanes=[{"job": 7, "slots": 64, "tos": 1}]), r"lanes\[0\]: tos = 1: unknown field"),
+        ({**second(udp_port=65535), "lanes": lanes(7, 8)}, r"udp_port = 65535: must be an integer in 1\.\.65534"),
+        (changed(paths=3), "paths = 3: must be one of 1, 2, 4"),
+        (changed(paths=True), "paths = True: must be an integer"),
+        (changed(format=1), "format = 1: must be an integer in 2..3"),
         (changed(surprise=1), "surprise = 1: unknown field"),
         (changed(name=""), "name = '': must be a non-empty string"),
         (changed(job=65536), "job = 65536: must be an integer in 0..65535"),
@@ -102,6 +121,40 @@ def second(**fields: Any) -> dict[str, Any]:
 def test_every_rule_names_field_and_value(mapping: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         JobConfig.from_mapping(mapping, 0)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_without_lanes_there_is_one(number: int) -> None:
+    config = JobConfig.from_mapping(changed(format=number), 0)
+    assert (config.lanes, config.paths) == ((Lane(7, 64),), 1)
+    assert config.for_lane(0) is config
+
+
+def test_lanes_are_jobs_with_ports_of_their_own() -> None:
+    mapping = changed(lanes=[*lanes(7, 9), {"job": 8, "slots": 32}], paths=2)
+    config = JobConfig.from_mapping(mapping, 1)
+    assert config.lanes == (Lane(7, 64), Lane(9, 64), Lane(8, 32))
+    assert config.paths == 2
+    parts = [config.for_lane(lane) for lane in range(3)]
+    assert [(part.name, part.job, part.slots) for part in parts] == [
+        ("test/0", 7, 64), ("test/1", 9, 64), ("test/2", 8, 32),
+    ]  # fmt: skip
+    for lane, part in enumerate(parts):
+        assert [address.udp_port for address in part.addresses] == [21335 + lane] * 3
+        assert [address.ip for address in part.addresses] == [address.ip for address in config.addresses]
+        assert (part.lanes, part.worker, part.paths, part.thc) == ((config.lanes[lane],), 1, 2, config.thc)
+        assert part.for_lane(0) is part
+    for lane in (-1, 3):
+        with pytest.raises(ConfigError, match=rf"job test: lane = {lane}: must be in 0\.\.2"):
+            config.for_lane(lane)
+
+
+def test_lanes_of_workers_at_one_address_need_ports_apart() -> None:
+    mapping = second(udp_port=21336)
+    mapping["addresses"][1]["ip"] = mapping["addresses"][0]["ip"]
+    assert JobConfig.from_mapping(mapping, 0).own_address.udp_port == 21335
+    with pytest.raises(ConfigError, match="must not share ip and udp_port, of any lane"):
+        JobConfig.from_mapping({**mapping, "lanes": lanes(7, 8)}, 0)
 
 
 def test_seats_are_numbers_at_the_own_switch() -> None:

@@ -80,7 +80,7 @@ def job_mapping(workers: int, slots: int, job: int = JOB) -> dict[str, Any]:
     """The content of a job file on loopback."""
     aggregator, ips = addresses(workers)
     return {
-        "format": 2,
+        "format": 3,
         "name": "test",
         "job": job,
         "ops": ["thc", "max32"],
