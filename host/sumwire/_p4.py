@@ -12,12 +12,17 @@ SIGN_WORKERS_MAX: Final = 16
 VOTE_WORKERS_MAX: Final = 15
 VOTE_WORKERS_BELOW_MAX: Final = 7
 THC_INDEX_PLANES: Final = 4
+CHUNKS_MAX: Final = 16777216
+PRIORITIES: Final = 8
+DROP_CLASSES: Final = 4
 SLOTS_TOTAL: Final = 4096
 JOBS_MAX: Final = 64
 WORKERS_MAX: Final = 1024
 JOB_WORKERS_MAX: Final = 32
 ROUTES_MAX: Final = 1024
 AGGREGATORS_MAX: Final = 16
+PORTS_MAX: Final = 512
+QUEUE_CELLS: Final = 8192
 ETHERNET_BYTES: Final = 14
 IPV4_BYTES: Final = 20
 UDP_BYTES: Final = 8
@@ -35,6 +40,7 @@ KIND_CONTRIBUTE: Final = 1
 KIND_RESULT: Final = 2
 KIND_STALE: Final = 3
 KIND_PROBE: Final = 4
+KIND_INFORM: Final = 5
 OP_THC: Final = 1
 OP_MAX32: Final = 2
 OP_SUM32: Final = 3
@@ -43,6 +49,8 @@ OP_VOTE: Final = 5
 THC_WORDS_UP: Final = 4
 THC_WORDS_PARTIAL: Final = 8
 THC_WORDS_DOWN: Final = 8
+THC_WORDS_TRIMMED: Final = 2
+THC_WORDS_CUT: Final = 6
 MAX32_WORDS: Final = 1
 SUM32_WORDS: Final = 8
 SIGN_WORDS: Final = 8
@@ -55,6 +63,22 @@ FLAG_OVERFLOW: Final = 4
 FLAG_TRIMMED: Final = 8
 FLAG_CE: Final = 16
 FLAG_RESYNC: Final = 32
+FLAG_MISSING: Final = 64
+FLAG_CLOSED: Final = 128
+CUT_RESULT: Final = 128
+CUT_PLANES: Final = 127
+CUT_FILL_BYTE: Final = 170
+ECN_NOT_ECT: Final = 0
+ECN_ECT: Final = 2
+ECN_CE: Final = 3
+DSCP_PRIORITY: Final = 56
+QUEUE_PASS: Final = 0
+QUEUE_MARK: Final = 1
+QUEUE_DROP: Final = 2
+QUEUE_TRIM: Final = 3
+DEGRADE_TRIM: Final = 1
+DEGRADE_DROP: Final = 2
+DEGRADE_RESULTS: Final = 4
 VERDICT_NONE: Final = 0
 VERDICT_FIRST: Final = 1
 VERDICT_ADD: Final = 2
@@ -67,6 +91,8 @@ VERDICT_REJECT: Final = 8
 VERDICT_ASK: Final = 9
 VERDICT_DOWN: Final = 10
 VERDICT_KNOWN: Final = 11
+VERDICT_INFORM: Final = 12
+VERDICT_DEGRADED: Final = 13
 VERDICTS: Final = 16
 PHASE_OPEN: Final = 0
 PHASE_WAITING: Final = 1
@@ -104,5 +130,6 @@ SUMWIRE_FIELDS: Final = (
     ("flags", 8),
     ("words", 8),
     ("bucket", 16),
-    ("chunk", 32),
+    ("cut", 8),
+    ("chunk", 24),
 )

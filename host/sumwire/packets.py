@@ -28,15 +28,20 @@ OP_WORDS: Final = {
 
 
 def _byte_fields() -> list[tuple[str, int]]:
-    """(name, bytes) in wire order; version and kind share the first byte."""
-    (version, version_bits), (kind, kind_bits), *rest = p4.SUMWIRE_FIELDS
-    joined = [(f"{version}_{kind}", version_bits + kind_bits), *rest]
-    return [(name, bits // 8) for name, bits in joined]
+    """(name, bytes) in wire order; version and kind share the first byte, cut and chunk the last four: numpy has no
+    integers of three bytes.
+    """
+    (version, version_bits), (kind, kind_bits), *rest, (cut, cut_bits), (chunk, chunk_bits) = p4.SUMWIRE_FIELDS
+    first, last = (f"{version}_{kind}", version_bits + kind_bits), (f"{cut}_{chunk}", cut_bits + chunk_bits)
+    return [(name, bits // 8) for name, bits in (first, *rest, last)]
 
 
 _NAMES: Final = [name for name, _ in _byte_fields()]
 _FORMATS: Final = [f">u{size}" for _, size in _byte_fields()]
 _OFFSETS: Final = list(accumulate((size for _, size in _byte_fields()), initial=0))[:-1]
+
+_CHUNK_BITS: Final = p4.SUMWIRE_FIELDS[-1][1]
+_CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
 
 # Where a datagram has its flags.
 FLAGS_AT: Final = _OFFSETS[_NAMES.index("flags")]
@@ -52,6 +57,16 @@ def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
     # Plain dicts of lists are what numpy's own typing asks for.
     record = np.dtype({"names": _NAMES, "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": packets.shape[1]})
     return packets.view(record).reshape(len(packets))
+
+
+def chunks_of(records: NDArray[Any]) -> NDArray[np.uint32]:
+    """Chunk numbers of header records, any shape."""
+    return records["cut_chunk"].astype(np.uint32) & np.uint32(_CHUNK_MASK)
+
+
+def cuts_of(records: NDArray[Any]) -> NDArray[np.uint8]:
+    """What results lack (CUT_* of types.p4), of header records of any shape."""
+    return (records["cut_chunk"].astype(np.uint32) >> np.uint32(_CHUNK_BITS)).astype(np.uint8)
 
 
 def _mask(*fields: str) -> NDArray[np.uint64]:
@@ -73,10 +88,11 @@ def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 def number_of(head: NDArray[np.uint64]) -> int:
     """The chunk number in one head."""
-    return int(head.view(">u4")[_OFFSETS[_NAMES.index("chunk")] // 4])
+    return int(head.view(">u4")[_OFFSETS[_NAMES.index("cut_chunk")] // 4]) & _CHUNK_MASK
 
 
-# What a result's head has in common with the chunk's contribution, or is known beforehand; no flag is set in it.
+# What a result's head has in common with the chunk's contribution, or is known beforehand: no flag is set in it, and
+# nothing cut.
 RESULT_MASK: Final = ~_mask("count", "contributors")
 # In the first number of a head.
 COUNT_MASK: Final = _mask("count")[0]
@@ -112,4 +128,5 @@ def write_headers(
     records["flags"] = 0
     records["words"] = OP_WORDS[op][0]
     records["bucket"] = bucket
-    records["chunk"] = np.arange(len(packets))
+    # At most CHUNKS_MAX of them, so that cut stays 0.
+    records["cut_chunk"] = np.arange(len(packets))

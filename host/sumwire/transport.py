@@ -24,7 +24,7 @@ from sumwire.batch import BatchSocket, enlarge_buffers
 from sumwire.config import JobConfig
 from sumwire.errors import DeadlineError, OrderError, TransportError, UsageError
 from sumwire.exchange import Buffers, Pool, Results
-from sumwire.packets import FLAGS_AT, OP_WORDS, first_byte, headers, heads
+from sumwire.packets import FLAGS_AT, OP_WORDS, chunks_of, first_byte, headers, heads
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
 from sumwire.window import NOTHING, Window
@@ -321,7 +321,7 @@ class Transport:
         assert buffers is not None
         records = self._records[rows]
         partial = records["flags"] & p4.FLAG_PARTIAL != 0
-        wrong = partial | (records["bucket"] != buffers.bucket) | (records["chunk"] != chunks)
+        wrong = partial | (records["bucket"] != buffers.bucket) | (chunks_of(records) != chunks)
         good = int(wrong.argmax()) if wrong.any() else len(rows)
         buffers.accept(chunks[:good], self._socket.received[rows[:good]], records[:good])
         self._window.complete(chunks[:good], now)
@@ -329,7 +329,7 @@ class Transport:
             chunk, record = int(chunks[good]), records[good]
             if partial[good]:
                 raise self._partial_error(chunk, int(record["contributors"]), int(record["count"]))
-            raise self._order_error(chunk, int(record["bucket"]), int(record["chunk"]))
+            raise self._order_error(chunk, int(record["bucket"]), int(chunks_of(record)))
 
     def _others(self, rows: NDArray[np.intp]) -> None:
         """Packets that are no results of this exchange: STALE, late ones of an earlier one, or nothing of ours."""

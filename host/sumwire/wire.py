@@ -20,7 +20,8 @@ VALUES_PER_PLANE: Final = p4.WORD_BITS
 LOWER_HEADER_BYTES: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
 
 _LAYOUT: Final = struct.Struct("!BBHHBBIIBBHI")
-_KINDS: Final = frozenset({p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_PROBE})
+_CHUNK_BITS: Final = dict(p4.SUMWIRE_FIELDS)["chunk"]
+_KINDS: Final = frozenset({p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_PROBE, p4.KIND_INFORM})
 
 
 class WireError(ValueError):
@@ -43,6 +44,7 @@ class Header:
     words: int = 0
     bucket: int = 0
     chunk: int = 0
+    cut: int = 0
 
 
 def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
@@ -56,9 +58,13 @@ def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
     try:
         if not 0 <= h.kind <= 0xF:
             raise struct.error("kind is 4 bits wide")
+        if not 0 <= h.chunk < 1 << _CHUNK_BITS:
+            raise struct.error(f"chunk is {_CHUNK_BITS} bits wide")
+        if not 0 <= h.cut <= 0xFF:
+            raise struct.error("cut is 8 bits wide")
         head = _LAYOUT.pack(
             p4.SUMWIRE_VERSION << 4 | h.kind, h.op, h.job, h.slot, h.worker, h.count,
-            h.round, h.contributors, h.flags, h.words, h.bucket, h.chunk,
+            h.round, h.contributors, h.flags, h.words, h.bucket, h.cut << _CHUNK_BITS | h.chunk,
         )  # fmt: skip
     except struct.error as error:
         raise WireError(f"{header} does not fit the wire: {error}") from error
@@ -72,7 +78,7 @@ def unpack(datagram: bytes | memoryview) -> tuple[Header, memoryview]:
     """
     if len(datagram) < HEADER_BYTES:
         raise WireError(f"{len(datagram)} bytes: a Sumwire packet has at least {HEADER_BYTES}")
-    first, op, job, slot, worker, count, round_, contributors, flags, words, bucket, chunk = _LAYOUT.unpack_from(
+    first, op, job, slot, worker, count, round_, contributors, flags, words, bucket, last = _LAYOUT.unpack_from(
         datagram
     )
     version, kind = first >> 4, first & 0xF
@@ -83,5 +89,6 @@ def unpack(datagram: bytes | memoryview) -> tuple[Header, memoryview]:
     payload = memoryview(datagram)[HEADER_BYTES:]
     if len(payload) != words * WORD_BYTES:
         raise WireError(f"{len(payload)} bytes of payload: words={words} needs {words * WORD_BYTES}")
-    header = Header(kind, op, job, slot, worker, count, round_, contributors, flags, words, bucket, chunk)
+    cut, chunk = last >> _CHUNK_BITS, last & (1 << _CHUNK_BITS) - 1
+    header = Header(kind, op, job, slot, worker, count, round_, contributors, flags, words, bucket, chunk, cut)
     return header, payload

@@ -63,7 +63,8 @@ header sumwire_h {
     bit<8> flags;
     bit<8> words;
     bit<16> bucket;
-    bit<32> chunk;
+    bit<8> cut;  // of a result: planes missing; see CUT_*
+    bit<24> chunk;
 }
 
 // One word of payload. Separate headers, not fields of one, so that a packet carries as many as it needs.

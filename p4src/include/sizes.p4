@@ -20,6 +20,11 @@ const int VOTE_WORKERS_MAX = 15;  // counters of four planes
 const int VOTE_WORKERS_BELOW_MAX = 7;
 // Planes of a THC index on the way up.
 const int THC_INDEX_PLANES = 4;
+// A tensor's chunk number has 24 bits.
+const int CHUNKS_MAX = 16777216;
+// Tags: classes of priority (7 is the most urgent) and of drop preference (3 is lost first).
+const int PRIORITIES = 8;
+const int DROP_CLASSES = 4;
 
 // Slots of all jobs together; a job gets a range of them.
 const int SLOTS_TOTAL = 4096;
@@ -29,6 +34,10 @@ const int WORKERS_MAX = 1024;
 const int JOB_WORKERS_MAX = 32;
 const int ROUTES_MAX = 1024;
 const int AGGREGATORS_MAX = 16;
+// Ports that there may be: egress_spec has 9 bits.
+const int PORTS_MAX = 512;
+// Cells of the counter queue_decisions: port, drop class (2 bits), decision (2 bits).
+const int QUEUE_CELLS = PORTS_MAX * 16;
 
 // Bytes on the wire; the headers are in headers.p4, their sum is tested.
 const int ETHERNET_BYTES = 14;

@@ -34,7 +34,8 @@ const bit<4> SUMWIRE_VERSION = 1;
 const bit<4> KIND_CONTRIBUTE = 1;
 const bit<4> KIND_RESULT = 2;
 const bit<4> KIND_STALE = 3;
-const bit<4> KIND_PROBE = 4;
+const bit<4> KIND_PROBE = 4;   // a worker asks how the slot stands
+const bit<4> KIND_INFORM = 5;  // the answer, to that worker alone
 
 // op. A job's entry allows ops by the bit (1 << op).
 const bit<8> OP_THC = 1;
@@ -47,6 +48,9 @@ const bit<8> OP_VOTE = 5;
 const bit<8> THC_WORDS_UP = 4;
 const bit<8> THC_WORDS_PARTIAL = 8;
 const bit<8> THC_WORDS_DOWN = 8;
+// A contribution cut to its top two planes (FLAG_TRIMMED), and a result cut to its top six (CUT_RESULT).
+const bit<8> THC_WORDS_TRIMMED = 2;
+const bit<8> THC_WORDS_CUT = 6;
 const bit<8> MAX32_WORDS = 1;
 const bit<8> SUM32_WORDS = 8;
 const bit<8> SIGN_WORDS = 8;
@@ -61,6 +65,32 @@ const bit<8> FLAG_OVERFLOW = 0x04;
 const bit<8> FLAG_TRIMMED = 0x08;
 const bit<8> FLAG_CE = 0x10;
 const bit<8> FLAG_RESYNC = 0x20;
+const bit<8> FLAG_MISSING = 0x40;  // closed by a FLUSH that says how few are enough
+const bit<8> FLAG_CLOSED = 0x80;   // of an INFORM: the slot has its result
+
+// cut, of a result: the low bits say how many planes the contributions lacked, all together.
+const bit<8> CUT_RESULT = 0x80;  // the result itself has only its top six planes
+const bit<8> CUT_PLANES = 0x7F;
+// Each byte of the plane that stands for a missing plane; its complement stands for the one below.
+const bit<8> CUT_FILL_BYTE = 0xAA;
+
+// ECN (RFC 3168). A packet that may be marked is protected; one that may not is dropped instead.
+const bit<2> ECN_NOT_ECT = 0;
+const bit<2> ECN_ECT = 2;
+const bit<2> ECN_CE = 3;
+// DSCP: priority (3 bits), drop class (2 bits), 0.
+const bit<6> DSCP_PRIORITY = 0x38;
+
+// What a virtual queue decides: the low bits of queue_decisions' index.
+const bit<2> QUEUE_PASS = 0;
+const bit<2> QUEUE_MARK = 1;
+const bit<2> QUEUE_DROP = 2;
+const bit<2> QUEUE_TRIM = 3;
+
+// What the table `degrade` does to those it hits.
+const bit<8> DEGRADE_TRIM = 1;     // contributions lose their low planes
+const bit<8> DEGRADE_DROP = 2;     // contributions are lost
+const bit<8> DEGRADE_RESULTS = 4;  // results lose their low planes
 
 // verdict: index of the counter `verdicts`
 const bit<8> VERDICT_NONE = 0;
@@ -75,6 +105,8 @@ const bit<8> VERDICT_REJECT = 8;
 const bit<8> VERDICT_ASK = 9;    // waiting for the switch above: the partial result goes up once more
 const bit<8> VERDICT_DOWN = 10;  // the result of the switch above
 const bit<8> VERDICT_KNOWN = 11; // a result of the switch above that is here already, or too late
+const bit<8> VERDICT_INFORM = 12;   // a worker was told how the slot stands
+const bit<8> VERDICT_DEGRADED = 13; // lost on purpose, for an experiment
 const int VERDICTS = 16;
 
 // Phase of a slot.

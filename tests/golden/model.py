@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 UDP_PORT = 21335
 VALUES = 1024
 WORD = 128
-CONTRIBUTE, RESULT, STALE = 1, 2, 3
+CONTRIBUTE, RESULT, STALE, PROBE, INFORM = 1, 2, 3, 4, 5
 THC, MAX32, SUM32, SIGN, VOTE = 1, 2, 3, 4, 5
 FLUSH, PARTIAL, OVERFLOW = 0x01, 0x02, 0x04
 # Words from a host, from a lower switch, and of a result.
@@ -47,18 +47,20 @@ class Packet(NamedTuple):
     chunk: int
     payload: bytes = b""
     version: int = 1
+    cut: int = 0
 
     def encode(self) -> bytes:
         head = _SUMWIRE.pack(
             self.version << 4 | self.kind, self.op, self.job, self.slot, self.worker, self.count,
-            self.round, self.contributors, self.flags, self.words, self.bucket, self.chunk,
+            self.round, self.contributors, self.flags, self.words, self.bucket, self.cut << 24 | self.chunk,
         )  # fmt: skip
         return head + self.payload
 
 
 def decode(data: bytes) -> Packet:
-    first, *rest = _SUMWIRE.unpack_from(data)
-    return Packet(first & 15, *rest, payload=data[_SUMWIRE.size :], version=first >> 4)
+    first, *rest, last = _SUMWIRE.unpack_from(data)
+    payload, chunk = data[_SUMWIRE.size :], last & 0xFFFFFF
+    return Packet(first & 15, *rest, chunk, payload=payload, version=first >> 4, cut=last >> 24)
 
 
 def ones_complement_sum(data: bytes) -> int:

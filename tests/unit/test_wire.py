@@ -15,7 +15,7 @@ from sumwire import _p4, wire
 
 HEADER = wire.Header(
     kind=_p4.KIND_CONTRIBUTE, op=_p4.OP_MAX32, job=0x0304, slot=0x0506, worker=7, count=8, round=0x090A0B0C,
-    contributors=0x0D0E0F10, flags=0x11, words=1, bucket=0x1314, chunk=0x15161718,
+    contributors=0x0D0E0F10, flags=0x11, words=1, bucket=0x1314, cut=0x15, chunk=0x161718,
 )  # fmt: skip
 BYTES = bytes.fromhex("1102 0304 0506 07 08 090a0b0c 0d0e0f10 11 01 1314 15161718") + bytes(range(128))
 
@@ -47,7 +47,10 @@ def test_any_bytes_give_a_packet_or_a_wire_error(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("kind", 16), ("op", 256), ("job", 65536), ("slot", -1), ("worker", 256), ("round", 2**32), ("chunk", 2**32)],
+    [
+        ("kind", 16), ("op", 256), ("job", 65536), ("slot", -1), ("worker", 256), ("round", 2**32),
+        ("chunk", 2**24), ("cut", 256),
+    ],  # fmt: skip
 )
 def test_value_that_does_not_fit(field: str, value: int) -> None:
     fields = {"kind": 1, "op": 1, "job": 1, "slot": 0, "worker": 0, field: value}
@@ -81,6 +84,7 @@ def test_golden_model_types_the_same_numbers() -> None:
     assert (model.UDP_PORT, model.VALUES, model.WORD) == (_p4.SUMWIRE_PORT, _p4.WORD_BITS, _p4.WORD_BYTES)
     assert (model.THC, model.MAX32) == (_p4.OP_THC, _p4.OP_MAX32)
     assert (model.CONTRIBUTE, model.RESULT, model.STALE) == (_p4.KIND_CONTRIBUTE, _p4.KIND_RESULT, _p4.KIND_STALE)
+    assert (model.PROBE, model.INFORM) == (_p4.KIND_PROBE, _p4.KIND_INFORM)
 
 
 def test_importing_the_packet_does_not_load_torch() -> None:
