@@ -8,7 +8,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.kernels import kernels
 from sumwire.codec.values import result_dtype
 from sumwire.memory import Recycler
+
+# Values whose squares are held at a time.
+_NORM_VALUES: Final = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,28 @@ class CodecRound(ABC):
         self._encoded = np.zeros(chunks, np.bool_)
         self._decoded = np.zeros(chunks, np.bool_)
         self._target: Tensor | None = None
+        # What sums are divided by; None: by their own counts.
+        self._workers_divided_by: int | None = None
+
+    def magnitudes(self) -> NDArray[np.float32]:
+        """The L2 norm of what each chunk carries of the tensor, shape (chunks,): what its loss would leave out.
+
+        Infinite where float32 is too narrow. May be called before anything is encoded.
+        """
+        return _chunk_norms(self._x, self._info.chunk_values, self.chunks)
+
+    def divide_by(self, workers: int) -> None:
+        """Have every sum divided by `workers`, whoever contributed: a missing contribution then counts as zeros
+        (in what travels, so for THC in the rotated values), where else it does not count.
+
+        Raises CodecError unless positive, StageError after the first part is decoded. A count above it is a
+        CountError in `decode`.
+        """
+        if workers < 1:
+            raise CodecError(f"workers={workers}: sums are divided by 1 or more")
+        if self._decoded.any():
+            raise StageError("divide_by: comes before decode")
+        self._workers_divided_by = workers
 
     def preliminary(self) -> NDArray[np.uint32]:
         """What goes into the preliminary exchange; empty where the codec has none."""
@@ -135,6 +160,14 @@ class CodecRound(ABC):
         Raises StageError before all parts are encoded, CodecError for a mask of another shape or dtype.
         """
 
+    def _divisors(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What the sums of so many contributors are divided by to give their result; 0 where there are none."""
+        if self._workers_divided_by is None:
+            return counts
+        if bool((counts > self._workers_divided_by).any()):
+            raise CountError(f"count {counts.max()}: must be at most {self._workers_divided_by}, the job's workers")
+        return np.where(counts > 0, self._workers_divided_by, 0)
+
     @abstractmethod
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """`encode_into` for a part that is one."""
@@ -170,6 +203,19 @@ class CodecRound(ABC):
 def _check_words(what: str, words: NDArray[np.uint8], shape: tuple[int, int, int]) -> None:
     if words.dtype != np.uint8 or words.shape != shape:
         raise CodecError(f"{what} chunks: {words.dtype} words of shape {words.shape}: need uint8 {shape}")
+
+
+def _chunk_norms(x: Tensor, chunk_values: int, chunks: int) -> NDArray[np.float32]:
+    norms = np.zeros(chunks, np.float32)
+    step = max(1, _NORM_VALUES // chunk_values)
+    for first in range(0, chunks, step):
+        last = min(first + step, chunks)
+        values = np.zeros((last - first) * chunk_values)
+        here = x[first * chunk_values : last * chunk_values]
+        values[: len(here)] = here.to("cpu", torch.float64).numpy()
+        with np.errstate(over="ignore"):
+            norms[first:last] = np.sqrt(np.square(values).reshape(last - first, chunk_values).sum(axis=1))
+    return norms
 
 
 def _in_pieces(words: NDArray[np.uint8]) -> bool:

@@ -89,22 +89,31 @@ class _SignRound(CodecRound):
     ) -> None:
         """+-factor for each sign of the result; zeros where a chunk has no contributors."""
         write_signs(words, self._factor, target[self._values(first, last)])
-        for chunk in np.flatnonzero(counts == 0):
-            target[self._values(first + int(chunk), first + int(chunk) + 1)] = 0.0
+        shares = counts / np.maximum(self._divisors(counts), 1)
+        for chunk in np.flatnonzero(shares != 1):
+            here = target[self._values(first + int(chunk), first + int(chunk) + 1)]
+            here.copy_(here * float(shares[chunk]) if shares[chunk] else torch.zeros_like(here))
 
     def _values(self, first: int, last: int) -> slice:
         per_chunk = self._info.chunk_values
         return slice(first * per_chunk, min(last * per_chunk, self.length))
 
 
-def _plain_round(codec: GradientCodec, x: Tensor, where: str) -> _SignRound:
+class _VoteRound(_SignRound):
+    """A round whose result is a majority, no sum."""
+
+    def divide_by(self, workers: int) -> None:
+        """Changes nothing: a worker that is missing has no vote."""
+
+
+def _plain_round(codec: GradientCodec, x: Tensor, where: str, kind: type[_SignRound] = _SignRound) -> _SignRound:
     """A round with the values' own signs."""
     x = check_kind(x)
     packed = _room(x, codec)
     for part, octets in _parts(x, packed):
         if not read_signs(part, octets):
             raise non_finite(x, where)
-    return _SignRound(codec, x, packed)
+    return kind(codec, x, packed)
 
 
 class SignCodec(GradientCodec):
@@ -130,7 +139,7 @@ class VoteCodec(GradientCodec):
     )
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        return _plain_round(self, x, f"bucket {bucket} of round {sequence}")
+        return _plain_round(self, x, f"bucket {bucket} of round {sequence}", _VoteRound)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """The majority, counted by the ordinary all-reduce."""

@@ -114,9 +114,9 @@ class _Sum32Round(CodecRound):
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
-        """The mean. A chunk without contributors gives zeros."""
+        """The mean, or the sum over all workers. A chunk without contributors gives zeros."""
         sums = unpack_lanes(words, (last - first) * CHUNK_VALUES).reshape(-1, CHUNK_VALUES).astype(np.float64)
-        sums /= np.maximum(counts, 1)[:, None]
+        sums /= np.maximum(self._divisors(counts), 1)[:, None]
         self._put(target, first, _times_power(sums, self._exponents[first:last] - self._scale_bits))
 
     def _steps(self) -> Iterator[tuple[int, int]]:
