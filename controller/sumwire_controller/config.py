@@ -17,6 +17,11 @@ OP_CODES: Final[dict[str, int]] = {
 }
 """Every op of the wire format by its name in the configuration, with its code."""
 
+SPRAYS: Final = ("slot", "hash")
+"""How a job's slots are shared out among several roots: by the slot's number, or anew in each round by a hash."""
+DEGRADE_MODES: Final = {"trim": _p4.DEGRADE_TRIM, "drop": _p4.DEGRADE_DROP, "trim-results": _p4.DEGRADE_RESULTS}
+"""What `degrade` does to the packets it hits, with the number the program knows it by."""
+
 MAC_PATTERN: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 MAC_RULE: Final = 'must be a MAC address in quotes, like "02:00:00:00:00:01"'
 
@@ -101,12 +106,40 @@ class Thc:
 
 
 @dataclass(frozen=True, slots=True)
+class Degrade:
+    """Loss made on purpose, for experiments: the same `share` (0..1) of a job's THC packets for the same `seed`.
+
+    `mode` is one of DEGRADE_MODES.
+    """
+
+    seed: int
+    share: float
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualQueue:
+    """What the switch makes of a backlog at a port. Thresholds in bytes: above `mark_bytes` protected packets are
+    marked; above `drop_bytes`, for drop classes 3, 2, 1, 0 in this order, droppable ones are lost or, with `trim`, cut;
+    above `drop_all_bytes` everything is lost. `rate_mbit` is what drains it.
+    """
+
+    port: int
+    rate_mbit: float
+    mark_bytes: int
+    drop_bytes: tuple[int, ...]
+    drop_all_bytes: int
+    trim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One training run, as one switch sees it. The order of `workers` (names) gives the worker numbers, from 0.
 
-    `parents` are the switches above, none for the root; slot s goes to `parents[s mod len(parents)]`.
-    `stands_for`, if not empty, has the hosts of this job behind each worker, where that is not all that the worker
-    stands for.
+    `parents` are the switches above, none for the root; slot s goes to `parents[s mod len(parents)]`, or where `spray`
+    (one of SPRAYS) says so. `stands_for`, if not empty, has the hosts of this job behind each worker, where that is
+    not all that the worker stands for. `lanes` is the number of its priority classes: `lanes.py` makes a job of each,
+    of which `lane` is the number.
     """
 
     name: str
@@ -118,6 +151,15 @@ class Job:
     thc: Thc | None = None
     parents: tuple[Parent, ...] = ()
     stands_for: tuple[int, ...] = ()
+    lanes: int = 1
+    spray: str = SPRAYS[0]
+    degrade: Degrade | None = None
+    lane: int = 0
+
+    @property
+    def ids(self) -> range:
+        """The ids of its lanes."""
+        return range(self.id, self.id + self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +171,7 @@ class Config:
     ports: tuple[int, ...]
     workers: tuple[Worker, ...]
     jobs: tuple[Job, ...]
+    queues: tuple[VirtualQueue, ...] = ()
 
     def worker(self, name: str) -> Worker:
         """:raises KeyError: no worker of that name."""

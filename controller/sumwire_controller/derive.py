@@ -33,6 +33,7 @@ def _config(topology: Topology, node: Node, trees: list[tuple[Job, JobTree]]) ->
         ports=tuple(sorted({port for port, _ in topology.ports(node.name)})),
         workers=tuple(workers.values()),
         jobs=tuple(_job(topology, node.name, job, tree, workers) for job, tree in own),
+        queues=tuple(at.queue for at in topology.queues if at.switch == node.name),
     )
 
 
@@ -74,13 +75,15 @@ def _lower(topology: Topology, switch: str, own: list[tuple[Job, JobTree]]) -> l
 
 
 def _job(topology: Topology, switch: str, job: Job, tree: JobTree, workers: dict[str, Worker]) -> Job:
-    """The part of a job that one switch has. Each level needs all its workers: a host is never left out silently."""
+    """The part of a job that one switch has. In a tree each level needs all its workers: a quorum of a level would say
+    nothing about how many hosts are in.
+    """
     seats = tree.seats[switch]
     as_they_say = all(workers[name].weight == hosts for name, hosts in seats.items())
     return replace(
         job,
         workers=tuple(seats),
-        quorum=len(seats),
+        quorum=job.quorum if len(tree.seats) == 1 else len(seats),
         parents=tuple(_parent(topology, topology.link(switch, upper), tree) for upper in tree.parents[switch]),
         stands_for=() if as_they_say else tuple(seats.values()),
     )

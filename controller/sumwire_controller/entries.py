@@ -102,7 +102,7 @@ def group_of(job: Job) -> int:
 
 
 def desired_entries(config: Config, generations: Mapping[int, int], last: int) -> frozenset[Entry]:
-    """Everything the switch should hold.
+    """Everything the switch should hold. Lanes are jobs here: see `lanes.py`.
 
     :param generations: job id -> its generation, for every job of the config.
     :param last: the highest generation ever given on this switch; 0 if none was.
@@ -144,7 +144,8 @@ def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:
     key = (job.id, number)
     weight = job.stands_for[number] if job.stands_for else worker.weight
     yield TableEntry(WORKER.name, key, (worker.port, int(worker.ip), 1 << number, weight, int(worker.is_switch)))
-    yield TableEntry(REPLICA.name, key, (mac_number(worker.mac), int(worker.ip), worker.udp_port))
+    udp_port = worker.udp_port if worker.is_switch else worker.udp_port + job.lane
+    yield TableEntry(REPLICA.name, key, (mac_number(worker.mac), int(worker.ip), udp_port))
 
 
 def _uplinks(job: Job) -> Iterator[Entry]:

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from sumwire_controller.config import Config, Job
 from sumwire_controller.errors import PartOfTreeError, UnknownJobError
+from sumwire_controller.lanes import lane_jobs
 from sumwire_controller.topology import Topology
-from sumwire_controller.tree import job_tree
+from sumwire_controller.tree import job_tree, roots_of
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 
 def find_job(source: Config | Topology, name: str) -> Job:
@@ -30,21 +31,25 @@ def unknown_job(name: str, known: Sequence[str]) -> UnknownJobError:
 
 def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
     """The job file's content, ready for JSON. Worker k's host is `addresses[k]`: it sends to its `aggregator`, where it
-    is worker number `seat`.
+    is worker number `seat`. Each of `lanes` has a job number and slots of its own; lane 0's stand at the top too.
+    `paths` is the number of ways to a root: over more than one, results may overtake each other.
 
     :raises UnknownJobError: the configuration has no such job.
     :raises PartOfTreeError: it is the configuration of one switch out of several that the job's tree has.
     """
     job = find_job(source, name)
     addresses = _in_tree(source, job) if isinstance(source, Topology) else _at_one_switch(source, job)
+    lanes = lane_jobs(job)
     description: dict[str, Any] = {
         "format": FORMAT,
         "name": job.name,
-        "job": job.id,
+        "job": lanes[0].id,
         "ops": list(job.ops),
         "workers": len(job.workers),
         "quorum": job.quorum,
-        "slots": job.slots.count,
+        "slots": lanes[0].slots.count,
+        "lanes": [{"job": lane.id, "slots": lane.slots.count} for lane in lanes],
+        "paths": len(roots_of(source, job)) if isinstance(source, Topology) else 1,
         "addresses": [{"worker": k, **address} for k, address in enumerate(addresses)],
     }
     if job.thc is not None:

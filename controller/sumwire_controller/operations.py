@@ -16,6 +16,7 @@ from sumwire_controller.derive import configs_of
 from sumwire_controller.entries import Entry
 from sumwire_controller.errors import ReadBackError
 from sumwire_controller.jobfile import unknown_job
+from sumwire_controller.lanes import names_of_lanes, with_lanes
 from sumwire_controller.p4info import Program
 from sumwire_controller.reconcile import (
     Change,
@@ -36,7 +37,7 @@ from sumwire_controller.validate import validate
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `apply` did. `generations` are by job name."""
+    """What `apply` did. `generations` are by job name; lane k of several is "name/k"."""
 
     switch: str
     program_loaded: bool
@@ -150,6 +151,8 @@ def bring_all_about(
     Jobs that change are withdrawn from the lowest switches first and admitted at the uppermost first, so that no
     partial result meets a switch that is not ready for it, or one of a run that is over.
     """
+    renew = names_of_lanes((job for config, _ in switches for job in config.jobs), renew)
+    switches = [(with_lanes(config), switch) for config, switch in switches]
     loaded = [_load(switch, program) for _, switch in switches]
     held = [switch.entries(program) for _, switch in switches]
     configs = [config for config, _ in switches]
@@ -211,7 +214,7 @@ def read_status(config: Config, *, build_dir: Path | str | None = None, timeout:
         if not switch.runs(program):
             return Status(config.switch.name, program_runs=False)
         return summarize(
-            config,
+            with_lanes(config),
             switch.entries(program),
             verdicts=switch.counter(program.verdicts_id),
             rejects=switch.counter(program.rejects_id),

@@ -9,12 +9,13 @@ from typing import Final
 
 from sumwire_controller.config import Config
 from sumwire_controller.errors import ConfigError, Problem
+from sumwire_controller.queues import read_queue
 from sumwire_controller.reader import Log, MappingReader
 from sumwire_controller.sections import each, names_in, read_aggregator, read_job, read_switch, read_worker
 from sumwire_controller.validate import Draft, validate_draft
 from sumwire_controller.yamltree import Node, load_tree
 
-_ROOT_KEYS: Final = ("switch", "aggregator", "ports", "workers", "jobs")
+_ROOT_KEYS: Final = ("switch", "aggregator", "ports", "workers", "jobs", "queues")
 
 
 def load_config(path: Path | str) -> Config:
@@ -58,6 +59,7 @@ def config_of(tree: Node, log: Log, source: str) -> Config:
         ports=draft.ports or (),
         workers=tuple(worker for worker in draft.workers if worker),
         jobs=tuple(job for job in draft.jobs if job),
+        queues=tuple(queue for queue in draft.queues if queue),
     )
 
 
@@ -66,6 +68,7 @@ def _draft(tree: Node, log: Log) -> Draft:
     switch, aggregator = root.node("switch"), root.node("aggregator")
     ports = root.integers("ports")
     workers, jobs = root.items("workers"), root.items("jobs")
+    queues = root.items("queues") if root.has("queues") else None
     root.finish(_ROOT_KEYS)
     return Draft(
         switch=read_switch(switch, "switch", log) if switch else None,
@@ -74,4 +77,5 @@ def _draft(tree: Node, log: Log) -> Draft:
         workers=each(workers, "workers", log, read_worker),
         jobs=each(jobs, "jobs", log, read_job),
         names_unparsed=names_in(workers),
+        queues=each(queues, "queues", log, read_queue),
     )

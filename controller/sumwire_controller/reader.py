@@ -83,6 +83,15 @@ class MappingReader:
         self._wrong(name, node, "must be a number, written like 0.03125")
         return None
 
+    def boolean(self, name: str) -> bool | None:
+        node = self.node(name)
+        if node is None:
+            return None
+        if isinstance(node.value, bool):
+            return node.value
+        self._wrong(name, node, "must be true or false")
+        return None
+
     def text(self, name: str) -> str | None:
         node = self.node(name)
         if node is None:

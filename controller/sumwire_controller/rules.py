@@ -29,10 +29,6 @@ COUNT_MAX: Final = (1 << 8) - 1
 """Largest `count` that fits its field in a packet."""
 OP_HOSTS_MAX: Final = {"sign": SIGN_WORKERS_MAX, "vote": VOTE_WORKERS_MAX}
 """Hosts whose contributions an op's payload has room for, for the ops that have less room than COUNT_MAX."""
-JOB_ID_MAX: Final = (1 << 15) - 2
-"""The multicast group of a job is its id + 1, and bmv2's P4Runtime server keeps groups from 2^15 on for itself."""
-SLOTS_MIN: Final = 2
-"""A worker keeps half of the slots in flight, so one slot is none."""
 PARENTS: Final = (1, 2, 4)
 """A job's slots can be shared out among this many switches above: by the lowest bits of the slot's number."""
 
@@ -86,10 +82,9 @@ def op_rules(path: str, job: Job) -> Iterator[Problem]:
 
 
 def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
+    """Are the slots on the switch? `lane_rules.py` knows how many a job needs."""
     if slots.base < 0:
         yield Problem(path, "base", slots.base, "must be 0 or more")
-    if slots.count < SLOTS_MIN:
-        yield Problem(path, "count", slots.count, f"must be at least {SLOTS_MIN}: half of them are in flight")
     if slots.end > SLOTS_TOTAL:
         rule = f"slots {slots.base}..{slots.end - 1} end beyond the switch's {SLOTS_TOTAL}"
         yield Problem(path, "count", slots.count, rule)
@@ -136,17 +131,14 @@ def hosts_fit(path: str, job: Job, hosts: int) -> Iterator[Problem]:
             yield Problem(path, "workers", shown, f"at most {OP_HOSTS_MAX[op]} with op {op}")
 
 
-def job_header(path: str, job: Job) -> Iterator[Problem]:
-    """Name and id."""
-    yield from name_rule(path, job.name)
-    if not 0 <= job.id <= JOB_ID_MAX:
-        yield Problem(path, "id", job.id, f"must be 0..{JOB_ID_MAX}")
-
-
-def jobs_distinct(jobs: list[tuple[str, Job]]) -> Iterator[Problem]:
-    """No two jobs with one name or id."""
-    yield from repeated(((path, "name", job.name) for path, job in jobs), "name")
-    yield from repeated(((path, "id", job.id) for path, job in jobs), "id")
+def quorum_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
+    """:param elsewhere: another switch that has a part in the job, empty if there is none."""
+    workers = len(job.workers)
+    if not 1 <= job.quorum <= workers:
+        yield Problem(path, "quorum", job.quorum, f"must be 1..{workers}, the number of workers")
+    elif job.quorum < workers and elsewhere:
+        rule = f"must be all {workers} workers: {elsewhere} has a part in this job too"
+        yield Problem(path, "quorum", job.quorum, rule)
 
 
 def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:

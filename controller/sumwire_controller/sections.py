@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from sumwire_controller._p4 import SUMWIRE_PORT
-from sumwire_controller.config import Aggregator, Job, Parent, SlotRange, Switch, Thc, Worker
+from sumwire_controller.config import SPRAYS, Aggregator, Job, Parent, SlotRange, Switch, Thc, Worker
+from sumwire_controller.degrade import read_degrade
 from sumwire_controller.reader import Log, MappingReader
 from sumwire_controller.yamltree import Node
 
@@ -17,8 +18,8 @@ T = TypeVar("T")
 _SWITCH_KEYS: Final = ("name", "grpc", "device_id")
 _AGGREGATOR_KEYS: Final = ("ip", "mac")
 _WORKER_KEYS: Final = ("name", "ip", "mac", "port", "udp_port", "stands_for")
-_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", "thc", "parents", "stands_for")
-_TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "slots", "thc")
+_TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", "thc", "lanes", "spray", "degrade")
+_JOB_KEYS: Final = (*_TREE_JOB_KEYS, "parents", "stands_for")
 _PARENT_KEYS: Final = ("port", "ip", "mac", "worker")
 _SLOT_KEYS: Final = ("base", "count")
 _THC_KEYS: Final = ("bits", "p", "table", "granularity")
@@ -66,7 +67,7 @@ def read_worker(node: Node, path: str, log: Log) -> Worker | None:
 
 
 def read_tree_job(node: Node, path: str, log: Log) -> Job | None:
-    """A job of a topology: all its workers are hosts, all are needed, and the tree gives the parents."""
+    """A job of a topology: all its workers are hosts, and the tree gives the parents."""
     return read_job(node, path, log, _TREE_JOB_KEYS)
 
 
@@ -79,10 +80,14 @@ def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS)
     name, number = read.text("name"), read.integer("id")
     ops, workers = read.texts("ops"), read.texts("workers")
     quorum = read.integer("quorum") if has("quorum") else len(workers or ())
+    lanes = read.integer("lanes") if has("lanes") else 1
+    spray = read.text("spray") if has("spray") else SPRAYS[0]
     slots_node = read.node("slots")
     slots = _slots(slots_node, f"{path}.slots", log) if slots_node else None
     thc_node = read.node("thc") if has("thc") else None
     thc = _thc(thc_node, f"{path}.thc", log) if thc_node else None
+    degrade_node = read.node("degrade") if has("degrade") else None
+    degrade = read_degrade(degrade_node, f"{path}.degrade", log) if degrade_node else None
     parents = each(read.items("parents"), f"{path}.parents", log, _parent) if has("parents") else ()
     stands_for = read.integers("stands_for") if has("stands_for") else ()
     read.finish(keys)
@@ -90,7 +95,10 @@ def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS)
         return None
     if (thc_node is not None and thc is None) or stands_for is None or None in parents:
         return None
-    return Job(name, number, ops, workers, quorum, slots, thc, tuple(filter(None, parents)), stands_for)
+    if (degrade_node is not None and degrade is None) or lanes is None or spray is None:
+        return None
+    above = tuple(filter(None, parents))
+    return Job(name, number, ops, workers, quorum, slots, thc, above, stands_for, lanes, spray, degrade)
 
 
 def _parent(node: Node, path: str, log: Log) -> Parent | None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import IPv4Address
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from sumwire_controller.config import Config, Job, Parent
 from sumwire_controller.errors import MISSING, ConfigError, Problem
+from sumwire_controller.lane_rules import shown_ids
 from sumwire_controller.rules import repeated
 
 
@@ -73,6 +75,7 @@ def _problems(configs: Sequence[Config]) -> Iterator[Problem]:
         yield from repeated(((name, field, value) for name, value in zip(names, values, strict=True)), field)
     parts = [_Part(f"{c.switch.name}.jobs[{i}]", c, job) for c in configs for i, job in enumerate(c.jobs)]
     yield from _one_id_for_a_name(parts)
+    yield from _ids_apart(parts)
     for number in dict.fromkeys(part.job.id for part in parts):
         yield from _tree([part for part in parts if part.job.id == number])
     circle = [name for name, level in zip(names, _levels(configs).values(), strict=False) if level == len(configs)]
@@ -86,6 +89,15 @@ def _one_id_for_a_name(parts: list[_Part]) -> Iterator[Problem]:
         other = first.setdefault(part.job.name, part)
         if other.job.id != part.job.id:
             yield Problem(part.path, "id", part.job.id, f"job {part.job.name} is {other.job.id} in {other.path}")
+
+
+def _ids_apart(parts: list[_Part]) -> Iterator[Problem]:
+    """Ids of lanes mean one job everywhere. Two jobs at one switch are looked at with that switch."""
+    jobs = {part.job.id: part for part in parts}
+    for lower, higher in combinations(sorted(jobs.values(), key=lambda part: part.job.id), 2):
+        if higher.job.id in lower.job.ids and lower.config is not higher.config:
+            rule = f"is an id of a lane of {lower.path} ({lower.job.name}), which has {shown_ids(lower.job)}"
+            yield Problem(higher.path, "id", higher.job.id, rule)
 
 
 def _tree(parts: list[_Part]) -> Iterator[Problem]:
@@ -105,6 +117,8 @@ _AGREED: Final[dict[str, Callable[[Job], object]]] = {
     "name": lambda job: job.name,
     "ops": lambda job: sorted(job.ops),
     "slots.count": lambda job: job.slots.count,
+    "lanes": lambda job: job.lanes,
+    "spray": lambda job: job.spray,
     "thc": lambda job: job.thc,
 }
 

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address
 from typing import TypeVar
 
 from sumwire_controller._p4 import SUMWIRE_PORT
-from sumwire_controller.config import Aggregator, Job, Switch
+from sumwire_controller.config import Aggregator, Job, Switch, VirtualQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,14 @@ class Host:
     udp_port: int = SUMWIRE_PORT
 
 
+@dataclass(frozen=True, slots=True)
+class QueueAt:
+    """A virtual queue at a port of a switch."""
+
+    switch: str
+    queue: VirtualQueue
+
+
 _Named = TypeVar("_Named", Node, Host)
 
 
@@ -68,6 +76,7 @@ class Topology:
     links: tuple[Link, ...]
     hosts: tuple[Host, ...]
     jobs: tuple[Job, ...]
+    queues: tuple[QueueAt, ...] = ()
 
     def node(self, name: str) -> Node:
         """:raises KeyError: no switch of that name."""

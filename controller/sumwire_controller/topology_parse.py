@@ -10,14 +10,15 @@ from typing import Final
 from sumwire_controller._p4 import SUMWIRE_PORT
 from sumwire_controller.config import Switch
 from sumwire_controller.parse import read_file
+from sumwire_controller.queues import QUEUE_KEYS, queue_of
 from sumwire_controller.reader import Log, MappingReader
 from sumwire_controller.sections import each, names_in, read_aggregator, read_tree_job
-from sumwire_controller.topology import Host, Link, Node, Topology
+from sumwire_controller.topology import Host, Link, Node, QueueAt, Topology
 from sumwire_controller.topology_rules import TopologyDraft, topology_problems
 from sumwire_controller.yamltree import Node as Tree
 from sumwire_controller.yamltree import load_tree
 
-_ROOT_KEYS: Final = ("switches", "links", "hosts", "jobs")
+_ROOT_KEYS: Final = ("switches", "links", "hosts", "jobs", "queues")
 _NODE_KEYS: Final = ("name", "grpc", "device_id", "aggregator")
 _LINK_KEYS: Final = ("from", "from_port", "to", "to_port")
 _HOST_KEYS: Final = ("name", "ip", "mac", "switch", "port", "udp_port")
@@ -54,6 +55,7 @@ def _draft(tree: Tree, log: Log) -> TopologyDraft:
     root = MappingReader(tree, "", log)
     switches, links = root.items("switches"), root.items("links")
     hosts, jobs = root.items("hosts"), root.items("jobs")
+    queues = root.items("queues") if root.has("queues") else None
     root.finish(_ROOT_KEYS)
     return TopologyDraft(
         switches=each(switches, "switches", log, _node),
@@ -62,6 +64,7 @@ def _draft(tree: Tree, log: Log) -> TopologyDraft:
         jobs=each(jobs, "jobs", log, read_tree_job),
         switches_unparsed=names_in(switches),
         hosts_unparsed=names_in(hosts),
+        queues=each(queues, "queues", log, _queue),
     )
 
 
@@ -95,3 +98,10 @@ def _host(node: Tree, path: str, log: Log) -> Host | None:
     if name is None or ip is None or mac is None or switch is None or port is None or udp_port is None:
         return None
     return Host(name, ip, mac, switch, port, udp_port)
+
+
+def _queue(node: Tree, path: str, log: Log) -> QueueAt | None:
+    read = MappingReader(node, path, log)
+    switch, queue = read.text("switch"), queue_of(read)
+    read.finish(("switch", *QUEUE_KEYS))
+    return None if switch is None or queue is None else QueueAt(switch, queue)

@@ -12,27 +12,29 @@ from dataclasses import dataclass
 
 from sumwire_controller._p4 import DROP_PORT, JOB_WORKERS_MAX
 from sumwire_controller.config import Job
+from sumwire_controller.degrade import degrade_rules
 from sumwire_controller.derive import configs_of
 from sumwire_controller.errors import ConfigError, Problem
+from sumwire_controller.lane_rules import jobs_distinct, lane_rules, multiple_for, port_rules, shares_equally
+from sumwire_controller.queues import queue_rules
 from sumwire_controller.rules import (
     PARENTS,
     PORT_MAX,
     address_rules,
     either,
     hosts_fit,
-    job_header,
-    jobs_distinct,
     name_rule,
     op_rules,
     overlaps,
+    quorum_rules,
     repeated,
     slot_rules,
     switch_rules,
     thc_rules,
 )
-from sumwire_controller.topology import Host, Link, Node, Topology
+from sumwire_controller.topology import Host, Link, Node, QueueAt, Topology
 from sumwire_controller.tree import JobTree, job_tree, roots_of
-from sumwire_controller.validate import Draft, validate_draft
+from sumwire_controller.validate import draft_of, validate_draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class TopologyDraft:
     jobs: tuple[Job | None, ...]
     switches_unparsed: frozenset[str] = frozenset()
     hosts_unparsed: frozenset[str] = frozenset()
+    queues: tuple[QueueAt | None, ...] = ()
 
     def topology(self) -> Topology:
         """The parts that are there."""
@@ -53,6 +56,7 @@ class TopologyDraft:
             tuple(filter(None, self.links)),
             tuple(filter(None, self.hosts)),
             tuple(filter(None, self.jobs)),
+            tuple(filter(None, self.queues)),
         )
 
     def switches_at(self) -> list[tuple[str, Node]]:
@@ -67,13 +71,16 @@ class TopologyDraft:
     def jobs_at(self) -> list[tuple[str, Job]]:
         return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
 
+    def queues_at(self) -> list[tuple[str, QueueAt]]:
+        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
+
 
 def validate_topology(topology: Topology) -> None:
     """Checks a topology made in Python.
 
     :raises ConfigError: with every broken rule.
     """
-    draft = TopologyDraft(topology.switches, topology.links, topology.hosts, topology.jobs)
+    draft = TopologyDraft(topology.switches, topology.links, topology.hosts, topology.jobs, queues=topology.queues)
     problems = topology_problems(draft)
     if problems:
         raise ConfigError("topology", problems)
@@ -105,6 +112,7 @@ def _parts(draft: TopologyDraft) -> Iterator[Problem]:
     for path, job in draft.jobs_at():
         yield from _job(path, job, draft)
     yield from jobs_distinct(draft.jobs_at())
+    yield from _queues(draft)
 
 
 def _switches(draft: TopologyDraft) -> Iterator[Problem]:
@@ -180,7 +188,8 @@ def _ports_distinct(draft: TopologyDraft) -> Iterator[Problem]:
 
 def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
     known = {host.name for _, host in draft.hosts_at()} | draft.hosts_unparsed
-    yield from job_header(path, job)
+    yield from name_rule(path, job.name)
+    yield from lane_rules(path, job)
     yield from op_rules(path, job)
     if not job.workers:
         yield Problem(path, "workers", [], "must name at least one host")
@@ -188,10 +197,33 @@ def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
         if name not in known:
             yield Problem(path, f"workers[{i}]", name, "no host of that name")
     yield from repeated(((f"{path}.workers", f"[{i}]", name) for i, name in enumerate(job.workers)), "worker")
+    yield from port_rules(path, job, [(h.name, h.udp_port) for _, h in draft.hosts_at() if h.name in job.workers])
+    if job.workers:
+        yield from quorum_rules(path, job, elsewhere="")
+    yield from degrade_rules(path, job, elsewhere="")
     yield from hosts_fit(path, job, len(job.workers))
     yield from slot_rules(f"{path}.slots", job.slots)
     if job.thc is not None:
         yield from thc_rules(f"{path}.thc", job.thc, len(job.workers))
+
+
+def _queues(draft: TopologyDraft) -> Iterator[Problem]:
+    ports: dict[str, set[int]] = {}
+    for _, host in draft.hosts_at():
+        ports.setdefault(host.switch, set()).add(host.port)
+    for _, link in draft.links_at():
+        for switch, port in link.ends:
+            ports.setdefault(switch, set()).add(port)
+    known = {node.name for _, node in draft.switches_at()} | draft.switches_unparsed
+    for path, at in draft.queues_at():
+        if at.switch not in known:
+            yield Problem(path, "switch", at.switch, "no switch of that name")
+        elif at.queue.port not in ports.get(at.switch, ()):
+            rule = f"no host or link at this port of {at.switch}, which has {sorted(ports.get(at.switch, ()))}"
+            yield Problem(path, "port", at.queue.port, rule)
+        yield from queue_rules(path, at.queue)
+    places = ((path, "port", f"{at.switch} port {at.queue.port}") for path, at in draft.queues_at())
+    yield from repeated(places, "port")
 
 
 # -- the network ----------------------------------------------------------------------------------------
@@ -250,8 +282,9 @@ def _trees(topology: Topology) -> Iterator[Problem]:
         problems = [*_roots(path, job, roots_of(topology, job))]
         yield from problems
         if not problems:
-            trees[job.id] = job_tree(topology, job)
-            yield from _seats(path, trees[job.id])
+            tree = trees[job.id] = job_tree(topology, job)
+            yield from _seats(path, tree)
+            yield from _needs_a_star(path, job, tree)
     for job, other, problem in overlaps(jobs):
         shared = trees.keys() >= {job.id, other.id} and trees[job.id].seats.keys() & trees[other.id].seats.keys()
         if shared:
@@ -264,8 +297,8 @@ def _roots(path: str, job: Job, roots: tuple[str, ...]) -> Iterator[Problem]:
     elif len(roots) not in PARENTS:
         shown = f"{len(roots)} switches ({', '.join(roots)})"
         yield Problem(path, "workers", list(job.workers), f"{shown} are above all of them: must be {either(PARENTS)}")
-    elif job.slots.count % len(roots):
-        rule = f"must be a multiple of {len(roots)}, so that {', '.join(roots)} have equal shares"
+    elif not shares_equally(job, len(roots)):
+        rule = f"must be a multiple of {multiple_for(job, len(roots))}, so that {', '.join(roots)} have equal shares"
         yield Problem(f"{path}.slots", "count", job.slots.count, rule)
 
 
@@ -276,9 +309,16 @@ def _seats(path: str, tree: JobTree) -> Iterator[Problem]:
             yield Problem(path, "workers", f"{len(seats)} workers at {switch}", rule)
 
 
+def _needs_a_star(path: str, job: Job, tree: JobTree) -> Iterator[Problem]:
+    """What only one switch alone can do."""
+    elsewhere = list(tree.seats)[1] if len(tree.seats) > 1 else ""
+    if elsewhere:
+        yield from quorum_rules(path, job, elsewhere)
+        yield from degrade_rules(path, job, elsewhere)
+
+
 def _sizes(topology: Topology) -> Iterator[Problem]:
     """Whether each switch's tables have room for it."""
     for i, config in enumerate(configs_of(topology)):
-        draft = Draft(config.switch, config.aggregator, config.ports, config.workers, config.jobs)
-        for problem in validate_draft(draft):
+        for problem in validate_draft(draft_of(config)):
             yield Problem(f"switches[{i}]", problem.full_path, problem.value, problem.rule)

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from sumwire_controller._p4 import DROP_PORT, JOB_WORKERS_MAX, JOBS_MAX, ROUTES_MAX, SUMWIRE_PORT, WORKERS_MAX
-from sumwire_controller.config import Aggregator, Config, Job, Parent, Switch, Worker
+from sumwire_controller.config import Aggregator, Config, Job, Parent, Switch, VirtualQueue, Worker
+from sumwire_controller.degrade import degrade_rules
 from sumwire_controller.errors import ConfigError, Problem
+from sumwire_controller.lane_rules import jobs_distinct, lane_rules, multiple_for, port_rules, shares_equally
+from sumwire_controller.queues import queue_rules
 from sumwire_controller.rules import (
     COUNT_MAX,
     PARENTS,
@@ -18,11 +21,10 @@ from sumwire_controller.rules import (
     address_rules,
     either,
     hosts_fit,
-    job_header,
-    jobs_distinct,
     name_rule,
     op_rules,
     overlaps,
+    quorum_rules,
     repeated,
     slot_rules,
     switch_rules,
@@ -45,6 +47,7 @@ class Draft:
     workers: tuple[Worker | None, ...]
     jobs: tuple[Job | None, ...]
     names_unparsed: frozenset[str] = frozenset()
+    queues: tuple[VirtualQueue | None, ...] = ()
 
     def workers_at(self) -> list[tuple[str, Worker]]:
         return [(f"workers[{i}]", worker) for i, worker in enumerate(self.workers) if worker is not None]
@@ -52,16 +55,23 @@ class Draft:
     def jobs_at(self) -> list[tuple[str, Job]]:
         return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
 
+    def queues_at(self) -> list[tuple[str, VirtualQueue]]:
+        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
+
 
 def validate(config: Config) -> None:
     """Checks a configuration made in Python.
 
     :raises ConfigError: with every broken rule.
     """
-    draft = Draft(config.switch, config.aggregator, config.ports, config.workers, config.jobs)
-    problems = list(validate_draft(draft))
+    problems = list(validate_draft(draft_of(config)))
     if problems:
         raise ConfigError("config", problems)
+
+
+def draft_of(config: Config) -> Draft:
+    """A draft with all its parts."""
+    return Draft(config.switch, config.aggregator, config.ports, config.workers, config.jobs, queues=config.queues)
 
 
 def validate_draft(draft: Draft) -> Iterator[Problem]:
@@ -76,6 +86,7 @@ def validate_draft(draft: Draft) -> Iterator[Problem]:
     for path, job in draft.jobs_at():
         yield from _job(path, job, draft)
     yield from _jobs_together(draft)
+    yield from _queues(draft)
 
 
 def _ports(ports: tuple[int, ...]) -> Iterator[Problem]:
@@ -126,15 +137,18 @@ def _macs(workers: list[tuple[str, Worker]]) -> Iterator[Problem]:
 
 
 def _job(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
-    yield from job_header(path, job)
+    members = _members(job, draft)
+    below = next((worker.name for worker in members.values() if worker.is_switch), "")
+    elsewhere = "a switch above" if job.parents else below
+    yield from name_rule(path, job.name)
+    yield from lane_rules(path, job)
     yield from op_rules(path, job)
     yield from _job_workers(path, job, draft)
-    if not 1 <= job.quorum <= len(job.workers):
-        rule = f"must be 1..{len(job.workers)}, the number of workers"
-        yield Problem(path, "quorum", job.quorum, rule)
+    yield from port_rules(path, job, [(w.name, w.udp_port) for w in members.values() if not w.is_switch])
+    yield from quorum_rules(path, job, elsewhere)
+    yield from degrade_rules(path, job, elsewhere)
     yield from slot_rules(f"{path}.slots", job.slots)
     yield from _parents(path, job, draft)
-    members = _members(job, draft)
     yield from _weights(path, job, members)
     hosts = sum(job.stands_for) if job.stands_for else sum(worker.weight for worker in members.values())
     yield from hosts_fit(path, job, hosts)
@@ -164,8 +178,9 @@ def _parents(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
     parents = [(f"{path}.parents[{i}]", parent) for i, parent in enumerate(job.parents)]
     if parents and len(parents) not in PARENTS:
         yield Problem(path, "parents", f"{len(parents)} parents", f"must be {either(PARENTS)}, or none for the root")
-    elif parents and job.slots.count % len(parents):
-        rule = f"must be a multiple of {len(parents)}, the number of parents, so that each has an equal share"
+    elif parents and not shares_equally(job, len(parents)):
+        multiple = multiple_for(job, len(parents))
+        rule = f"must be a multiple of {multiple}, the number of parents, so that each has an equal share"
         yield Problem(f"{path}.slots", "count", job.slots.count, rule)
     ports = {worker.port: worker.name for worker in _members(job, draft).values()}
     for parent_path, parent in parents:
@@ -198,15 +213,31 @@ def _job_workers(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
 
 def _jobs_together(draft: Draft) -> Iterator[Problem]:
     jobs = draft.jobs_at()
-    if len(draft.jobs) > JOBS_MAX:
-        yield Problem("", "jobs", f"{len(draft.jobs)} jobs", f"at most {JOBS_MAX}: the job table has no more rows")
-    seats = sum(len(job.workers) for _, job in jobs)
+    rows = len(draft.jobs) + sum(_more_lanes(job) for _, job in jobs)
+    if rows > JOBS_MAX:
+        shown = f"{rows} jobs" if rows == len(draft.jobs) else f"{rows} lanes of all jobs"
+        yield Problem("", "jobs", shown, f"at most {JOBS_MAX}: the job table has no more rows")
+    seats = sum(len(job.workers) * (_more_lanes(job) + 1) for _, job in jobs)
     if seats > SEATS_MAX:
         yield Problem("", "jobs", f"{seats} workers in all jobs", f"at most {SEATS_MAX}: the tables have no more rows")
-    uplinks = sum(len(job.parents) for _, job in jobs)
+    uplinks = sum(len(job.parents) * (_more_lanes(job) + 1) for _, job in jobs)
     if uplinks > UPLINKS_MAX:
         yield Problem(
             "", "jobs", f"{uplinks} parents in all jobs", f"at most {UPLINKS_MAX}: the table has no more rows"
         )
     yield from jobs_distinct(jobs)
     yield from (problem for _, _, problem in overlaps(jobs))
+
+
+def _more_lanes(job: Job) -> int:
+    """Lanes besides the first; nothing is made of a number that is no lanes at all."""
+    return max(job.lanes, 1) - 1
+
+
+def _queues(draft: Draft) -> Iterator[Problem]:
+    queues = draft.queues_at()
+    for path, queue in queues:
+        if draft.ports is not None and queue.port not in draft.ports:
+            yield Problem(path, "port", queue.port, f"must be one of the switch's ports {list(draft.ports)}")
+        yield from queue_rules(path, queue)
+    yield from repeated(((path, "port", queue.port) for path, queue in queues), "port")

@@ -30,6 +30,18 @@ def job(name: str, number: int, workers: int, base: int, count: int, ops: str = 
     return described
 
 
+def queue(port: int, **other: Any) -> dict[str, Any]:
+    """A virtual queue of 20 Mbit/s; `other` are keys to add or to replace."""
+    return {
+        "port": port,
+        "rate_mbit": 20,
+        "mark_bytes": 8000,
+        "drop_bytes": [4000, 6000, 9000, 12000],
+        "drop_all_bytes": 20000,
+        **other,
+    }
+
+
 def star(workers: int = 4, jobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """A switch with hosts on ports 1.. and, by default, the job `digits` over all of them."""
     return {

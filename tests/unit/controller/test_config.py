@@ -15,7 +15,7 @@ from sumwire_controller.config import Aggregator, Job, SlotRange, Switch, Thc, W
 from sumwire_controller.errors import MISSING, ConfigError, Problem
 from sumwire_controller.parse import load_config, parse_config
 from sumwire_controller.validate import validate
-from unit.controller.config_texts import PUBLISHED_TABLE, job, star, text, worker
+from unit.controller.config_texts import PUBLISHED_TABLE, job, queue, star, text, worker
 
 EXAMPLE = Path(__file__).parents[3] / "controller" / "examples" / "star4.yaml"
 Change = Callable[[dict[str, Any]], object]
@@ -97,6 +97,13 @@ def _set_parents(change: Callable[[list[dict[str, Any]]], object], count: int = 
     return apply
 
 
+def _queue(*changes: dict[str, Any]) -> Change:
+    """Virtual queues, each with these keys changed, at port 1 if they do not say."""
+    return lambda data: data.update(queues=[{**queue(1), **change} for change in changes])
+
+
+LOSS: dict[str, Any] = {"degrade": {"seed": 1, "share": 0.5, "mode": "drop"}}
+
 ACCEPTED: dict[str, Change] = {
     "no jobs": _set("jobs", to=[]),
     "no hosts": lambda data: data.update(workers=[], jobs=[]),
@@ -116,6 +123,17 @@ ACCEPTED: dict[str, Change] = {
     "highest job id": _set("jobs", 0, "id", to=32766),
     "job id 0": _set("jobs", 0, "id", to=0),
     "quorum 1": _set("jobs", 0, "quorum", to=1),
+    "eight lanes": lambda data: data["jobs"][0].update(lanes=8, slots={"base": 0, "count": 16}),
+    "last id of lanes": lambda data: data["jobs"][0].update(lanes=4, id=32763),
+    "ids behind those of lanes": lambda data: (data["jobs"][0].update(lanes=4), _add_job(id=5)(data)),
+    "last ports of lanes": lambda data: (data["jobs"][0].update(lanes=8), data["workers"][1].update(udp_port=64528)),
+    "spray": _set("jobs", 0, "spray", to="hash"),
+    "loss on purpose": _set("jobs", 0, "degrade", to={"seed": 2**32 - 1, "share": 1, "mode": "trim-results"}),
+    "no loss": _set("jobs", 0, "degrade", to={"seed": 0, "share": 0, "mode": "drop"}),
+    "queues": _queue({"port": 1, "trim": True}, {"port": 4}),
+    "one threshold for all": _queue({"mark_bytes": 9, "drop_bytes": [9, 9, 9, 9], "drop_all_bytes": 9}),
+    "mark at once": _queue({"mark_bytes": 0}),
+    "a slow queue": _queue({"rate_mbit": 0.01}),
     "every op": _set("jobs", 0, "ops", to=["thc", "max32", "sum32", "sign", "vote"]),
     "a switch of one host": _set("workers", 0, "stands_for", to=1),
     "a switch below": _set("workers", 0, "stands_for", to=5),  # 30 * (5 + 3) = 240
@@ -199,6 +217,64 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "worker twice": (_add_job(workers=["h1", "h2", "h1"]), "jobs[1].workers[2]", "h1", "that of jobs[1].workers[0]"),
     "quorum 0": (_set("jobs", 0, "quorum", to=0), "jobs[0].quorum", 0, "must be 1..4, the number of workers"),
     "quorum above": (_set("jobs", 0, "quorum", to=5), "jobs[0].quorum", 5, "must be 1..4, the number of workers"),
+    "a quorum above a switch": (lambda data: (data["workers"][0].update(stands_for=2),
+                                              data["jobs"][0].update(quorum=3)),
+                                "jobs[0].quorum", 3, "must be all 4 workers: h1 has a part in this job too"),
+    "a quorum below a switch": (lambda data: (_parents(2)(data), data["jobs"][0].update(quorum=3)),
+                                "jobs[0].quorum", 3, "must be all 4 workers: a switch above has a part"),
+    "no lane": (_set("jobs", 0, "lanes", to=0), "jobs[0].lanes", 0, "must be 1..8, the priorities there are"),
+    "nine lanes": (_set("jobs", 0, "lanes", to=9), "jobs[0].lanes", 9, "must be 1..8, the priorities there are"),
+    "lanes a list": (_set("jobs", 0, "lanes", to=[4]), "jobs[0].lanes", "[...]", "must be an integer"),
+    "odd lanes": (_set("jobs", 0, "lanes", to=3), "jobs[0].slots.count", 256, "a multiple of 3, so that all lanes"),
+    "lanes of one slot": (lambda data: data["jobs"][0].update(lanes=8, slots={"base": 0, "count": 8}),
+                          "jobs[0].slots.count", 8, "at least 16: 2 for each of 8 lanes"),
+    "lanes of odd slots": (lambda data: (_parents(2)(data), data["jobs"][0].update(lanes=4),
+                                         data["jobs"][0]["slots"].update(count=20)),
+                           "jobs[0].slots.count", 20, "a multiple of 8 (4 lanes), the number of parents"),
+    "ids of lanes above": (lambda data: data["jobs"][0].update(lanes=4, id=32764), "jobs[0].id", 32764,
+                           "the last of its 4 lanes would have the id 32767: at most 32766"),
+    "id of a lane": (lambda data: (data["jobs"][0].update(lanes=4), _add_job(id=4)(data)), "jobs[1].id", 4,
+                     "ids 4 of its lanes overlap ids 1..4 of jobs[0] (digits)"),
+    "ids of two jobs' lanes": (lambda data: (_add_job(id=4, lanes=4)(data), data["jobs"][0].update(id=7, lanes=2)),
+                               "jobs[1].id", 4, "ids 4..7 of its lanes overlap ids 7..8 of jobs[0] (digits)"),
+    "ports of lanes": (lambda data: (data["jobs"][0].update(lanes=8), data["workers"][1].update(udp_port=64529)),
+                       "jobs[0].lanes", 8, "h2 has udp_port 64529: must be at most 64528, as 8 lanes use ports up to "
+                                           "udp_port + 1007"),
+    "port of one lane": (_set("workers", 1, "udp_port", to=64536), "jobs[0].lanes", 1, "h2 has udp_port 64536: must"),
+    "spray": (_set("jobs", 0, "spray", to="random"), "jobs[0].spray", "random", "must be slot or hash"),
+    "loss above a switch": (lambda data: (data["workers"][0].update(stands_for=2), data["jobs"][0].update(LOSS)),
+                            "jobs[0].degrade", "{...}", "that one switch has alone; h1 has a part in this one"),
+    "loss below a switch": (lambda data: (_parents(2)(data), data["jobs"][0].update(LOSS)),
+                            "jobs[0].degrade", "{...}", "one switch has alone; a switch above has a part"),
+    "loss without thc": (_add_job(**LOSS), "jobs[1].degrade", "{...}", "is only for op thc"),
+    "loss key": (_set("jobs", 0, "degrade", to={**LOSS["degrade"], "p": 1}), "jobs[0].degrade.p", 1, "known are seed"),
+    "loss seed": (_set("jobs", 0, "degrade", to={**LOSS["degrade"], "seed": 2**32}),
+                  "jobs[0].degrade.seed", 2**32, "must be 0..2^32-1"),
+    "loss share": (_set("jobs", 0, "degrade", to={**LOSS["degrade"], "share": 1.01}),
+                   "jobs[0].degrade.share", 1.01, "must be 0..1, the share"),
+    "loss mode": (_set("jobs", 0, "degrade", to={**LOSS["degrade"], "mode": "delay"}),
+                  "jobs[0].degrade.mode", "delay", "must be one of trim, drop, trim-results"),
+    "queue rate": (_queue({"rate_mbit": 0}), "queues[0].rate_mbit", 0.0, "must be above 0: 1/128..33554431 Mbit/s"),
+    "queue rate below": (_queue({"rate_mbit": -5}), "queues[0].rate_mbit", -5.0, "must be above 0"),
+    "queue rate nan": (_queue({"rate_mbit": float("nan")}), "queues[0].rate_mbit", float("nan"), "must be above 0"),
+    "queue port": (_queue({"port": 5}), "queues[0].port", 5, "one of the switch's ports [1, 2, 3, 4]"),
+    "queue port twice": (_queue({"port": 2}, {"port": 2}), "queues[1].port", 2, "already that of queues[0]"),
+    "a hole in the thresholds": (_queue({"drop_bytes": [1, 2, 3]}), "queues[0].drop_bytes", [1, 2, 3],
+                                 "must have 4 thresholds, for drop classes 3, 2, 1, 0, not 3"),
+    "no threshold": (_queue({"drop_bytes": None}), "queues[0].drop_bytes", None, "must be a list"),
+    "an empty threshold": (_queue({"drop_bytes": [1, None, 3, 4]}), "queues[0].drop_bytes[1]", None, "an integer"),
+    "threshold 0": (_queue({"drop_bytes": [0, 6000, 9000, 12000]}), "queues[0].drop_bytes[0]", 0, "must be above 0"),
+    "thresholds out of order": (_queue({"drop_bytes": [4000, 9000, 6000, 12000]}), "queues[0].drop_bytes[2]", 6000,
+                                "must not be below 9000: class 2 is lost before class 1"),
+    "above the highest": (_queue({"drop_bytes": [4000, 6000, 9000, 20001]}), "queues[0].drop_bytes[3]", 20001,
+                          "must not be above drop_all_bytes, 20000"),
+    "mark above": (_queue({"mark_bytes": 20001}), "queues[0].mark_bytes", 20001, "must be 0..20000"),
+    "mark below": (_queue({"mark_bytes": -1}), "queues[0].mark_bytes", -1, "must be 0..20000"),
+    "all of 2^32": (_queue({"drop_all_bytes": 2**32}), "queues[0].drop_all_bytes", 2**32, "must be 1..4294967295"),
+    "trim a number": (_queue({"trim": 1}), "queues[0].trim", 1, "must be true or false"),
+    "queue key": (_queue({"depth": 5}), "queues[0].depth", 5, "unknown key; known are port, rate_mbit"),
+    "queue without rate": (lambda data: (_queue({})(data), data["queues"][0].pop("rate_mbit")),
+                           "queues[0].rate_mbit", MISSING, "is required"),
     "slot base": (_set("jobs", 0, "slots", "base", to=-1), "jobs[0].slots.base", -1, "must be 0 or more"),
     "one slot": (_set("jobs", 0, "slots", "count", to=1), "jobs[0].slots.count", 1, "at least 2"),
     "slots beyond": (_set("jobs", 0, "slots", to={"base": 4094, "count": 3}), "jobs[0].slots.count", 3,

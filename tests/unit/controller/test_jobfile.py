@@ -27,13 +27,15 @@ CONFIG["workers"][0]["udp_port"] = 4000
 
 def test_job_file_to_the_letter() -> None:
     assert job_description(parse_config(text(CONFIG)), "digits") == {
-        "format": 2,
+        "format": 3,
         "name": "digits",
         "job": 7,
         "ops": ["thc", "max32"],
         "workers": 2,
         "quorum": 1,
         "slots": 32,
+        "lanes": [{"job": 7, "slots": 32}],
+        "paths": 1,
         "addresses": [
             {"worker": 0, "ip": "10.0.0.3", "udp_port": 21335, "aggregator": "10.0.0.100", "seat": 0},
             {"worker": 1, "ip": "10.0.0.1", "udp_port": 4000, "aggregator": "10.0.0.100", "seat": 1},
@@ -53,13 +55,15 @@ def test_job_file_of_a_tree_to_the_letter() -> None:
     data["jobs"] = [tree_job("digits", 7, [3, 1, 4], 64, 32, "sign vote"), tree_job("m", 2, [2], 0, 8)]
     data["hosts"][0]["udp_port"] = 4000
     assert job_description(parse_any(text(data)), "digits") == {
-        "format": 2,
+        "format": 3,
         "name": "digits",
         "job": 7,
         "ops": ["sign", "vote"],
         "workers": 3,
         "quorum": 3,
         "slots": 32,
+        "lanes": [{"job": 7, "slots": 32}],
+        "paths": 2,
         "addresses": [
             {"worker": 0, "ip": "10.0.0.3", "udp_port": 21335, "aggregator": "10.0.1.4", "seat": 0},
             {"worker": 1, "ip": "10.0.0.1", "udp_port": 4000, "aggregator": "10.0.1.3", "seat": 0},

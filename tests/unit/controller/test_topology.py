@@ -19,7 +19,7 @@ from sumwire_controller.together import check_together
 from sumwire_controller.topology import Host, Link, Node, Topology
 from sumwire_controller.topology_parse import load_topology, parse_topology
 from sumwire_controller.topology_rules import validate_topology
-from unit.controller.config_texts import PUBLISHED_TABLE, star, text
+from unit.controller.config_texts import PUBLISHED_TABLE, queue, star, text
 from unit.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 
 EXAMPLES = Path(__file__).parents[3] / "controller" / "examples"
@@ -138,6 +138,13 @@ ACCEPTED: dict[str, Change] = {
     "no jobs": _set("jobs", to=[]),
     "one switch": _replaced(leaf_spine(1, 3, 0)),
     "two spines": _replaced(leaf_spine(2, 2, 2)),
+    "a quorum on one switch": _replaced(leaf_spine(1, 3, 0), _set("jobs", 0, "quorum", to=2)),
+    "a quorum under a spine that is not needed": _set("jobs", to=[{**tree_job("m", 1, [1, 2], 0, 8), "quorum": 1}]),
+    "loss on one switch": _replaced(leaf_spine(1, 3, 0),
+                                    _set("jobs", 0, "degrade", to={"seed": 1, "share": 0.5, "mode": "trim"})),
+    "lanes under two spines": _replaced(leaf_spine(2, 2, 2), _set("jobs", 0, "slots", "count", to=16),
+                                        _set("jobs", 0, "lanes", to=4), _set("jobs", 0, "spray", to="hash")),
+    "queues": _set("queues", to=[queue(1, switch="leaf1"), queue(101, switch="leaf1"), queue(2, switch="spine1")]),
     "four spines": _replaced(MANY_SPINES),
     "three levels": _replaced(three_level()),
     "a host at the spine": _all(_add("hosts", host(9, "spine1", 9)), _set("jobs", 0, "workers", to=["h1", "h9"])),
@@ -171,7 +178,26 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "unknown key of a switch": (_set("switches", 0, "port", to=1), "switches[0].port", 1, "unknown key"),
     "unknown key of a link": (_set("links", 0, "mtu", to=1), "links[0].mtu", 1, "known are from, from_port, to"),
     "unknown key of a host": (_set("hosts", 0, "vlan", to=1), "hosts[0].vlan", 1, "unknown key"),
-    "a quorum": (_set("jobs", 0, "quorum", to=3), "jobs[0].quorum", 3, "unknown key"),
+    "a quorum in a tree": (_set("jobs", 0, "quorum", to=3), "jobs[0].quorum", 3, "must be all 4 workers: spine1 has a"),
+    "a quorum above": (_set("jobs", 0, "quorum", to=5), "jobs[0].quorum", 5, "must be 1..4, the number of workers"),
+    "loss in a tree": (_set("jobs", 0, "degrade", to={"seed": 1, "share": 0.5, "mode": "drop"}),
+                       "jobs[0].degrade", "{...}", "that one switch has alone; spine1 has a part in this one"),
+    "lanes of two spines": (_replaced(leaf_spine(2, 2, 2), _set("jobs", 0, "slots", "count", to=12),
+                                      _set("jobs", 0, "lanes", to=4)),
+                            "jobs[0].slots.count", 12, "a multiple of 8 (4 lanes), so that spine1, spine2"),
+    "no lane": (_set("jobs", 0, "lanes", to=0), "jobs[0].lanes", 0, "must be 1..8, the priorities"),
+    "a host's last port": (_all(_set("jobs", 0, "lanes", to=4), _set("hosts", 2, "udp_port", to=64533)),
+                           "jobs[0].lanes", 4, "h3 has udp_port 64533: must be at most 64532, as 4 lanes"),
+    "spraying": (_set("jobs", 0, "spray", to="packet"), "jobs[0].spray", "packet", "must be slot or hash"),
+    "ids of lanes": (_all(_set("jobs", 0, "lanes", to=4), _add("jobs", tree_job("m", 4, [1], 256, 8))),
+                     "jobs[1].id", 4, "ids 4 of its lanes overlap ids 1..4 of jobs[0] (digits)"),
+    "a queue at no switch": (_set("queues", to=[queue(1, switch="leaf9")]), "queues[0].switch", "leaf9", "no switch"),
+    "a queue at no port": (_set("queues", to=[queue(3, switch="leaf1")]), "queues[0].port", 3,
+                           "no host or link at this port of leaf1, which has [1, 2, 101]"),
+    "two queues at a port": (_set("queues", to=[queue(1, switch="leaf1"), queue(1, switch="leaf2"),
+                                                queue(1, switch="leaf1")]),
+                             "queues[2].port", "leaf1 port 1", "port is already that of queues[0]"),
+    "a queue's switch": (_set("queues", to=[queue(1)]), "queues[0].switch", MISSING, "is required"),
     "parents": (_set("jobs", 0, "parents", to=[]), "jobs[0].parents", "[...]", "unknown key"),
     "no links": (_drop("links"), "links", MISSING, "is required"),
     "no aggregator": (_drop("switches", 1, "aggregator"), "switches[1].aggregator", MISSING, "is required"),
