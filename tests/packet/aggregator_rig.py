@@ -59,7 +59,8 @@ class AggregatorRig:
         self._aggregator = Aggregator(State([job_config(job) for job in SERVED], seed=1), batch=1, native=native)
         assert self._aggregator.is_native == native
         self._hosts: list[Host] = [host for job in SERVED for host in job.workers]
-        self._batch = Batch(np.zeros((1, ROW_BYTES), np.uint8), np.zeros(1, np.uint32), np.zeros(1, np.uint32), 1)
+        sizes, sources = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
+        self._batch = Batch(np.zeros((1, ROW_BYTES), np.uint8), sizes, sources, np.zeros(1, np.uint8), 1)
 
     def renew(self) -> None:
         now = time.monotonic() + SILENCE_S
@@ -72,12 +73,13 @@ class AggregatorRig:
         batch.rows[0] = 0xA5
         batch.rows[0, : len(row)] = row
         batch.sizes[0], batch.sources[0] = len(datagram), np.frombuffer(frame[26:30], np.uint32)[0]
+        batch.tos[0] = frame[15]
         replies = self._aggregator.process(batch, time.monotonic())
         out = []
         for reply in range(replies.count):
             host = self._hosts[replies.places[reply]]
             data = replies.rows[reply, : replies.sizes[reply]].tobytes()
-            out.append((host.port, udp_frame(AGGREGATOR, host, data)))
+            out.append((host.port, udp_frame(AGGREGATOR, host, data, dscp_ecn=int(replies.tos[reply]))))
         return out
 
     def counters(self) -> tuple[Counter[str], Counter[str]]:
@@ -102,8 +104,6 @@ def received(port: int, frame: bytes) -> bytes:
     lengths_agree = lengths_agree and len(frame) == 34 + int.from_bytes(frame[38:40])
     if reason == "NOT_SUMWIRE" or not lengths_agree or model.ones_complement_sum(frame[14:34]) != 0xFFFF:
         raise NotHereError("the kernel drops the frame")
-    if frame[15]:
-        raise NotHereError("a socket's replies have their own DSCP")
     if reason is None:
         _check_no_switch(port, frame)
     return frame[42:]

@@ -19,6 +19,7 @@ from sumwire.packets import OP_WORDS, headers
 from sumwire.wire import HEADER_BYTES, WORD_BYTES
 
 _OPS: Final = 1 << 8
+_KINDS: Final = (p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_PROBE)
 _PARTIAL_WORDS: Final = {p4.OP_THC: p4.THC_WORDS_PARTIAL, p4.OP_VOTE: p4.VOTE_WORDS_PARTIAL}
 
 
@@ -34,6 +35,11 @@ UP_WORDS: Final = _by_op({op: up for op, (up, _) in OP_WORDS.items()})
 DOWN_WORDS: Final = _by_op({op: down for op, (_, down) in OP_WORDS.items()})
 # What lower switches send: well formed, but from no host.
 _PARTIAL: Final = _by_op({op: _PARTIAL_WORDS.get(op, up) for op, (up, _) in OP_WORDS.items()})
+
+
+def lost_planes(records: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which packets are contributions without their low index planes, (n,)."""
+    return np.asarray((records["op"] == p4.OP_THC) & (records["words"] == p4.THC_WORDS_TRIMMED))
 
 
 def refusals(state: State, batch: Batch) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
@@ -52,12 +58,14 @@ def _form(records: NDArray[Any], sizes: NDArray[np.uint32]) -> list[tuple[NDArra
     """Of the datagram alone."""
     version, kind = records["version_kind"] >> 4, records["version_kind"] & 0xF
     op, words = records["op"], records["words"]
-    from_host = (words == UP_WORDS[op]) | (words == _PARTIAL[op])
-    fits = np.where(kind == p4.KIND_RESULT, words == DOWN_WORDS[op], from_host)
+    trimmed = lost_planes(records) & (records["flags"] & p4.FLAG_TRIMMED != 0)
+    contribution = (words == UP_WORDS[op]) | (words == _PARTIAL[op]) | trimmed
+    result = (words == DOWN_WORDS[op]) | ((op == p4.OP_THC) & (words == p4.THC_WORDS_CUT))
+    fits = np.select([kind == p4.KIND_PROBE, kind == p4.KIND_RESULT], [words == 0, result], contribution)
     return [
         (sizes < HEADER_BYTES, p4.REJECT_LENGTH),
         (version != p4.SUMWIRE_VERSION, p4.REJECT_VERSION),
-        ((kind != p4.KIND_CONTRIBUTE) & (kind != p4.KIND_RESULT), p4.REJECT_KIND),
+        (~np.isin(kind, _KINDS), p4.REJECT_KIND),
         (UP_WORDS[op] == 0, p4.REJECT_OP),
         (~fits, p4.REJECT_WORDS),
         (sizes != HEADER_BYTES + words.astype(np.uint32) * WORD_BYTES, p4.REJECT_LENGTH),
@@ -71,11 +79,12 @@ def _membership(
     jobs = state.jobs[index]
     rows, op = np.arange(batch.count), records["op"]
     # There is no switch above that could send a result.
-    contributes = records["version_kind"] & 0xF == p4.KIND_CONTRIBUTE
+    contributes = records["version_kind"] & 0xF != p4.KIND_RESULT
     seat = np.minimum(records["worker"], p4.JOB_WORKERS_MAX - 1)
     known = (records["worker"] < p4.JOB_WORKERS_MAX) & (jobs["places"][rows, seat] >= 0)
     # A packet's op may be any number here, and a shift by more than 31 has no meaning.
     op_bit = np.uint32(1) << np.minimum(op, 31).astype(np.uint32)
+    from_host = (records["words"] == UP_WORDS[op]) | (records["words"] == 0) | lost_planes(records)
     return [
         (contributes & ~known, p4.REJECT_WORKER),
         (contributes & (jobs["addresses"][rows, seat] != batch.sources), p4.REJECT_ADDRESS),
@@ -83,5 +92,6 @@ def _membership(
         (jobs["ops"] & op_bit == 0, p4.REJECT_JOB_OP),
         (~contributes, p4.REJECT_PARENT),
         (records["count"] != 1, p4.REJECT_COUNT),
-        (records["words"] != UP_WORDS[op], p4.REJECT_WORDS),
+        # What else is well formed is a lower switch's.
+        (~from_host, p4.REJECT_WORDS),
     ]

@@ -58,6 +58,7 @@ class Aggregator:
             arrays.rows, arrays.row_bytes = address_of(batch.rows), batch.rows.strides[0]
             arrays.sizes, arrays.size_bytes = address_of(batch.sizes), batch.sizes.strides[0]
             arrays.sources, arrays.source_bytes = address_of(batch.sources), batch.sources.strides[0]
+            arrays.tos, arrays.tos_bytes = address_of(batch.tos), batch.tos.strides[0]
             self._loaded = batch
         arrays.count, arrays.now = batch.count, now
         self.replies.count = library.aggregator_process(self._state_arrays, arrays, self._reply_arrays)
@@ -84,4 +85,5 @@ def reply_arrays(replies: Replies) -> ReplyArrays:
         row_bytes=replies.rows.strides[0],
         sizes=address_of(replies.sizes),
         places=address_of(replies.places),
+        tos=address_of(replies.tos),
     )

@@ -21,6 +21,8 @@ Planes = NDArray[np.uint8]
 # Two counters of votes to a slot, each of half of its planes.
 VOTE_COUNTERS: Final = p4.VOTE_WORDS_UP
 VOTE_PLANES: Final = p4.SLOT_WORDS // VOTE_COUNTERS
+# For the lowest two planes of an index or a sum that are missing: half of the values get 2 there, and half 1.
+FILL: Final = np.array([[p4.CUT_FILL_BYTE], [0xFF ^ p4.CUT_FILL_BYTE]], np.uint8)
 _LANE: Final = np.dtype(">u4")
 _SIGN_BIT: Final = np.uint32(1 << 31)
 

@@ -17,7 +17,7 @@ import nativelib
 import numpy as np
 
 from sumwire import _p4 as p4
-from sumwire.aggregator import draws
+from sumwire.aggregator import draws, marks
 from sumwire.packets import headers
 from sumwire.wire import HEADER_BYTES
 
@@ -53,6 +53,8 @@ class BatchArrays(ctypes.Structure):
         ("size_bytes", c_uint64),
         ("sources", c_void_p),
         ("source_bytes", c_uint64),
+        ("tos", c_void_p),
+        ("tos_bytes", c_uint64),
         ("count", c_uint64),
         ("now", c_double),
     ]
@@ -61,7 +63,13 @@ class BatchArrays(ctypes.Structure):
 class ReplyArrays(ctypes.Structure):
     """struct aggregator_replies."""
 
-    _fields_ = [("rows", c_void_p), ("row_bytes", c_uint64), ("sizes", c_void_p), ("places", c_void_p)]
+    _fields_ = [
+        ("rows", c_void_p),
+        ("row_bytes", c_uint64),
+        ("sizes", c_void_p),
+        ("places", c_void_p),
+        ("tos", c_void_p),
+    ]
 
 
 class MessageArrays(ctypes.Structure):
@@ -76,6 +84,7 @@ class MessageArrays(ctypes.Structure):
         ("control_bytes", c_uint64),
         ("place_count", c_uint64),
         ("starts", c_void_p),
+        ("tos", c_void_p),
     ]
 
 
@@ -113,6 +122,7 @@ def _build() -> Path:
     lines = [f"#define {name} {value}" for name, value in constants.items()]
     lines += [f"#define {name} {getattr(draws, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
     lines.append(f"#define SHARE_BITS {draws.SHARE_BITS}")
+    lines += [f"#define TOS_{name} {value}" for name, value in vars(marks).items() if isinstance(value, int)]
     text = "\n".join(("#pragma once", *lines, ""))
     sources = sorted(_FOLDER.glob("*.c"))
     return nativelib.build(

@@ -15,19 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire import _p4 as p4
-from sumwire.aggregator import draws, folds
-from sumwire.aggregator.admission import DOWN_WORDS, refusals
+from sumwire.aggregator import draws, folds, marks
+from sumwire.aggregator.admission import DOWN_WORDS, lost_planes, refusals
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.state import State
-from sumwire.packets import OP_WORDS, first_byte, headers
+from sumwire.packets import OP_WORDS, chunks_of, first_byte, headers
 from sumwire.wire import HEADER_BYTES, WORD_BYTES
 
 Numbers = NDArray[np.intp]
 _FOLDS = (p4.VERDICT_FIRST, p4.VERDICT_ADD, p4.VERDICT_LAST)
 _CLOSES = (p4.VERDICT_LAST, p4.VERDICT_FLUSH)
-_ANSWERS = (*_CLOSES, p4.VERDICT_DUPLICATE, p4.VERDICT_STALE)
-_EARNED_BELOW = p4.FLAG_PARTIAL | p4.FLAG_OVERFLOW
+_ANSWERS = (*_CLOSES, p4.VERDICT_DUPLICATE, p4.VERDICT_STALE, p4.VERDICT_INFORM)
+# What a contribution's flags say that holds of the whole sum.
+_EARNED_BELOW = p4.FLAG_PARTIAL | p4.FLAG_OVERFLOW | p4.FLAG_TRIMMED | p4.FLAG_CE | p4.FLAG_MISSING
+_LOST_PLANES = p4.THC_INDEX_PLANES - p4.THC_WORDS_TRIMMED
 _HALF_CIRCLE = 1 << 31
+# Above it in a header is `cut`.
+_CHUNK_BITS = dict(p4.SUMWIRE_FIELDS)["chunk"]
 
 
 def process(state: State, batch: Batch, now: float, replies: Replies) -> None:
@@ -37,8 +41,8 @@ def process(state: State, batch: Batch, now: float, replies: Replies) -> None:
     admitted = np.flatnonzero(reasons == p4.REJECT_NONE)
     state.shared.heard_at[index[admitted]] = now
     verdicts = np.full(batch.count, p4.VERDICT_REJECT, np.uint8)
-    answers = _Answers()
     records = headers(batch.rows)
+    answers = _Answers(state, batch, index)
     slots = state.jobs["first_slot"][index[admitted]] + records["slot"][admitted]
     for turn in _turns(slots):
         rows = admitted[turn]
@@ -50,7 +54,7 @@ def process(state: State, batch: Batch, now: float, replies: Replies) -> None:
     state.verdicts += np.bincount(verdicts, minlength=p4.VERDICTS).astype(np.uint64)
     refused = reasons[verdicts == p4.VERDICT_REJECT]
     state.rejects += np.bincount(refused, minlength=p4.REJECTS).astype(np.uint64)
-    answers.write(state, records, verdicts, index, replies)
+    answers.write(verdicts, replies)
 
 
 def _turns(slots: NDArray[Any]) -> Iterator[Numbers]:
@@ -75,6 +79,8 @@ class _Step:
         self.rows = rows
         self._packets = headers(batch.rows)[rows]
         self._jobs = state.jobs[index]
+        self._probes = self._packets["version_kind"] & 0xF == p4.KIND_PROBE
+        self._trimmed = lost_planes(self._packets)
         self._numbers = self._jobs["first_slot"] + self._packets["slot"]
         self._generations = state.shared.generations[index]
         self.slots = state.slots[self._numbers]
@@ -89,8 +95,10 @@ class _Step:
         self._take_in(folding)
         closing = np.isin(self.verdicts, _CLOSES)
         self.slots["closed"][closing] = 1
-        self.slots["flags"][self.verdicts == p4.VERDICT_FLUSH] |= p4.FLAG_PARTIAL
+        left_out = np.where(self._packets["contributors"] == 0, p4.FLAG_PARTIAL, p4.FLAG_MISSING).astype(np.uint8)
+        self.slots["flags"] |= np.where(self.verdicts == p4.VERDICT_FLUSH, left_out, 0).astype(np.uint8)
         self._close_votes(np.flatnonzero(closing & (self._packets["op"] == p4.OP_VOTE)))
+        self._close_cut(np.flatnonzero(closing & self._trimmed))
         self._state.slots[self._numbers[changed]] = self.slots[changed]
 
     def words(self, which: NDArray[np.bool_]) -> folds.Planes:
@@ -105,11 +113,13 @@ class _Step:
         older = ~self._fresh & (ahead != 0)
         self._forget()
         bit = np.uint32(1) << packets["worker"].astype(np.uint32)
-        flush = packets["flags"] & p4.FLAG_FLUSH != 0
+        # A flush names the fewest contributions that its sender is content with; 0 is any number.
+        flush = (packets["flags"] & p4.FLAG_FLUSH != 0) & (slots["count"] >= packets["contributors"])
         last = slots["count"] + np.uint32(1) >= self._jobs["quorum"]
         rules = [
             (older, p4.VERDICT_STALE),
             (slots["op"] != packets["op"], p4.VERDICT_REJECT),
+            (self._probes, p4.VERDICT_INFORM),
             (slots["closed"] != 0, p4.VERDICT_DUPLICATE),
             ((slots["contributors"] & bit != 0) & flush, p4.VERDICT_FLUSH),
             (slots["contributors"] & bit != 0, p4.VERDICT_REPEAT),
@@ -132,6 +142,9 @@ class _Step:
         slots["contributors"] |= np.uint32(1) << packets["worker"].astype(np.uint32)
         slots["count"] += 1
         slots["flags"] |= packets["flags"] & _EARNED_BELOW
+        marked = self._batch.tos[self.rows[folding]] & marks.ECN_BITS == p4.ECN_CE
+        slots["flags"] |= np.where(marked, p4.FLAG_CE, 0).astype(np.uint8)
+        slots["cut"] += np.where(self._trimmed[folding], _LOST_PLANES, 0).astype(np.uint8)
         self.slots[folding] = slots
         for op in OP_WORDS:
             of_op = folding & (self._packets["op"] == op)
@@ -140,7 +153,11 @@ class _Step:
 
     def _payload(self, op: int, which: Numbers) -> folds.Planes:
         rows = self._batch.rows[self.rows[which], HEADER_BYTES:][:, : OP_WORDS[op][0] * WORD_BYTES]
-        return rows.reshape(len(which), -1, WORD_BYTES)
+        words = rows.reshape(len(which), -1, WORD_BYTES)
+        trimmed = np.flatnonzero(self._trimmed[which])
+        if len(trimmed):
+            words[trimmed, p4.THC_WORDS_TRIMMED :] = folds.FILL
+        return words
 
     def _start(self, op: int, which: Numbers) -> None:
         if not len(which):
@@ -176,11 +193,18 @@ class _Step:
             won = folds.votes(self._state.words[numbers], self.slots["count"][which])
             self._state.words[numbers, : p4.VOTE_WORDS_DOWN] = won
 
+    def _close_cut(self, which: Numbers) -> None:
+        """A switch has no room to make a whole result of so short a packet: all get the top planes, whoever asks."""
+        self._state.words[self._numbers[which], p4.THC_WORDS_CUT :] = folds.FILL
+        self.slots["cut"][which] |= p4.CUT_RESULT
+
 
 class _Answers:
     """What is to be said to whom, noted turn by turn: the slots change again in later ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: State, batch: Batch, index: NDArray[np.int32]) -> None:
+        self._state, self._index = state, index
+        self._records, self._tos = headers(batch.rows), batch.tos
         self._slots: list[NDArray[Any]] = []
         self._words: list[folds.Planes] = []
         self._rows: list[Numbers] = []
@@ -191,14 +215,8 @@ class _Answers:
         self._slots.append(step.slots[answered])
         self._words.append(step.words(answered))
 
-    def write(
-        self,
-        state: State,
-        records: NDArray[Any],
-        verdicts: NDArray[np.uint8],
-        index: NDArray[np.int32],
-        replies: Replies,
-    ) -> None:
+    def write(self, verdicts: NDArray[np.uint8], replies: Replies) -> None:
+        """Fill ``replies``, given the verdicts on the whole batch."""
         replies.count = 0
         if not self._rows:
             return
@@ -206,34 +224,46 @@ class _Answers:
         order = np.argsort(rows)
         rows, slots = rows[order], np.concatenate(self._slots)[order]
         words = np.concatenate(self._words)[order]
-        source, seat = _receivers(state, records, rows, verdicts, index)
+        source, seat = self._receivers(rows, verdicts)
         replies.count = len(source)
-        stale = (verdicts[rows] == p4.VERDICT_STALE)[source]
-        _write_headers(replies, records[rows[source]], slots[source], seat, stale)
+        asked, slots = self._records[rows[source]], slots[source]
+        kinds = _kinds(asked, slots, verdicts[rows[source]])
+        _write_headers(replies, asked, slots, seat, kinds)
+        replies.tos[: len(source)] = self._tos[rows[source]] & marks.PRIORITY_BITS | p4.ECN_ECT
         replies.rows[: len(source), HEADER_BYTES:] = words[source].reshape(len(source), p4.SLOT_WORDS * WORD_BYTES)
-        replies.places[: len(source)] = state.jobs["places"][index[rows[source]], seat]
+        replies.places[: len(source)] = self._state.jobs["places"][self._index[rows[source]], seat]
+
+    def _receivers(self, rows: Numbers, verdicts: NDArray[np.uint8]) -> tuple[Numbers, Numbers]:
+        """For each reply the answered packet it is from, by place in ``rows``, and the receiver's seat."""
+        workers = self._state.jobs["places"][self._index[rows]] >= 0
+        sender = np.arange(p4.JOB_WORKERS_MAX) == self._records["worker"][rows][:, None]
+        source, seat = np.nonzero(np.where(np.isin(verdicts[rows], _CLOSES)[:, None], workers, sender))
+        return source, seat
 
 
-def _receivers(
-    state: State, records: NDArray[Any], rows: Numbers, verdicts: NDArray[np.uint8], index: NDArray[np.int32]
-) -> tuple[Numbers, Numbers]:
-    """For each reply the answered packet it is from, by place in ``rows``, and the receiver's seat."""
-    workers = state.jobs["places"][index[rows]] >= 0
-    sender = np.arange(p4.JOB_WORKERS_MAX) == records["worker"][rows][:, None]
-    source, seat = np.nonzero(np.where(np.isin(verdicts[rows], _CLOSES)[:, None], workers, sender))
-    return source, seat
+def _kinds(asked: NDArray[Any], slots: NDArray[Any], verdicts: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """What each reply is. A packet without its low planes is told a result only where that has lost them as well."""
+    whole = slots["cut"] & p4.CUT_RESULT == 0
+    informs = (verdicts == p4.VERDICT_INFORM) | ((verdicts == p4.VERDICT_DUPLICATE) & lost_planes(asked) & whole)
+    stale = verdicts == p4.VERDICT_STALE
+    return np.select([stale, informs], [p4.KIND_STALE, p4.KIND_INFORM], p4.KIND_RESULT).astype(np.uint8)
 
 
 def _write_headers(
-    replies: Replies, asked: NDArray[Any], slots: NDArray[Any], seat: Numbers, stale: NDArray[np.bool_]
+    replies: Replies, asked: NDArray[Any], slots: NDArray[Any], seat: Numbers, kinds: NDArray[np.uint8]
 ) -> None:
     heads = headers(replies.rows)[: replies.count]
-    for name in ("op", "job", "slot", "bucket", "chunk"):
+    for name in ("op", "job", "slot", "bucket"):
         heads[name] = asked[name]
-    heads["version_kind"] = np.where(stale, first_byte(p4.KIND_STALE), first_byte(p4.KIND_RESULT))
+    heads["version_kind"] = first_byte(0) | kinds
     heads["worker"] = seat
     heads["round"] = slots["round"]
+    stale = kinds == p4.KIND_STALE
     for name in ("count", "contributors", "flags"):
         heads[name] = np.where(stale, 0, slots[name])
-    heads["words"] = np.where(stale, 0, DOWN_WORDS[asked["op"]])
+    closed = (kinds == p4.KIND_INFORM) & (slots["closed"] != 0)
+    heads["flags"] |= np.where(closed, p4.FLAG_CLOSED, 0).astype(np.uint8)
+    heads["cut_chunk"] = np.where(stale, 0, slots["cut"]).astype(np.uint32) << _CHUNK_BITS | chunks_of(asked)
+    words = np.where(lost_planes(asked), p4.THC_WORDS_CUT, DOWN_WORDS[asked["op"]])
+    heads["words"] = np.where(kinds == p4.KIND_RESULT, words, 0)
     replies.sizes[: replies.count] = HEADER_BYTES + heads["words"].astype(np.uint32) * WORD_BYTES

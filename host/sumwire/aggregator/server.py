@@ -14,8 +14,9 @@ import numpy as np
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.core import BATCH, Aggregator
 from sumwire.aggregator.kernels import kernels
+from sumwire.aggregator.sender import Sender
 from sumwire.aggregator.sharing import owners
-from sumwire.aggregator.sockets import HandOver, HandOverReceiver, Sender, UdpReceiver
+from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
 
 

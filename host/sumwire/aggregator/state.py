@@ -26,6 +26,8 @@ SLOT: Final = np.dtype(
         ("flags", np.uint8),
         ("op", np.uint8),
         ("closed", np.uint8),
+        ("cut", np.uint8),
+        ("", np.uint8, (3,)),
     ]
 )
 # struct aggregator_job.

@@ -24,6 +24,7 @@ ALL_OPS = (model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE)
 class Datagram(NamedTuple):
     source: bytes
     data: bytes
+    tos: int = 0
 
 
 class Reply(NamedTuple):
@@ -41,11 +42,12 @@ def load(datagrams: Sequence[Datagram], rng: np.random.Generator) -> Batch:
     """A batch with rubbish wherever no datagram has its bytes."""
     rows = rng.integers(0, 256, (len(datagrams), ROW_BYTES), np.uint8)
     sizes, sources = np.zeros(len(datagrams), np.uint32), np.zeros(len(datagrams), np.uint32)
-    for k, (source, data) in enumerate(datagrams):
+    marks = np.array([datagram.tos for datagram in datagrams], np.uint8)
+    for k, (source, data, _) in enumerate(datagrams):
         own = np.frombuffer(data[:ROW_BYTES], np.uint8)
         rows[k, : len(own)] = own
         sizes[k], sources[k] = len(data), np.frombuffer(source, np.uint32)[0]
-    return Batch(rows, sizes, sources, len(datagrams))
+    return Batch(rows, sizes, sources, marks, len(datagrams))
 
 
 def cut(stream: Sequence[Datagram], rng: np.random.Generator, most: int) -> Iterator[Sequence[Datagram]]:
@@ -98,9 +100,9 @@ def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.Go
     """What the golden model replies; signs are taken from `got` where the model allows them."""
     golden, out = golden_switch(), []
     places = places_by_job()
-    for source, data in stream:
+    for source, data, tos in stream:
         sender = next(host for host in golden.hosts if host.ip == source)
-        for _, frame in sorted(golden.receive(sender.port, udp_frame(sender, AGGREGATOR, data))):
+        for _, frame in sorted(golden.receive(sender.port, udp_frame(sender, AGGREGATOR, data, dscp_ecn=tos))):
             packet = model.decode(frame[42:])
             reply = Reply(places[packet.job][packet.worker], frame[42:])
             if packet.op == model.SIGN and packet.payload and len(got) > len(out):

@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 from sumwire.aggregator.batches import Replies
 from sumwire.aggregator.kernels import kernels
-from sumwire.aggregator.sockets import Sender, UdpReceiver
+from sumwire.aggregator.sender import CONTROL, Sender
+from sumwire.aggregator.sockets import UdpReceiver
 
 PLACES = 5
+# Priority 0, which the socket has by itself, and two others; all may be marked.
+TOS = (0x02, 0x62, 0xE2)
 
 
 @pytest.fixture
@@ -37,26 +40,42 @@ def udp() -> Iterator[socket.socket]:
         yield sock
 
 
+def test_received_datagrams_have_their_tos(receivers: list[socket.socket], udp: socket.socket) -> None:
+    """Also where a call brings fewer than the one before, and more than that again."""
+    receiver = UdpReceiver(receivers[0], 8)
+    for sent in ([0x00, 0x03, 0xE2, 0x58], [0x01], [0x1C, 0xB8, 0x00, 0x03, 0x03]):
+        for tos in sent:
+            udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+            udp.sendto(b"x", receivers[0].getsockname())
+        assert receiver.receive().only().tos.tolist() == sent
+
+
 def random_replies(rng: np.random.Generator, count: int) -> Replies:
     replies = Replies(400)
     replies.count = count
     replies.places[:count] = rng.integers(0, PLACES, count)
     replies.sizes[:count] = rng.choice([24, 152, 1048], count, p=[0.1, 0.2, 0.7])
+    replies.tos[:count] = rng.choice(TOS, count)
     replies.rows[:count] = rng.integers(0, 256, replies.rows[:count].shape, np.uint8)
     return replies
 
 
-def wanted(replies: Replies) -> dict[int, list[bytes]]:
+Sent = tuple[int, bytes]
+
+
+def wanted(replies: Replies) -> dict[int, list[Sent]]:
+    """By place: TOS and data."""
     by_place = defaultdict(list)
     for k in range(replies.count):
-        by_place[int(replies.places[k])].append(replies.rows[k, : replies.sizes[k]].tobytes())
+        data = replies.rows[k, : replies.sizes[k]].tobytes()
+        by_place[int(replies.places[k])].append((int(replies.tos[k]), data))
     return by_place
 
 
-def got(sockets: list[socket.socket]) -> dict[int, list[bytes]]:
-    batches = {k: UdpReceiver(sock, 400).receive() for k, sock in enumerate(sockets)}
+def got(sockets: list[socket.socket]) -> dict[int, list[Sent]]:
+    batches = {k: UdpReceiver(sock, 400).receive().only() for k, sock in enumerate(sockets)}
     return {
-        k: [row[:size].tobytes() for row, size in zip(b.rows[: b.count], b.sizes[: b.count], strict=True)]
+        k: [(int(tos), row[:size].tobytes()) for tos, row, size in zip(b.tos, b.rows, b.sizes, strict=True)]
         for k, b in batches.items()
         if b.count
     }
@@ -84,10 +103,13 @@ def test_c_lays_messages_out_as_numpy_does(udp: socket.socket, joined: int, coun
 
     def layout() -> tuple[object, ...]:
         made = sender.arrange()
-        arrays = sender._messages["header"][:made], sender._vectors[:count]
-        cutting = arrays[0]["vectors_length"] > 1
-        fields = [sender._controls[:made][cutting][name].tolist() for name in ("length", "level", "type", "size")]
-        return *(array.tolist() for array in arrays), *fields
+        header = sender._messages["header"][:made]
+        used = header["control_length"] // CONTROL.itemsize
+        controls = [
+            [(int(c["length"]), int(c["level"]), int(c["type"]), int(c["size"])) for c in both[:many]]
+            for both, many in zip(sender._controls[:made], used.tolist(), strict=True)
+        ]
+        return header.tolist(), sender._vectors[:count].tolist(), controls
 
     native = layout()
     sender._library = None
@@ -104,7 +126,8 @@ def test_a_kernel_that_does_not_cut_gets_one_reply_a_message(
     real = sender._send
 
     def refuses(descriptor: int, address: int, count: int, flags: int) -> int:
-        if sender._messages["header"]["control_length"][:count].any():
+        # A reply of priority 0 that is not joined with others has no control message at all.
+        if (sender._messages["header"]["vectors_length"][:count] > 1).any():
             ctypes.set_errno(errno.EIO)
             return -1
         return int(real(descriptor, address, count, flags))

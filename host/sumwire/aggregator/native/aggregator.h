@@ -19,6 +19,9 @@ struct aggregator_slot {
   uint8_t flags;
   uint8_t op;
   uint8_t closed;
+  // As in a result's header: planes that contributions lack, and CUT_RESULT.
+  uint8_t cut;
+  uint8_t unused[3];
 };
 
 struct aggregator_job {
@@ -52,6 +55,9 @@ struct aggregator_batch {
   uint64_t size_bytes;
   const uint8_t *sources;
   uint64_t source_bytes;
+  // IPv4's byte of priority, drop class and ECN.
+  const uint8_t *tos;
+  uint64_t tos_bytes;
   uint64_t count;
   double now;
 };
@@ -61,6 +67,7 @@ struct aggregator_replies {
   uint64_t row_bytes;
   uint32_t *sizes;
   int32_t *places;
+  uint8_t *tos;
 };
 
 struct mmsghdr;
@@ -76,13 +83,16 @@ struct aggregator_messages {
   uint64_t place_count;
   // Of place_count + 1.
   uint64_t *starts;
+  // Of each vector.
+  uint8_t *tos;
 };
 
 // How many replies there are.
 uint64_t aggregator_process(const struct aggregator_state *state, const struct aggregator_batch *batch,
                             const struct aggregator_replies *replies);
 
-// Replies of one size to one worker, one after the other, become one message of up to `joined`. How many messages.
+// Replies of one size and TOS to one worker, one after the other, become one message of up to `joined`. How many
+// messages. Those with another TOS than the socket's own, TOS_PLAIN_REPLY, say so in a control message.
 uint64_t aggregator_arrange(const struct aggregator_replies *replies, uint64_t count, uint64_t joined,
                             const struct aggregator_messages *out);
 
@@ -92,6 +102,13 @@ struct fold {
   uint64_t key;
   uint32_t count;
 };
+
+// A contribution that has lost its low index planes gets others in their place: half of the values q * 4 + 2 and half
+// q * 4 + 1. Room for a whole one in `filled`.
+void fold_fill_index(const uint8_t *payload, uint8_t *filled);
+
+// The same for the low planes of a sum.
+void fold_fill_sum(uint8_t *words);
 
 // A slot's words from its first contribution.
 void fold_first(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words);

@@ -18,30 +18,39 @@ static void sort_by_place(const struct aggregator_replies *replies, uint64_t cou
   for (uint64_t i = 0; i < count; i++) starts[replies->places[i] + 1]++;
   for (uint64_t p = 0; p < out->place_count; p++) starts[p + 1] += starts[p];
   for (uint64_t i = 0; i < count; i++) {
-    struct iovec *vector = &out->vectors[starts[replies->places[i]]++];
-    vector->iov_base = replies->rows + i * replies->row_bytes;
-    vector->iov_len = replies->sizes[i];
+    const uint64_t at = starts[replies->places[i]]++;
+    out->vectors[at].iov_base = replies->rows + i * replies->row_bytes;
+    out->vectors[at].iov_len = replies->sizes[i];
+    out->tos[at] = replies->tos[i];
   }
   // Every start has moved on to the next one's.
   memmove(starts + 1, starts, out->place_count * sizeof *starts);
   starts[0] = 0;
 }
 
-// The control message with which the kernel cuts what follows into datagrams of `size`.
-static void cut_into(uint8_t *control, uint16_t size, struct msghdr *message) {
-  struct msghdr only = {.msg_control = control, .msg_controllen = CMSG_SPACE(sizeof size)};
-  struct cmsghdr *head = CMSG_FIRSTHDR(&only);
-  head->cmsg_level = SOL_UDP;
-  head->cmsg_type = UDP_SEGMENT;
-  head->cmsg_len = CMSG_LEN(sizeof size);
-  memcpy(CMSG_DATA(head), &size, sizeof size);
-  message->msg_control = control;
-  message->msg_controllen = CMSG_SPACE(sizeof size);
+// One more control message, of `bytes` from `data`.
+static void append_control(struct msghdr *message, int level, int type, const void *data, size_t bytes) {
+  struct cmsghdr *head = (struct cmsghdr *)((uint8_t *)message->msg_control + message->msg_controllen);
+  head->cmsg_level = level;
+  head->cmsg_type = type;
+  head->cmsg_len = CMSG_LEN(bytes);
+  memcpy(CMSG_DATA(head), data, bytes);
+  message->msg_controllen += CMSG_SPACE(bytes);
 }
 
-static uint64_t run_length(const struct iovec *vectors, uint64_t left, uint64_t most) {
+// What the kernel has to know of a message: the size of the datagrams that it cuts it into, and their TOS.
+static void add_controls(struct msghdr *message, uint8_t *controls, uint64_t run, uint8_t tos) {
+  const uint16_t size = (uint16_t)message->msg_iov->iov_len;
+  const int value = tos;
+  if (run == 1 && tos == TOS_PLAIN_REPLY) return;
+  message->msg_control = controls;
+  if (run > 1) append_control(message, SOL_UDP, UDP_SEGMENT, &size, sizeof size);
+  if (tos != TOS_PLAIN_REPLY) append_control(message, SOL_IP, IP_TOS, &value, sizeof value);
+}
+
+static uint64_t run_length(const struct iovec *vectors, const uint8_t *tos, uint64_t left, uint64_t most) {
   uint64_t run = 1;
-  while (run < left && run < most && vectors[run].iov_len == vectors[0].iov_len) run++;
+  while (run < left && run < most && vectors[run].iov_len == vectors[0].iov_len && tos[run] == tos[0]) run++;
   return run;
 }
 
@@ -51,13 +60,13 @@ uint64_t aggregator_arrange(const struct aggregator_replies *replies, uint64_t c
   sort_by_place(replies, count, out);
   for (uint64_t place = 0; place < out->place_count; place++) {
     for (uint64_t at = out->starts[place]; at < out->starts[place + 1]; made++) {
-      const uint64_t run = run_length(out->vectors + at, out->starts[place + 1] - at, joined);
+      const uint64_t run = run_length(out->vectors + at, out->tos + at, out->starts[place + 1] - at, joined);
       struct msghdr *message = &out->messages[made].msg_hdr;
       *message = (struct msghdr){.msg_name = (void *)(out->names + place * out->name_bytes),
                                  .msg_namelen = (socklen_t)out->name_bytes,
                                  .msg_iov = out->vectors + at,
                                  .msg_iovlen = run};
-      if (run > 1) cut_into(out->controls + made * out->control_bytes, (uint16_t)out->vectors[at].iov_len, message);
+      add_controls(message, out->controls + made * out->control_bytes, run, out->tos[at]);
       at += run;
     }
   }

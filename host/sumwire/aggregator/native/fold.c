@@ -118,6 +118,18 @@ static void merge_signs(uint64_t key, uint32_t share, const uint8_t *payload, ui
   }
 }
 
+static void fill(uint8_t *planes) {
+  memset(planes, CUT_FILL_BYTE, WORD_BYTES);
+  memset(planes + WORD_BYTES, 0xFF ^ CUT_FILL_BYTE, WORD_BYTES);
+}
+
+void fold_fill_index(const uint8_t *payload, uint8_t *filled) {
+  memcpy(filled, payload, THC_WORDS_TRIMMED * WORD_BYTES);
+  fill(filled + THC_WORDS_TRIMMED * WORD_BYTES);
+}
+
+void fold_fill_sum(uint8_t *words) { fill(words + THC_WORDS_CUT * WORD_BYTES); }
+
 void fold_first(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words) {
   if (op == OP_THC) {
     plane values[SLOT_WORDS];

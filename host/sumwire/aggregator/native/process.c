@@ -36,14 +36,30 @@ static const struct op_words WORDS[] = {
 };
 enum { OPS = sizeof WORDS / sizeof *WORDS };
 
+// What a contribution's flags say that holds of the whole sum.
+enum { EARNED_BELOW = FLAG_PARTIAL | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING };
+
+static int lost_planes(const uint8_t *row) {
+  return row[AT_OP] == OP_THC && row[AT_WORDS] == THC_WORDS_TRIMMED;
+}
+
+// Whether a packet of this kind has as many words as its op has.
+static int words_fit(int kind, const uint8_t *row) {
+  const struct op_words known = WORDS[row[AT_OP]];
+  const int words = row[AT_WORDS], thc = row[AT_OP] == OP_THC;
+  if (kind == KIND_PROBE) return words == 0;
+  if (kind == KIND_RESULT) return words == known.down || (thc && words == THC_WORDS_CUT);
+  if (lost_planes(row)) return (row[AT_FLAGS] & FLAG_TRIMMED) != 0;
+  return words == known.up || words == known.partial;
+}
+
 static int malformed(const uint8_t *row, uint32_t size) {
   if (size < SUMWIRE_BYTES) return REJECT_LENGTH;
   if (row[AT_VERSION_KIND] >> 4 != SUMWIRE_VERSION) return REJECT_VERSION;
   const int kind = row[AT_VERSION_KIND] & 0xF, op = row[AT_OP], words = row[AT_WORDS];
-  if (kind != KIND_CONTRIBUTE && kind != KIND_RESULT) return REJECT_KIND;
+  if (kind != KIND_CONTRIBUTE && kind != KIND_RESULT && kind != KIND_PROBE) return REJECT_KIND;
   if (op >= OPS || WORDS[op].up == 0) return REJECT_OP;
-  const struct op_words known = WORDS[op];
-  if (kind == KIND_RESULT ? words != known.down : words != known.up && words != known.partial) return REJECT_WORDS;
+  if (!words_fit(kind, row)) return REJECT_WORDS;
   return size == SUMWIRE_BYTES + (uint32_t)words * WORD_BYTES ? REJECT_NONE : REJECT_LENGTH;
 }
 
@@ -64,7 +80,9 @@ static int not_admitted(const struct aggregator_job *job, const uint8_t *row, co
   if (!(job->ops >> op & 1)) return REJECT_JOB_OP;
   if (from_above) return REJECT_PARENT;
   if (row[AT_COUNT] != 1) return REJECT_COUNT;
-  return row[AT_WORDS] == WORDS[op].up ? REJECT_NONE : REJECT_WORDS;
+  // What else is well formed is a lower switch's.
+  const int from_host = row[AT_WORDS] == WORDS[op].up || row[AT_WORDS] == 0 || lost_planes(row);
+  return from_host ? REJECT_NONE : REJECT_WORDS;
 }
 
 struct one {
@@ -74,10 +92,12 @@ struct one {
   struct aggregator_slot *slot;
   uint8_t *words;
   uint32_t number, generation, round, seat;
-  uint8_t op, flags;
+  uint8_t op, flags, tos;
+  // A contribution without its low index planes.
+  uint8_t trimmed;
 };
 
-// Wipes a slot that is another owner's, or of an older round. The verdict where that alone decides, else NONE.
+// The verdict where the round alone decides, else NONE. Wipes a slot that is another owner's, or of an older round.
 static int compare_rounds(struct one *p) {
   struct aggregator_slot *slot = p->slot;
   const uint32_t ahead = p->round - slot->round;
@@ -86,8 +106,7 @@ static int compare_rounds(struct one *p) {
     return VERDICT_NONE;
   }
   if (ahead != 0) return VERDICT_STALE;
-  if (slot->op != p->op) return VERDICT_REJECT;
-  return slot->closed ? VERDICT_DUPLICATE : VERDICT_NONE;
+  return slot->op == p->op ? VERDICT_NONE : VERDICT_REJECT;
 }
 
 // The same draws whatever else came before or between: see sumwire.aggregator.draws.
@@ -99,15 +118,32 @@ static uint64_t draw_key(const struct one *p) {
 static void close_slot(struct one *p) {
   p->slot->closed = 1;
   if (p->op == OP_VOTE) fold_close_votes(p->slot->count, p->words);
+  if (!p->trimmed) return;
+  // A switch has no room to make a whole result of so short a packet: all get the top planes, whoever asks when.
+  fold_fill_sum(p->words);
+  p->slot->cut |= CUT_RESULT;
+}
+
+// What this contribution brings with it, but for its words.
+static void count_in(struct one *p) {
+  struct aggregator_slot *slot = p->slot;
+  slot->contributors |= 1u << p->seat;
+  slot->count++;
+  slot->flags |= p->flags & EARNED_BELOW;
+  if ((p->tos & TOS_ECN_BITS) == ECN_CE) slot->flags |= FLAG_CE;
+  if (p->trimmed) slot->cut += THC_INDEX_PLANES - THC_WORDS_TRIMMED;
 }
 
 static int fold_in(struct one *p) {
   struct aggregator_slot *slot = p->slot;
   const uint8_t *payload = p->row + SUMWIRE_BYTES;
+  uint8_t filled[THC_WORDS_UP * WORD_BYTES];
   const int first = slot->count == 0;
-  slot->contributors |= 1u << p->seat;
-  slot->count++;
-  slot->flags |= p->flags & (FLAG_PARTIAL | FLAG_OVERFLOW);
+  count_in(p);
+  if (p->trimmed) {
+    fold_fill_index(payload, filled);
+    payload = filled;
+  }
   if (first) {
     fold_first(p->op, p->job, payload, p->words);
   } else {
@@ -122,46 +158,94 @@ static int fold_in(struct one *p) {
 static int decide(struct one *p) {
   const int verdict = compare_rounds(p);
   if (verdict != VERDICT_NONE) return verdict;
+  if (p->slot->closed) return VERDICT_DUPLICATE;
   if (!(p->slot->contributors >> p->seat & 1)) return fold_in(p);
   if (!(p->flags & FLAG_FLUSH)) return VERDICT_REPEAT;
-  p->slot->flags |= FLAG_PARTIAL;
+  // The fewest contributions that the sender is content with; 0 closes with whatever is there.
+  const uint32_t least = load32(p->row + AT_CONTRIBUTORS);
+  if (p->slot->count < least) return VERDICT_REPEAT;
+  p->slot->flags |= least ? FLAG_MISSING : FLAG_PARTIAL;
   close_slot(p);
   return VERDICT_FLUSH;
 }
 
-static uint64_t give(const struct aggregator_replies *out, uint64_t at, const uint8_t *head, const uint8_t *words,
-                     int32_t place, uint32_t seat) {
+// Of a probe, which changes nothing: a slot that it finds in another's hands is only wiped in a copy, which it is told.
+static int probe(struct one *p, struct aggregator_slot *copy) {
+  *copy = *p->slot;
+  p->slot = copy;
+  const int verdict = compare_rounds(p);
+  return verdict == VERDICT_NONE ? VERDICT_INFORM : verdict;
+}
+
+// One reply, but for whom it is.
+struct answer {
+  uint8_t head[SUMWIRE_BYTES];
+  uint8_t tos;
+};
+
+static uint64_t give(const struct aggregator_replies *out, uint64_t at, const struct one *p, const struct answer *answer,
+                     uint32_t seat) {
   uint8_t *row = out->rows + at * out->row_bytes;
-  const uint32_t bytes = (uint32_t)head[AT_WORDS] * WORD_BYTES;
-  memcpy(row, head, SUMWIRE_BYTES);
+  const uint32_t bytes = (uint32_t)answer->head[AT_WORDS] * WORD_BYTES;
+  memcpy(row, answer->head, SUMWIRE_BYTES);
   row[AT_WORKER] = (uint8_t)seat;
-  memcpy(row + SUMWIRE_BYTES, words, bytes);
+  memcpy(row + SUMWIRE_BYTES, p->words, bytes);
   out->sizes[at] = SUMWIRE_BYTES + bytes;
-  out->places[at] = place;
+  out->places[at] = p->job->places[seat];
+  out->tos[at] = answer->tos;
   return at + 1;
 }
 
-static void make_head(const struct one *p, int stale, uint8_t *head) {
-  const struct aggregator_slot *slot = p->slot;
-  memcpy(head, p->row, SUMWIRE_BYTES);
-  head[AT_VERSION_KIND] = SUMWIRE_VERSION << 4 | (stale ? KIND_STALE : KIND_RESULT);
-  head[AT_COUNT] = stale ? 0 : slot->count;
-  store32(head + AT_ROUND, slot->round);
-  store32(head + AT_CONTRIBUTORS, stale ? 0 : slot->contributors);
-  head[AT_FLAGS] = stale ? 0 : slot->flags;
-  head[AT_WORDS] = stale ? 0 : WORDS[p->op].down;
+static void fill_head(uint8_t *head, int kind, uint8_t words) {
+  head[AT_VERSION_KIND] = (uint8_t)(SUMWIRE_VERSION << 4 | kind);
+  head[AT_WORDS] = words;
 }
 
+// The slot as it is, under a kind of packet.
+static void describe(const struct one *p, uint8_t *head) {
+  const struct aggregator_slot *slot = p->slot;
+  head[AT_COUNT] = slot->count;
+  store32(head + AT_CONTRIBUTORS, slot->contributors);
+  head[AT_FLAGS] = slot->flags;
+  head[AT_CUT_CHUNK] = slot->cut;
+}
+
+static void make_result(const struct one *p, uint8_t *head) {
+  describe(p, head);
+  fill_head(head, KIND_RESULT, p->trimmed ? THC_WORDS_CUT : WORDS[p->op].down);
+}
+
+static void make_inform(const struct one *p, uint8_t *head) {
+  describe(p, head);
+  fill_head(head, KIND_INFORM, 0);
+  if (p->slot->closed) head[AT_FLAGS] |= FLAG_CLOSED;
+}
+
+static void make_stale(const struct one *p, uint8_t *head) {
+  fill_head(head, KIND_STALE, 0);
+  head[AT_COUNT] = head[AT_FLAGS] = head[AT_CUT_CHUNK] = 0;
+  store32(head + AT_ROUND, p->slot->round);
+  store32(head + AT_CONTRIBUTORS, 0);
+}
+
+// A packet without its low planes may be told the result only where the result has lost them as well.
+static int too_short(const struct one *p) { return p->trimmed && !(p->slot->cut & CUT_RESULT); }
+
 static uint64_t reply(const struct one *p, int verdict, const struct aggregator_replies *out, uint64_t at) {
-  const struct aggregator_job *job = p->job;
-  uint8_t head[SUMWIRE_BYTES];
-  make_head(p, verdict == VERDICT_STALE, head);
-  if (verdict == VERDICT_DUPLICATE || verdict == VERDICT_STALE)
-    return give(out, at, head, p->words, job->places[p->seat], p->seat);
-  if (verdict != VERDICT_LAST && verdict != VERDICT_FLUSH) return at;
-  for (uint32_t seat = 0; seat < JOB_WORKERS_MAX; seat++)
-    if (job->places[seat] >= 0) at = give(out, at, head, p->words, job->places[seat], seat);
-  return at;
+  struct answer answer;
+  memcpy(answer.head, p->row, SUMWIRE_BYTES);
+  answer.tos = (p->tos & TOS_PRIORITY_BITS) | ECN_ECT;
+  if (verdict == VERDICT_LAST || verdict == VERDICT_FLUSH) {
+    make_result(p, answer.head);
+    for (uint32_t seat = 0; seat < JOB_WORKERS_MAX; seat++)
+      if (p->job->places[seat] >= 0) at = give(out, at, p, &answer, seat);
+    return at;
+  }
+  if (verdict == VERDICT_STALE) make_stale(p, answer.head);
+  else if (verdict == VERDICT_INFORM || (verdict == VERDICT_DUPLICATE && too_short(p))) make_inform(p, answer.head);
+  else if (verdict == VERDICT_DUPLICATE) make_result(p, answer.head);
+  else return at;
+  return give(out, at, p, &answer, p->seat);
 }
 
 // A reason to refuse the packet, or what it is about.
@@ -189,7 +273,9 @@ static int examine(const struct aggregator_state *state, const struct aggregator
                     .round = load32(row + AT_ROUND),
                     .seat = row[AT_WORKER],
                     .op = row[AT_OP],
-                    .flags = row[AT_FLAGS]};
+                    .flags = row[AT_FLAGS],
+                    .tos = batch->tos[i * batch->tos_bytes],
+                    .trimmed = (uint8_t)lost_planes(row)};
   return REJECT_NONE;
 }
 
@@ -198,9 +284,11 @@ uint64_t aggregator_process(const struct aggregator_state *state, const struct a
   uint64_t at = 0;
   for (uint64_t i = 0; i < batch->count; i++) {
     struct one packet;
+    struct aggregator_slot copy;
     int verdict = VERDICT_REJECT, reason = examine(state, batch, i, &packet);
     if (reason == REJECT_NONE) {
-      verdict = decide(&packet);
+      const int asks = (packet.row[AT_VERSION_KIND] & 0xF) == KIND_PROBE;
+      verdict = asks ? probe(&packet, &copy) : decide(&packet);
       if (verdict == VERDICT_REJECT) reason = REJECT_SLOT_OP;
     }
     state->verdicts[verdict]++;

@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Replies to a socket, by sendmmsg over arrays made once (see sumwire.batch)."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumwire.aggregator.batches import Replies
+from sumwire.aggregator.core import reply_arrays
+from sumwire.aggregator.kernels import MessageArrays
+from sumwire.aggregator.marks import PLAIN_REPLY
+from sumwire.batch import JOINED_ROWS, MESSAGE, NO_SEGMENTS, UDP_SEGMENT, VECTOR, address_of, calls, checked
+
+# struct sockaddr_in.
+_NAME_BYTES: Final = 16
+# struct cmsghdr with a number, padded: the size (16 bits) that the kernel cuts a message into, or a TOS (32 bits).
+CONTROL: Final = np.dtype(
+    {
+        "names": ["length", "level", "type", "size", "tos"],
+        "formats": [np.uintp, np.int32, np.int32, np.uint16, np.int32],
+        "offsets": [0, 8, 12, 16, 16],
+        "itemsize": 24,
+    }
+)
+_SIZE_LENGTH: Final = 18
+_TOS_LENGTH: Final = 20
+# Messages that one call of the kernel takes.
+_MESSAGES_MAX: Final = 1024
+# How long a reply may wait for room in the socket before it is given up; its worker asks again.
+_PATIENCE_S: Final = 0.1
+
+
+class Sender:
+    """Sends replies to workers' places; several of one size and TOS for one worker are one message, which the kernel
+    cuts.
+
+    ``sent`` and ``unsent`` count replies; what could not be sent is as a packet lost.
+    """
+
+    def __init__(
+        self,
+        udp: socket.socket,
+        places: Sequence[tuple[str, int]],
+        replies: Replies,
+        library: ctypes.CDLL | None,
+        *,
+        joined: int = JOINED_ROWS,
+    ) -> None:
+        self.sent = self.unsent = 0
+        self._socket, self._send = udp, calls()[0]
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", 0, int(_PATIENCE_S * 1e6)))
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, PLAIN_REPLY)
+        self._joined, self._library = joined, library
+        room = len(replies.sizes)
+        self._names = np.frombuffer(b"".join(map(_name, places)), np.uint8)
+        self._vectors, self._messages = np.zeros(room, VECTOR), np.zeros(room, MESSAGE)
+        self._controls, self._tos = np.zeros((room, 2), CONTROL), np.zeros(room, np.uint8)
+        self._starts = np.zeros(len(places) + 1, np.uint64)
+        self._replies, self._reply_arrays = replies, reply_arrays(replies)
+        self._arrays = MessageArrays(
+            messages=address_of(self._messages),
+            vectors=address_of(self._vectors),
+            names=address_of(self._names),
+            name_bytes=_NAME_BYTES,
+            controls=address_of(self._controls),
+            control_bytes=self._controls.strides[0],
+            place_count=len(places),
+            starts=address_of(self._starts),
+            tos=address_of(self._tos),
+        )
+
+    def send(self) -> None:
+        """Send all replies there are. Waits for room, but not for long."""
+        count = self.arrange()
+        at = 0
+        while at < count:
+            try:
+                at += self._some(at, min(count - at, _MESSAGES_MAX))
+            except OSError as error:
+                if error.errno in NO_SEGMENTS and self._joined > 1:
+                    # This socket does not cut. What went out already goes again, this once.
+                    self._joined, at, count = 1, 0, 0
+                    count = self.arrange()
+                elif error.errno != errno.EINTR:
+                    self.unsent += int(self._messages["header"]["vectors_length"][at])
+                    at += 1
+
+    def _some(self, first: int, count: int) -> int:
+        address = address_of(self._messages) + first * MESSAGE.itemsize
+        done = checked(self._send(self._socket.fileno(), address, count, 0))
+        self.sent += int(self._messages["header"]["vectors_length"][first : first + done].sum())
+        return done
+
+    def arrange(self) -> int:
+        """Lay the replies out as messages: by place, and in order within one. How many messages."""
+        if self._library is None:
+            return self._arrange()
+        return int(
+            self._library.aggregator_arrange(self._reply_arrays, self._replies.count, self._joined, self._arrays)
+        )
+
+    def _arrange(self) -> int:
+        """What aggregator_arrange does."""
+        count = self._replies.count
+        order = np.argsort(self._replies.places[:count], kind="stable")
+        replies = self._replies
+        places, sizes = replies.places[order].astype(np.intp), replies.sizes[order]
+        tos = replies.tos[order]
+        self._vectors["base"][:count] = address_of(replies.rows) + order * replies.rows.strides[0]
+        self._vectors["length"][:count] = sizes
+        firsts = np.flatnonzero(_begins(np.stack((places, sizes, tos)), self._joined))
+        lengths = np.diff(firsts, append=count)
+        header = self._messages["header"][: len(firsts)]
+        header["name"] = address_of(self._names) + places[firsts] * _NAME_BYTES
+        header["name_length"] = _NAME_BYTES
+        header["vectors"] = address_of(self._vectors) + firsts * VECTOR.itemsize
+        header["vectors_length"] = lengths
+        self._add_controls(header, lengths > 1, sizes[firsts], tos[firsts])
+        return len(firsts)
+
+    def _add_controls(
+        self, header: NDArray[Any], cut: NDArray[np.bool_], sizes: NDArray[np.uint32], tos: NDArray[np.uint8]
+    ) -> None:
+        """What the kernel has to know of a message: the size that it cuts it into, and behind that its TOS."""
+        tagged, controls = tos != PLAIN_REPLY, self._controls[: len(header)]
+        size = controls[:, 0]
+        size["length"], size["level"], size["type"] = _SIZE_LENGTH, socket.IPPROTO_UDP, UDP_SEGMENT
+        size["size"] = sizes
+        own = np.zeros(len(header), CONTROL)
+        own["length"], own["level"], own["type"] = _TOS_LENGTH, socket.IPPROTO_IP, socket.IP_TOS
+        own["tos"] = tos
+        which = np.flatnonzero(tagged)
+        controls[which, cut[which].astype(np.intp)] = own[which]
+        used = cut.astype(np.uintp) + tagged
+        at = address_of(self._controls) + np.arange(len(header)) * controls.strides[0]
+        header["control"] = np.where(used > 0, at, 0)
+        header["control_length"] = used * CONTROL.itemsize
+
+
+def _begins(keys: NDArray[np.intp], joined: int) -> NDArray[np.bool_]:
+    """Where a message begins: where a key (keys, n) is another than before, and after every ``joined`` replies."""
+    numbers = np.arange(keys.shape[1])
+    other = np.ones(keys.shape[1], np.bool_)
+    other[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    since = numbers - np.maximum.accumulate(np.where(other, numbers, 0))
+    return np.asarray(since % joined == 0)
+
+
+def _name(place: tuple[str, int]) -> bytes:
+    ip, port = place
+    return struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(ip) + bytes(8)
