@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sumwire import _p4 as p4
 from sumwire.aggregator.batches import Batch
 from sumwire.aggregator.state import State
-from sumwire.packets import OP_WORDS, headers
+from sumwire.packets import OP_WORDS, cuts_of, headers
 from sumwire.wire import HEADER_BYTES, WORD_BYTES
 
 _OPS: Final = 1 << 8
@@ -60,7 +60,8 @@ def _form(records: NDArray[Any], sizes: NDArray[np.uint32]) -> list[tuple[NDArra
     op, words = records["op"], records["words"]
     trimmed = lost_planes(records) & (records["flags"] & p4.FLAG_TRIMMED != 0)
     contribution = (words == UP_WORDS[op]) | (words == _PARTIAL[op]) | trimmed
-    result = (words == DOWN_WORDS[op]) | ((op == p4.OP_THC) & (words == p4.THC_WORDS_CUT))
+    cut = (op == p4.OP_THC) & (words == p4.THC_WORDS_CUT) & (cuts_of(records) & p4.CUT_RESULT != 0)
+    result = (words == DOWN_WORDS[op]) | cut
     fits = np.select([kind == p4.KIND_PROBE, kind == p4.KIND_RESULT], [words == 0, result], contribution)
     return [
         (sizes < HEADER_BYTES, p4.REJECT_LENGTH),

@@ -28,6 +28,9 @@ _CLOSES = (p4.VERDICT_LAST, p4.VERDICT_FLUSH)
 _ANSWERS = (*_CLOSES, p4.VERDICT_DUPLICATE, p4.VERDICT_STALE, p4.VERDICT_INFORM)
 # What a contribution's flags say that holds of the whole sum.
 _EARNED_BELOW = p4.FLAG_PARTIAL | p4.FLAG_OVERFLOW | p4.FLAG_TRIMMED | p4.FLAG_CE | p4.FLAG_MISSING
+# Of replies, by verdict.
+_KINDS = np.full(p4.VERDICTS, p4.KIND_RESULT, np.uint8)
+_KINDS[[p4.VERDICT_STALE, p4.VERDICT_INFORM]] = p4.KIND_STALE, p4.KIND_INFORM
 _LOST_PLANES = p4.THC_INDEX_PLANES - p4.THC_WORDS_TRIMMED
 _HALF_CIRCLE = 1 << 31
 # Above it in a header is `cut`.
@@ -120,6 +123,7 @@ class _Step:
             (older, p4.VERDICT_STALE),
             (slots["op"] != packets["op"], p4.VERDICT_REJECT),
             (self._probes, p4.VERDICT_INFORM),
+            (self._too_short(), p4.VERDICT_INFORM),
             (slots["closed"] != 0, p4.VERDICT_DUPLICATE),
             ((slots["contributors"] & bit != 0) & flush, p4.VERDICT_FLUSH),
             (slots["contributors"] & bit != 0, p4.VERDICT_REPEAT),
@@ -128,6 +132,11 @@ class _Step:
         ]
         self.verdicts = np.select([rule for rule, _ in rules], [verdict for _, verdict in rules], p4.VERDICT_ADD)
         self.verdicts = self.verdicts.astype(np.uint8)
+
+    def _too_short(self) -> NDArray[np.bool_]:
+        """A packet without its low planes gets the result only where that has lost them as well, else comes again."""
+        whole = self.slots["cut"] & p4.CUT_RESULT == 0
+        return np.asarray((self.slots["closed"] != 0) & self._trimmed & whole)
 
     def _forget(self) -> None:
         """Slots that are another owner's, or of an older round, are as new."""
@@ -227,8 +236,7 @@ class _Answers:
         source, seat = self._receivers(rows, verdicts)
         replies.count = len(source)
         asked, slots = self._records[rows[source]], slots[source]
-        kinds = _kinds(asked, slots, verdicts[rows[source]])
-        _write_headers(replies, asked, slots, seat, kinds)
+        _write_headers(replies, asked, slots, seat, _KINDS[verdicts[rows[source]]])
         replies.tos[: len(source)] = self._tos[rows[source]] & marks.PRIORITY_BITS | p4.ECN_ECT
         replies.rows[: len(source), HEADER_BYTES:] = words[source].reshape(len(source), p4.SLOT_WORDS * WORD_BYTES)
         replies.places[: len(source)] = self._state.jobs["places"][self._index[rows[source]], seat]
@@ -239,14 +247,6 @@ class _Answers:
         sender = np.arange(p4.JOB_WORKERS_MAX) == self._records["worker"][rows][:, None]
         source, seat = np.nonzero(np.where(np.isin(verdicts[rows], _CLOSES)[:, None], workers, sender))
         return source, seat
-
-
-def _kinds(asked: NDArray[Any], slots: NDArray[Any], verdicts: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What each reply is. A packet without its low planes is told a result only where that has lost them as well."""
-    whole = slots["cut"] & p4.CUT_RESULT == 0
-    informs = (verdicts == p4.VERDICT_INFORM) | ((verdicts == p4.VERDICT_DUPLICATE) & lost_planes(asked) & whole)
-    stale = verdicts == p4.VERDICT_STALE
-    return np.select([stale, informs], [p4.KIND_STALE, p4.KIND_INFORM], p4.KIND_RESULT).astype(np.uint8)
 
 
 def _write_headers(

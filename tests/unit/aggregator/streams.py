@@ -18,6 +18,8 @@ from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import Shared, State
 
+# Without tags; of two priorities, protected or not; marked on the way.
+TOS = (0x00, 0x02, 0xE2, 0x58, 0xE3, 0x03)
 ALL_OPS = (model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE)
 
 
@@ -30,6 +32,7 @@ class Datagram(NamedTuple):
 class Reply(NamedTuple):
     place: int
     data: bytes
+    tos: int
 
 
 def aggregator(*, native: bool, room: int = 64, shared: Shared | None = None) -> Aggregator:
@@ -65,15 +68,13 @@ def play(served: Aggregator, stream: Sequence[Datagram], rng: np.random.Generato
     for piece in cut(stream, rng, most):
         replies = served.process(load(piece, rng), 0.0)
         out += [
-            Reply(int(place), row[:size].tobytes())
-            for place, row, size in zip(
-                replies.places[: replies.count], replies.rows, replies.sizes[: replies.count], strict=False
-            )
+            Reply(int(replies.places[k]), replies.rows[k, : replies.sizes[k]].tobytes(), int(replies.tos[k]))
+            for k in range(replies.count)
         ]
     return out
 
 
-def bad_network(rng: np.random.Generator, rounds: int = 6, slots: int = 3) -> list[Datagram]:
+def bad_network(rng: np.random.Generator, rounds: int = 12, slots: int = 3) -> list[Datagram]:
     """Workers of four jobs that go through rounds: packets lost, doubled, overtaken, and late by rounds."""
     due: list[tuple[float, Datagram]] = []
     for round_ in range(rounds):
@@ -90,10 +91,22 @@ def _round(rng: np.random.Generator, job: Job, slot: int, round_: int) -> Iterat
     for worker, host in enumerate(job.workers):
         packet = contribution(job, worker, slot, (round_ - 3) % 2**32, random_payload(rng, op), op)
         for _ in range(1 + rng.binomial(2, 0.3)):
-            flags = int(rng.choice([0, model.FLUSH, model.OVERFLOW], p=[0.8, 0.15, 0.05]))
             late = 2.5 * rng.random() if rng.random() < 0.1 else 0.4 * rng.random()
             if rng.random() > 0.1:
-                yield round_ + late, Datagram(host.ip, packet._replace(flags=flags).encode())
+                yield round_ + late, Datagram(host.ip, _sent(rng, packet).encode(), int(rng.choice(TOS)))
+
+
+def _sent(rng: np.random.Generator, packet: model.Packet) -> model.Packet:
+    """A contribution as it comes: with flags, cut to its top planes on the way, or only asked about."""
+    flags = int(rng.choice([0, model.FLUSH, model.OVERFLOW], p=[0.65, 0.3, 0.05]))
+    least = int(rng.choice([0, 1 << packet.worker, 2, 3], p=[0.5, 0.1, 0.2, 0.2]))
+    packet = packet._replace(flags=flags, contributors=least)
+    kind = rng.random()
+    if kind < 0.1:
+        return packet._replace(kind=model.PROBE, words=0, payload=b"")
+    if kind < 0.25 and packet.op == model.THC:
+        return packet._replace(flags=flags | model.TRIMMED, words=2, payload=packet.payload[: 2 * model.WORD])
+    return packet
 
 
 def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.GoldenSwitch, list[Reply]]:
@@ -104,11 +117,11 @@ def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.Go
         sender = next(host for host in golden.hosts if host.ip == source)
         for _, frame in sorted(golden.receive(sender.port, udp_frame(sender, AGGREGATOR, data, dscp_ecn=tos))):
             packet = model.decode(frame[42:])
-            reply = Reply(places[packet.job][packet.worker], frame[42:])
+            reply = Reply(places[packet.job][packet.worker], frame[42:], frame[15])
             if packet.op == model.SIGN and packet.payload and len(got) > len(out):
                 drawn = got[len(out)].data[24:]
                 golden.settle(packet.job, packet.slot, drawn)
-                reply = Reply(reply.place, packet._replace(payload=drawn).encode())
+                reply = reply._replace(data=packet._replace(payload=drawn).encode())
             out.append(reply)
     return golden, out
 

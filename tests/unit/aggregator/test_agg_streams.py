@@ -41,7 +41,15 @@ def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     assert counted(served.state.verdicts, NAMES["VERDICT_"]) == dict(golden.verdicts)
     assert counted(served.state.rejects, NAMES["REJECT_"]) == dict(golden.rejects)
     # The schedule is one that has everything in it.
-    assert set(golden.verdicts) == {"FIRST", "ADD", "LAST", "DUPLICATE", "REPEAT", "FLUSH", "STALE", "REJECT"}
+    assert set(golden.verdicts) == {
+        *("FIRST", "ADD", "LAST", "DUPLICATE", "REPEAT", "FLUSH", "STALE", "REJECT", "INFORM"),
+    }
+    sent = [model.decode(reply.data) for reply in got]
+    assert {packet.kind for packet in sent} == {model.RESULT, model.STALE, model.INFORM}
+    flags = {flag for packet in sent for flag in range(8) if packet.flags >> flag & 1}
+    # PARTIAL, OVERFLOW, TRIMMED, CE, MISSING, CLOSED.
+    assert flags == {1, 2, 3, 4, 6, 7}
+    assert {packet.words for packet in sent if packet.op == model.THC} == {0, 6, 8}
 
 
 @FORMS

@@ -46,9 +46,9 @@ static int lost_planes(const uint8_t *row) {
 // Whether a packet of this kind has as many words as its op has.
 static int words_fit(int kind, const uint8_t *row) {
   const struct op_words known = WORDS[row[AT_OP]];
-  const int words = row[AT_WORDS], thc = row[AT_OP] == OP_THC;
+  const int words = row[AT_WORDS], cut = row[AT_OP] == OP_THC && row[AT_CUT_CHUNK] & CUT_RESULT;
   if (kind == KIND_PROBE) return words == 0;
-  if (kind == KIND_RESULT) return words == known.down || (thc && words == THC_WORDS_CUT);
+  if (kind == KIND_RESULT) return words == known.down || (cut && words == THC_WORDS_CUT);
   if (lost_planes(row)) return (row[AT_FLAGS] & FLAG_TRIMMED) != 0;
   return words == known.up || words == known.partial;
 }
@@ -158,7 +158,8 @@ static int fold_in(struct one *p) {
 static int decide(struct one *p) {
   const int verdict = compare_rounds(p);
   if (verdict != VERDICT_NONE) return verdict;
-  if (p->slot->closed) return VERDICT_DUPLICATE;
+  // A packet without its low planes gets the result only where that has lost them as well, else comes again.
+  if (p->slot->closed) return p->trimmed && !(p->slot->cut & CUT_RESULT) ? VERDICT_INFORM : VERDICT_DUPLICATE;
   if (!(p->slot->contributors >> p->seat & 1)) return fold_in(p);
   if (!(p->flags & FLAG_FLUSH)) return VERDICT_REPEAT;
   // The fewest contributions that the sender is content with; 0 closes with whatever is there.
@@ -228,9 +229,6 @@ static void make_stale(const struct one *p, uint8_t *head) {
   store32(head + AT_CONTRIBUTORS, 0);
 }
 
-// A packet without its low planes may be told the result only where the result has lost them as well.
-static int too_short(const struct one *p) { return p->trimmed && !(p->slot->cut & CUT_RESULT); }
-
 static uint64_t reply(const struct one *p, int verdict, const struct aggregator_replies *out, uint64_t at) {
   struct answer answer;
   memcpy(answer.head, p->row, SUMWIRE_BYTES);
@@ -242,7 +240,7 @@ static uint64_t reply(const struct one *p, int verdict, const struct aggregator_
     return at;
   }
   if (verdict == VERDICT_STALE) make_stale(p, answer.head);
-  else if (verdict == VERDICT_INFORM || (verdict == VERDICT_DUPLICATE && too_short(p))) make_inform(p, answer.head);
+  else if (verdict == VERDICT_INFORM) make_inform(p, answer.head);
   else if (verdict == VERDICT_DUPLICATE) make_result(p, answer.head);
   else return at;
   return give(out, at, p, &answer, p->seat);
