@@ -20,8 +20,9 @@ of the job does the same operations. The backward pass goes on while a bucket is
 """
 
 import contextlib
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +49,7 @@ Reduce = Callable[[Tensor, int], tuple[Tensor, Residual]]
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """One bucket. ``buffer`` is DDP's own: it stays untouched until the bucket's future is done."""
 
     buffer: Tensor
@@ -56,6 +57,8 @@ class _Task:
     parts: tuple[tuple[int, int], ...]
     # On a GPU: when the gradients are in the buffer.
     filled: torch.cuda.Event | None
+    # On time.monotonic's clock, in seconds.
+    handed_over: float = field(default_factory=time.monotonic)
 
 
 class DdpState:
@@ -79,7 +82,7 @@ class DdpState:
         self._numbers: dict[int, int] = {}
         # Held so that no id in _numbers is used again for another tensor.
         self._parameters: list[Tensor] = []
-        # By bucket: the work on its residual that came after the result.
+        # By parameter: the work on its residual that came after the latest result.
         self._kept: dict[int, Future[None]] = {}
         self._thread = CommThread(f"job {job.config.name}" if job else "hook without switch")
         if job is not None:
@@ -88,8 +91,8 @@ class DdpState:
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket; the future holds the bucket's buffer, filled with the mean gradient."""
         buffer = bucket.buffer()
-        task = _Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer))
-        future = self._thread.submit(partial(self._reduce, task), buffer.device)
+        task = Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer))
+        future = self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
         _raise_from_backward(future)
         return future
 
@@ -108,21 +111,18 @@ class DdpState:
             parts.append((self._numbers[id(parameter)], parameter.numel()))
         return tuple(parts)
 
-    def _reduce(self, task: _Task) -> Tensor:
+    def _reduce(self, task: Task) -> Tensor:
         if task.filled is not None:
             task.filled.synchronize()
-        assert self._reduction is not None
         if self.feedback is None:
-            return task.buffer.copy_(self._reduction(task.buffer, task.index)[0])
-        if (kept := self._kept.pop(task.index, None)) is not None:
-            # Done by now, since calls run in order: an error of it comes out here.
-            kept.wait()
+            return task.buffer.copy_(self._aggregate(task.buffer, task)[0])
+        self._await_kept(task)
         feedback = self.feedback
         x = feedback.compensate(task.buffer, task.parts)
         idle = self._idle(task)
         for piece, _ in idle:
             x[piece] = 0.0
-        mean, residual_of = self._reduction(x, task.index)
+        mean, residual_of = self._aggregate(x, task)
 
         def keep() -> None:
             residual = residual_of()
@@ -130,17 +130,40 @@ class DdpState:
                 residual[piece] = 0.0 if residue is None else residue
             feedback.store(task.parts, residual)
 
-        self._afterwards(task.index, keep)
+        self._afterwards(task, keep)
         return task.buffer.copy_(mean)
 
-    def _afterwards(self, index: int, keep: Callable[[], None]) -> None:
+    def _thread_for(self, task: Task) -> CommThread:
+        """Where a bucket's work is done. Buckets of one thread go in their order."""
+        return self._thread
+
+    def _aggregate(self, x: Tensor, task: Task) -> tuple[Tensor, Residual]:
+        """The aggregate of a bucket's values, residuals included."""
+        assert self._reduction is not None
+        return self._reduction(x, task.index)
+
+    def _await_kept(self, task: Task) -> None:
+        """Wait for the residuals of the bucket's parameters; an error of that work comes out here.
+
+        In one thread it is done by now, since calls run in order. Over several, DDP may have moved a parameter to
+        a bucket of another one.
+        """
+        kept = {self._kept.pop(parameter, None) for parameter, _ in task.parts}
+        for future in kept - {None}:
+            assert future is not None
+            future.wait()
+
+    def _afterwards(self, task: Task, keep: Callable[[], None]) -> None:
         """First the results, for which backward() waits: residuals are not needed before the next step."""
         try:
-            self._kept[index] = self._thread.submit(keep)
+            future = self._thread_for(task).submit(keep)
         except ClosedError:
             keep()
+            return
+        for parameter, _ in task.parts:
+            self._kept[parameter] = future
 
-    def _idle(self, task: _Task) -> list[tuple[slice, Tensor | None]]:
+    def _idle(self, task: Task) -> list[tuple[slice, Tensor | None]]:
         """Pieces of the bucket whose gradient is all zero, each with the residual to keep."""
         assert self.feedback is not None
         idle, start = [], 0

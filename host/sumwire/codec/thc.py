@@ -75,6 +75,10 @@ class ThcCodec(GradientCodec):
         """Blocks (one norm each) and chunks (one packet each) of a tensor of `length` values."""
         return layout(length, self.block)
 
+    def chunks(self, length: int) -> int:
+        """Packets of a tensor of `length` values, those included that only pad a block."""
+        return self.layout(length).chunks
+
     def begin(self, x: Tensor, sequence: int, bucket: int) -> ThcRound:
         """Start a round with a flat float32, float16 or bfloat16 tensor.
 

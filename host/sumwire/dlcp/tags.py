@@ -19,16 +19,14 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sumwire import _p4 as p4
 from sumwire.errors import ConfigError, UsageError
 
-PRIORITIES: Final = 8
-CLASSES: Final = 4
+PRIORITIES: Final = p4.PRIORITIES
+CLASSES: Final = p4.DROP_CLASSES
 # Class 0 is protected, the last one is lost first.
 PROTECTED: Final = 0
 LANES_MAX: Final = PRIORITIES
-# ECN bits (RFC 3168): an ECN-capable packet, and one that is not.
-ECT_0: Final = 2
-NOT_ECT: Final = 0
 DEFAULT_PRIORITIES: Final = (7, 5, 3, 1)
 # Shares of a tensor's chunks in classes 0, 1, 2 and 3, of the first layer and of the last: docs/dlcp.md.
 FRONT_SHARES: Final = (0.4, 0.2, 0.1, 0.3)
@@ -57,7 +55,7 @@ class Tag:
     @property
     def ecn(self) -> int:
         """The two ECN bits: whether the network may drop it rather than mark it."""
-        return ECT_0 if self.drop_class == PROTECTED else NOT_ECT
+        return p4.ECN_ECT if self.drop_class == PROTECTED else p4.ECN_NOT_ECT
 
     @property
     def tos(self) -> int:

@@ -1,0 +1,220 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients over lanes: DDP's communication hook, and a plain model's optimizer.
+
+    with sumwire.dlcp.Lanes(sumwire.load_job("digits.json", worker=rank)) as lanes:
+        model = DistributedDataParallel(make_model(), bucket_cap_mb=1)
+        model.register_comm_hook(LaneState(lanes, model.module), lane_hook)
+
+A bucket's place in the model comes from its parameters, not from its number: DDP hands buckets over in reverse order,
+so that the last one holds the front layers, and regroups them after the first iteration.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.futures import Future
+from torch.optim import Optimizer
+
+from sumwire.comm_thread import CommThread
+from sumwire.ddp import DdpState, Task
+from sumwire.dlcp.lanes import Lanes
+from sumwire.errors import UsageError
+from sumwire.job import Residual
+from sumwire.optim import GradientOptimizer
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+else:
+    from torch.distributed import GradBucket
+
+# (number of the parameter in the model, its values), in a bucket's order.
+Parts = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """What one bucket of a step was."""
+
+    index: int
+    parts: Parts
+    position: float
+
+    @property
+    def values(self) -> int:
+        return sum(numel for _, numel in self.parts)
+
+
+class LaneState(DdpState):
+    """:class:`sumwire.DdpState` over lanes: buckets of different lanes are under way at the same time.
+
+    ``parameters``: the model, or its parameters in order, front layers first. Residuals belong to parameters.
+    """
+
+    def __init__(self, lanes: Lanes, parameters: nn.Module | Iterable[Tensor], *, error_feedback: bool = True) -> None:
+        super().__init__(None, reduce=_unplaced, error_feedback=error_feedback)
+        self.lanes = lanes
+        given = parameters.parameters() if isinstance(parameters, nn.Module) else parameters
+        # Numbered in the model's order, so that a number says where a parameter is.
+        self._parameters = [p for p in given if p.requires_grad]
+        self._numbers = {id(p): number for number, p in enumerate(self._parameters)}
+        self._ends = list(accumulate(p.numel() for p in self._parameters))
+        # Of the step under way, in the order of hand-over; and of the latest whole one.
+        self._now: list[_Operation] = []
+        self._step: list[_Operation] = []
+        if not self._ends or not self._ends[-1]:
+            raise UsageError("no parameters: nothing to reduce")
+
+    def submit(self, bucket: GradBucket) -> Future[Tensor]:
+        """Queue a bucket in its lane; the future holds its buffer, filled with the mean gradient.
+
+        Raises UsageError for a bucket with a parameter that is not the model's.
+        """
+        parts = self._parts(bucket)
+        if bucket.index() == 0:
+            # The first of a step; one that was left off is forgotten.
+            self._now = []
+        self._now.append(_Operation(bucket.index(), parts, self.position(parts)))
+        future = super().submit(bucket)
+        if bucket.is_last():
+            self._step, self._now = self._now, []
+        return future
+
+    @property
+    def communicating(self) -> bool:
+        """Whether a thread is there that buckets go through."""
+        return any(self.lanes.thread(lane).alive for lane in range(len(self.lanes.jobs)))
+
+    def position(self, parts: Parts) -> float:
+        """The middle of a bucket's values among the model's: 0.0 is its front, the input's layer."""
+        first = min(self._ends[number] - numel for number, numel in parts)
+        last = max(self._ends[number] for number, _ in parts)
+        return (first + last) / (2 * self._ends[-1])
+
+    def behind(self) -> bool:
+        """Whether a quorum of others is through with the first bucket of this worker's next step.
+
+        Such a result proves that the others do that step without this worker. False before the first step.
+        Call it between steps.
+        """
+        return bool(self._step) and self.lanes.behind(self._step[0].position)
+
+    def follow(self) -> None:
+        """Make the next step without contributing: its means become the parameters' gradients.
+
+        To be called instead of forward and backward where :meth:`behind` says so; the optimizer's step comes after
+        it as ever. Residuals stay as they are. The step's buckets must be those of the step before, which DDP keeps to
+        from its second iteration on, where all parameters are used in every step. DDP itself must not communicate
+        otherwise (buffers that it broadcasts): it would wait for this worker.
+        """
+        futures: list[Future[Tensor]] = []
+        for operation in self._step:
+            lane = self.lanes.lane_of(operation.position)
+            futures.append(self.lanes.submit(lane, _following(self.lanes, operation)))
+        for operation, future in zip(self._step, futures, strict=True):
+            self._write(operation, future.wait())
+
+    @torch.no_grad()
+    def _write(self, operation: _Operation, mean: Tensor) -> None:
+        for (number, numel), piece in zip(
+            operation.parts, torch.split(mean, [numel for _, numel in operation.parts]), strict=True
+        ):
+            parameter = self._parameters[number]
+            if parameter.grad is None:
+                parameter.grad = torch.empty_like(parameter)
+            assert numel == parameter.numel()
+            parameter.grad.copy_(piece.view(parameter.shape))
+
+    def _parts(self, bucket: GradBucket) -> Parts:
+        for parameter in bucket.parameters():
+            if id(parameter) not in self._numbers:
+                shape = tuple(parameter.shape)
+                raise UsageError(f"bucket {bucket.index()}: parameter of shape {shape} is not one of the model's")
+        return super()._parts(bucket)
+
+    def _thread_for(self, task: Task) -> CommThread:
+        return self.lanes.thread(self.lanes.lane_of(self.position(task.parts)))
+
+    def _aggregate(self, x: Tensor, task: Task) -> tuple[Tensor, Residual]:
+        return self.lanes.reduce(x, task.index, self.position(task.parts), handed_over=task.handed_over)
+
+
+def lane_hook(state: LaneState, bucket: GradBucket) -> Future[Tensor]:
+    """DDP communication hook: ``model.register_comm_hook(LaneState(lanes, model.module), lane_hook)``."""
+    return state.submit(bucket)
+
+
+class LaneSync(GradientOptimizer):
+    """For plain models: before the inner optimizer's step, gradients become their mean over the workers, in one tensor
+    for each lane that has parameters. A parameter without gradient counts as zeros, and gets one.
+    """
+
+    def __init__(self, optimizer: Optimizer, state: LaneState) -> None:
+        self._state = state
+        super().__init__(optimizer)
+
+    @torch.no_grad()
+    def synchronize(self) -> None:
+        """The back layers are handed over first, as backward would have them ready."""
+        buckets = _buckets(self._state)
+        futures = [self._state.submit(cast(GradBucket, bucket)) for bucket in buckets]
+        for bucket, future in zip(buckets, futures, strict=True):
+            bucket.take(future.wait())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimizer's state."""
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken; residuals start from nothing."""
+        self.inner.load_state_dict(state_dict)
+        self.param_groups = self.inner.param_groups
+
+
+class _Bucket:
+    """Parameters of one lane, as DDP would hand them over."""
+
+    def __init__(self, index: int, parameters: list[Tensor], *, last: bool) -> None:
+        self._index = index
+        self._parameters = parameters
+        self._last = last
+        pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        self._buffer = torch.cat([piece.reshape(-1).to(torch.float32) for piece in pieces])
+
+    def buffer(self) -> Tensor:
+        return self._buffer
+
+    def index(self) -> int:
+        return self._index
+
+    def parameters(self) -> list[Tensor]:
+        return self._parameters
+
+    def is_last(self) -> bool:
+        return self._last
+
+    def take(self, mean: Tensor) -> None:
+        """Make its pieces the gradients."""
+        for p, piece in zip(self._parameters, torch.split(mean, [p.numel() for p in self._parameters]), strict=True):
+            p.grad = piece.view(p.shape).to(p.dtype, copy=True)
+
+
+def _buckets(state: LaneState) -> list[_Bucket]:
+    by_lane: dict[int, list[Tensor]] = {}
+    for number, parameter in enumerate(state._parameters):
+        lane = state.lanes.lane_of(state.position(((number, parameter.numel()),)))
+        by_lane.setdefault(lane, []).append(parameter)
+    lanes = sorted(by_lane, reverse=True)
+    return [_Bucket(number, by_lane[lane], last=lane == lanes[-1]) for number, lane in enumerate(lanes)]
+
+
+def _following(lanes: Lanes, operation: _Operation) -> Any:
+    return lambda: lanes.follow(operation.values, operation.index, operation.position)
+
+
+def _unplaced(x: Tensor, number: int) -> tuple[Tensor, Residual]:
+    raise UsageError(f"bucket {number}: lanes need its place in the model")

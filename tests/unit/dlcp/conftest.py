@@ -1,0 +1,43 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes over jobs without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from sumwire.config import JobConfig
+from sumwire.dlcp import lanes as lanes_module
+from sumwire.dlcp.lanes import Lanes
+from unit.dlcp.fake_jobs import FakeJob, Table
+from unit.transport.udp_bridge import job_mapping
+
+MakeLanes = Callable[..., Lanes]
+
+
+def lane_config(worker: int, workers: int, lanes: int) -> JobConfig:
+    """Jobs 40, 41 ... with 16 slots each."""
+    mapping = job_mapping(workers, 16, job=40)
+    mapping |= {"format": 3, "lanes": [{"job": 40 + lane, "slots": 16} for lane in range(lanes)]}
+    return JobConfig.from_mapping(mapping, worker)
+
+
+@pytest.fixture
+def make_lanes(monkeypatch: pytest.MonkeyPatch) -> MakeLanes:
+    """``make_lanes(worker, workers=1, lanes=4, quorum=None, **options)``; all of a test meet at one table."""
+    tables: list[Table] = []
+
+    class Job(FakeJob):
+        made: ClassVar[list[FakeJob]] = []
+
+    monkeypatch.setattr(lanes_module, "Job", Job)
+
+    def make(worker: int = 0, *, workers: int = 1, lanes: int = 4, quorum: int | None = None, **options: Any) -> Lanes:
+        if not tables:
+            tables.append(Table(quorum or workers))
+            Job.table = tables[0]
+        return Lanes(lane_config(worker, workers, lanes), block=1024, **options)
+
+    return make

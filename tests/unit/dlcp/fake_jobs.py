@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs without a network: workers are threads of one process, and meet at a table."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sumwire.codec.base import GradientCodec
+from sumwire.config import JobConfig
+from sumwire.stats import JobStats
+from torch import Tensor
+
+TIMEOUT_S = 20.0
+# Values are sent as multiples of it, so that something is left for error feedback.
+GRAIN = 0.25
+
+
+def coarse(x: Tensor) -> Tensor:
+    return (x / GRAIN).round() * GRAIN
+
+
+@dataclass
+class FakeStats(JobStats):
+    missing: int = 0
+
+
+@dataclass
+class Table:
+    """Where the workers' tensors meet, by (job, sequence). An operation closes with ``quorum`` workers."""
+
+    quorum: int
+    held: dict[tuple[int, int], list[Tensor]] = field(default_factory=dict)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    # What is to be waited for before an operation of a job is done.
+    gates: dict[int, threading.Event] = field(default_factory=dict)
+
+    def put(self, key: tuple[int, int], x: Tensor) -> None:
+        with self.changed:
+            if len(self.held.setdefault(key, [])) < self.quorum:
+                self.held[key].append(x)
+            self.changed.notify_all()
+
+    def closed(self, key: tuple[int, int]) -> bool:
+        return len(self.held.get(key, [])) >= self.quorum
+
+    def mean(self, key: tuple[int, int]) -> Tensor:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.closed(key), TIMEOUT_S), f"nobody else came to {key}"
+        if key[0] in self.gates:
+            assert self.gates[key[0]].wait(TIMEOUT_S)
+        return torch.stack(self.held[key]).mean(0)
+
+
+class FakeJob:
+    """What :class:`sumwire.dlcp.Lanes` needs of a job."""
+
+    table: ClassVar[Table]
+    made: ClassVar[list[FakeJob]]
+    # Numbers of jobs that cannot be made.
+    refused: ClassVar[frozenset[int]] = frozenset()
+
+    def __init__(self, config: JobConfig, **options: Any) -> None:
+        if config.job in self.refused:
+            raise OSError(f"job {config.job}: address in use")
+        self.config = config
+        self.options = options
+        self.stats = FakeStats()
+        self.fallen_back = False
+        self.closed: bool | None = None
+        # (bucket, TOS bytes) of every operation.
+        self.sent: list[tuple[int, NDArray[np.uint8]]] = []
+        # Contributions that the next results lack.
+        self.lost = 0
+        self._sequence = 0
+        self.made.append(self)
+
+    def reduce_with(
+        self,
+        codec: GradientCodec,
+        x: Tensor,
+        bucket: int = 0,
+        *,
+        tag: Callable[[NDArray[np.float32]], NDArray[np.uint8]] | None = None,
+    ) -> tuple[Tensor, Callable[[], Tensor]]:
+        assert tag is not None
+        self.sent.append((bucket, tag(codec.begin(x, self._sequence, bucket).magnitudes())))
+        sent = coarse(x)
+        self.table.put((self.config.job, self._sequence), sent)
+        return self._result(x.numel()), lambda: x - sent
+
+    def results_ahead(self) -> bool:
+        return self.table.closed((self.config.job, self._sequence))
+
+    def follow(self, values: int, bucket: int = 0) -> Tensor:
+        return self._result(values)
+
+    def close(self, *, agree: bool = True) -> None:
+        self.closed = agree
+
+    def _result(self, values: int) -> Tensor:
+        mean = self.table.mean((self.config.job, self._sequence))
+        assert len(mean) == values
+        self._sequence += 1
+        self.stats.operations += 1
+        self.stats.missing += self.lost
+        return mean
