@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire_lab.conditions import Conditions, OfHost
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.recipes import ALL_SYSTEMS, SYSTEMS, named
@@ -75,8 +76,31 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     _engine_option(run)
     run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
     run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
+    _condition_options(run)
     run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
     _results_option(run)
+
+
+def _condition_options(run: argparse.ArgumentParser) -> None:
+    """Of the links, and what all systems have to bear."""
+    run.add_argument("--trunk-bw", type=float, help="rate of links between switches, Mbit/s; default: as --bw")
+    run.add_argument("--loss", type=float, default=0.0, help="share of packets that every link loses, each direction")
+    run.add_argument("--gray", metavar="HOST:SHARE", help="one host's link loses this share, as 2:0.01")
+    run.add_argument("--background", type=float, default=0.0, help="share of every link that other TCP flows ask for")
+    run.add_argument(
+        "--incast", type=int, default=0, metavar="KB", help="twice a second all hosts send h1 so many kB at once"
+    )
+    run.add_argument("--slow", metavar="HOST:FACTOR", help="one worker's computing takes so many times as long: 3:3")
+
+
+def _conditions(arguments: argparse.Namespace) -> Conditions:
+    return Conditions(
+        loss=arguments.loss,
+        gray=None if arguments.gray is None else OfHost.parse("gray", arguments.gray),
+        background=arguments.background,
+        incast_kb=arguments.incast,
+        slow=None if arguments.slow is None else OfHost.parse("slow", arguments.slow),
+    )
 
 
 def _bench_options(bench: argparse.ArgumentParser) -> None:
@@ -108,7 +132,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
     """Raises OptionError."""
     return RunOptions(
         workers=arguments.workers,
-        link=LinkOptions(arguments.bw, arguments.queue),
+        link=LinkOptions(arguments.bw, arguments.queue, arguments.trunk_bw),
         train=TrainOptions.of(
             arguments.task,
             epochs=arguments.epochs,
@@ -125,6 +149,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
         engine=arguments.engine,
         impair=arguments.impair,
         malformed=arguments.malformed,
+        conditions=_conditions(arguments),
         deadline_s=arguments.deadline,
     )
 

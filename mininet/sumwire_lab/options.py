@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
+from sumwire_lab.conditions import Conditions
 from sumwire_lab.errors import OptionError
 from sumwire_lab.recipes import DEFAULT_SYSTEMS, OP_WORKERS_MAX, parse
 from sumwire_lab.shapes import TOPOLOGIES, leaves_of
@@ -27,12 +28,21 @@ class LinkOptions:
 
     mbit: float = 100.0
     queue_packets: int = 256
+    trunk_mbit: float | None = None
+    """Rate of the links between switches; None: as the hosts' links."""
+    priorities: bool = False
+    """Eight queues at each end, served in strict order of the packets' priority (DSCP)."""
 
     def __post_init__(self) -> None:
-        if not 0.1 <= self.mbit <= 10_000:
-            raise OptionError(f"bw={self.mbit}: a link has 0.1 to 10000 Mbit/s")
+        for name, mbit in (("bw", self.mbit), ("trunk-bw", self.trunk_mbit)):
+            if mbit is not None and not 0.1 <= mbit <= 10_000:
+                raise OptionError(f"{name}={mbit}: a link has 0.1 to 10000 Mbit/s")
         if not 2 <= self.queue_packets <= 100_000:
             raise OptionError(f"queue={self.queue_packets}: a queue holds 2 to 100000 packets")
+
+    def trunk(self) -> LinkOptions:
+        """The same for a link between switches."""
+        return self if self.trunk_mbit is None else replace(self, mbit=self.trunk_mbit, trunk_mbit=None)
 
 
 @dataclass(frozen=True)
@@ -97,11 +107,13 @@ class RunOptions:
     """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
     malformed: int = 0
     """Malformed packets sent at the switch while the P4 system trains."""
+    conditions: Conditions = field(default_factory=Conditions)
     deadline_s: float = 1800.0
 
     def __post_init__(self) -> None:
         self._check_network()
         self._check_systems()
+        self.conditions.check_hosts(self.workers)
         if self.malformed < 0:
             raise OptionError(f"malformed={self.malformed}: must not be negative")
         if self.malformed and self.switch == AGGREGATOR:
@@ -110,6 +122,11 @@ class RunOptions:
             raise OptionError(f"malformed={self.malformed}: only with topology=star, where one switch counts them all")
         if self.deadline_s <= 0:
             raise OptionError(f"deadline={self.deadline_s}: must be above 0 seconds")
+
+    @property
+    def meets(self) -> bool:
+        """Whether workers wait for each other beside the network, whose state must not count as a step's time."""
+        return self.conditions.any
 
     def _check_systems(self) -> None:
         if not self.systems:

@@ -142,6 +142,8 @@ def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
     )
     if summary["impair"]:
         setting += f", impaired: {summary['impair']}"
+    if summary.get("conditions"):
+        setting += ", conditions: " + ", ".join(f"{name} {value}" for name, value in summary["conditions"].items())
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Sumwire run</title><style>{_STYLE}</style></head><body>
 <h1>Sumwire run</h1>

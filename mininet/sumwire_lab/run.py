@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sumwire_lab import control, leftovers, losses, report, switches
+from sumwire_lab.burden import lay
 from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.fabric import plan
 from sumwire_lab.flood import Flood
@@ -79,13 +80,14 @@ def _one(
 ) -> SystemResult:
     where = {None: "kernel bridges", AGGREGATOR: "a software aggregator"}.get(kind, f"{kind} switches")
     where += f", {options.engine} engine" if kind == "soft" else ""
+    where += f"; {options.conditions.words()}" if options.conditions.any else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     jobs = partial(control.side_jobs if options.malformed else control.training_job, recipe=parse(system).recipe)
     backlog = losses.backlog()
-    with open_session(options, kind, folder / system, jobs) as session:
+    with open_session(options, kind, folder / system, jobs) as session, lay(session, options.conditions) as burden:
         flood = Flood(session, options)
         result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
-        extra = flood.finish(deadline_s)
+        extra = flood.finish(deadline_s) | burden.as_dict()
         counted = session.counted()
     sockets = sum(worker.host_sockets for worker in result.workers)
     lost = losses.gather(counted, backlog_before=backlog, sockets=sockets)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from sumwire_lab import control, losses, switches
 from sumwire_lab.fabric import Fabric, HostPlan, plan
 from sumwire_lab.leftovers import Ledger
 from sumwire_lab.losses import Counted
+from sumwire_lab.meeting import Meeting
 from sumwire_lab.options import AGGREGATOR, RunOptions
 from sumwire_lab.processes import wait_all
 from sumwire_lab.progress import Progress
@@ -31,6 +32,8 @@ from sumwire_lab.train import WorkerSpec
 Say = Callable[[str], None]
 # The line that the software aggregator begins with once it listens.
 AGGREGATOR_READY: Final = "ready:"
+MEETING: Final = "steps"
+"""Where the workers of a run meet, as its socket's name says."""
 
 
 @dataclass
@@ -152,24 +155,31 @@ def train(
         interfaces=[host.host_interface for host in fabric.hosts],
         results=[str(follower.path) for follower in followers],
         job_file=None if session.job_file is None else str(session.job_file),
+        meeting=str(session.ledger.socket(MEETING)) if options.meets else None,
+        slowness=[options.conditions.slowness(rank) for rank in range(len(fabric.hosts))],
     )
     spec_path = folder / "spec.json"
     spec.save(spec_path)
     progress = Progress(system, followers, say, on_first_step)
     began = time.monotonic()
     working: dict[str, subprocess.Popen[bytes]] = {}
-    try:
+    with ExitStack() as stack:
+        if spec.meeting is not None:
+            stack.enter_context(Meeting(Path(spec.meeting), spec.workers))
+        stack.callback(_kill, working)
         for rank, (name, host) in enumerate(zip(names, fabric.hosts, strict=True)):
             command = [sys.executable, "-m", "sumwire_lab.train", str(spec_path), str(rank)]
             working[name] = session.start(name, host, command)
         wait_all(working, session.serving(), session.logs(names), deadline_s, progress.tick)
-    finally:
-        for process in working.values():
-            process.kill()
-            process.wait()
     progress.tick()
     records = tuple(follower.record for follower in followers)
     return SystemResult(system, records, wall_s=time.monotonic() - began)
+
+
+def _kill(processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
+    for process in processes.values():
+        process.kill()
+        process.wait()
 
 
 @contextmanager

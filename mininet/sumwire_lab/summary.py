@@ -141,6 +141,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
         "queue_packets": options.link.queue_packets,
         "seed": options.train.seed,
         "impair": options.impair,
+        "conditions": options.conditions.as_dict() if options.conditions.any else None,
         "task": options.train.task,
         "target_accuracy": TASKS[options.train.task].target,
         "systems": {r.system: system_summary(r, TASKS[options.train.task]) for r in results},

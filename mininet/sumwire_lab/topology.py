@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import IO, Any, Final
@@ -18,27 +19,12 @@ from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
 from sumwire_lab.leftovers import Ledger
 from sumwire_lab.options import LinkOptions
+from sumwire_lab.shaping import drops_by_priority, shaping_commands
 
 _LOG: Final = logging.getLogger("sumwire_lab")
 # Frames leave as they are on a wire: no segments joined or split by the card, no checksum left for it to fill in.
 OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
-# A token bucket needs room for two full frames; at high rates a millisecond's worth keeps the timer from being
-# the limit.
-_BURST_MIN_BYTES: Final = 2 * 1514
-_BURST_SECONDS: Final = 0.001
 _TOOLS: Final = ("ip", "tc", "ethtool", "mnexec", "nsenter")
-
-
-def shaping_commands(interface: str, link: LinkOptions) -> list[list[str]]:
-    """What limits one direction of a link: HTB at the rate, before it a first-in-first-out queue."""
-    burst = str(max(_BURST_MIN_BYTES, int(link.mbit * 1e6 / 8 * _BURST_SECONDS)))
-    rate = f"{round(link.mbit * 1e6)}bit"
-    commands = (
-        f"tc qdisc replace dev {interface} root handle 1: htb default 1",
-        f"tc class add dev {interface} parent 1: classid 1:1 htb rate {rate} burst {burst} cburst {burst}",
-        f"tc qdisc add dev {interface} parent 1:1 handle 10: pfifo limit {link.queue_packets}",
-    )
-    return [command.split() for command in commands]
 
 
 def quiet_commands(interface: str) -> list[list[str]]:
@@ -74,6 +60,16 @@ SwitchFactory = Callable[[Any, Fabric, SwitchPlan], Any]
 
 # One end of a link: Mininet's node, interface, port (None: the next free).
 _End = tuple[Any, str, int | None]
+
+
+@dataclass(frozen=True)
+class LimitedEnd:
+    """One end of a link with a rate, at a Mininet node; `host` is whose link it is, None between switches."""
+
+    node: Any
+    interface: str
+    link: LinkOptions
+    host: HostPlan | None
 
 
 class Network:
@@ -132,11 +128,25 @@ class Network:
 
     def queue_drops(self) -> int:
         """Packets that the queues of all limited links' ends had no room for, so far. Raises LabError."""
-        return sum(
-            losses.interface_drops(interface, partial(run_in, node))
-            for link in [*self._host_links(self.fabric.hosts), *self._trunks()]
-            for node, interface, _ in link
-        )
+        return sum(losses.interface_drops(end.interface, partial(run_in, end.node)) for end in self.limited_ends())
+
+    def priority_drops(self) -> dict[int, int]:
+        """The same by the packets' priority, where links tell them apart. Raises LabError."""
+        drops: dict[int, int] = {}
+        for end in self.limited_ends():
+            told = run_in(end.node, ["tc", "-s", "-j", "qdisc", "show", "dev", end.interface])
+            for priority, count in drops_by_priority(told).items():
+                drops[priority] = drops.get(priority, 0) + count
+        return dict(sorted(drops.items(), reverse=True))
+
+    def limited_ends(self) -> Iterator[LimitedEnd]:
+        """Both ends of every link that has a rate: hosts' links in the hosts' order, then those between switches."""
+        for host, link in zip(self.fabric.hosts, self._host_links(self.fabric.hosts), strict=True):
+            for node, interface, _ in link:
+                yield LimitedEnd(node, interface, self.fabric.link, host)
+        for link in self._trunks():
+            for node, interface, _ in link:
+                yield LimitedEnd(node, interface, self.fabric.link.trunk(), None)
 
     def _build(self) -> None:
         from mininet.log import setLogLevel
@@ -157,16 +167,15 @@ class Network:
         for switch in self.fabric.switches:
             self.switches[switch.name] = node = self._make_switch(net, self.fabric, switch)
             self._ledger.add_process(node.pid)
-        shaped = [*self._host_links(self.fabric.hosts), *self._trunks()]
-        ends = [*shaped, *self._host_links(self._servers())]
+        ends = [*self._host_links(self._all_hosts()), *self._trunks()]
         for (node1, name1, port1), (node2, name2, port2) in ends:
             net.addLink(node1, node2, port1=port1, port2=port2, intfName1=name1, intfName2=name2)
         net.build()
         for link in ends:
             for node, interface, _ in link:
                 self._run(node, quiet_commands(interface))
-                if link in shaped:
-                    self._run(node, shaping_commands(interface, self.fabric.link))
+        for end in self.limited_ends():
+            self._run(end.node, shaping_commands(end.interface, end.link))
         net.start()
 
     def _servers(self) -> tuple[HostPlan, ...]:

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
@@ -26,6 +26,7 @@ import torch.distributed as dist
 
 from sumwire_lab import data, losses, model, work
 from sumwire_lab.comm import LinkBytes, aggregate_error, link_bytes
+from sumwire_lab.meeting import MEET_SECONDS, Attendance
 from sumwire_lab.member import join, make_optimizer
 from sumwire_lab.options import TrainOptions
 from sumwire_lab.processes import end_with_parent
@@ -34,7 +35,9 @@ from sumwire_lab.tasks import TASKS
 
 MASTER_PORT: Final = 29500
 # Longer than any step; a dead peer shows earlier, because the run then ends all workers.
-GROUP_TIMEOUT: Final = timedelta(seconds=120)
+GROUP_TIMEOUT: Final = timedelta(seconds=MEET_SECONDS)
+# A backward pass makes two products of matrices where the forward pass makes one.
+FORWARD_AND_BACKWARD: Final = 3
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,10 @@ class WorkerSpec:
     results: list[str]
     """Per rank: where the JSON lines go."""
     job_file: str | None = None
+    meeting: str | None = None
+    """Where workers wait for each other; None: over the network, by the group's barrier."""
+    slowness: list[float] = field(default_factory=list)
+    """Per rank: how many times as long its computing takes; empty: 1."""
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1))
@@ -84,6 +91,10 @@ class Worker:
         self._interface = spec.interfaces[rank]
         self._samples = work.samples(spec.train)
         self._steps = total_steps(spec.train, len(self._samples.train_y), spec.workers)
+        self._attendance = (
+            None if spec.meeting is None else Attendance(Path(spec.meeting), GROUP_TIMEOUT.total_seconds())
+        )
+        self._slowness = spec.slowness[rank] if spec.slowness else 1.0
         self._chosen = parse(spec.system)
         self._network = work.network(spec.train)
         optimizer = make_optimizer(self._chosen, self._network, spec.train)
@@ -113,12 +124,25 @@ class Worker:
         settle()
         clock, lost = 0.0, losses.host_sockets()
         for step in range(self._steps):
-            dist.barrier()
+            self._meet()
             clock = self._step(step, clock, step in sampled)
         lost = losses.host_sockets() - lost
         self.write("end", fingerprint=model.fingerprint(self._network), stats=self._member.stats(), host_sockets=lost)
-        dist.barrier()
+        self._meet()
         self._member.close()
+
+    def _meet(self) -> None:
+        """Wait for all workers, over the network or beside it."""
+        if self._attendance is None:
+            dist.barrier()
+        else:
+            self._attendance.meet()
+
+    def _compute_longer(self, forward_s: float) -> None:
+        """What a slow worker needs beyond the others, out of the seconds of its forward pass. It waits, because work
+        would slow the other workers on the same machine as well."""
+        if self._slowness > 1:
+            time.sleep((self._slowness - 1) * FORWARD_AND_BACKWARD * forward_s)
 
     def _step(self, step: int, clock: float, sample: bool) -> float:
         samples, options = self._samples, self.options
@@ -131,6 +155,7 @@ class Worker:
         began = time.perf_counter()
         member.optimizer.zero_grad()
         loss = work.loss(member.model, samples.train_x[chosen], samples.train_y[chosen])
+        self._compute_longer(time.perf_counter() - began)
         loss.backward()  # type: ignore[no-untyped-call]
         member.step()
         self._schedule.step()

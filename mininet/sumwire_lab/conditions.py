@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run's network and workers have to bear: losses, other traffic, a slow worker. Checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sumwire_lab.errors import OptionError
+
+_BACKGROUND_MAX: Final = 0.95
+_INCAST_MAX_KB: Final = 100_000
+_SLOW_MAX: Final = 100.0
+
+
+@dataclass(frozen=True)
+class OfHost:
+    """A number that one host has: `host` is 1 for h1. Of gray failure a share, of a slow worker a factor."""
+
+    host: int
+    value: float
+
+    @classmethod
+    def parse(cls, option: str, text: str) -> OfHost:
+        """`2:0.01` or `h2:0.01`. Raises OptionError."""
+        host, colon, value = text.partition(":")
+        try:
+            if not colon:
+                raise ValueError("no colon")
+            return cls(int(host.removeprefix("h")), float(value))
+        except ValueError as error:
+            raise OptionError(f"{option}={text}: wants HOST:NUMBER, as 2:0.01") from error
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.value:g}"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """None of them by default; all of them hold for every system of a run."""
+
+    loss: float = 0.0
+    """Of the packets on every limited link, in each direction, the share that is lost at random."""
+    gray: OfHost | None = None
+    """One host's link loses this share in each direction, beside what all links lose."""
+    background: float = 0.0
+    """Of the rate of every host's link, what paced TCP flows from each host to the next ask for."""
+    incast_kb: int = 0
+    """Twice a second every host sends so many kilobytes at once to the first one, over TCP."""
+    slow: OfHost | None = None
+    """One worker's computing takes so many times as long."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.loss < 1:
+            raise OptionError(f"loss={self.loss}: a share of packets is at least 0 and below 1")
+        if self.gray is not None and not 0 < self.gray.value < 1:
+            raise OptionError(f"gray={self.gray}: a share of packets is above 0 and below 1")
+        if not 0 <= self.background <= _BACKGROUND_MAX:
+            raise OptionError(f"background={self.background}: a share of a link, 0 to {_BACKGROUND_MAX}")
+        if not 0 <= self.incast_kb <= _INCAST_MAX_KB:
+            raise OptionError(f"incast={self.incast_kb}: 0 to {_INCAST_MAX_KB} kilobytes")
+        if self.slow is not None and not 1 <= self.slow.value <= _SLOW_MAX:
+            raise OptionError(f"slow={self.slow}: a factor is 1 to {_SLOW_MAX:g}")
+
+    def check_hosts(self, workers: int) -> None:
+        """Raises OptionError for a host that the run does not have, and for traffic without a second one."""
+        for name, one in (("gray", self.gray), ("slow", self.slow)):
+            if one is not None and not 1 <= one.host <= workers:
+                raise OptionError(f"{name}={one}: hosts are 1 to {workers}")
+        for name, value in (("background", self.background), ("incast", self.incast_kb)):
+            if value and workers < 2:
+                raise OptionError(f"{name}={value}: traffic between hosts needs 2 of them, workers={workers}")
+
+    @property
+    def traffic(self) -> bool:
+        """Whether hosts send something beside the training."""
+        return self.background > 0 or self.incast_kb > 0
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to bear at all."""
+        return self != Conditions()
+
+    def share_lost(self, host: int | None) -> float:
+        """Of the packets of a host's link in one direction, by its number; None: of a link between switches."""
+        gray = self.gray.value if self.gray is not None and self.gray.host == host else 0.0
+        return 1 - (1 - self.loss) * (1 - gray)
+
+    def slowness(self, rank: int) -> float:
+        """The factor of a worker, counted from 0."""
+        return self.slow.value if self.slow is not None and self.slow.host == rank + 1 else 1.0
+
+    def words(self) -> str:
+        """For people; empty without any."""
+        parts = {
+            "loss": self.loss and f"{self.loss:.3%} on every link",
+            "gray failure": self.gray and f"{self.gray.value:.3%} on the link of h{self.gray.host}",
+            "background": self.background and f"{self.background:.0%} of every link",
+            "incast": self.incast_kb and f"{self.incast_kb} kB from every host to h1 at once, twice a second",
+            "slow": self.slow and f"worker {self.slow.host} computes {self.slow.value:g} times as long",
+        }
+        return ", ".join(f"{name}: {text}" for name, text in parts.items() if text)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "loss": self.loss,
+            "gray": None if self.gray is None else str(self.gray),
+            "background": self.background,
+            "incast_kb": self.incast_kb,
+            "slow": None if self.slow is None else str(self.slow),
+        }

@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Conditions and priorities on real links: what gets through, in which order, and how much of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sumwire_lab.burden import lay
+from sumwire_lab.conditions import Conditions, OfHost
+from sumwire_lab.options import LinkOptions, RunOptions
+from sumwire_lab.processes import wait_all
+from sumwire_lab.session import Session, open_session
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(100)]
+pytest.importorskip("mininet.net")
+
+PORT = 29700
+# Says ready, then counts datagrams by their first byte until a datagram `.`, in the order of their coming.
+RECEIVE = f"""
+import json, socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, 33, 1 << 25)
+s.bind(("0.0.0.0", {PORT}))
+print("ready:", flush=True)
+s.settimeout(8)
+order = ""
+try:
+    while not order.endswith("."):
+        order += chr(s.recv(2000)[0])
+except TimeoutError:
+    pass
+open(sys.argv[1], "w").write(order)
+"""
+# Datagrams of 1000 bytes: so many of TOS 0, at once so many of another TOS; then ends until somebody stops us.
+SEND = f"""
+import socket, sys, time
+peer, plain, urgent, tos, pause = sys.argv[1], *map(int, sys.argv[2:5]), float(sys.argv[5])
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, 32, 1 << 25)
+for letter, count, value in (("p", plain, 0), ("u", urgent, tos)):
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, value)
+    for _ in range(count):
+        s.sendto(letter.encode() * 1000, (peer, {PORT}))
+        if pause:
+            time.sleep(pause)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0)
+for _ in range(30):
+    s.sendto(b"." * 1000, (peer, {PORT}))
+"""
+
+
+@contextmanager
+def session_of(kind: str | None, link: LinkOptions, folder: Path) -> Iterator[Session]:
+    with open_session(RunOptions(workers=2, link=link), kind, folder) as session:
+        yield session
+
+
+def sent(session: Session, folder: Path, *words: object, sender: int = 0) -> str:
+    """What the other host received, as letters in their order."""
+    from sumwire_lab.switches import wait_said
+
+    hosts, out = session.fabric.hosts, folder / "order.txt"
+    there, here = hosts[1 - sender], hosts[sender]
+    receiver = session.start("receive", there, [sys.executable, "-c", RECEIVE, str(out)])
+    wait_said(receiver, "ready:", session.log("receive"))
+    send = [sys.executable, "-c", SEND, there.ip, *map(str, words)]
+    processes = {"receive": receiver, "send": session.start("send", here, send)}
+    wait_all(processes, {}, session.logs(processes), 30, lambda: None)
+    return out.read_text()
+
+
+@pytest.mark.parametrize("kind", [None, "soft"])
+def test_urgent_packets_overtake(kind: str | None, tmp_path: Path) -> None:
+    """200 packets wait on a link of 10 Mbit/s when 20 urgent ones come: those are through before most of the 200."""
+    link = LinkOptions(10, 400, priorities=True)
+    with session_of(kind, link, tmp_path) as session:
+        order = sent(session, tmp_path, 200, 20, 7 << 5, 0)
+    assert order.count("p") == 200
+    assert order.count("u") == 20
+    assert order.rindex("u") < 150
+    with session_of(kind, LinkOptions(10, 400), tmp_path) as session:
+        order = sent(session, tmp_path, 200, 20, 7 << 5, 0)
+    assert order.index("u") == 200
+
+
+def test_drops_of_a_full_queue_are_told_by_priority(tmp_path: Path) -> None:
+    with session_of(None, LinkOptions(10, 50, priorities=True), tmp_path) as session:
+        order = sent(session, tmp_path, 300, 20, 5 << 5, 0)
+        drops = session.network.priority_drops()
+        assert sum(drops.values()) == session.network.queue_drops()
+    assert order.count("u") == 20
+    # Of the 30 dots, untagged as well, the last ones may be lost too.
+    assert set(drops) == {0}
+    assert 300 - order.count("p") <= drops[0] <= 300 - order.count("p") + 30
+
+
+@pytest.mark.parametrize("kind", [None, "soft"])
+@pytest.mark.parametrize("sender", [0, 1])
+def test_each_direction_of_each_link_loses_its_share_once(kind: str | None, sender: int, tmp_path: Path) -> None:
+    """Two links are crossed: one with 10 % loss, the gray one with 28 %."""
+    conditions, packets = Conditions(loss=0.1, gray=OfHost(2, 0.2)), 4000
+    through = 0.9 * 0.9 * 0.8
+    link = LinkOptions(1000, 5000)
+    with session_of(kind, link, tmp_path) as session:
+        # So that the hosts know each other's addresses: an ARP request that is lost costs a second.
+        sent(session, tmp_path, 1, 0, 0, 0, sender=sender)
+        with lay(session, conditions) as burden:
+            order = sent(session, tmp_path, packets, 0, 0, 1e-5, sender=sender)
+            told = burden.lost()
+    got = order.count("p")
+    # Five standard deviations of a binomial count.
+    assert abs(got - packets * through) < 5 * math.sqrt(packets * through * (1 - through))
+    assert packets - got <= told <= packets - got + 60
+
+
+def test_nothing_is_lost_after_the_conditions(tmp_path: Path) -> None:
+    with session_of(None, LinkOptions(1000, 5000), tmp_path) as session:
+        with lay(session, Conditions(loss=0.5)):
+            pass
+        assert sent(session, tmp_path, 1000, 0, 0, 1e-5).count("p") == 1000
+
+
+@pytest.mark.parametrize("kind", [None, "soft"])
+def test_background_fills_its_share_of_every_link(kind: str | None, tmp_path: Path) -> None:
+    with session_of(kind, LinkOptions(50, 256), tmp_path) as session:
+        with lay(session, Conditions(background=0.4)) as burden:
+            processes = list(burden.processes.values())
+            # A second of traffic is a second of waiting: sent() takes about that long at this pause.
+            sent(session, tmp_path, 400, 0, 0, 2e-3)
+            burden.stop_traffic()
+            rates = burden.received_mbit()
+        assert all(process.poll() is not None for process in processes)
+    assert len(rates) == 2
+    assert all(0.75 * 20 < rate < 1.1 * 20 for rate in rates), rates
+    spec = json.loads((tmp_path / "traffic1.spec.json").read_text())
+    assert spec["flow_bytes_per_s"] == 312_500
+
+
+def test_incast_reaches_the_first_host_alone(tmp_path: Path) -> None:
+    with session_of(None, LinkOptions(50, 256), tmp_path) as session, lay(session, Conditions(incast_kb=40)) as burden:
+        sent(session, tmp_path, 700, 0, 0, 2e-3)
+        burden.stop_traffic()
+        first, second = burden.received_mbit()
+    # 40 kB twice a second are 0.64 Mbit/s; how many bursts fall into the measured time is not fixed.
+    assert 0.2 < first < 1.0
+    assert second == 0
