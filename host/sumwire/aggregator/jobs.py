@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Job files as the aggregator sees them: all workers of a job, and all jobs together."""
+"""Job files as the aggregator sees them: all workers of a job, and all jobs together.
+
+A job's lanes are jobs to it: each has a number, slots, rounds, and its own UDP port at every worker.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,25 @@ from sumwire.errors import ConfigError
 
 
 def load_jobs(paths: Sequence[str | Path]) -> tuple[JobConfig, ...]:
-    """The jobs of the files that their workers use.
+    """The jobs of the files that their workers use, lane by lane.
 
     Raises ConfigError for what is wrong in a file, or between two; OSError for a file that cannot be read.
     """
-    # Any worker's view will do: it differs from the others' in the worker's number alone.
-    jobs = tuple(load_job(path, 0) for path in paths)
-    for job, path in zip(jobs, paths, strict=True):
+    lanes: list[JobConfig] = []
+    names: list[str] = []
+    for path in paths:
+        # Any worker's view will do: it differs from the others' in the worker's number alone.
+        job = load_job(path, 0)
         _check_one_level(job, where=str(path))
-    check_together(jobs, [str(path) for path in paths])
-    return jobs
+        lanes += lanes_of(job)
+        names += [str(path)] * len(job.lanes)
+    check_together(lanes, names)
+    return tuple(lanes)
+
+
+def lanes_of(job: JobConfig) -> list[JobConfig]:
+    """Each lane as a job of its own."""
+    return [job.for_lane(lane) for lane in range(len(job.lanes))]
 
 
 def aggregator_of(jobs: Sequence[JobConfig]) -> str:

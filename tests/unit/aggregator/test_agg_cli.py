@@ -71,6 +71,23 @@ def test_serves_until_a_signal_and_says_what_it_counted(tmp_path: Path, processe
     assert "rejected: none" in out and "Traceback" not in errors
 
 
+def test_lanes_are_served_side_by_side(tmp_path: Path) -> None:
+    mapping = every_op_mapping()
+    lanes = [{"job": mapping["job"], "slots": mapping["slots"]}, {"job": 40, "slots": 16}]
+    mapping |= {"format": 3, "lanes": lanes}
+    xs = [torch.arange(3000) % 50 - 9.0, torch.arange(2000) % 7 + 1.0]
+
+    def work(number: int) -> torch.Tensor:
+        worker, lane = divmod(number, 2)
+        with sumwire.Job(configs(mapping)[worker].for_lane(lane), fallback="never") as job:
+            return job.mean(xs[lane] * worker)
+
+    with program(str(write_job(mapping, tmp_path / "job.json"))) as process:
+        assert line_of(process.stdout).endswith("jobs: test/0 (7, 4 workers), test/1 (40, 4 workers)\n")
+        means = run_workers(work, 8)
+    assert all(torch.allclose(mean, xs[number % 2] * 1.5, atol=1e-4) for number, mean in enumerate(means))
+
+
 def test_renewed_by_sighup(tmp_path: Path) -> None:
     mapping = every_op_mapping()
     path = write_job(mapping, tmp_path / "job.json")

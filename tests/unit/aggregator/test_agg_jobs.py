@@ -59,6 +59,37 @@ def test_a_number_is_one_jobs(tmp_path: Path) -> None:
         load_jobs(paths)
 
 
+def laned(mapping: dict[str, Any], *lanes: tuple[int, int]) -> dict[str, Any]:
+    """The job of so many (number, slots)."""
+    return {
+        **mapping,
+        "format": 3,
+        "job": lanes[0][0],
+        "slots": lanes[0][1],
+        "lanes": [{"job": number, "slots": slots} for number, slots in lanes],
+    }
+
+
+def test_lanes_are_jobs_of_their_own(tmp_path: Path) -> None:
+    """Numbers, slots, and the UDP ports that follow the first at every worker."""
+    first = laned(job_mapping(2, 8), (5, 8), (9, 4), (3, 2))
+    jobs = load_jobs([write_job(first, tmp_path / "a.json")])
+    assert [(job.name, job.job, job.slots) for job in jobs] == [("test/0", 5, 8), ("test/1", 9, 4), ("test/2", 3, 2)]
+    state = State(jobs)
+    assert [int(state.job_of[number]) for number in (5, 9, 3, 7)] == [0, 1, 2, -1]
+    assert [(int(j["first_slot"]), int(j["slots"])) for j in state.jobs] == [(0, 8), (8, 4), (12, 2)]
+    ips = [entry["ip"] for entry in first["addresses"]]
+    assert state.places == [(ip, 21335 + lane) for lane in range(3) for ip in ips]
+
+
+def test_a_lanes_number_is_nobody_elses(tmp_path: Path) -> None:
+    mapping = job_mapping(2, 8)
+    first = write_job(laned(mapping, (5, 8), (6, 8)), tmp_path / "a.json")
+    second = write_job(laned(mapping, (4, 8), (6, 8)), tmp_path / "b.json")
+    with pytest.raises(ConfigError, match=r"b.json: job = 6: is the number of the job in .*a.json"):
+        load_jobs([first, second])
+
+
 def test_an_unknown_op_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ops = \['median'\]"):
         load_jobs([write_job({**job_mapping(4, 8), "ops": ["median"]}, tmp_path / "a.json")])

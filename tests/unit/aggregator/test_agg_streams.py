@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from packet.aggregator_rig import SERVED
+from packet.aggregator_rig import SERVED, TREE_JOBS
 from packet.play import contribution
 from packet.star import EVERY, FULL, HOSTS
 from sumwire import _p4 as p4
@@ -123,7 +123,7 @@ def test_reasons_are_the_golden_models(native: bool) -> None:
 
 def from_a_switch(data: bytes) -> bool:
     """Of a job with lower switches, which are no workers of the aggregator's."""
-    return len(data) >= 24 and model.decode(data).job in {7, 8, 9, 30}
+    return len(data) >= 24 and model.decode(data).job in TREE_JOBS
 
 
 def one(job: model.Job, worker: int, round_: int) -> Datagram:
