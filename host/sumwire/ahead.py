@@ -48,6 +48,8 @@ class Ahead:
         self._kept = kept
         self._most = kept.capacity // 2
         self._latest = _NOTHING
+        # The latest of those that a whole quorum is in.
+        self._latest_whole = _NOTHING
         # Totals, in results: taken in, and too far ahead to hold.
         self.taken = 0
         self.refused = 0
@@ -71,6 +73,8 @@ class Ahead:
             sequences, places = np.unique(upcoming + steps[chosen], return_index=True)
             self._kept.put(sequences, rows[chosen[places]], sizes[chosen[places]])
             self._latest = max(self._latest, int(sequences[-1]))
+            whole = sequences[records["count"][chosen[places]] >= config.quorum]
+            self._latest_whole = max([self._latest_whole, *whole[-1:].tolist()])
             self.taken += len(sequences)
         return fits
 
@@ -81,5 +85,6 @@ class Ahead:
         return here, rows, sizes
 
     def reaches(self, sequence: int) -> bool:
-        """Whether a result of this chunk or a later one is here: others have begun with it."""
-        return self._latest >= sequence
+        """Whether a result of this chunk or a later one is here that a whole quorum is in: as many others work on it,
+        so that they finish it without this worker. One that a loss bound has closed early does not say so."""
+        return self._latest_whole >= sequence

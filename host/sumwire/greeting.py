@@ -6,6 +6,9 @@ Both are MAX32 chunks (the first are more where there are more workers than lane
 random number into lane w and nothing elsewhere: if lane w comes back different, some of the sum was made by an earlier
 run under the same job generation. In the second every worker puts a digest of its settings and the digest's
 complement: the maximum of both is what all of them sent only if they are all equal.
+
+Where a quorum is enough, a worker may be left out of the greeting: its lane is then empty, and it compares its settings
+with those of the others all the same.
 """
 
 from __future__ import annotations
@@ -46,12 +49,14 @@ class Greeting:
         lanes[-1, _DIGEST_LANES : 2 * _DIGEST_LANES] = ~self._digest
         return lanes.view(np.uint8).reshape(-1, 1, WORD_BYTES)
 
-    def check(self, words: NDArray[np.uint8]) -> None:
-        """``words``: the result, of the payload's shape. Raises StaleRunError or OrderError."""
+    def check(self, words: NDArray[np.uint8], contributors: NDArray[np.uint32] | None = None) -> None:
+        """``words``: the result, of the payload's shape. ``contributors`` (chunks,): bitmaps of who is in it at the own
+        switch; None for all. Raises StaleRunError or OrderError."""
         lanes = words.reshape(-1, WORD_BYTES).view(_LANE)
         config = self._config
         nonces = lanes[: self._nonce_chunks].reshape(-1)
-        if nonces[config.worker] != self._nonce or nonces[config.workers :].any():
+        included = contributors is None or contributors[config.worker // LANES] >> config.seat & 1
+        if nonces[config.worker] != (self._nonce if included else 0) or nonces[config.workers :].any():
             raise StaleRunError(
                 f"job {config.job}: the switch answers with sums of an earlier run; renew the job's generation"
             )

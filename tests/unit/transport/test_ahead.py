@@ -19,7 +19,7 @@ ROUNDS = 1 << 32
 
 
 def config() -> JobConfig:
-    return configs(job_mapping(3, SLOTS))[WORKER]
+    return configs({**job_mapping(3, SLOTS), "quorum": 2})[WORKER]
 
 
 def result(sequence: int, op: int = model.THC) -> model.Packet:
@@ -61,6 +61,16 @@ def test_reaches_tells_how_far_the_others_are() -> None:
     assert ahead.reaches(20)
     assert ahead.reaches(21)
     assert not ahead.reaches(22)
+
+
+def test_a_result_of_fewer_than_a_quorum_does_not_say_that_the_others_go_on() -> None:
+    ahead = Ahead(config(), Kept(SLOTS, least=64))
+    put(ahead, 20, [result(21)._replace(count=1, flags=0x40).encode()])
+    assert not ahead.reaches(20)
+    put(ahead, 20, [result(20).encode(), result(22)._replace(count=1, flags=0x40).encode()])
+    assert ahead.reaches(20)
+    assert not ahead.reaches(21)
+    assert set(taken(ahead, 20, 5)) == {0, 1, 2}
 
 
 def test_late_and_too_early_ones_are_left() -> None:

@@ -48,3 +48,23 @@ def test_other_settings_of_one_of_many_are_told_to_all() -> None:
     for greeting in greetings:
         with pytest.raises(OrderError, match="not all workers have the same"):
             greeting.check(words)
+
+
+def test_a_worker_that_the_quorum_left_out_finds_its_lane_empty() -> None:
+    greetings = [Greeting(config, {}) for config in configs(4)]
+    words = maximum(greetings[:3])
+    bitmaps = np.array([0b0111, 0b0111], np.uint32)
+    for greeting in greetings:
+        greeting.check(words, bitmaps)
+    # In the sum by the bitmap, but with nothing in its lane; or left out, and something there.
+    with pytest.raises(StaleRunError, match="renew"):
+        greetings[3].check(words, np.array([0b1111, 0b1111], np.uint32))
+    with pytest.raises(StaleRunError, match="renew"):
+        greetings[2].check(words, np.array([0b1011, 0b1011], np.uint32))
+
+
+def test_a_worker_left_out_compares_its_settings_too() -> None:
+    greetings = [Greeting(config, {"block": config.worker // 3}) for config in configs(4)]
+    words = maximum(greetings[:3])
+    with pytest.raises(OrderError, match="not all workers have the same"):
+        greetings[3].check(words, np.array([0b0111, 0b0111], np.uint32))
