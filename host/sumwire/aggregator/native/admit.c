@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+// What is refused, and why: sumwire.aggregator.admission in C.
+#include "packet.h"
+
+const struct op_words OP_WORDS[] = {
+    [OP_THC] = {THC_WORDS_UP, THC_WORDS_PARTIAL, THC_WORDS_DOWN},
+    [OP_MAX32] = {MAX32_WORDS, MAX32_WORDS, MAX32_WORDS},
+    [OP_SUM32] = {SUM32_WORDS, SUM32_WORDS, SUM32_WORDS},
+    [OP_SIGN] = {SIGN_WORDS, SIGN_WORDS, SIGN_WORDS},
+    [OP_VOTE] = {VOTE_WORDS_UP, VOTE_WORDS_PARTIAL, VOTE_WORDS_DOWN},
+};
+enum { OPS = sizeof OP_WORDS / sizeof *OP_WORDS };
+
+// Whether a packet of this kind has as many words as its op has.
+static int words_fit(int kind, const uint8_t *row) {
+  const struct op_words known = OP_WORDS[row[AT_OP]];
+  const int words = row[AT_WORDS], cut = row[AT_OP] == OP_THC && row[AT_CUT_CHUNK] & CUT_RESULT;
+  if (kind == KIND_PROBE) return words == 0;
+  if (kind == KIND_RESULT) return words == known.down || (cut && words == THC_WORDS_CUT);
+  if (lost_planes(row)) return (row[AT_FLAGS] & FLAG_TRIMMED) != 0;
+  return words == known.up || words == known.partial;
+}
+
+static int malformed(const uint8_t *row, uint32_t size) {
+  if (size < SUMWIRE_BYTES) return REJECT_LENGTH;
+  if (row[AT_VERSION_KIND] >> 4 != SUMWIRE_VERSION) return REJECT_VERSION;
+  const int kind = row[AT_VERSION_KIND] & 0xF, op = row[AT_OP], words = row[AT_WORDS];
+  if (kind != KIND_CONTRIBUTE && kind != KIND_RESULT && kind != KIND_PROBE) return REJECT_KIND;
+  if (op >= OPS || OP_WORDS[op].up == 0) return REJECT_OP;
+  if (!words_fit(kind, row)) return REJECT_WORDS;
+  return size == SUMWIRE_BYTES + (uint32_t)words * WORD_BYTES ? REJECT_NONE : REJECT_LENGTH;
+}
+
+static int unknown_sender(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source) {
+  const uint32_t seat = row[AT_WORKER];
+  if (seat >= JOB_WORKERS_MAX || job->places[seat] < 0) return REJECT_WORKER;
+  uint32_t address;
+  memcpy(&address, source, sizeof address);
+  return address == job->addresses[seat] ? REJECT_NONE : REJECT_ADDRESS;
+}
+
+static int not_admitted(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source) {
+  // There is no switch above that could send a result.
+  const int from_above = (row[AT_VERSION_KIND] & 0xF) == KIND_RESULT, op = row[AT_OP];
+  const int sender = from_above ? REJECT_NONE : unknown_sender(job, row, source);
+  if (sender != REJECT_NONE) return sender;
+  if (load16(row + AT_SLOT) >= job->slots) return REJECT_SLOT;
+  if (!(job->ops >> op & 1)) return REJECT_JOB_OP;
+  if (from_above) return REJECT_PARENT;
+  if (row[AT_COUNT] != 1) return REJECT_COUNT;
+  // What else is well formed is a lower switch's.
+  const int from_host = row[AT_WORDS] == OP_WORDS[op].up || row[AT_WORDS] == 0 || lost_planes(row);
+  return from_host ? REJECT_NONE : REJECT_WORDS;
+}
+
+int packet_admit(const struct aggregator_state *state, const struct aggregator_batch *batch, uint64_t i,
+                 struct one *p) {
+  const uint8_t *row = batch->rows + i * batch->row_bytes;
+  uint32_t size;
+  memcpy(&size, batch->sizes + i * batch->size_bytes, sizeof size);
+  int reason = malformed(row, size);
+  if (reason != REJECT_NONE) return reason;
+  const int32_t number = state->job_of[load16(row + AT_JOB)];
+  if (number < 0) return REJECT_JOB;
+  const struct aggregator_job *job = &state->jobs[number];
+  reason = not_admitted(job, row, batch->sources + i * batch->source_bytes);
+  if (reason != REJECT_NONE) return reason;
+  state->heard_at[number] = batch->now;
+  const uint32_t slot = job->first_slot + load16(row + AT_SLOT);
+  *p = (struct one){.state = state,
+                    .job = job,
+                    .row = row,
+                    .slot = &state->slots[slot],
+                    .words = state->words + (uint64_t)slot * SLOT_BYTES,
+                    .number = slot,
+                    .generation = __atomic_load_n(&state->generations[number], __ATOMIC_RELAXED),
+                    .round = load32(row + AT_ROUND),
+                    .seat = row[AT_WORKER],
+                    .op = row[AT_OP],
+                    .flags = row[AT_FLAGS],
+                    .tos = batch->tos[i * batch->tos_bytes],
+                    .trimmed = (uint8_t)lost_planes(row)};
+  return REJECT_NONE;
+}

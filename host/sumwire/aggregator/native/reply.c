@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+// What is said because of a packet, and to whom.
+#include "packet.h"
+
+// One reply, but for whom it is.
+struct answer {
+  uint8_t head[SUMWIRE_BYTES];
+  uint8_t tos;
+};
+
+static uint64_t give(const struct aggregator_replies *out, uint64_t at, const struct one *p,
+                     const struct answer *answer, uint32_t seat) {
+  uint8_t *row = out->rows + at * out->row_bytes;
+  const uint32_t bytes = (uint32_t)answer->head[AT_WORDS] * WORD_BYTES;
+  memcpy(row, answer->head, SUMWIRE_BYTES);
+  row[AT_WORKER] = (uint8_t)seat;
+  memcpy(row + SUMWIRE_BYTES, p->words, bytes);
+  out->sizes[at] = SUMWIRE_BYTES + bytes;
+  out->places[at] = p->job->places[seat];
+  out->tos[at] = answer->tos;
+  return at + 1;
+}
+
+static void fill_head(uint8_t *head, int kind, uint8_t words) {
+  head[AT_VERSION_KIND] = (uint8_t)(SUMWIRE_VERSION << 4 | kind);
+  head[AT_WORDS] = words;
+}
+
+// The slot as it is, under a kind of packet.
+static void describe(const struct one *p, uint8_t *head) {
+  const struct aggregator_slot *slot = p->slot;
+  head[AT_COUNT] = slot->count;
+  store32(head + AT_CONTRIBUTORS, slot->contributors);
+  head[AT_FLAGS] = slot->flags;
+  head[AT_CUT_CHUNK] = slot->cut;
+}
+
+static void make_result(const struct one *p, uint8_t *head) {
+  describe(p, head);
+  fill_head(head, KIND_RESULT, p->trimmed ? THC_WORDS_CUT : OP_WORDS[p->op].down);
+}
+
+static void make_inform(const struct one *p, uint8_t *head) {
+  describe(p, head);
+  fill_head(head, KIND_INFORM, 0);
+  if (p->slot->closed) head[AT_FLAGS] |= FLAG_CLOSED;
+}
+
+static void make_stale(const struct one *p, uint8_t *head) {
+  fill_head(head, KIND_STALE, 0);
+  head[AT_COUNT] = head[AT_FLAGS] = head[AT_CUT_CHUNK] = 0;
+  store32(head + AT_ROUND, p->slot->round);
+  store32(head + AT_CONTRIBUTORS, 0);
+}
+
+uint64_t packet_reply(const struct one *p, int verdict, const struct aggregator_replies *out, uint64_t at) {
+  struct answer answer;
+  memcpy(answer.head, p->row, SUMWIRE_BYTES);
+  answer.tos = (p->tos & TOS_PRIORITY_BITS) | ECN_ECT;
+  if (verdict == VERDICT_LAST || verdict == VERDICT_FLUSH) {
+    make_result(p, answer.head);
+    for (uint32_t seat = 0; seat < JOB_WORKERS_MAX; seat++)
+      if (p->job->places[seat] >= 0) at = give(out, at, p, &answer, seat);
+    return at;
+  }
+  if (verdict == VERDICT_STALE) make_stale(p, answer.head);
+  else if (verdict == VERDICT_INFORM) make_inform(p, answer.head);
+  else if (verdict == VERDICT_DUPLICATE) make_result(p, answer.head);
+  else return at;
+  return give(out, at, p, &answer, p->seat);
+}
