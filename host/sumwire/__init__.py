@@ -61,7 +61,7 @@ _HOMES: Final = {
 
 
 # Reached as sumwire.optim and so on without importing them by name.
-_MODULES: Final = frozenset({"multihop", "optim", "systems"})
+_MODULES: Final = frozenset({"dlcp", "multihop", "optim", "systems"})
 
 
 def __getattr__(name: str) -> Any:

@@ -8,3 +8,42 @@
 * :mod:`sumwire.dlcp.packet_loss`, :mod:`sumwire.dlcp.profile`: how much loss a training script stands;
 * :mod:`sumwire.dlcp.inspect`: what a model's tensors get; :mod:`sumwire.dlcp.exactness`: what loss costs a sum.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from sumwire.dlcp.lanes import Lanes as Lanes
+    from sumwire.dlcp.lanes import TensorRecord as TensorRecord
+    from sumwire.dlcp.sync import LaneState as LaneState
+    from sumwire.dlcp.sync import LaneSync as LaneSync
+    from sumwire.dlcp.sync import lane_hook as lane_hook
+    from sumwire.dlcp.tags import LayerMagnitude as LayerMagnitude
+    from sumwire.dlcp.tags import Policy as Policy
+    from sumwire.dlcp.tags import Tag as Tag
+
+_HOMES: Final = {
+    "LaneState": "sync",
+    "LaneSync": "sync",
+    "Lanes": "lanes",
+    "LayerMagnitude": "tags",
+    "Policy": "tags",
+    "Tag": "tags",
+    "TensorRecord": "lanes",
+    "lane_hook": "sync",
+}
+# Reached without importing them by name.
+_MODULES: Final = frozenset({"packet_loss"})
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module: tags need no torch."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -30,10 +30,12 @@ from sumwire.systems.table import TABLE as TABLE
 if TYPE_CHECKING:
     import torch.distributed as dist
 
+    from sumwire.dlcp.lanes import Lanes
+
 
 def make(
     name: str,
-    job: Job | None = None,
+    job: Job | Lanes | None = None,
     *,
     transport: str = AUTO,
     group: dist.ProcessGroup | None = None,
@@ -43,6 +45,7 @@ def make(
 
     ``transport``: "switch", through the job's switch or software aggregator; "group", by torch.distributed, of
     ``group`` or else all ranks; "auto", the switch where there is a job and the system runs there, else the group.
+    ``dlcp`` takes a job's :class:`sumwire.dlcp.Lanes` as ``job``.
     Over a group this is a collective call: most systems make a group of their own, so that DDP's collectives may go
     on meanwhile.
 

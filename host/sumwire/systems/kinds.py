@@ -24,6 +24,8 @@ from sumwire.optim import GradientSync, Marsit
 
 if TYPE_CHECKING:
     from sumwire.baselines.hooks import TimedHook
+    from sumwire.dlcp.lanes import Lanes
+    from sumwire.dlcp.sync import LaneState
 
 _Result = TypeVar("_Result")
 Stats = Callable[[], dict[str, float]]
@@ -185,6 +187,56 @@ class HookSystem(System):
         from sumwire.baselines.hooks import HookSync
 
         return HookSync(optimizer, self._hook)
+
+
+class LaneSystem(System):
+    """DLCP: DDP's buckets go through the lanes of their places in the model; a plain model's gradients, one tensor a
+    lane, before a step. ``state`` is there once there is a model; see :class:`sumwire.dlcp.LaneState`."""
+
+    def __init__(self, name: str, transport: str, lanes: Lanes, *, error_feedback: bool) -> None:
+        def totals() -> dict[str, float]:
+            return lanes.stats.as_dict()
+
+        super().__init__(name, transport, None, totals)
+        self.lanes = lanes
+        self._error_feedback = error_feedback
+        self.state: LaneState | None = None
+
+    def hook(self) -> DdpHook:
+        """Raises UsageError before `attach` or `hook_for`: the model's order decides the lanes."""
+        from sumwire.dlcp.sync import lane_hook
+
+        if self.state is None:
+            raise UsageError(f"system {self.name}: has no model yet, whose order decides the lanes: attach it first")
+        return self.state, lane_hook
+
+    def hook_for(self, model: nn.Module) -> DdpHook:
+        """`hook` for a model, for callers that register it themselves and leave `attach` out."""
+        self._place(model)
+        return self.hook()
+
+    def attach(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
+        self._place(model)
+        return super().attach(model, optimizer)
+
+    def close(self) -> None:
+        if self.state is not None:
+            self.state.close()
+
+    def _place(self, model: nn.Module) -> None:
+        from sumwire.dlcp.sync import LaneState
+
+        if self.state is None:
+            self.state = LaneState(self.lanes, model, error_feedback=self._error_feedback)
+
+    def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
+        return optimizer
+
+    def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
+        from sumwire.dlcp.sync import LaneSync
+
+        assert self.state is not None
+        return LaneSync(optimizer, self.state)
 
 
 class AcpSystem(System):

@@ -19,20 +19,38 @@ from sumwire.codec.tables import ThcTable, solve, uniform
 from sumwire.ddp import Reduce
 from sumwire.errors import ConfigError, UsageError
 from sumwire.job import Job, Residual
-from sumwire.systems.kinds import AcpSystem, GradientSystem, HookSystem, MarsitSystem, System, Timed, TimedCollective
+from sumwire.systems.kinds import (
+    AcpSystem,
+    GradientSystem,
+    HookSystem,
+    LaneSystem,
+    MarsitSystem,
+    System,
+    Timed,
+    TimedCollective,
+)
 from sumwire.systems.table import GROUP, SWITCH
 from sumwire.transports import Peers, members, thc_through_group, through_group, through_job
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
+    from sumwire.dlcp.lanes import Lanes
+
 Options = dict[str, Any]
-OverJob = Callable[[str, Job, Options], System]
+OverJob = Callable[[str, Any, Options], System]
 OverGroup = Callable[[str, "dist.ProcessGroup | None", Options], System]
 
 
-def over_job(name: str, job: Job, options: Options) -> System:
-    """A system over a switch or a software aggregator, with options that were checked."""
+def over_job(name: str, job: Job | Lanes, options: Options) -> System:
+    """A system over a switch or a software aggregator, with options that were checked.
+
+    Raises UsageError for lanes where it needs a job, or the other way round.
+    """
+    laned, has_lanes = name in LANED, not isinstance(job, Job)
+    if laned != has_lanes:
+        needs = "sumwire.dlcp.Lanes" if laned else "a sumwire.Job"
+        raise UsageError(f"system {name}: {type(job).__name__} given: needs {needs}")
     return _OVER_JOB[name](name, job, options)
 
 
@@ -80,6 +98,10 @@ def _thc_uniform(name: str, job: Job, options: Options) -> System:
         rule = f"must be 0, 1 ... for system {name}: that of the job is what the switch adds by"
         raise ConfigError("table", table, rule, where=f"job {job.config.name}")
     return _thc(name, job, options)
+
+
+def _dlcp(name: str, lanes: Lanes, options: Options) -> System:
+    return LaneSystem(name, SWITCH, lanes, error_feedback=options.get("error_feedback", True))
 
 
 def _sum32(name: str, job: Job, options: Options) -> System:
@@ -229,7 +251,10 @@ _OVER_JOB: Final[Mapping[str, OverJob]] = {
     "acp": _acp,
     "acp-thc": _acp_thc,
     "marsit": _marsit,
+    "dlcp": _dlcp,
 }
+# Systems that take a job's lanes instead of a job.
+LANED: Final = frozenset({"dlcp"})
 _OVER_GROUP: Final[Mapping[str, OverGroup]] = {
     "ssgd": _ssgd_over_group,
     "fp16": _fp16_over_group,

@@ -125,6 +125,13 @@ TABLE: Final[Mapping[str, SystemSpec]] = {
         keeps="residual",
         limits=f"{_BYTE_SUMS}; over a switch, the job's table must be the uniform one",
     ),
+    "dlcp": SystemSpec(
+        "the same as `thc`, in lanes of a job (`sumwire.dlcp.Lanes`) whose packets have priorities and drop classes",
+        "DLCP, arXiv 2008.08445; MLT, NSDI 2024",
+        {SWITCH: Route(("thc", "max32"), "4", "8", ("error_feedback",))},
+        keeps="residual",
+        limits=f"{_BYTE_SUMS}; contributions up to the loss bound may be missing",
+    ),
     "topk": SystemSpec(
         "the largest values and their positions",
         "Aji and Heafield, EMNLP 2017, arXiv 1704.05021",

@@ -76,6 +76,9 @@ class FakeJob:
         self.closed: bool | None = None
         # (bucket, TOS bytes) of every operation.
         self.sent: list[tuple[int, NDArray[np.uint8]]] = []
+        # Residuals are worked out once it is set.
+        self.residuals = threading.Event()
+        self.residuals.set()
         # Contributions that the next results lack.
         self.lost = 0
         self._sequence = 0
@@ -93,7 +96,13 @@ class FakeJob:
         self.sent.append((bucket, tag(codec.begin(x, self._sequence, bucket).magnitudes())))
         sent = coarse(x)
         self.table.put((self.config.job, self._sequence), sent)
-        return self._result(x.numel()), lambda: x - sent
+        mean = self._result(x.numel())
+
+        def residual() -> Tensor:
+            assert self.residuals.wait(TIMEOUT_S)
+            return x - sent
+
+        return mean, residual
 
     def results_ahead(self) -> bool:
         return self.table.closed((self.config.job, self._sequence))

@@ -150,6 +150,34 @@ def test_residuals_follow_parameters_into_other_lanes(make_lanes: MakeLanes) -> 
     lanes.close()
 
 
+def test_a_residual_is_waited_for_in_another_lane(make_lanes: MakeLanes) -> None:
+    lanes = make_lanes()
+    front, back = nn.Parameter(torch.zeros(1000)), nn.Parameter(torch.zeros(1000))
+    state = LaneState(lanes, [front, back])
+    middle = cast(FakeJob, lanes.jobs[2])
+    middle.residuals.clear()
+    submit(state, ([back, front], torch.full((2000,), 0.1)))
+    timer = threading.Timer(0.2, middle.residuals.set)
+    timer.start()
+    for result in submit(state, ([back], torch.full((1000,), 0.1)), ([front], torch.full((1000,), 0.1))):
+        assert torch.equal(result, torch.full((1000,), 0.25)), "0.1 + 0.1 rounds up"
+    timer.join()
+
+
+def test_buckets_of_different_lanes_are_under_way_together(make_lanes: MakeLanes) -> None:
+    lanes = make_lanes()
+    front, back = nn.Parameter(torch.zeros(1000)), nn.Parameter(torch.zeros(1000))
+    state = LaneState(lanes, [front, back])
+    back_may_go = threading.Event()
+    cast(FakeJob, lanes.jobs[3]).table.gates[43] = back_may_go
+    late = state.submit(cast(Any, Bucket(0, [back], torch.ones(1000), False)))
+    soon = state.submit(cast(Any, Bucket(1, [front], torch.ones(1000), True)))
+    soon.wait()
+    assert not late.done()
+    back_may_go.set()
+    late.wait()
+
+
 def test_without_error_feedback(make_lanes: MakeLanes) -> None:
     lanes = make_lanes()
     weight = nn.Parameter(torch.zeros(1000))

@@ -210,7 +210,7 @@ def test_table_and_makers_have_the_same_systems() -> None:
         assert {name for name, spec in systems.TABLE.items() if transport in spec.routes} == set(made)
     used = {option for spec in systems.TABLE.values() for route in spec.routes.values() for option in route.options}
     assert used == set(table.OPTIONS)
-    assert set(OPTIONS) | {"thc-uniform"} == set(makers._OVER_JOB)
+    assert set(OPTIONS) | {"thc-uniform", "dlcp"} == set(makers._OVER_JOB)
 
 
 def test_defaults_of_the_page_are_those_of_the_code() -> None:
