@@ -41,6 +41,11 @@ _HEADER: Final = np.dtype(
     align=True,
 )
 MESSAGE: Final = np.dtype([("header", _HEADER), ("length", np.uint32)], align=True)
+# struct cmsghdr with an int behind it, filled up to where a next one would begin.
+_CONTROL: Final = np.dtype(
+    [("length", np.uintp), ("level", np.int32), ("type", np.int32), ("value", np.int32), ("rest", np.int32)], align=True
+)
+_CONTROL_BYTES: Final = 20
 # From asm-generic/socket.h; older Pythons have no names for them.
 _SO_SNDBUFFORCE: Final = 32
 _SO_RCVBUFFORCE: Final = 33
@@ -69,6 +74,21 @@ class _Messages:
         self._messages["header"]["vectors_length"] = 1
         self.lengths: NDArray[np.uint32] = self._messages["length"]
         self.address = address_of(self._messages)
+        self._controls = np.zeros(count, _CONTROL)
+        self._controls["length"] = _CONTROL_BYTES
+        self._controls["level"] = socket.IPPROTO_IP
+        self._controls["type"] = socket.IP_TOS
+        self._messages["header"]["control"] = address_of(self._controls) + np.arange(count) * _CONTROL.itemsize
+        self._messages["header"]["control_length"] = 0
+        self._tagged = False
+
+    def tag(self, tos: NDArray[np.uint8] | None) -> None:
+        """Give the first messages these TOS bytes, or none."""
+        if tos is not None:
+            self._controls["value"][: len(tos)] = tos
+        if self._tagged != (tos is not None):
+            self._tagged = tos is not None
+            self._messages["header"]["control_length"] = _CONTROL.itemsize if self._tagged else 0
 
 
 class BatchSocket:
@@ -94,6 +114,7 @@ class BatchSocket:
         self._in.vectors["length"] = row_bytes
         self.sizes = self._in.lengths
         self._rows = np.zeros((0, 0), np.uint8)
+        self._tos: NDArray[np.uint8] | None = None
         self._base = self._size = 0
         # Rows in one piece at most; more than 1 where the socket cuts them at the present size.
         self._joined = 1
@@ -104,11 +125,13 @@ class BatchSocket:
     def close(self) -> None:
         self._socket.close()
 
-    def load(self, rows: NDArray[np.uint8], *, joined: int = JOINED_ROWS) -> None:
+    def load(self, rows: NDArray[np.uint8], *, joined: int = JOINED_ROWS, tos: NDArray[np.uint8] | None = None) -> None:
         """Rows (n, bytes of one) without gaps: what :meth:`send` takes from now on. They must stay where they are.
 
-        ``joined``: how many rows the kernel may get in one piece; 1 where the socket is no UDP socket.
+        ``joined``: how many rows the kernel may get in one piece; 1 where the socket is no UDP socket. ``tos``: the
+        IPv4 TOS byte of each row, which may be changed meanwhile; without it the socket's own.
         """
+        self._tos = tos
         self._rows, self._base, self._size = rows, address_of(rows), rows.shape[1]
         self._joined = joined
         if joined > 1:
@@ -122,8 +145,10 @@ class BatchSocket:
 
         Raises OSError if not even the first did; BlockingIOError for want of room.
         """
-        starts = _starts(rows, self._joined)
+        tos = None if self._tos is None else self._tos[rows]
+        starts = _starts(rows, self._joined, tos)
         count = len(starts)
+        self._out.tag(None if tos is None else tos[starts])
         vectors = self._out.vectors[:count]
         vectors["base"] = self._base + rows[starts] * self._size
         lengths = vectors["length"]
@@ -160,11 +185,14 @@ class BatchSocket:
             self._socket.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
 
 
-def _starts(rows: NDArray[np.integer[Any]], joined: int) -> NDArray[np.intp]:
-    """Where pieces begin: at every row that does not follow its predecessor, and after every ``joined`` rows."""
+def _starts(rows: NDArray[np.integer[Any]], joined: int, tos: NDArray[np.uint8] | None) -> NDArray[np.intp]:
+    """Where pieces begin: at every row that does not follow its predecessor or has another TOS byte, and after every
+    ``joined`` rows."""
     if joined == 1:
         return np.arange(len(rows))
     follows = rows[1:] == rows[:-1] + 1
+    if tos is not None:
+        follows &= tos[1:] == tos[:-1]
     if follows.all():
         return np.arange(0, len(rows), joined)
     places = np.arange(len(rows))

@@ -57,12 +57,19 @@ class Flight:
         self.landed[chunks] = True
         self.count -= len(chunks)
 
-    def first_open(self, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the chunks are in flight, each only where it is named first."""
+    def land_early(self, chunks: NDArray[np.int64]) -> None:
+        """Chunks that are answered, in flight or not yet sent."""
+        self.count -= int(np.count_nonzero(self.flying[chunks]))
+        self.flying[chunks] = False
+        self.landed[chunks] = True
+
+    def first_open(self, chunks: NDArray[np.int64], *, unsent: bool = False) -> NDArray[np.bool_]:
+        """Which of the chunks are in flight (or, with ``unsent``, not sent yet), each only where it is named first."""
         places = np.arange(len(chunks))
         # Where an index is named twice, the last assignment stays: so, backwards, the first place.
         self._seen[chunks[::-1]] = places[::-1]
-        fresh: NDArray[np.bool_] = self.flying[chunks] & (self._seen[chunks] == places)
+        open_ones = ~self.landed[chunks] if unsent else self.flying[chunks]
+        fresh: NDArray[np.bool_] = open_ones & (self._seen[chunks] == places)
         return fresh
 
     def landed_until(self, first: int) -> int:

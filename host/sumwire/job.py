@@ -24,10 +24,11 @@ from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.config import OP_NAMES, JobConfig
+from sumwire.delivery import Delivery
 from sumwire.errors import ClosedError, ConfigError, DeadlineError, FallbackError, LaneOverflowError, RecreateError
 from sumwire.fallback import Fallback, Standing
 from sumwire.greeting import Greeting
-from sumwire.operations import CodecOperation, Max32, Operation, SignMerge, Sum32, Vote, require
+from sumwire.operations import CodecOperation, Max32, Operation, SignMerge, Sum32, Tagging, Vote, require
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
 from sumwire.transport import Transport
@@ -48,6 +49,8 @@ class Job:
 
     Seconds: ``deadline_s`` without any new result end an operation with DeadlineError, ``join_s`` the same for the
     first packets, while other workers may still be starting. ``rtt`` sets the retransmission timeout's limits.
+    ``delivery``: how much of a tensor may be missing, and how it travels; without it all of it arrives, by plain
+    resends in a window of half the slots.
 
     With ``fallback`` "auto" and torch.distributed initialised, the job makes a gloo group of its own (a collective
     call), and an operation without answer is finished by that group's collectives, as are all after it
@@ -66,6 +69,7 @@ class Job:
         fallback: Literal["auto", "never"] = "auto",
         peer_timeout_s: float = 120.0,
         rtt: RttEstimator | None = None,
+        delivery: Delivery | None = None,
     ) -> None:
         _check(config, deadline_s, join_s)
         self.config = config
@@ -75,7 +79,9 @@ class Job:
         self._thc = _thc_codec(config, block)
         self._sum32 = Sum32Codec(workers=config.workers)
         self._sign = SignCodec()
-        self._greeting = Greeting(config, {"block": block})
+        self._greeting = Greeting(
+            config, {"block": block, "delivery": None if delivery is None else delivery.settings()}
+        )
         self._greeted = False
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
@@ -85,7 +91,9 @@ class Job:
         # Result of the latest operation, for a worker that missed its last packets. Never given to callers.
         self._last: Tensor | None = None
         self._standing: Standing | None = None
-        self._transport = Transport(config, deadline_s=deadline_s, rtt=rtt, stats=self.stats)
+        self._transport = Transport(config, deadline_s=deadline_s, rtt=rtt, stats=self.stats, delivery=delivery)
+        # What sums are divided by whoever is in them, if anything.
+        self._divide_by = config.workers if delivery is not None and delivery.divisor == "workers" else None
         self._fallback: Fallback | None = None
         if fallback == "auto" and Fallback.available():
             self._fallback = Fallback(config.workers, peer_timeout_s)
@@ -133,28 +141,32 @@ class Job:
             finally:
                 self._transport.close()
 
-    def reduce(self, x: Tensor, bucket: int = 0) -> tuple[Tensor, Residual]:
+    def reduce(self, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None) -> tuple[Tensor, Residual]:
         """THC: mean of the workers' flat tensors, and a function that gives what this worker's share of it left out.
 
         Both float32 of x's length; the mean has equal bits on all workers and must not be changed. The residual is
         work that is done only when asked for, and needs x as it was. ``bucket`` (its low 16 bits) travels with the
-        packets, to notice workers that reduce different things.
+        packets, to notice workers that reduce different things. ``tag``: see :meth:`reduce_with`.
         Raises NonFiniteError before anything is sent; else the errors of :mod:`sumwire.errors`.
         """
         if self._thc is None:
             require(self.config, ("thc",), "to reduce gradients with THC")
         assert self._thc is not None
-        return self.reduce_with(self._thc, x, bucket)
+        return self.reduce_with(self._thc, x, bucket, tag=tag)
 
-    def reduce_with(self, codec: GradientCodec, x: Tensor, bucket: int = 0) -> tuple[Tensor, Residual]:
-        """The same with any codec whose ops the job has."""
+    def reduce_with(
+        self, codec: GradientCodec, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None
+    ) -> tuple[Tensor, Residual]:
+        """The same with any codec whose ops the job has. ``tag`` maps the magnitudes of the tensor's chunks, float32
+        (chunks,), to the IPv4 TOS bytes of their packets, uint8 (chunks,)."""
         kept: list[CodecOperation] = []
 
         def residual() -> Tensor:
             return kept[0].residual() if kept else torch.zeros_like(result)
 
         def make(sequence: int) -> Operation:
-            kept.append(CodecOperation(codec, x, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats))
+            operation = CodecOperation(codec, x, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats)
+            kept.append(operation.with_options(tag, self._divide_by))
             return kept[0]
 
         result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from typing import ClassVar, Final
+from collections.abc import Callable
+from typing import ClassVar, Final, Self
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from sumwire.codec.sign import pack_signs, unpack_signs
 from sumwire.codec.sum32 import pack_lanes, unpack_lanes
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, NonFiniteError, RecreateError, UsageError
-from sumwire.exchange import Results
+from sumwire.exchange import Results, protected
 from sumwire.fallback import Fallback
 from sumwire.greeting import LANES
 from sumwire.parts import Step, carry, part_chunks
@@ -38,6 +39,11 @@ _LANE: Final = np.dtype(">u4")
 # Key of the draws that take the switch's place: fold(DRAW_TAG, job, sequence, bucket), the same on all workers.
 DRAW_TAG: Final = 0x44524157  # "DRAW"
 _INT32: Final = np.iinfo(np.int32)
+# Ops of which a loss bound holds: sums that are divided by their contributors, of which error feedback keeps the rest.
+_BOUNDED_OPS: Final = frozenset({p4.OP_THC})
+
+# Maps magnitudes of chunks, float32 (chunks,), to TOS bytes, uint8 (chunks,).
+Tagging = Callable[[NDArray[np.float32]], NDArray[np.uint8]]
 
 
 class Operation(ABC):
@@ -216,6 +222,14 @@ class CodecOperation(Operation):
         # Chunks whose sum has this worker in it; None: all. All too, where another worker handed out the result.
         self._included: NDArray[np.bool_] | None = None
         self._left_nothing = False
+        self._tag: Tagging | None = None
+
+    def with_options(self, tag: Tagging | None, divide_by: int | None) -> Self:
+        """``tag``: the packets' TOS by their magnitudes; ``divide_by``: workers that every sum is divided by."""
+        self._tag = tag
+        if divide_by is not None:
+            self._round.divide_by(divide_by)
+        return self
 
     def residual(self) -> Tensor:
         """What this worker's share of the result left out, shape (length,). Comes after the result."""
@@ -227,12 +241,17 @@ class CodecOperation(Operation):
         """The preliminary exchange, then payload up and results down, part by part."""
         round_, info = self._round, self._codec.info
         own = round_.preliminary()
+        tos = None if self._tag is None else _checked_tos(self._tag(round_.magnitudes()), round_.chunks)
         if info.preliminary_op is None:
             agreed = own
         else:
-            transport.start(info.preliminary_op, to_words(own), self.bucket, waits_for_workers=True)
+            words = to_words(own)
+            # The norms of the whole tensor: as urgent as the most urgent of it, and never to be dropped.
+            first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
+            transport.start(info.preliminary_op, words, self.bucket, waits_for_workers=True, tos=first_tos)
             agreed = from_words(transport.finish().words, len(own))
-        with transport.open(info.op, round_.chunks, self.bucket) as exchange:
+        bounded = info.op in _BOUNDED_OPS
+        with transport.open(info.op, round_.chunks, self.bucket, bounded=bounded, tos=tos) as exchange:
             step = part_chunks(info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats)
@@ -269,6 +288,12 @@ class CodecOperation(Operation):
 
     def take(self, result: Tensor) -> Tensor:
         return result.to(self._x.device)
+
+
+def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:
+    if tos.dtype != np.uint8 or tos.shape != (chunks,):
+        raise UsageError(f"tags: {tos.dtype} of shape {tos.shape}: need TOS bytes, uint8 ({chunks},)")
+    return tos
 
 
 def _included(results: Results, config: JobConfig) -> NDArray[np.bool_] | None:

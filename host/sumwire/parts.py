@@ -39,6 +39,8 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
             done = exchange.progress(block=False)
         else:
             done = exchange.progress(block=True)
+        # Where a slot may close without this worker, results come of chunks that it has not encoded yet.
+        done = min(done, encoded)
         while decoded < chunks and (done == chunks or done - decoded >= step):
             upto = min(decoded + step, chunks)
             began = time.monotonic()
@@ -46,7 +48,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
             stats.decode_s += time.monotonic() - began
             decoded = upto
             if done < chunks:
-                done = exchange.progress(block=False)
+                done = min(exchange.progress(block=False), encoded)
 
 
 def part_chunks(chunk_values: int, grain: int) -> int:

@@ -15,6 +15,11 @@ class JobStats:
     checksum). Seconds are wall-clock: ``operation_s`` is the whole of every all-reduce; ``exchange_s`` the part
     spent sending, waiting and receiving; ``encode_s`` and ``decode_s`` the codec's work, during which packets travel
     too.
+
+    In chunks: ``left_out``, results that this worker is not in; ``trimmed``, results of which planes were cut;
+    ``ce_marks``, results of contributions that met a long queue; ``recovered`` from other workers; ``ahead``, results
+    that came before this worker was there. ``missing``: contributions that results lack, of all workers. In packets:
+    ``flushed``, ``probes``, ``informs``.
     """
 
     operations: int = 0
@@ -34,6 +39,15 @@ class JobStats:
     exchange_s: float = 0.0
     encode_s: float = 0.0
     decode_s: float = 0.0
+    missing: int = 0
+    left_out: int = 0
+    flushed: int = 0
+    probes: int = 0
+    informs: int = 0
+    trimmed: int = 0
+    ce_marks: int = 0
+    recovered: int = 0
+    ahead: int = 0
     fallbacks: int = 0
     fallback_operations: int = 0
 

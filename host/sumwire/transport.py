@@ -21,13 +21,17 @@ from numpy.typing import NDArray
 
 from sumwire import _p4 as p4
 from sumwire.batch import BatchSocket, enlarge_buffers
+from sumwire.budget import Budget, share
 from sumwire.config import JobConfig
+from sumwire.congestion import WindowLimit
+from sumwire.delivery import Delivery
 from sumwire.errors import DeadlineError, OrderError, TransportError, UsageError
-from sumwire.exchange import Buffers, Pool, Results
-from sumwire.packets import FLAGS_AT, OP_WORDS, chunks_of, first_byte, headers, heads
+from sumwire.exchange import Buffers, Pool, Results, protected
+from sumwire.packets import OP_WORDS, chunks_of, first_byte, headers, heads
+from sumwire.retries import Way, seats_of_turn
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
-from sumwire.window import NOTHING, Window
+from sumwire.window import NOTHING, Manners, Window
 from sumwire.wire import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
 # Twice the largest packet: one that is too long shows as such.
@@ -39,6 +43,7 @@ _BATCH: Final = 64
 _COLLECTED_SHARE: Final = 4
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 _STALE: Final = first_byte(p4.KIND_STALE)
+_INFORM: Final = first_byte(p4.KIND_INFORM)
 # When the deadline has passed: how often and how long to ask the switch who is missing.
 _QUESTIONS: Final = 3
 _ANSWER_MS: Final = 200
@@ -101,7 +106,8 @@ class Exchange:
 class Transport:
     """One worker's way to the switch.
 
-    ``deadline_s``: seconds without any new result after which an exchange raises DeadlineError.
+    ``deadline_s``: seconds without any new result after which an exchange raises DeadlineError. ``delivery``: None for
+    a plain transfer without probes and without congestion control.
     Raises OSError if the worker's own address cannot be bound, UsageError on a system that is not Linux.
     """
 
@@ -112,10 +118,22 @@ class Transport:
         deadline_s: float = 10.0,
         rtt: RttEstimator | None = None,
         stats: JobStats | None = None,
+        delivery: Delivery | None = None,
     ) -> None:
         self.stats = stats if stats is not None else JobStats()
         self._config = config
-        self._window = Window(config.slots, rtt or RttEstimator(), job=config.job, deadline_s=deadline_s)
+        self._loss_bound = delivery.loss_bound if delivery is not None else 0.0
+        self._window = Window(
+            config.slots,
+            rtt or RttEstimator(),
+            job=config.job,
+            deadline_s=deadline_s,
+            manners=_manners(config, delivery),
+            limit=WindowLimit(config.slots // 2) if delivery is not None and delivery.congestion else None,
+        )
+        # Contributions that close a slot at the own switch.
+        self._needed = config.quorum if len(config.seats) == config.workers else len(config.seats)
+        self._all_seats = sum(1 << seat for seat in config.seats)
         self._exchange: Exchange | None = None
         self._buffers: Buffers | None = None
         self._up, self._down = Pool(), Pool()
@@ -146,12 +164,15 @@ class Transport:
         """Number K of the next exchange's first chunk: the same on all workers between two exchanges."""
         return self._window.base + self._window.chunks
 
-    def exchange(self, op: int, payload: NDArray[np.uint8], bucket: int = 0) -> Results:
+    def exchange(
+        self, op: int, payload: NDArray[np.uint8], bucket: int = 0, *, bounded: bool = False, contribute: bool = True
+    ) -> Results:
         """Send one payload per chunk, wait for the results of all.
 
-        ``payload``: uint8 (chunks, up words of the op, 128). Raises DeadlineError, StaleRunError, OrderError.
+        ``payload``: uint8 (chunks, up words of the op, 128). For the options see :meth:`open`. Raises DeadlineError,
+        StaleRunError, OrderError.
         """
-        self.start(op, payload, bucket)
+        self.start(op, payload, bucket, bounded=bounded, contribute=contribute)
         return self.finish()
 
     def start(
@@ -162,6 +183,9 @@ class Transport:
         *,
         waits_for_workers: bool = False,
         deadline_s: float | None = None,
+        bounded: bool = False,
+        tos: NDArray[np.uint8] | None = None,
+        contribute: bool = True,
     ) -> None:
         """Send the first window and return; :meth:`finish` does the rest. For the options see :meth:`open`."""
         if op not in OP_WORDS:
@@ -170,7 +194,15 @@ class Transport:
             raise UsageError(f"payload {payload.dtype}{payload.shape}: need uint8(chunks, {OP_WORDS[op][0]}, 128)")
         # Results of their own, which the caller may keep.
         exchange = self._open(
-            op, len(payload), bucket, down=Pool(), waits_for_workers=waits_for_workers, deadline_s=deadline_s
+            op,
+            len(payload),
+            bucket,
+            down=Pool(),
+            waits_for_workers=waits_for_workers,
+            deadline_s=deadline_s,
+            bounded=bounded,
+            tos=tos,
+            contribute=contribute,
         )
         exchange.payload[:] = payload
         exchange.ready(len(payload))
@@ -198,26 +230,62 @@ class Transport:
         *,
         waits_for_workers: bool = False,
         deadline_s: float | None = None,
+        bounded: bool = False,
+        tos: NDArray[np.uint8] | None = None,
+        contribute: bool = True,
     ) -> Exchange:
         """An exchange of ``chunks`` chunks, none of which is ready yet.
 
         ``waits_for_workers``: this exchange opens an operation, so its round trips hold the wait for slow workers
-        and say nothing about the path. ``deadline_s``: another deadline for this exchange.
+        and say nothing about the path. ``deadline_s``: another deadline for this exchange. ``bounded``: as many
+        contributions may be missing from its sums as the delivery's loss bound allows. ``tos``: the IPv4 TOS byte of
+        every chunk's packets, uint8 (chunks,); what is sent again has the same priority, and is protected.
+        ``contribute=False``: nothing is sent, the results of the other workers' contributions are waited for.
         """
         return self._open(
-            op, chunks, bucket, down=self._down, waits_for_workers=waits_for_workers, deadline_s=deadline_s
+            op,
+            chunks,
+            bucket,
+            down=self._down,
+            waits_for_workers=waits_for_workers,
+            deadline_s=deadline_s,
+            bounded=bounded,
+            tos=tos,
+            contribute=contribute,
         )
 
     def _open(
-        self, op: int, chunks: int, bucket: int, *, down: Pool, waits_for_workers: bool, deadline_s: float | None
+        self,
+        op: int,
+        chunks: int,
+        bucket: int,
+        *,
+        down: Pool,
+        waits_for_workers: bool,
+        deadline_s: float | None,
+        bounded: bool,
+        tos: NDArray[np.uint8] | None,
+        contribute: bool,
     ) -> Exchange:
         if self._exchange is not None:
             raise UsageError("an exchange is under way: finish it first")
+        if not contribute and not self._window.manners.careful:
+            raise UsageError("an exchange that contributes nothing: needs a delivery, or a quorum below the workers")
         began = time.monotonic()
         first = self.next_sequence
-        buffers = Buffers(self._config, op, chunks, bucket=bucket, first_sequence=first, up=self._up, down=down)
-        self._socket.load(buffers.packets)
-        self._window.begin(chunks, began, filled=0, sampled=not waits_for_workers, deadline_s=deadline_s)
+        buffers = Buffers(
+            self._config, op, chunks, bucket=bucket, first_sequence=first, up=self._up, down=down, tos=tos
+        )
+        self._socket.load(buffers.packets, tos=buffers.tos)
+        self._window.begin(
+            chunks,
+            began,
+            filled=0,
+            sampled=not waits_for_workers,
+            deadline_s=deadline_s,
+            budget=self._budget(chunks, first) if bounded else None,
+            contributes=contribute,
+        )
         self._buffers = buffers
         self._exchange = Exchange(self, buffers)
         self.stats.exchange_s += time.monotonic() - began
@@ -251,12 +319,32 @@ class Transport:
             return
         self._exchange = self._buffers = None
         self._held = _NO_CHUNKS
+        if self._window.done:
+            self._count(exchange.results)
         counters, stats = self._window.counters, self.stats
         stats.retransmissions = counters.resent
         stats.retransmissions_quick = counters.resent_quick
         stats.retransmissions_timeout = counters.resent_timeout
         stats.duplicates = counters.duplicates
         stats.stale = counters.stale
+        stats.flushed, stats.probes, stats.informs = counters.flushed, counters.probes, counters.informs
+
+    def _count(self, results: Results) -> None:
+        """What is missing from the results of a whole exchange."""
+        config, stats = self._config, self.stats
+        stats.missing += len(results.counts) * config.workers - int(results.counts.sum())
+        stats.left_out += int(np.count_nonzero(results.contributors >> np.uint32(config.seat) & np.uint32(1) == 0))
+        if results.flags.any() or results.cuts.any():
+            stats.trimmed += int(np.count_nonzero((results.flags & p4.FLAG_TRIMMED != 0) | (results.cuts != 0)))
+            stats.ce_marks += int(np.count_nonzero(results.flags & p4.FLAG_CE))
+
+    def _budget(self, chunks: int, first: int) -> Budget | None:
+        """What this worker may leave out of a tensor; None where it must be complete."""
+        config = self._config
+        # A switch that one contribution closes has none to leave out.
+        if not self._loss_bound or self._needed < 2:
+            return None
+        return Budget(share(self._loss_bound, chunks, config.workers, worker=config.worker, sequence=first))
 
     def _send(self) -> None:
         """Send all that may go, until the window or the socket has enough."""
@@ -265,9 +353,28 @@ class Transport:
             chunks = self._held if len(self._held) else self._window.take(now, _BATCH)
             if not len(chunks):
                 return
+            if not len(self._held) and self._window.way != Way.FIRST and not self._prepare(chunks):
+                continue
             self._held = chunks[self._push(chunks) :]
             if len(self._held):
                 return
+
+    def _prepare(self, chunks: NDArray[np.int64]) -> bool:
+        """Chunks that do not go out for the first time. Whether their packets are to be sent."""
+        buffers, way = self._buffers, self._window.way
+        assert buffers is not None
+        if way == Way.ASK:
+            self._lost(chunks)
+        elif way == Way.PROBE:
+            for chunk in chunks.tolist():
+                self._ask(buffers.question(chunk), None if buffers.tos is None else protected(buffers.tos)[chunk])
+        else:
+            buffers.prepare(chunks, way, self._needed - 1)
+            return True
+        return False
+
+    def _lost(self, chunks: NDArray[np.int64]) -> None:
+        """Chunks whose results the switch does not give: they must come from other workers."""
 
     def _push(self, chunks: NDArray[np.int64]) -> int:
         """Hand chunks to the socket. How many it took, or lost with an error that may pass."""
@@ -312,6 +419,9 @@ class Transport:
         chunks = window.find(records["slot"][rows], records["round"][rows])
         rows, chunks = rows[chunks != NOTHING], chunks[chunks != NOTHING]
         self._accept(rows, chunks)
+        if self._window.manners.careful:
+            flags = buffers.results.flags
+            window.settle(lambda chunk: bool(flags[chunk] & p4.FLAG_MISSING))
         if not wanted_ones.all():
             self._others(np.flatnonzero(~wanted_ones))
 
@@ -323,8 +433,10 @@ class Transport:
         partial = records["flags"] & p4.FLAG_PARTIAL != 0
         wrong = partial | (records["bucket"] != buffers.bucket) | (chunks_of(records) != chunks)
         good = int(wrong.argmax()) if wrong.any() else len(rows)
-        buffers.accept(chunks[:good], self._socket.received[rows[:good]], records[:good])
-        self._window.complete(chunks[:good], now)
+        received = self._socket.received[rows[:good]]
+        buffers.fill_cut(received, records[:good])
+        buffers.accept(chunks[:good], received, records[:good])
+        self._window.complete(chunks[:good], now, marked=bool((records["flags"][:good] & p4.FLAG_CE).any()))
         if good < len(rows):
             chunk, record = int(chunks[good]), records[good]
             if partial[good]:
@@ -345,10 +457,20 @@ class Transport:
             if first == _STALE and size == HEADER_BYTES and op == buffers.op:
                 self._window.on_stale(int(record["slot"]), int(record["round"]))
                 return
+            if first == _INFORM and size == HEADER_BYTES and op == buffers.op:
+                self._window.on_inform(int(record["slot"]), int(record["round"]), send=self._wants_more(record))
+                return
             if first == _RESULT and op != buffers.op and size == HEADER_BYTES + OP_WORDS[op][1] * WORD_BYTES:
                 self._window.counters.duplicates += 1
                 return
         self.stats.ignored += 1
+
+    def _wants_more(self, inform: Any) -> bool:
+        """Whether the switch would do something with this worker's contribution: fold it in, answer with the result,
+        or send a partial result up once more."""
+        contributors, flags = int(inform["contributors"]), int(inform["flags"])
+        waiting = contributors == self._all_seats or flags & p4.FLAG_MISSING
+        return bool(not contributors >> self._config.seat & 1 or flags & p4.FLAG_CLOSED or waiting)
 
     def _wait(self) -> None:
         """Sleep until packets, room in the socket, the window's timer or the deadline; take in what has come."""
@@ -374,8 +496,10 @@ class Transport:
         """Returns if the exchange goes on after all; else raises DeadlineError."""
         buffers, open_chunks = self._buffers, self._window.open_chunks
         assert buffers is not None
+        # With no least number of contributions: the slot closes whoever is in.
         question = buffers.packets[error.chunk].copy()
-        question[FLAGS_AT] |= p4.FLAG_FLUSH
+        record = headers(question.reshape(1, -1))
+        record["flags"], record["contributors"] = p4.FLAG_RESYNC | p4.FLAG_FLUSH, 0
         for _ in range(_QUESTIONS):
             self._ask(question)
             until = time.monotonic() + _ANSWER_MS / 1000
@@ -388,10 +512,11 @@ class Transport:
         detail = "the switch does not answer at all" + (f"; {self._last_failure}" if self._last_failure else "")
         raise error.with_detail(detail)
 
-    def _ask(self, question: NDArray[np.uint8]) -> None:
+    def _ask(self, question: NDArray[np.uint8], tos: np.uint8 | None = None) -> None:
+        control = [] if tos is None else [(socket.IPPROTO_IP, socket.IP_TOS, bytes([int(tos)]))]
         with contextlib.suppress(BlockingIOError):
             try:
-                self._udp.send(question.data, socket.MSG_DONTWAIT)
+                self._udp.sendmsg([question.data], control, socket.MSG_DONTWAIT)
                 self.stats.packets_sent += 1
                 self.stats.bytes_sent += LOWER_HEADER_BYTES + len(question)
             except OSError as failure:
@@ -426,6 +551,17 @@ class Transport:
             raise TransportError(f"job {self._config.job}: the worker's socket failed: {error}") from error
         self.stats.send_failures += 1
         self._last_failure = f"last network error: {error.strerror}"
+
+
+def _manners(config: JobConfig, delivery: Delivery | None) -> Manners:
+    left_out = config.quorum < config.workers
+    return Manners(
+        careful=delivery is not None or left_out,
+        probes=delivery is None or delivery.probes,
+        early=left_out or (delivery is not None and delivery.loss_bound > 0),
+        paths=config.paths,
+        turn=seats_of_turn(list(config.seats), config.seat),
+    )
 
 
 def _open_socket(config: JobConfig) -> socket.socket:

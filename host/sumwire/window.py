@@ -7,23 +7,30 @@ Chunk K uses slot ``K mod S`` in round ``K div S``. With a = S // 2 and b = S - 
 worker has the results of K - a and of K - b (the same chunk unless S is odd). Why no result is ever lost:
 if any worker sends K + S, it has the result of K + b, so with a quorum of all workers everybody has sent K + b,
 so everybody has the result of K, whose slot is now overwritten. At most S // 2 chunks are in flight.
+
+Where a slot may close without some workers (a quorum below their number, or a FLUSH with a loss bound), that is true
+only of those who are in the sum of K + b. A worker that was left out may lack the result of K when its slot goes on.
+It is then told STALE: nothing is folded into a wrong sum, nor is a wrong result taken, since rounds differ. It gets
+the result from another worker, which has it; a window that does not recover raises StaleRunError.
+Such a worker also gets results of chunks before it has sent them: they are taken, and the chunks never sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sumwire.budget import Budget
 from sumwire.config import SLOTS_MIN
+from sumwire.congestion import WindowLimit
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
 from sumwire.flight import Flight
+from sumwire.retries import Chunks, Retries, Turn, Way
 from sumwire.rtt import RttEstimator
-
-Chunks = NDArray[np.int64]
 
 ROUND_BITS: Final = 32
 _ROUNDS: Final = 1 << ROUND_BITS
@@ -38,6 +45,12 @@ TIMEOUT_BURST_CHUNKS: Final = 4
 # First timeout where round trips cannot be measured or are not those of full windows, which are mostly queues: in an
 # exchange that waits for slow workers, and for the last chunks of any. Too short a timeout costs one small burst.
 SHORT_TIMEOUT_S: Final = 0.06
+# The same where a retry may be a question or close the slot: cheap enough to be early, and what is lost last is all
+# that a tensor then waits for.
+QUICK_TIMEOUT_S: Final = 0.012
+# Where packets take several paths, later results come first: a chunk is overtaken only when it was sent so many
+# smoothed round trips ago.
+PATHS_ROUND_TRIPS: Final = 2.0
 
 NOTHING: Final = -1
 _NO_CHUNKS: Final = np.zeros(0, np.int64)
@@ -59,6 +72,26 @@ class WindowCounters:
     resent_timeout: int = 0
     duplicates: int = 0
     stale: int = 0
+    flushed: int = 0
+    probes: int = 0
+    informs: int = 0
+
+
+@dataclass(frozen=True)
+class Manners:
+    """What a window does beyond sending again. The default is a plain one, for a quorum of all workers.
+
+    ``careful``: retries are those of :mod:`sumwire.retries`, and timers are quick. ``early``: slots may close without
+    this worker. ``recovers``: results that the switch has no more come another way. ``paths``: more than one between
+    leaf and root.
+    """
+
+    careful: bool = False
+    probes: bool = False
+    early: bool = False
+    recovers: bool = False
+    paths: int = 1
+    turn: Turn = field(default_factory=Turn)
 
 
 class Window:
@@ -66,16 +99,30 @@ class Window:
 
     Use: :meth:`begin`; then until :attr:`done`, give what :meth:`find` makes of results to :meth:`complete`, send
     what :meth:`take` returns until that is nothing, and sleep no longer than :meth:`wake_at`. Chunk numbers in and
-    out are indices inside the exchange, as int64 arrays. Times are seconds of any monotonic clock.
+    out are indices inside the exchange, as int64 arrays. Times are seconds of any monotonic clock. ``limit``, if any,
+    bounds the chunks in flight below half of the slots.
     """
 
-    def __init__(self, slots: int, rtt: RttEstimator, *, job: int = 0, deadline_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        slots: int,
+        rtt: RttEstimator,
+        *,
+        job: int = 0,
+        deadline_s: float = 10.0,
+        manners: Manners | None = None,
+        limit: WindowLimit | None = None,
+    ) -> None:
         if slots < SLOTS_MIN:
             raise UsageError(f"slots = {slots}: a window needs at least {SLOTS_MIN}")
         self.slots = slots
         self.short_step = slots // 2
         self.long_step = slots - self.short_step
         self.counters = WindowCounters()
+        # How the chunks that :meth:`take` gave last are to go out.
+        self.way = Way.FIRST
+        self.limit = limit
+        self.manners = manners or Manners()
         self.base = 0
         self.chunks = 0
         self.open_chunks = 0
@@ -83,9 +130,8 @@ class Window:
         self.filled = 0
         self._job = job
         self._path_rtt = rtt
-        self._short_rtt = RttEstimator(
-            initial_s=SHORT_TIMEOUT_S, min_s=SHORT_TIMEOUT_S, max_s=max(SHORT_TIMEOUT_S, rtt.max_s)
-        )
+        short_s = QUICK_TIMEOUT_S if self.manners.careful else SHORT_TIMEOUT_S
+        self._short_rtt = RttEstimator(initial_s=short_s, min_s=short_s, max_s=max(short_s, rtt.max_s))
         self._rtt = rtt
         self._default_deadline_s = deadline_s
         self._deadline_s = deadline_s
@@ -104,6 +150,9 @@ class Window:
         self._expired_at = 0.0
         self._timer_from = 0.0
         self._progress_at = 0.0
+        self._retries: Retries | None = None
+        # Chunks that the switch asked for by an INFORM.
+        self._urgent: list[int] = []
 
     @property
     def done(self) -> bool:
@@ -127,12 +176,16 @@ class Window:
         filled: int | None = None,
         sampled: bool = True,
         deadline_s: float | None = None,
+        budget: Budget | None = None,
+        contributes: bool = True,
     ) -> None:
         """Start an exchange of ``chunks`` chunks, of which the first ``filled`` may be sent (all if None).
 
         ``sampled=False``: its round trips hold the wait for slow workers, so they are no measure of the path, and
         the timeout starts at SHORT_TIMEOUT_S.
         ``deadline_s``: seconds without any new result after which DeadlineError is raised.
+        ``budget``: contributions that may be missing from the sums; needs careful manners.
+        ``contributes=False``: nothing is ever sent, results of all chunks are only waited for; the same.
         """
         if not self.done:
             raise UsageError(f"{self.open_chunks} chunks of the exchange before are open")
@@ -154,6 +207,20 @@ class Window:
         self._timer_from = self._progress_at = now
         self._path_rtt.settle()
         self._short_rtt.settle()
+        self._urgent = []
+        self._retries = None
+        if self.manners.careful:
+            self._retries = Retries(
+                chunks,
+                self.base,
+                turn=self.manners.turn,
+                budget=budget,
+                probes=self.manners.probes,
+                contributes=contributes,
+            )
+        if not contributes:
+            self._ready_from = self._ready_to = 0
+            self._flight.send(np.arange(chunks), now)
 
     def place(self, chunk: int) -> tuple[int, int]:
         """(slot, round) of a chunk."""
@@ -161,11 +228,17 @@ class Window:
         return sequence % self.slots, sequence // self.slots % _ROUNDS
 
     def take(self, now: float, most: int) -> Chunks:
-        """Up to ``most`` chunks to send now, counted as sent. None to send is an empty array."""
-        chunks = self._flight.before(self._overtaken_before(), most)
-        if len(chunks):
-            self.counters.resent_quick += len(chunks)
-            return self._resend(chunks, now)
+        """Up to ``most`` chunks to send now, counted as sent. None to send is an empty array.
+
+        All go out in one way, which :attr:`way` then is.
+        """
+        if self._urgent and len(chunks := self._take_urgent(now, most)):
+            return chunks
+        while len(chunks := self._overtaken(now, most)):
+            chunks = self._retry(chunks, now, overtaken=True)
+            if self.way != Way.WAIT:
+                return chunks
+        self.way = Way.FIRST
         chunks = self._take_ready(now, most)
         return chunks if len(chunks) else self._take_expired(now, most)
 
@@ -179,7 +252,7 @@ class Window:
         chunks = (rounds.astype(np.int64) * self.slots + slots - self.base % span) % span
         known = np.flatnonzero((slots < self.slots) & (chunks < self.chunks))
         found = np.full(len(chunks), NOTHING, np.int64)
-        fresh = known[self._flight.first_open(chunks[known])]
+        fresh = known[self._flight.first_open(chunks[known], unsent=self.manners.early)]
         found[fresh] = chunks[fresh]
         self.counters.duplicates += len(chunks) - len(fresh)
         return found
@@ -188,20 +261,29 @@ class Window:
         """Whether all chunks first..last-1 are in flight."""
         return bool(self._flight.flying[first:last].all())
 
-    def complete(self, chunks: Chunks, now: float) -> None:
-        """The results of open chunks, as told by :meth:`find`, have come."""
+    def complete(self, chunks: Chunks, now: float, *, marked: bool = False) -> None:
+        """The results of open chunks, as told by :meth:`find`, have come. ``marked``: some met a long queue."""
         if not len(chunks):
             return
         flight = self._flight
         self.open_chunks -= len(chunks)
         self._results += len(chunks)
         self._progress_at = now
-        flight.land(chunks)
+        sent = chunks
+        if self.manners.early:
+            sent = chunks[flight.flying[chunks]]
+            flight.land_early(chunks)
+        else:
+            flight.land(chunks)
+        if self._retries is not None:
+            self._retries.answered = True
         # A result of a resent chunk counts as the answer to its first sending: were it taken for the resend's, one
         # needless resend would make all before it look overtaken.
-        latest = np.sort(flight.first[chunks])[-REORDER_TOLERANCE:].tolist()
+        latest = np.sort(flight.first[sent])[-REORDER_TOLERANCE:].tolist()
         self._answered = sorted(self._answered + latest)[-REORDER_TOLERANCE:]
-        self._sample(chunks, now)
+        self._sample(sent, now)
+        if self.limit is not None:
+            self.limit.results(len(chunks), now, marked=marked)
         self._follow(chunks)
 
     def completed(self) -> int:
@@ -209,11 +291,20 @@ class Window:
         self._prefix = self._flight.landed_until(self._prefix)
         return self._prefix
 
+    def settle(self, missing: Callable[[int], bool]) -> None:
+        """Book what flushed chunks have cost that have their results; ``missing`` tells of one whether its sum lacks
+        some."""
+        budget = self._retries.budget if self._retries is not None else None
+        if budget is not None and budget.reserved:
+            landed = self._flight.landed
+            budget.settle(lambda chunk: bool(landed[chunk]), lambda chunk: int(missing(chunk)))
+
     def on_stale(self, slot: int, switch_round: int) -> None:
         """The switch says that ``slot`` is already in ``switch_round``.
 
-        An answer to an old packet of this worker is ignored. But no slot may leave the round of a chunk that
-        this worker still waits for: then StaleRunError is raised.
+        An answer to an old packet of this worker is ignored. But where the slot has left the round of a chunk that
+        this worker still waits for, its result must come from another worker; a window that does not recover raises
+        StaleRunError.
         """
         self.counters.stale += 1
         chunk = self._flying_in(slot)
@@ -222,16 +313,34 @@ class Window:
         own_round = self.place(chunk)[1]
         if not round_newer(switch_round, own_round):
             return
+        if self.manners.recovers and self._retries is not None:
+            self._retries.lose(chunk)
+            self._urgent.append(chunk)
+            return
         place = f"job {self._job}: slot {slot} is in round {switch_round}, this worker waits for round {own_round}"
         if self._results == 0:
             raise StaleRunError(f"{place}: state of an earlier run; renew the job's generation")
         raise StaleRunError(f"{place}: the other workers went on without it")
 
+    def on_inform(self, slot: int, switch_round: int, *, send: bool) -> None:
+        """The switch's answer to a PROBE; ``send``: it would do something with this worker's contribution."""
+        self.counters.informs += 1
+        if self._retries is None:
+            return
+        self._retries.answered = True
+        chunk = self._flying_in(slot)
+        if send and chunk != NOTHING and self.place(chunk)[1] == switch_round:
+            self._urgent.append(chunk)
+
     def wake_at(self) -> float:
         """When :meth:`take` or :meth:`check_deadline` next has something to do if no packet comes."""
         deadline = self._progress_at + self._deadline_s
         oldest = self._flight.oldest()
-        return deadline if oldest == NOTHING else min(deadline, self._timer_at(oldest))
+        if oldest == NOTHING:
+            return deadline
+        if self.manners.paths > 1 and len(self._flight.before(self._overtaken_before(), 1)):
+            deadline = min(deadline, float(self._flight.sent_at[oldest]) + self._patience_s())
+        return min(deadline, self._timer_at(oldest))
 
     def check_deadline(self, now: float) -> None:
         """Raises DeadlineError when no new result has come for the deadline's time."""
@@ -251,18 +360,51 @@ class Window:
             missing=missing,
         )
 
+    def _overtaken(self, now: float, most: int) -> Chunks:
+        chunks = self._flight.before(self._overtaken_before(), most)
+        if self.manners.paths > 1 and len(chunks):
+            chunks = chunks[self._flight.sent_at[chunks] <= now - self._patience_s()]
+        return chunks
+
+    def _patience_s(self) -> float:
+        smoothed = self._path_rtt.smoothed_s
+        return self._short_rtt.timeout_s if smoothed is None else PATHS_ROUND_TRIPS * smoothed
+
+    def _take_urgent(self, now: float, most: int) -> Chunks:
+        """What the switch asked for, or has no more."""
+        chunks = np.array(self._urgent[:most], np.int64)
+        del self._urgent[:most]
+        chunks = np.unique(chunks[self._flight.flying[chunks]])
+        if not len(chunks) or self._retries is None:
+            return chunks[:0]
+        chosen, self.way = self._retries.demanded(chunks)
+        # Those in the other way go next.
+        self._urgent[:0] = np.setdiff1d(chunks, chosen).tolist()
+        self.counters.resent_quick += len(chosen) if self.way != Way.ASK else 0
+        return self._resend(chosen, now)
+
     def _take_ready(self, now: float, most: int) -> Chunks:
         """Chunks whose turn has come, up to the first that is not filled yet."""
-        chunks = self._ready[self._ready_from : min(self._ready_to, self._ready_from + most)]
-        if not len(chunks):
+        if self.limit is not None:
+            most = min(most, max(self.limit.chunks - self._flight.count, 0))
+        while True:
+            chunks = self._ready[self._ready_from : min(self._ready_to, self._ready_from + most)]
+            if not len(chunks):
+                return chunks
+            if self.filled < self.chunks:
+                empty = np.flatnonzero(chunks >= self.filled)
+                chunks = chunks[: empty[0]] if len(empty) else chunks
+            if not len(chunks):
+                return chunks
+            self._ready_from += len(chunks)
+            if self.manners.early:
+                open_ones = chunks[~self._flight.landed[chunks]]
+                if not len(open_ones):
+                    continue
+                chunks = open_ones
+            self.counters.sent += len(chunks)
+            self._flight.send(chunks, now)
             return chunks
-        if self.filled < self.chunks:
-            empty = np.flatnonzero(chunks >= self.filled)
-            chunks = chunks[: empty[0]] if len(empty) else chunks
-        self._ready_from += len(chunks)
-        self.counters.sent += len(chunks)
-        self._flight.send(chunks, now)
-        return chunks
 
     def _take_expired(self, now: float, most: int) -> Chunks:
         oldest = self._flight.oldest()
@@ -276,13 +418,31 @@ class Window:
         if not len(chunks):
             self._burst = 0
             return chunks
+        chunks = self._retry(chunks, now, overtaken=False)
         self._burst -= len(chunks)
-        self.counters.resent_timeout += len(chunks)
+        return chunks
+
+    def _retry(self, chunks: Chunks, now: float, *, overtaken: bool) -> Chunks:
+        """Those of the chunks that go out again now, in one way."""
+        self.way = Way.AGAIN
+        if self._retries is not None:
+            chunks, self.way = self._retries.choose(chunks, overtaken=overtaken, last=self._at_end())
+        if self.way in (Way.AGAIN, Way.FLUSH):
+            if overtaken:
+                self.counters.resent_quick += len(chunks)
+            else:
+                self.counters.resent_timeout += len(chunks)
         return self._resend(chunks, now)
 
     def _resend(self, chunks: Chunks, now: float) -> Chunks:
-        self.counters.sent += len(chunks)
-        self.counters.resent += len(chunks)
+        counters, way = self.counters, self.way
+        if way in (Way.AGAIN, Way.FLUSH):
+            counters.sent += len(chunks)
+            counters.resent += len(chunks)
+            counters.flushed += len(chunks) if way == Way.FLUSH else 0
+        elif way == Way.PROBE:
+            counters.sent += len(chunks)
+            counters.probes += len(chunks)
         self._flight.send_again(chunks, now)
         return chunks
 
@@ -291,6 +451,8 @@ class Window:
         sent_at = self._flight.sent_once_at(chunks) if self._sampled else _NO_TIMES
         if len(sent_at):
             self._rtt.sample(now - float(sent_at.min()))
+            if self.limit is not None:
+                self.limit.round_trip(now - float(sent_at.min()))
         else:
             self._rtt.settle()
         self._short_rtt.settle()

@@ -212,7 +212,8 @@ def test_earlier_run_that_died_at_its_first_packet_is_told() -> None:
     mapping = job_mapping(2, 8)
     with Bridge(mapping, golden_switch(mapping)):
         with Transport(configs(mapping)[0]) as killed:
-            killed.start(p4.OP_MAX32, Greeting(configs(mapping)[0], {"block": BLOCK_VALUES}).payload())
+            greeting = Greeting(configs(mapping)[0], {"block": BLOCK_VALUES, "delivery": None})
+            killed.start(p4.OP_MAX32, greeting.payload())
 
         def work(worker: int) -> str:
             with sumwire.Job(configs(mapping)[worker], join_s=0.5, deadline_s=0.5) as job:

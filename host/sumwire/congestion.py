@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""How many chunks may be in flight at once: additive increase, multiplicative decrease (as DCTCP's, but simpler).
+
+Loss is no signal here, since some is tolerated and the rest resent; a mark of a switch's queue is, and so is a round
+trip far above the shortest. It only has to avoid collapse: half of the slots bound the window anyhow.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+START_CHUNKS: Final = 10
+LEAST_CHUNKS: Final = 4
+# A mark is a queue's own word; long round trips may come from slow workers too, so they weigh less.
+MARK_FACTOR: Final = 0.5
+DELAY_FACTOR: Final = 0.8
+# Round trips are long when their average is this many times the shortest one and this much above it, seconds: half the
+# slots are meant to wait in queues, and a worker that is not scheduled for some milliseconds is no congestion.
+DELAY_TIMES: Final = 4.0
+DELAY_ABOVE_S: Final = 0.1
+# No decrease by delay below this: what stands in queues is then others'.
+DELAY_LEAST_CHUNKS: Final = 32
+
+
+class WindowLimit:
+    """``chunks`` may be in flight, at most ``most``. Times are seconds of any monotonic clock."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._least = min(LEAST_CHUNKS, most)
+        self._size = float(min(START_CHUNKS, most))
+        self._slow_start = True
+        self._smoothed_s: float | None = None
+        self._shortest_s = 0.0
+        self._reduced_at = 0.0
+
+    @property
+    def chunks(self) -> int:
+        return int(self._size)
+
+    @property
+    def smoothed_s(self) -> float | None:
+        """Average round trip, as RFC 6298's; None before the first."""
+        return self._smoothed_s
+
+    def round_trip(self, seconds: float) -> None:
+        """A measured round trip."""
+        if self._smoothed_s is None:
+            self._smoothed_s = self._shortest_s = seconds
+            return
+        self._smoothed_s += (seconds - self._smoothed_s) / 8
+        self._shortest_s = min(self._shortest_s, seconds)
+
+    def results(self, count: int, now: float, *, marked: bool) -> None:
+        """``count`` results came; ``marked``: at least one of a contribution that met a long queue."""
+        if marked:
+            self._reduce(MARK_FACTOR, self._least, now)
+        elif self._delayed():
+            self._reduce(DELAY_FACTOR, min(DELAY_LEAST_CHUNKS, self.most), now)
+        else:
+            # Slow start: one more for every result; then one more for every window of results, which is a round trip.
+            self._size = min(self._size + (count if self._slow_start else count / self._size), float(self.most))
+
+    def _delayed(self) -> bool:
+        smoothed = self._smoothed_s
+        return smoothed is not None and smoothed > max(DELAY_TIMES * self._shortest_s, self._shortest_s + DELAY_ABOVE_S)
+
+    def _reduce(self, factor: float, least: int, now: float) -> None:
+        self._slow_start = False
+        if now - self._reduced_at < (self._smoothed_s or 0.0):
+            return
+        self._reduced_at = now
+        self._size = min(self._size, max(self._size * factor, float(least)))
