@@ -5,7 +5,8 @@
 One switch is a `Config`, a network of switches a `Topology`. `load_any(path)`, `load_config(path)`,
 `load_topology(path)`, the same with `parse_` for a text, `configs_of(topology)` and `job_description(either, name)`
 need no network; `apply(config)`, `apply_topology(topology)`, `apply_all(configs)`, `read_status(config)` and
-`read_topology_status(topology)` load gRPC on first use.
+`read_topology_status(topology)` load gRPC on first use,
+and so does `Watch(configs)`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _EXPORTS = {
     "read_status": "operations",
     "read_all_status": "operations",
     "read_topology_status": "operations",
+    "Watch": "watch",
     "load_any": "load",
     "parse_any": "load",
     "load_config": "parse",

@@ -8,6 +8,7 @@ import argparse
 import json
 import logging
 import math
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,11 +50,17 @@ def _parser() -> argparse.ArgumentParser:
     job_file.add_argument("--job", metavar="NAME", required=True)
     job_file.add_argument("-o", "--output", metavar="FILE", type=Path, help="default: standard output")
 
+    watch = commands.add_parser("watch", help="leave a root that is gone out of the switches below it, until Ctrl-C")
+    watch.add_argument("--interval", metavar="SECONDS", type=_seconds, help="between two questions to a root")
+    watch.add_argument("--patience", metavar="SECONDS", type=_seconds, help="for an answer of a root")
+    watch.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: p4src/build")
+    watch.add_argument("--json", action="store_true", help="machine-readable: an object for each line")
+
     for command in (apply, status):
         command.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: p4src/build")
         command.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="for each call to a switch")
         command.add_argument("--json", action="store_true", help="machine-readable")
-    for command in (check, apply, status):
+    for command in (check, apply, status, watch):
         help_text = "YAML file of a switch or of a topology; several are taken together"
         command.add_argument("configs", metavar="CONFIG", type=Path, nargs="+", help=help_text)
     job_file.add_argument("config", metavar="CONFIG", type=Path, help="YAML file of a switch or of a topology")
@@ -119,6 +126,31 @@ def _status(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _watch(options: argparse.Namespace) -> int:
+    from sumwire_controller.watch import INTERVAL_S, PATIENCE_S, Event, Watch
+
+    def say(event: Event) -> None:
+        print(json.dumps(event.as_json()) if options.json else event, flush=True)
+
+    watch = Watch(
+        _configs(_load(options)),
+        interval_s=options.interval or INTERVAL_S,
+        patience_s=options.patience or PATIENCE_S,
+        build_dir=options.p4,
+        say=say,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
+    try:
+        with watch:
+            roots, below = ", ".join(watch.roots), ", ".join(watch.below)
+            print(f"watching {roots} for {below}", file=sys.stderr if options.json else sys.stdout, flush=True)
+            signal.pause()
+    except KeyboardInterrupt:
+        pass  # the way to end it
+    return DONE
+
+
 def _print_json(files: Sequence[Config | Topology], switches: list[dict[str, Any]]) -> None:
     """One object for one switch's file, else a list with one for each switch, upper switches first."""
     alone = len(files) == 1 and isinstance(files[0], Config)
@@ -134,7 +166,7 @@ def _job_file(options: argparse.Namespace) -> int:
     return DONE
 
 
-_COMMANDS = {"check-config": _check_config, "apply": _apply, "status": _status, "job-file": _job_file}
+_COMMANDS = {"check-config": _check_config, "apply": _apply, "status": _status, "job-file": _job_file, "watch": _watch}
 
 
 if __name__ == "__main__":

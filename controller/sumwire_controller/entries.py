@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
+from itertools import cycle
 from typing import Final
 
 from sumwire_controller._p4 import WORD_BITS
@@ -129,7 +131,7 @@ def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
     yield MulticastGroup(group_of(job), frozenset((worker.port, k + 1) for k, worker in enumerate(workers)))
     for k, worker in enumerate(workers):
         yield from _seat(job, k, worker)
-    yield from _uplinks(job)
+    yield from uplinks(job)
     if job.thc is not None:
         yield from _thc(job.id, job.thc.table)
 
@@ -148,10 +150,16 @@ def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:
     yield TableEntry(REPLICA.name, key, (mac_number(worker.mac), int(worker.ip), udp_port))
 
 
-def _uplinks(job: Job) -> Iterator[Entry]:
-    """The slots shared out among the parents by their lowest bits."""
+def uplinks(job: Job, gone: Collection[IPv4Address] = ()) -> Iterator[TableEntry]:
+    """The slots shared out among the parents by their lowest bits.
+
+    :param gone: parents, by address, whose shares go to the others; at least one must be left. Shares of the others
+        stay where they are, and every switch with these parents comes to the same.
+    """
     mask = len(job.parents) - 1
-    for share, parent in enumerate(job.parents):
+    heirs = cycle([parent for parent in job.parents if parent.ip not in gone])
+    for share, named in enumerate(job.parents):
+        parent = next(heirs) if named.ip in gone else named
         args = (parent.port, mac_number(parent.mac), int(parent.ip), parent.worker, 1 << parent.worker)
         yield TableEntry(UPLINK.name, (job.id, share, mask, UPLINK_PRIORITY), args)
 

@@ -72,6 +72,10 @@ class PartOfTreeError(ControllerError):
     """A job whose hosts a single switch's configuration does not all know: only the topology does."""
 
 
+class NothingToWatchError(ControllerError):
+    """No switch of the configuration has another that could stand in for it."""
+
+
 class ArtifactError(ControllerError):
     """The compiled program (JSON or P4Info) is missing, unreadable or not the one this controller knows."""
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -117,10 +117,28 @@ class P4Switch:
         found = (program.from_entity(entity) for entity in self._read("reading the tables", request))
         return frozenset(entry for entry in found if entry is not None)
 
+    def rows(self, program: Program, table: str) -> list[Entry]:
+        """Every row of one of the controller's tables."""
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        request.entities.add().table_entry.table_id = program.table_id(table)
+        found = (program.from_entity(entity) for entity in self._read(f"reading table {table}", request))
+        return [entry for entry in found if entry is not None]
+
     def counter(self, counter_id: int) -> dict[int, _PackedCounter]:
         """(packets, bytes) of every cell of an indirect counter by index."""
         request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
         request.entities.add().counter_entry.counter_id = counter_id
+        cells = (entity.counter_entry for entity in self._read("reading a counter", request))
+        return {int(cell.index.index): (int(cell.data.packet_count), int(cell.data.byte_count)) for cell in cells}
+
+    def counter_cells(self, counter_id: int, indices: Iterable[int]) -> dict[int, _PackedCounter]:
+        """(packets, bytes) of some cells of an indirect counter by index."""
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        for index in indices:
+            cell = request.entities.add().counter_entry
+            cell.counter_id, cell.index.index = counter_id, index
+        if not request.entities:
+            return {}
         cells = (entity.counter_entry for entity in self._read("reading a counter", request))
         return {int(cell.index.index): (int(cell.data.packet_count), int(cell.data.byte_count)) for cell in cells}
 
