@@ -21,6 +21,7 @@ from sumwire import _p4 as p4
 from sumwire.aggregator.jobs import aggregator_of, load_jobs
 from sumwire.aggregator.processes import Fleet, signals_held
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, Shared
+from sumwire.config import JobConfig
 from sumwire.errors import SumwireError
 
 DONE, FAILED = 0, 1
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with signals_held():
             fleet = Fleet(jobs, address, port, options.processes)
             with fleet:
-                names = ", ".join(f"{job.name} ({job.job}, {job.workers} workers)" for job in jobs)
+                names = ", ".join(map(_described, jobs))
                 print(f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}", flush=True)
                 fleet.wait()
             print(report(fleet.shared), flush=True)
@@ -49,6 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return FAILED
     return DONE
+
+
+def _described(job: JobConfig) -> str:
+    lanes = f", {len(job.lanes)} lanes" if len(job.lanes) > 1 else ""
+    return f"{job.name} ({job.job}, {job.workers} workers{lanes})"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,25 +15,26 @@ from sumwire.errors import ConfigError
 
 
 def load_jobs(paths: Sequence[str | Path]) -> tuple[JobConfig, ...]:
-    """The jobs of the files that their workers use, lane by lane.
+    """The jobs of the files that their workers use.
 
     Raises ConfigError for what is wrong in a file, or between two; OSError for a file that cannot be read.
     """
-    lanes: list[JobConfig] = []
-    names: list[str] = []
-    for path in paths:
-        # Any worker's view will do: it differs from the others' in the worker's number alone.
-        job = load_job(path, 0)
+    # Any worker's view will do: it differs from the others' in the worker's number alone.
+    jobs = tuple(load_job(path, 0) for path in paths)
+    for job, path in zip(jobs, paths, strict=True):
         _check_one_level(job, where=str(path))
-        lanes += lanes_of(job)
-        names += [str(path)] * len(job.lanes)
-    check_together(lanes, names)
-    return tuple(lanes)
+    check_together(jobs, [str(path) for path in paths])
+    return jobs
 
 
-def lanes_of(job: JobConfig) -> list[JobConfig]:
-    """Each lane as a job of its own."""
-    return [job.for_lane(lane) for lane in range(len(job.lanes))]
+def lanes_of(jobs: Sequence[JobConfig]) -> tuple[JobConfig, ...]:
+    """Each lane of each job as a job of its own."""
+    return tuple(job.for_lane(lane) for job in jobs for lane in range(len(job.lanes)))
+
+
+def jobs_of_lanes(jobs: Sequence[JobConfig]) -> list[int]:
+    """Of each of these lanes the place of its job."""
+    return [number for number, job in enumerate(jobs) for _ in job.lanes]
 
 
 def aggregator_of(jobs: Sequence[JobConfig]) -> str:
@@ -45,9 +46,12 @@ def check_together(jobs: Sequence[JobConfig], names: Sequence[str]) -> None:
     """Raises ConfigError if the jobs cannot be served by one aggregator; `names` say where each is from."""
     owners: dict[int, str] = {}
     for job, name in zip(jobs, names, strict=True):
-        if job.job in owners:
-            raise ConfigError("job", job.job, f"is the number of the job in {owners[job.job]} already", where=name)
-        owners[job.job] = name
+        for lane in job.lanes:
+            if lane.job in owners:
+                raise ConfigError(
+                    "job", lane.job, f"is the number of the job in {owners[lane.job]} already", where=name
+                )
+        owners |= {lane.job: name for lane in job.lanes}
         if job.aggregator != aggregator_of(jobs):
             rule = f"must be {aggregator_of(jobs)} as in {names[0]}: one aggregator has one address"
             raise ConfigError("aggregator", job.aggregator, rule, where=name)

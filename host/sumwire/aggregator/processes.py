@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from sumwire.aggregator import sharing
 from sumwire.aggregator.errors import ListenError, ProcessError
+from sumwire.aggregator.jobs import jobs_of_lanes, lanes_of
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOver
@@ -71,7 +72,8 @@ class Fleet:
 
     def __init__(self, jobs: Sequence[JobConfig], address: str, port: int, processes: int) -> None:
         self.jobs = jobs
-        self.shared = Shared(len(jobs), processes)
+        self._lanes = lanes_of(jobs)
+        self.shared = Shared(len(self._lanes), processes, jobs_of_lanes(jobs))
         self._sockets = listen(address, port, processes)
         self._inboxes = [HandOver() for _ in range(processes)] if processes > 1 else []
         self._stop_reader, self._stop_writer = os.pipe()
@@ -115,7 +117,7 @@ class Fleet:
         for other, udp in enumerate(self._sockets):
             if other != number:
                 udp.close()
-        Server(self._sockets[number], State(self.jobs, self.shared, number), self._inboxes, number).run(
+        Server(self._sockets[number], State(self._lanes, self.shared, number), self._inboxes, number).run(
             self._stop_reader
         )
 
@@ -130,8 +132,9 @@ class Fleet:
 
     def renew(self) -> None:
         """Ready the silent jobs for a new run."""
-        for job, silent in zip(self.jobs, self.shared.renew(time.monotonic()), strict=True):
-            if silent:
+        renewed = dict(zip((lane.job for lane in self._lanes), self.shared.renew(time.monotonic()), strict=True))
+        for job in self.jobs:
+            if renewed[job.job]:
                 _LOG.info("job %s (%d): renewed", job.name, job.job)
             else:
                 _LOG.warning("job %s (%d): not renewed, its workers are sending", job.name, job.job)

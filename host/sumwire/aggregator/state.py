@@ -55,10 +55,12 @@ SILENCE_S: Final = 1.5
 class Shared:
     """What the processes of an aggregator share: generations, when a job was last heard of, and counters.
 
-    The memory is shared with all processes that are forked afterwards.
+    ``together``: of each job a number; those with the same one are renewed together, as a job's lanes are. By default
+    each is alone. The memory is shared with all processes that are forked afterwards.
     """
 
-    def __init__(self, jobs: int, processes: int = 1) -> None:
+    def __init__(self, jobs: int, processes: int = 1, together: Sequence[int] | None = None) -> None:
+        self._together = np.arange(jobs) if together is None else np.asarray(together)
         counters = p4.VERDICTS + p4.REJECTS + _SOCKET_COUNTERS
         self._memory = mmap.mmap(-1, 8 * (jobs + processes * counters) + 4 * jobs)
         self.heard_at: NDArray[np.float64] = np.frombuffer(self._memory, np.float64, jobs)
@@ -76,7 +78,9 @@ class Shared:
 
         Which jobs that were; the others are in use.
         """
-        silent = now - self.heard_at >= SILENCE_S
+        heard_at = np.full(len(self.heard_at), -np.inf)
+        np.maximum.at(heard_at, self._together, self.heard_at)
+        silent = np.asarray(now - heard_at[self._together] >= SILENCE_S)
         # 0 is nobody's: after four thousand million runs it is left out.
         self.generations[silent] = np.maximum(self.generations[silent] + np.uint32(1), 1)
         return silent

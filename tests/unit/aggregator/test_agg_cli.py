@@ -83,7 +83,7 @@ def test_lanes_are_served_side_by_side(tmp_path: Path) -> None:
             return job.mean(xs[lane] * worker)
 
     with program(str(write_job(mapping, tmp_path / "job.json"))) as process:
-        assert line_of(process.stdout).endswith("jobs: test/0 (7, 4 workers), test/1 (40, 4 workers)\n")
+        assert line_of(process.stdout).endswith("jobs: test (7, 4 workers, 2 lanes)\n")
         means = run_workers(work, 8)
     assert all(torch.allclose(mean, xs[number % 2] * 1.5, atol=1e-4) for number, mean in enumerate(means))
 
