@@ -18,8 +18,10 @@ from typing import Final
 from sumwire_controller._p4 import WORD_BITS
 from sumwire_controller.anf import coefficients
 from sumwire_controller.config import OP_CODES, Config, Job, Worker, mac_number, mac_text
+from sumwire_controller.degrade import degrade_args
 from sumwire_controller.program import (
     AGGREGATOR,
+    DEGRADE,
     FORWARD,
     JOB,
     REPLICA,
@@ -27,10 +29,12 @@ from sumwire_controller.program import (
     THC_HIGH,
     THC_LOW,
     UPLINK,
+    VIRTUAL_QUEUE,
     WORD_PLANES_LOW,
     WORKER,
     TableShape,
 )
+from sumwire_controller.queues import queue_args
 
 ALL_ONES: Final = (1 << WORD_BITS) - 1
 """A coefficient that is set: a mask over a whole plane."""
@@ -122,6 +126,8 @@ def _common(config: Config) -> Iterator[Entry]:
     yield TableEntry(AGGREGATOR.name, (int(config.aggregator.ip),), (mac_number(config.aggregator.mac),))
     for worker in config.workers:
         yield TableEntry(FORWARD.name, (int(worker.ip), ADDRESS_BITS), (worker.port,))
+    for queue in config.queues:
+        yield TableEntry(VIRTUAL_QUEUE.name, (queue.port,), queue_args(queue))
 
 
 def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
@@ -134,11 +140,13 @@ def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
     yield from uplinks(job)
     if job.thc is not None:
         yield from _thc(job.id, job.thc.table)
+    if job.degrade is not None:
+        yield TableEntry(DEGRADE.name, (job.id,), degrade_args(job.degrade, job.lane))
 
 
 def _admission(job: Job, generation: int) -> TableEntry:
     ops = sum(1 << OP_CODES[op] for op in job.ops)
-    args = (generation, job.slots.base, job.slots.count, job.quorum, group_of(job), ops)
+    args = (generation, job.slots.base, job.slots.count, job.quorum, group_of(job), ops, int(job.spray == "hash"))
     return TableEntry(JOB.name, (job.id,), args)
 
 
@@ -181,10 +189,10 @@ def is_ledger(entry: Entry) -> bool:
 
 
 def job_of(entry: Entry) -> int | None:
-    """The job id an entry belongs to; None for forwarding, the aggregator and the ledger."""
+    """The job id an entry belongs to; None for forwarding, the aggregator, virtual queues and the ledger."""
     if isinstance(entry, MulticastGroup):
         return entry.group - 1
-    if entry.table in (FORWARD.name, AGGREGATOR.name) or is_ledger(entry):
+    if entry.table in (FORWARD.name, AGGREGATOR.name, VIRTUAL_QUEUE.name) or is_ledger(entry):
         return None
     return entry.key[0]
 

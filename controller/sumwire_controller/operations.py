@@ -27,7 +27,7 @@ from sumwire_controller.reconcile import (
     plan,
     prepares,
 )
-from sumwire_controller.status import Status, summarize
+from sumwire_controller.status import Status, queue_cells, summarize
 from sumwire_controller.switch import DEFAULT_TIMEOUT_S, P4Switch, SwitchControl
 from sumwire_controller.together import check_together, upper_first
 from sumwire_controller.topology import Topology
@@ -213,12 +213,14 @@ def read_status(config: Config, *, build_dir: Path | str | None = None, timeout:
     with P4Switch(config.switch, timeout, read_only=True) as switch:
         if not switch.runs(program):
             return Status(config.switch.name, program_runs=False)
+        entries = switch.entries(program)
         return summarize(
             with_lanes(config),
-            switch.entries(program),
+            entries,
             verdicts=switch.counter(program.verdicts_id),
             rejects=switch.counter(program.rejects_id),
             workers=switch.worker_counters(program),
+            queues=switch.counter_cells(program.queues_id, queue_cells(entries)),
         )
 
 

@@ -16,7 +16,14 @@ from p4.v1 import p4runtime_pb2
 
 from sumwire_controller.entries import Entry, MulticastGroup, TableEntry
 from sumwire_controller.errors import ArtifactError
-from sumwire_controller.program import REJECT_COUNTER, TABLES, VERDICT_COUNTER, WORKER_COUNTER, TableShape
+from sumwire_controller.program import (
+    QUEUE_COUNTER,
+    REJECT_COUNTER,
+    TABLES,
+    VERDICT_COUNTER,
+    WORKER_COUNTER,
+    TableShape,
+)
 
 DEFAULT_BUILD_DIR: Final = Path(__file__).resolve().parents[2] / "p4src" / "build"
 JSON_NAME: Final = "sumwire.json"
@@ -71,6 +78,7 @@ class Program:
         self._names = {table.id: name for name, table in self._tables.items()}
         self.verdicts_id: int = _by_alias(p4info.counters, VERDICT_COUNTER, "counter").preamble.id
         self.rejects_id: int = _by_alias(p4info.counters, REJECT_COUNTER, "counter").preamble.id
+        self.queues_id: int = _by_alias(p4info.counters, QUEUE_COUNTER, "counter").preamble.id
         _by_alias(p4info.direct_counters, WORKER_COUNTER, "direct counter")
 
     @classmethod

@@ -38,7 +38,7 @@ def _coefficient_names(planes: range) -> tuple[str, ...]:
 FORWARD: Final = TableShape("forward", ("dst", "prefix"), "to_port", ("port",))
 AGGREGATOR: Final = TableShape("aggregator", ("address",), "serve", ("mac",))
 JOB: Final = TableShape(
-    "job", ("job",), "admit_job", ("generation", "slot_base", "job_slots", "quorum", "group", "job_ops")
+    "job", ("job",), "admit_job", ("generation", "slot_base", "job_slots", "quorum", "group", "job_ops", "spray")
 )
 WORKER: Final = TableShape(
     "worker",
@@ -56,12 +56,22 @@ THC_LOW: Final = TableShape("thc_low", ("job",), "coefficients_low", _coefficien
 THC_HIGH: Final = TableShape(
     "thc_high", ("job",), "coefficients_high", _coefficient_names(range(WORD_PLANES_LOW, SLOT_WORDS))
 )
+VIRTUAL_QUEUE: Final = TableShape(
+    "virtual_queue",
+    ("port",),
+    "limit",
+    ("rate", "mark", "drop3", "drop2", "drop1", "drop0", "drop_all", "trims"),
+)
+DEGRADE: Final = TableShape("degrade", ("job",), "degrade", ("seed", "share", "mode"))
 REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip", "udp_port"))
 
-TABLES: Final = {shape.name: shape for shape in (FORWARD, AGGREGATOR, JOB, WORKER, UPLINK, THC_LOW, THC_HIGH, REPLICA)}
+_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
+TABLES: Final = {shape.name: shape for shape in _ALL}
 """Every table the controller owns; it leaves all others alone."""
 
 VERDICT_COUNTER: Final = "verdicts"
 REJECT_COUNTER: Final = "rejects"
+QUEUE_COUNTER: Final = "queue_decisions"
+"""Its cells are port, drop class (2 bits) and decision (2 bits)."""
 WORKER_COUNTER: Final = "worker_packets"
 """Direct counter of table `worker`."""

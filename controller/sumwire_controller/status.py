@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from sumwire_controller import _p4
 from sumwire_controller.config import Config
-from sumwire_controller.entries import Entry, admissions, last_generation
+from sumwire_controller.entries import Entry, TableEntry, admissions, last_generation
+from sumwire_controller.program import VIRTUAL_QUEUE
 from sumwire_controller.reconcile import Generations, desired_state, differences
 
 
@@ -22,6 +23,15 @@ def _names(prefix: str) -> dict[int, str]:
 
 VERDICT_NAMES: Final = _names("VERDICT_")
 REJECT_NAMES: Final = _names("REJECT_")
+DECISION_NAMES: Final = {
+    _p4.QUEUE_PASS: "pass",
+    _p4.QUEUE_MARK: "mark",
+    _p4.QUEUE_DROP: "drop",
+    _p4.QUEUE_TRIM: "trim",
+}
+
+
+_CELLS_OF_PORT: Final = _p4.DROP_CLASSES * len(DECISION_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,19 @@ class WorkerStatus:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """Packets of a drop class that a port's virtual queue has decided upon in one way; of `decision` "mark", "pass" and
+    "trim" as they went on.
+    """
+
+    port: int
+    drop_class: int
+    decision: str
+    packets: int
+    bytes: int
+
+
 @dataclass(frozen=True)
 class Status:
     """Everything `status` shows. `differences` is empty when the switch holds what the configuration says."""
@@ -65,6 +88,7 @@ class Status:
     verdicts: dict[str, Count] = field(default_factory=dict)
     rejects: dict[str, Count] = field(default_factory=dict)
     workers: tuple[WorkerStatus, ...] = ()
+    queues: tuple[QueueStatus, ...] = ()
     entries: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
 
@@ -87,6 +111,7 @@ def summarize(
     verdicts: Mapping[int, tuple[int, int]],
     rejects: Mapping[int, tuple[int, int]],
     workers: Mapping[tuple[int, ...], tuple[int, int]],
+    queues: Mapping[int, tuple[int, int]] | None = None,
 ) -> Status:
     """Names what was read. Counters are (packets, bytes) by index; workers by (job, worker)."""
     jobs = {job.id: job for job in config.jobs}
@@ -100,9 +125,22 @@ def summarize(
             WorkerStatus(job, worker, _worker_name(jobs[job].workers if job in jobs else (), worker), *count)
             for (job, worker), count in sorted(workers.items())
         ),
+        queues=tuple(_queue(index, count) for index, count in sorted((queues or {}).items()) if count[0]),
         entries=tuple(sorted(map(str, actual))),
         differences=tuple(differences(desired_state(config, _generations_held(config, actual)), actual)),
     )
+
+
+def queue_cells(entries: Collection[Entry]) -> list[int]:
+    """Indices of the counter of all ports that have a virtual queue."""
+    tables = (entry for entry in entries if isinstance(entry, TableEntry) and entry.table == VIRTUAL_QUEUE.name)
+    return [row.key[0] * _CELLS_OF_PORT + cell for row in tables for cell in range(_CELLS_OF_PORT)]
+
+
+def _queue(index: int, count: tuple[int, int]) -> QueueStatus:
+    port, cell = divmod(index, _CELLS_OF_PORT)
+    drop_class, decision = divmod(cell, len(DECISION_NAMES))
+    return QueueStatus(port, drop_class, DECISION_NAMES[decision], *count)
 
 
 def _generations_held(config: Config, actual: Collection[Entry]) -> Generations:
@@ -144,6 +182,11 @@ def _lines(status: Status) -> Iterator[str]:
                 yield f"  worker {worker.worker} {worker.name}: {worker.packets} packets, {worker.bytes} bytes"
     yield from _counts("verdicts", status.verdicts)
     yield from _counts("rejects", status.rejects)
+    if status.queues:
+        yield "virtual queues (packets, bytes):"
+    for queue in status.queues:
+        name = f"port {queue.port} class {queue.drop_class} {queue.decision}"
+        yield f"  {name:<24} {queue.packets:>12} {queue.bytes:>15}"
     yield "entries:"
     yield from (f"  {entry}" for entry in status.entries)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sumwire_controller.entries import TableEntry, desired_entries, job_of
 from sumwire_controller.parse import parse_config
-from unit.controller.config_texts import job, star, text
+from unit.controller.config_texts import job, queue, star, text
 
 ONES = (1 << 1024) - 1
 
@@ -40,7 +40,7 @@ def test_one_job_of_max32() -> None:
     data["workers"][0]["udp_port"] = 4000
     assert strings(data, {6: 1000}, 1001) == COMMON | {
         "replica[65535, 255] ledger: last generation 1001",
-        "job[job=6] admit_job(generation=1000, slot_base=128, job_slots=64, quorum=1, group=7, job_ops=0x4)",
+        "job[job=6] admit_job(generation=1000, slot_base=128, job_slots=64, quorum=1, group=7, job_ops=0x4, spray=0)",
         "group 7: 1#2, 2#1",
         "worker[job=6, worker=0] admit_worker(port=2, address=10.0.0.2, worker_bit=0x1, worker_weight=1, is_switch=0)",
         "worker[job=6, worker=1] admit_worker(port=1, address=10.0.0.1, worker_bit=0x2, worker_weight=1, is_switch=0)",
@@ -61,7 +61,9 @@ def test_ops_of_thc_and_max32_and_a_small_table() -> None:
     data = star(1, jobs=[job("d", 1, 1, 0, 2, "thc max32")])
     data["jobs"][0]["thc"] = {"bits": 1, "p": 0.1, "table": [0, 31]}
     found = strings(data, {1: 5}, 5)
-    assert "job[job=1] admit_job(generation=5, slot_base=0, job_slots=2, quorum=1, group=2, job_ops=0x6)" in found
+    assert (
+        "job[job=1] admit_job(generation=5, slot_base=0, job_slots=2, quorum=1, group=2, job_ops=0x6, spray=0)" in found
+    )
     # 31 = all five low planes for z = 1; the zero rows behind the table need the monomials with z0 as a factor
     rows = [entry for entry in found if entry.startswith("thc")]
     odd = " ".join(f"p{j}_c{m:02}" for j in range(5) for m in range(1, 16, 2))
@@ -88,6 +90,39 @@ def test_coefficients_are_masks_in_the_order_of_the_parameters() -> None:
     plane7 = rows["thc_high"].args[32:]
     assert [m for m in range(16) if plane7[m]] == [3, 7, 11, 15]
     assert rows["thc_high"].arg("p7_c03") == ONES
+
+
+def test_a_job_that_sprays_says_so() -> None:
+    data = star(2, jobs=[{**job("m", 6, 2, 128, 64), "spray": "hash"}])
+    found = [line for line in strings(data, {6: 1}, 1) if line.startswith("job")]
+    assert found == [
+        "job[job=6] admit_job(generation=1, slot_base=128, job_slots=64, quorum=2, group=7, job_ops=0x4, spray=1)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rate_mbit", "rate"),
+    [(1, 128), (20, 2560), (1000, 128_000), (0.5, 64), (12.34, 1580), (33_554_431, 4_294_967_168)],
+)
+def test_a_virtual_queue_is_no_jobs_and_has_its_rate_in_bytes_per_1024_us(rate_mbit: float, rate: int) -> None:
+    data = {**star(2, jobs=[]), "queues": [queue(2, rate_mbit=rate_mbit, trim=True)]}
+    assert strings(data, {}, 0) == COMMON | {
+        f"virtual_queue[port=2] limit(rate={rate}, mark=8000, drop3=4000, drop2=6000, drop1=9000, drop0=12000, "
+        "drop_all=20000, trims=1)"
+    }
+    (row,) = (e for e in desired_entries(parse_config(text(data)), {}, 0) if str(e).startswith("virtual"))
+    assert job_of(row) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "of_65536"), [(0, 0), (1, 65536), (0.5, 32768), (0.01, 655), (0.1, 6554), (0.000001, 0)]
+)
+@pytest.mark.parametrize(("mode", "number"), [("trim", 1), ("drop", 2), ("trim-results", 4)])
+def test_loss_on_purpose_is_the_jobs(share: float, of_65536: int, mode: str, number: int) -> None:
+    data = star(1, jobs=[{**job("d", 6, 1, 0, 2, "thc"), "degrade": {"seed": 7, "share": share, "mode": mode}}])
+    (row,) = (e for e in desired_entries(parse_config(text(data)), {6: 1}, 1) if str(e).startswith("degrade"))
+    assert str(row) == f"degrade[job=6] degrade(seed=7, share={of_65536}, mode={number})"
+    assert job_of(row) == 6
 
 
 def test_every_entry_knows_its_job() -> None:

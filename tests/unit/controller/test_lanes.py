@@ -76,6 +76,15 @@ def test_every_lane_is_a_job_on_the_switch() -> None:
     assert not bring(switch, parse_config(text(data))).changed
 
 
+def test_lanes_lose_different_slots() -> None:
+    laned = {**LANED, "ops": ["thc"], "thc": job("x", 1, 2, 0, 2, "thc")["thc"]}
+    laned["degrade"] = {"seed": 2**32 - 2, "share": 0.25, "mode": "drop"}
+    switch = FakeSwitch()
+    bring(switch, config(laned))
+    found = {key[0]: row.args for key, row in rows(switch, "degrade").items()}
+    assert found == {5: (2**32 - 2, 16384, 2), 6: (2**32 - 1, 16384, 2), 7: (0, 16384, 2), 8: (1, 16384, 2)}
+
+
 def test_renewing_a_job_renews_its_lanes_and_no_other_job() -> None:
     switch = FakeSwitch()
     before = bring(switch, config(LANED, PLAIN)).generations

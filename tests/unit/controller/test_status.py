@@ -9,8 +9,8 @@ import json
 from sumwire_controller.config import Config
 from sumwire_controller.entries import Entry, MulticastGroup, TableEntry, desired_entries
 from sumwire_controller.parse import parse_config
-from sumwire_controller.status import Count, JobStatus, Status, WorkerStatus, summarize
-from unit.controller.config_texts import job, star, text
+from sumwire_controller.status import Count, JobStatus, QueueStatus, Status, WorkerStatus, queue_cells, summarize
+from unit.controller.config_texts import job, queue, star, text
 
 CONFIG = parse_config(text(star(2, jobs=[job("m", 6, 2, 128, 64)])))
 
@@ -38,6 +38,32 @@ def test_counters_have_the_programs_names() -> None:
     assert counted == {"none": Count(9, 900), "first": Count(5, 500), "reject": Count(3, 30), "15": Count(1, 10)}
     assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "slot_op"}
     assert len(found.rejects) == 17
+
+
+def test_virtual_queues_show_what_they_counted() -> None:
+    queued = parse_config(text({**star(2, jobs=[]), "queues": [queue(1), queue(2)]}))
+    entries = desired_entries(queued, {}, 0)
+    cells = queue_cells(entries)
+    assert sorted(cells) == list(range(16, 48))
+    found = summarize(
+        queued,
+        entries,
+        verdicts={},
+        rejects={},
+        workers={},
+        queues={16: (9, 900), 17: (0, 0), 30: (3, 300), 33: (2, 20), 47: (1, 298)},
+    )
+    assert found.in_sync
+    assert found.queues == (
+        QueueStatus(1, 0, "pass", 9, 900),
+        QueueStatus(1, 3, "drop", 3, 300),
+        QueueStatus(2, 0, "mark", 2, 20),
+        QueueStatus(2, 3, "trim", 1, 298),
+    )
+    assert found.as_json()["queues"][1] == {"port": 1, "drop_class": 3, "decision": "drop", "packets": 3, "bytes": 300}
+    lines = [line.split() for line in str(found).splitlines()]
+    assert ["port", "1", "class", "3", "drop", "3", "300"] in lines
+    assert queue_cells(AS_CONFIGURED) == []
 
 
 def test_jobs_and_workers() -> None:
