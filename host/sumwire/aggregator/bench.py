@@ -34,6 +34,8 @@ _JOB: Final = 1
 _SLOTS: Final = 512
 # The table that THC's authors publish; any other costs about the same.
 _TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
+# Where a TOS byte has the priority.
+_PRIORITY_AT: Final = 5
 _ANSWER_S: Final = 0.05
 _AGGREGATOR: Final = "127.77.0.250"
 
@@ -73,10 +75,10 @@ def job_mapping(workers: int) -> dict[str, Any]:
 
 
 class Workers:
-    """All workers of the job in one thread."""
+    """All workers of the job in one thread; their packets carry a TOS."""
 
-    def __init__(self, job: JobConfig, op: int) -> None:
-        self._job, self._op = job, op
+    def __init__(self, job: JobConfig, op: int, *, tos: int) -> None:
+        self._job, self._op, self._tos = job, op, tos
         self._sockets = [self._socket(address.ip) for address in job.addresses]
         self._rng = np.random.default_rng(1)
         up = HEADER_BYTES + OP_WORDS[op][0] * WORD_BYTES
@@ -88,6 +90,7 @@ class Workers:
     def _socket(self, ip: str) -> BatchSocket:
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         enlarge_buffers(udp)
+        udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, self._tos)
         udp.bind((ip, p4.SUMWIRE_PORT))
         udp.connect((self._job.aggregator, p4.SUMWIRE_PORT))
         return BatchSocket(udp, row_bytes=HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES, batch=256)
@@ -142,13 +145,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 def measure(
-    workers: int, op: int, processes: int, *, seconds: float, rate: float, piece: int, runs: int
+    workers: int, op: int, processes: int, *, seconds: float, rate: float, piece: int, runs: int, priority: int = 0
 ) -> list[Spent]:
     """Start an aggregator, and use it for `runs` times `seconds`."""
     job = JobConfig.from_mapping(job_mapping(workers), 0)
     spent = []
     with signals_held(), Fleet((job,), _AGGREGATOR, p4.SUMWIRE_PORT, processes) as fleet:
-        load = Workers(job, op)
+        load = Workers(job, op, tos=priority << _PRIORITY_AT)
         try:
             load.run(seconds / 4, rate, piece)
             for _ in range(runs):
@@ -169,6 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--rate", type=float, default=np.inf, help="contributions per second at most")
     parser.add_argument("--piece", type=int, default=16, help="slots that are summed before the next ones begin")
+    parser.add_argument("--priority", type=int, choices=range(p4.PRIORITIES), default=0, help="of all packets")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--limit-us", type=float, default=np.inf)
@@ -183,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rate=options.rate,
         piece=options.piece,
         runs=options.runs,
+        priority=options.priority,
     )
     form = "numpy" if os.environ.get(SWITCH) == "0" else "native where there is a compiler"
     for one in runs:
