@@ -41,6 +41,11 @@ class Greeting:
         self._nonce = 1 + secrets.randbelow(2**32 - 1)
         self._digest = _digest(config, settings)
 
+    @property
+    def chunks(self) -> int:
+        """Chunks of the greeting."""
+        return self._nonce_chunks + 1
+
     def payload(self) -> NDArray[np.uint8]:
         """uint8 (chunks, 1, 128): a lane for each worker, then the digest."""
         lanes = np.zeros((self._nonce_chunks + 1, LANES), _LANE)

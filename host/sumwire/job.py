@@ -56,6 +56,11 @@ class Job:
     call), and an operation without answer is finished by that group's collectives, as are all after it
     (see :mod:`sumwire.fallback`). With "never", or without torch.distributed, DeadlineError reaches the caller.
 
+    With a quorum below the workers, on one switch, the others go on without a slow worker. It gets the results that it
+    missed from the switch, or from other workers, who keep the latest while their job is open: all end with the same.
+    What it had to give to sums that it was left out of is in its residual. Where it sees that it is behind
+    (:meth:`results_ahead`), it may spare itself the computing and :meth:`follow`.
+
     After a RecreateError the job is unusable and raises that error again.
     """
 
@@ -77,7 +82,7 @@ class Job:
         self.feedback = ErrorFeedback()
         self._join_s = join_s
         self._thc = _thc_codec(config, block)
-        self._sum32 = Sum32Codec(workers=config.workers)
+        self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
         self._sign = SignCodec()
         self._greeting = Greeting(
             config, {"block": block, "delivery": None if delivery is None else delivery.settings()}
@@ -172,6 +177,40 @@ class Job:
         result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32))
         return result, residual
 
+    def results_ahead(self) -> bool:
+        """Whether the other workers are in an operation that this worker has not begun, and finish it without it: its
+        next, or a later one. Never so with a quorum of all workers. To be asked between operations."""
+        with self._lock:
+            self._check_usable()
+            if self._standing is not None:
+                return False
+            self._transport.drain()
+            first = self._transport.next_sequence + (0 if self._greeted else self._greeting.chunks)
+            return self._transport.others_reached(first)
+
+    def follow(self, values: int, bucket: int = 0, *, codec: GradientCodec | None = None) -> Tensor:
+        """The mean of an operation that the other workers do without this one, which sends nothing: what
+        :meth:`reduce` (or with ``codec``, :meth:`reduce_with`) of ``values`` values gives them, with equal bits.
+
+        Only after :meth:`results_ahead` has said True: else nobody may be doing it, and it ends with DeadlineError.
+        Raises ConfigError with a quorum of all workers.
+        """
+        config = self.config
+        if config.quorum == config.workers:
+            rule = f"must be below {config.workers}, the workers: no sum is made without this one"
+            raise ConfigError("quorum", config.quorum, rule, where=f"job {config.name}")
+        if codec is None:
+            require(config, ("thc",), "to follow a reduction with THC")
+            assert self._thc is not None
+            codec = self._thc
+        chosen, nothing = codec, torch.zeros(values)
+
+        def make(sequence: int) -> Operation:
+            operation = CodecOperation(chosen, nothing, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats)
+            return operation.with_options(None, self._divide_by, contribute=False)
+
+        return self._run(make, ((OP_NAMES[chosen.info.op],), values), nothing)
+
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
         """Mean in full precision of the workers' flat tensors, float32 (float64 if x is), by SUM32.
 
@@ -265,7 +304,8 @@ class Job:
 
     def _greet(self) -> None:
         self._transport.start(p4.OP_MAX32, self._greeting.payload(), waits_for_workers=True, deadline_s=self._join_s)
-        self._greeting.check(self._transport.finish().words)
+        results = self._transport.finish()
+        self._greeting.check(results.words, results.contributors)
         self._greeted = True
 
     def _fall_back(self, operation: Operation, reason: DeadlineError) -> Tensor:
@@ -309,8 +349,8 @@ def _thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
 def _check(config: JobConfig, deadline_s: float, join_s: float) -> None:
     where = f"job {config.name}"
     require(config, ("max32",), "with which workers greet each other")
-    if config.quorum != config.workers:
-        rule = f"must be {config.workers}, all workers: a worker left out could not catch up yet"
+    if config.quorum != config.workers and len(config.seats) != config.workers:
+        rule = f"must be {config.workers}, all workers: in a tree of switches, one left out could not catch up"
         raise ConfigError("quorum", config.quorum, rule, where=where)
     for name, seconds in (("deadline_s", deadline_s), ("join_s", join_s)):
         if not seconds > 0:

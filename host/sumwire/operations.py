@@ -223,10 +223,13 @@ class CodecOperation(Operation):
         self._included: NDArray[np.bool_] | None = None
         self._left_nothing = False
         self._tag: Tagging | None = None
+        self._contribute = True
 
-    def with_options(self, tag: Tagging | None, divide_by: int | None) -> Self:
-        """``tag``: the packets' TOS by their magnitudes; ``divide_by``: workers that every sum is divided by."""
+    def with_options(self, tag: Tagging | None, divide_by: int | None, *, contribute: bool = True) -> Self:
+        """``tag``: the packets' TOS by their magnitudes; ``divide_by``: workers that every sum is divided by;
+        ``contribute=False``: nothing is sent, the tensor only tells the length."""
         self._tag = tag
+        self._contribute = contribute
         if divide_by is not None:
             self._round.divide_by(divide_by)
         return self
@@ -248,10 +251,19 @@ class CodecOperation(Operation):
             words = to_words(own)
             # The norms of the whole tensor: as urgent as the most urgent of it, and never to be dropped.
             first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
-            transport.start(info.preliminary_op, words, self.bucket, waits_for_workers=True, tos=first_tos)
+            transport.start(
+                info.preliminary_op,
+                words,
+                self.bucket,
+                waits_for_workers=True,
+                tos=first_tos,
+                contribute=self._contribute,
+            )
             agreed = from_words(transport.finish().words, len(own))
         bounded = info.op in _BOUNDED_OPS
-        with transport.open(info.op, round_.chunks, self.bucket, bounded=bounded, tos=tos) as exchange:
+        with transport.open(
+            info.op, round_.chunks, self.bucket, bounded=bounded, tos=tos, contribute=self._contribute
+        ) as exchange:
             step = part_chunks(info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats)

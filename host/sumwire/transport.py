@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from sumwire import _p4 as p4
 from sumwire.batch import BatchSocket, enlarge_buffers
 from sumwire.budget import Budget, share
+from sumwire.catchup import CatchUp
 from sumwire.config import JobConfig
 from sumwire.congestion import WindowLimit
 from sumwire.delivery import Delivery
-from sumwire.errors import DeadlineError, OrderError, TransportError, UsageError
+from sumwire.errors import ConfigError, DeadlineError, OrderError, TransportError, UsageError
 from sumwire.exchange import Buffers, Pool, Results, protected
 from sumwire.packets import OP_WORDS, chunks_of, first_byte, headers, heads
 from sumwire.retries import Way, seats_of_turn
@@ -108,6 +109,8 @@ class Transport:
 
     ``deadline_s``: seconds without any new result after which an exchange raises DeadlineError. ``delivery``: None for
     a plain transfer without probes and without congestion control.
+    Where slots may close without this worker, it keeps results for other workers, and asks them for those that it
+    lost; each does so at a second port (:mod:`sumwire.recovery_service`).
     Raises OSError if the worker's own address cannot be bound, UsageError on a system that is not Linux.
     """
 
@@ -146,6 +149,15 @@ class Transport:
         self._poll = select.poll()
         self._events = select.POLLIN
         self._poll.register(self._udp, self._events)
+        self._catch_up: CatchUp | None = None
+        if self._window.manners.recovers:
+            try:
+                self._catch_up = CatchUp(config)
+            except (OSError, ConfigError):
+                self._udp.close()
+                raise
+            self._window.kept = self._catch_up.kept.capacity
+            self._poll.register(self._catch_up.recovery, select.POLLIN)
 
     def __enter__(self) -> Self:
         return self
@@ -156,8 +168,10 @@ class Transport:
         self.close()
 
     def close(self) -> None:
-        """Close the socket; closing twice is allowed."""
+        """Close the sockets; closing twice is allowed."""
         self._socket.close()
+        if self._catch_up is not None:
+            self._catch_up.close()
 
     @property
     def next_sequence(self) -> int:
@@ -272,6 +286,7 @@ class Transport:
         if not contribute and not self._window.manners.careful:
             raise UsageError("an exchange that contributes nothing: needs a delivery, or a quorum below the workers")
         began = time.monotonic()
+        self.drain()
         first = self.next_sequence
         buffers = Buffers(
             self._config, op, chunks, bucket=bucket, first_sequence=first, up=self._up, down=down, tos=tos
@@ -288,6 +303,11 @@ class Transport:
         )
         self._buffers = buffers
         self._exchange = Exchange(self, buffers)
+        try:
+            self._take_ahead()
+        except (OrderError, DeadlineError):
+            self.leave(self._exchange)
+            raise
         self.stats.exchange_s += time.monotonic() - began
         return self._exchange
 
@@ -303,7 +323,8 @@ class Transport:
         began = time.monotonic()
         window = self._window
         try:
-            if not block:
+            # What a recovered result lets go must not wait for the next packet.
+            if self._recover() or not block:
                 self._receive()
             elif not window.done:
                 self._wait()
@@ -319,6 +340,8 @@ class Transport:
             return
         self._exchange = self._buffers = None
         self._held = _NO_CHUNKS
+        if self._catch_up is not None:
+            self._catch_up.recovery.forget()
         if self._window.done:
             self._count(exchange.results)
         counters, stats = self._window.counters, self.stats
@@ -375,6 +398,49 @@ class Transport:
 
     def _lost(self, chunks: NDArray[np.int64]) -> None:
         """Chunks whose results the switch does not give: they must come from other workers."""
+        buffers = self._buffers
+        assert buffers is not None
+        if self._catch_up is not None:
+            self._catch_up.recovery.ask((self._window.base + chunks).tolist(), buffers.op)
+            self._catch_up.recovery.send(time.monotonic())
+
+    def drain(self) -> None:
+        """Between exchanges: take in the results that have come although this worker has not begun theirs."""
+        catch_up = self._catch_up
+        while catch_up is not None and (count := self._take_in()):
+            records, sizes = self._records[:count], self._socket.sizes[:count]
+            early = catch_up.ahead.put(self.next_sequence, records, self._socket.received, sizes)
+            self._window.counters.duplicates += count - int(np.count_nonzero(early))
+
+    def others_reached(self, sequence: int) -> bool:
+        """Whether a whole quorum of others has this chunk of the job, or a later one, behind it."""
+        return self._catch_up is not None and self._catch_up.ahead.reaches(sequence)
+
+    def _take_ahead(self) -> None:
+        """Begin with the chunks that the others have finished already."""
+        catch_up, buffers = self._catch_up, self._buffers
+        assert buffers is not None
+        if catch_up is None:
+            return
+        chunks, rows, sizes = catch_up.ahead.take(self._window.base, buffers.chunks)
+        if len(chunks):
+            self.stats.ahead += len(chunks)
+            self._accept(chunks, rows, headers(rows), sizes)
+
+    def _recover(self) -> bool:
+        """Ask other workers for what is lost, and take in their answers. Whether there were any."""
+        catch_up, window = self._catch_up, self._window
+        if catch_up is None or not catch_up.recovery.missing:
+            return False
+        sequences, rows, sizes = catch_up.recovery.answers()
+        if len(sequences):
+            records = headers(rows)
+            chunks = window.find(records["slot"], records["round"])
+            known = chunks != NOTHING
+            self.stats.recovered += int(np.count_nonzero(known))
+            self._accept(chunks[known], rows[known], records[known], sizes[known])
+        catch_up.recovery.send(time.monotonic())
+        return len(sequences) > 0
 
     def _push(self, chunks: NDArray[np.int64]) -> int:
         """Hand chunks to the socket. How many it took, or lost with an error that may pass."""
@@ -399,41 +465,58 @@ class Transport:
         """Take in what the socket has, up to a batch; with ``wanted``, see :meth:`BatchSocket.receive`."""
         buffers, window = self._buffers, self._window
         assert buffers is not None
+        count = self._take_in(wanted)
+        if not count:
+            return
+        records, sizes = self._records[:count], self._socket.sizes[:count]
+        first = buffers.plain_run(self._heads[:count], sizes)
+        if first != NOTHING and window.are_open(first, first + count):
+            buffers.accept_run(first, self._socket.received[:count], records)
+            chunks = np.arange(first, first + count)
+            window.complete(chunks, time.monotonic())
+            if self._catch_up is not None:
+                self._catch_up.applied(window.base + chunks, self._socket.received[:count], sizes)
+            return
+        others = np.ones(count, np.bool_)
+        if self._catch_up is not None:
+            others &= ~self._catch_up.ahead.put(self.next_sequence, records, self._socket.received, sizes)
+        wanted_ones = buffers.wanted(records, sizes) & others
+        rows = np.flatnonzero(wanted_ones)
+        chunks = window.find(records["slot"][rows], records["round"][rows])
+        rows, chunks = rows[chunks != NOTHING], chunks[chunks != NOTHING]
+        self._accept(chunks, self._socket.received[rows], records[rows], sizes[rows])
+        if self._window.manners.careful:
+            flags = buffers.results.flags
+            window.settle(lambda chunk: bool(flags[chunk] & p4.FLAG_MISSING))
+        others &= ~wanted_ones
+        if others.any():
+            self._others(np.flatnonzero(others))
+
+    def _take_in(self, wanted: int = 0) -> int:
+        """How many datagrams lie in the socket's rows now; for ``wanted`` see :meth:`_receive`."""
         try:
             count = self._socket.receive(wanted)
         except OSError as error:
             self._note_failure(error)
-            return
-        if not count:
-            return
-        records, sizes = self._records[:count], self._socket.sizes[:count]
+            return 0
         self.stats.packets_received += count
-        self.stats.bytes_received += int(sizes.sum()) + count * LOWER_HEADER_BYTES
-        first = buffers.plain_run(self._heads[:count], sizes)
-        if first != NOTHING and window.are_open(first, first + count):
-            buffers.accept_run(first, self._socket.received[:count], records)
-            window.complete(np.arange(first, first + count), time.monotonic())
-            return
-        wanted_ones = buffers.wanted(records, sizes)
-        rows = np.flatnonzero(wanted_ones)
-        chunks = window.find(records["slot"][rows], records["round"][rows])
-        rows, chunks = rows[chunks != NOTHING], chunks[chunks != NOTHING]
-        self._accept(rows, chunks)
-        if self._window.manners.careful:
-            flags = buffers.results.flags
-            window.settle(lambda chunk: bool(flags[chunk] & p4.FLAG_MISSING))
-        if not wanted_ones.all():
-            self._others(np.flatnonzero(~wanted_ones))
+        self.stats.bytes_received += int(self._socket.sizes[:count].sum()) + count * LOWER_HEADER_BYTES
+        return count
 
-    def _accept(self, rows: NDArray[np.intp], chunks: NDArray[np.int64]) -> None:
-        """Results of open chunks; those up to the first that cannot be one."""
+    def _accept(
+        self, chunks: NDArray[np.int64], rows: NDArray[np.uint8], records: NDArray[Any], sizes: NDArray[Any]
+    ) -> None:
+        """Results of open chunks, from the switch or another worker: datagrams, their headers, and the bytes in each;
+        those up to the first that cannot be one."""
         buffers, now = self._buffers, time.monotonic()
         assert buffers is not None
-        records = self._records[rows]
         partial = records["flags"] & p4.FLAG_PARTIAL != 0
         wrong = partial | (records["bucket"] != buffers.bucket) | (chunks_of(records) != chunks)
+        wrong |= records["op"] != buffers.op
         good = int(wrong.argmax()) if wrong.any() else len(rows)
-        received = self._socket.received[rows[:good]]
+        received = rows[:good]
+        if self._catch_up is not None:
+            self._catch_up.applied(self._window.base + chunks[:good], received, sizes[:good])
         buffers.fill_cut(received, records[:good])
         buffers.accept(chunks[:good], received, records[:good])
         self._window.complete(chunks[:good], now, marked=bool((records["flags"][:good] & p4.FLAG_CE).any()))
@@ -483,7 +566,11 @@ class Transport:
         held = len(self._held) > 0
         self._listen_for(select.POLLIN | select.POLLOUT if held else select.POLLIN)
         # Rounded up: a timer must have expired when poll returns, else the loop would spin to its end.
-        if self._poll.poll(max(0, int((window.wake_at() - now) * 1000) + 1)):
+        wake_at = window.wake_at()
+        if self._catch_up is not None:
+            wake_at = min(wake_at, self._catch_up.recovery.wake_at())
+        ready = self._poll.poll(max(0, int((max(wake_at, now) - now) * 1000) + 1))
+        if any(fd == self._socket.fileno() for fd, _ in ready):
             share = 0 if held else window.in_flight // _COLLECTED_SHARE
             self._receive(share if share > 1 else 0)
 
@@ -496,6 +583,10 @@ class Transport:
         """Returns if the exchange goes on after all; else raises DeadlineError."""
         buffers, open_chunks = self._buffers, self._window.open_chunks
         assert buffers is not None
+        if not self._window.contributes:
+            raise error.with_detail("this worker only waits for what the others do")
+        if self._catch_up is not None and (lost := self._catch_up.recovery.missing):
+            raise error.with_detail(f"no other worker gave the results of {lost} chunks, which the switch has no more")
         # With no least number of contributions: the slot closes whoever is in.
         question = buffers.packets[error.chunk].copy()
         record = headers(question.reshape(1, -1))
@@ -506,6 +597,7 @@ class Transport:
             while (left_ms := int((until - time.monotonic()) * 1000)) > 0:
                 self._listen_for(select.POLLIN)
                 self._poll.poll(left_ms)
+                self._recover()
                 self._receive()
                 if self._window.open_chunks < open_chunks:
                     return
@@ -555,10 +647,12 @@ class Transport:
 
 def _manners(config: JobConfig, delivery: Delivery | None) -> Manners:
     left_out = config.quorum < config.workers
+    early = left_out or (delivery is not None and delivery.loss_bound > 0)
     return Manners(
         careful=delivery is not None or left_out,
         probes=delivery is None or delivery.probes,
-        early=left_out or (delivery is not None and delivery.loss_bound > 0),
+        early=early,
+        recovers=early,
         paths=config.paths,
         turn=seats_of_turn(list(config.seats), config.seat),
     )

@@ -12,7 +12,8 @@ Where a slot may close without some workers (a quorum below their number, or a F
 only of those who are in the sum of K + b. A worker that was left out may lack the result of K when its slot goes on.
 It is then told STALE: nothing is folded into a wrong sum, nor is a wrong result taken, since rounds differ. It gets
 the result from another worker, which has it; a window that does not recover raises StaleRunError.
-Such a worker also gets results of chunks before it has sent them: they are taken, and the chunks never sent.
+Such a worker also gets results of chunks before it has sent them: they are taken, and the chunks never sent. But what
+follows a chunk still waits for all that went before it, so no worker takes a slot from under a chunk of its own.
 """
 
 from __future__ import annotations
@@ -123,6 +124,8 @@ class Window:
         self.way = Way.FIRST
         self.limit = limit
         self.manners = manners or Manners()
+        # Latest results that other workers keep, where they do.
+        self.kept: int | None = None
         self.base = 0
         self.chunks = 0
         self.open_chunks = 0
@@ -151,6 +154,7 @@ class Window:
         self._timer_from = 0.0
         self._progress_at = 0.0
         self._retries: Retries | None = None
+        self.contributes = True
         # Chunks that the switch asked for by an INFORM.
         self._urgent: list[int] = []
 
@@ -201,6 +205,8 @@ class Window:
         self._ready_from = 0
         self._ready_to = min(self.short_step, chunks)
         self._ready[: self._ready_to] = np.arange(self._ready_to)
+        # Chunks whose turn has come; followed only where results may come before that.
+        self._turned = np.arange(chunks if self.manners.early else 0) < self._ready_to
         self._answered = [0] * REORDER_TOLERANCE
         self._burst = 0
         self._burst_size = TIMEOUT_BURST_CHUNKS
@@ -209,6 +215,7 @@ class Window:
         self._short_rtt.settle()
         self._urgent = []
         self._retries = None
+        self.contributes = contributes
         if self.manners.careful:
             self._retries = Retries(
                 chunks,
@@ -284,7 +291,10 @@ class Window:
         self._sample(sent, now)
         if self.limit is not None:
             self.limit.results(len(chunks), now, marked=marked)
-        self._follow(chunks)
+        if self.manners.early:
+            self._follow_early(chunks)
+        else:
+            self._follow(chunks)
 
     def completed(self) -> int:
         """How many chunks from the first on have their results without a gap."""
@@ -304,7 +314,7 @@ class Window:
 
         An answer to an old packet of this worker is ignored. But where the slot has left the round of a chunk that
         this worker still waits for, its result must come from another worker; a window that does not recover raises
-        StaleRunError.
+        StaleRunError, as does one that is further behind than what the others keep.
         """
         self.counters.stale += 1
         chunk = self._flying_in(slot)
@@ -313,11 +323,18 @@ class Window:
         own_round = self.place(chunk)[1]
         if not round_newer(switch_round, own_round):
             return
+        place = f"job {self._job}: slot {slot} is in round {switch_round}, this worker waits for round {own_round}"
         if self.manners.recovers and self._retries is not None:
+            # Whoever sent to that round has the results up to half of the slots before it.
+            ahead = (switch_round - own_round) % _ROUNDS * self.slots - self.long_step
+            if self.kept is not None and ahead >= self.kept:
+                raise StaleRunError(
+                    f"{place}: the others are {ahead} chunks ahead and keep the results of {self.kept}, or this is "
+                    "state of an earlier run, and the job's generation was not renewed since"
+                )
             self._retries.lose(chunk)
             self._urgent.append(chunk)
             return
-        place = f"job {self._job}: slot {slot} is in round {switch_round}, this worker waits for round {own_round}"
         if self._results == 0:
             raise StaleRunError(f"{place}: state of an earlier run; renew the job's generation")
         raise StaleRunError(f"{place}: the other workers went on without it")
@@ -472,6 +489,24 @@ class Window:
         end = self._ready_to + len(followers)
         self._ready[self._ready_to : end] = followers
         self._ready_to = end
+
+    def _follow_early(self, chunks: Chunks) -> None:
+        """The same where some of the chunks may have had no turn yet, and those that follow may have results."""
+        landed, turned = self._flight.landed, self._turned
+        passed = chunks[turned[chunks]]
+        while len(passed):
+            followers = np.unique(np.concatenate([passed + self.short_step, passed + self.long_step]))
+            followers = followers[followers < self.chunks]
+            followers = followers[~turned[followers]]
+            for step in (self.short_step, self.long_step):
+                before = followers - step
+                followers = followers[(before < 0) | (landed[before] & turned[before])]
+            turned[followers] = True
+            passed = followers[landed[followers]]
+            followers = followers[~landed[followers]]
+            end = self._ready_to + len(followers)
+            self._ready[self._ready_to : end] = followers
+            self._ready_to = end
 
     def _overtaken_before(self) -> int:
         """Transmissions with a smaller number are overtaken.

@@ -60,15 +60,20 @@ def unpack_lanes(words: NDArray[np.uint8], length: int) -> NDArray[np.int32]:
 
 
 class Sum32Codec(GradientCodec):
-    """The mean of up to 255 workers in full precision. float64 tensors keep their dtype, not all of their precision."""
+    """The mean of up to 255 workers in full precision. float64 tensors keep their dtype, not all of their precision.
+
+    ``clamp``: a worker may be left out where exponents are agreed on. Its values above them are sent as the largest
+    that can be, and the rest is in its residual; else they are an error.
+    """
 
     info: ClassVar[CodecInfo] = CodecInfo(
         "sum32", p4.OP_SUM32, p4.SUM32_WORDS, p4.SUM32_WORDS, CHUNK_VALUES, p4.OP_MAX32
     )
 
-    def __init__(self, *, workers: int) -> None:
+    def __init__(self, *, workers: int, clamp: bool = False) -> None:
         super().__init__()
         self.workers = workers
+        self.clamp = clamp
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _Sum32Round:
         return _Sum32Round(self, check_values(x, f"bucket {bucket} of round {sequence}"))
@@ -78,6 +83,7 @@ class _Sum32Round(CodecRound):
     def __init__(self, codec: Sum32Codec, x: Tensor) -> None:
         super().__init__(codec, x, codec.chunks(len(x)), 1)
         self._scale_bits = scale_bits(codec.workers)
+        self._clamp = codec.clamp
         self._own: NDArray[np.uint32] | None = None
         self._exponents = np.zeros((self.chunks, 1), np.int64)
 
@@ -104,7 +110,8 @@ class _Sum32Round(CodecRound):
         """Lanes, for the agreed exponents. Raises CodecError for another shape, or one below this worker's own."""
         own = self.preliminary()
         here = agreed[first:last]
-        if agreed.dtype != np.uint32 or agreed.shape != own.shape or bool((here < own[first:last]).any()):
+        below = bool((here < own[first:last]).any()) and not self._clamp
+        if agreed.dtype != np.uint32 or agreed.shape != own.shape or below:
             raise CodecError(f"{agreed.dtype} exponents of shape {agreed.shape}: need uint32 {own.shape}, no smaller")
         if bool((here > EXPONENT_MAX + EXPONENT_BIAS).any()):
             raise CodecError(f"exponent {here.max()}: must be at most {EXPONENT_MAX + EXPONENT_BIAS}")
@@ -132,7 +139,11 @@ class _Sum32Round(CodecRound):
 
     def _rounded(self, first: int, last: int) -> NDArray[np.float64]:
         """x in units of the lanes, whole numbers."""
-        fractions = _times_power(self._part(first, last), self._scale_bits - self._exponents[first:last])
+        with np.errstate(over="ignore"):
+            fractions = _times_power(self._part(first, last), self._scale_bits - self._exponents[first:last])
+        if self._clamp:
+            most = float(1 << self._scale_bits)
+            np.clip(fractions, -most, most, out=fractions)
         return np.rint(fractions, out=fractions)
 
     def _put(self, target: Tensor, first: int, values: NDArray[np.float64]) -> None:

@@ -257,7 +257,6 @@ def test_workers_with_other_settings_are_told() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"quorum": 1}, "quorum = 1: must be 2"),
         ({"ops": ["thc"]}, "must have max32"),
     ],
 )
