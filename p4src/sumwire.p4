@@ -15,17 +15,21 @@
 #include "include/control/forwarding.p4"
 #include "include/control/admission.p4"
 #include "include/control/uplink.p4"
+#include "include/control/degrade.p4"
 #include "include/control/slot.p4"
 #include "include/control/reply.p4"
 #include "include/control/accounting.p4"
+#include "include/control/virtual_queue.p4"
 
 control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Forwarding() forwarding;
     Admission() admission;
     Uplink() uplink;
+    Degrade() degrade;
     Slot() slot;
     Reply() reply;
     Accounting() accounting;
+    VirtualQueue() virtual_queue;
 
     apply {
         forwarding.apply(hdr, meta, standard_metadata);
@@ -37,12 +41,19 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 uplink.apply(hdr, meta, standard_metadata);
             }
             if (meta.reject == REJECT_NONE) {
+                degrade.apply(hdr, meta);
+            }
+            if (meta.reject == REJECT_NONE && meta.verdict == VERDICT_NONE) {
                 slot.apply(hdr, meta);
             }
             if (meta.reject == REJECT_NONE) {
                 reply.apply(hdr, meta, standard_metadata);
             }
             accounting.apply(meta);
+        }
+        // For one port: not dropped, and no multicast.
+        if (hdr.ipv4.isValid() && standard_metadata.egress_spec != DROP_PORT) {
+            virtual_queue.apply(hdr, meta, standard_metadata);
         }
     }
 }

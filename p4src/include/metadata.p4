@@ -22,6 +22,8 @@ struct uplink_t {
     ipv4_t address;
     worker_t worker;      // this switch's number there
     bitmap_t worker_bit;  // 1 << worker
+    bit<1> sprays;        // rounds of a slot go to different switches above
+    bit<16> share;        // which switch above it is: the slot, or a hash of slot and round
     bit<2> phase;         // of a slot whose quorum is here: PHASE_WAITING, on a root PHASE_CLOSED
 }
 
@@ -33,6 +35,7 @@ struct slot_state_t {
     bit<8> arrived;  // contributors at this switch; equals count but in a tree
     bit<8> flags;    // of the result, once closed
     bit<8> op;       // that opened the round
+    bit<8> cut;      // planes missing, and CUT_RESULT
     bit<2> phase;
     bit<1> fresh;    // a new owner or a newer round: what the slot holds is to be overwritten
 }
@@ -53,7 +56,12 @@ struct metadata_t {
     bit<8> reject;       // REJECT_*, REJECT_NONE while there is nothing against the packet
     bit<8> verdict;      // VERDICT_*
     bit<1> from_above;   // a RESULT of the switch above
+    bit<1> probe;        // a PROBE: asks, gives nothing
     bit<1> partial;      // THC, VOTE: the payload is sums or counters, not indices or signs
+    bit<1> trimmed;      // a THC contribution of its two top planes
+    bit<1> cuts;         // a result that this packet brings about is cut
+    bit<1> six_words;    // the packet has no room for all eight words of a result
+    bit<1> fills;        // the two low planes of the result are made up
     bit<1> goes_up;      // a partial result goes to the switch above
     bit<1> folds;        // the payload is to be folded into the slot
     bit<1> stores;       // the slot changes

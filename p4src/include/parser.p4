@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parses ARP, IPv4, UDP and Sumwire. A packet on Sumwire's port that is no contribution is not dropped
+// Parses ARP, IPv4, UDP and Sumwire. A packet on Sumwire's port that is no packet for a switch is not dropped
 // here, since it may be ordinary traffic between hosts: the reason is noted, what was not extracted stays
 // payload, and ingress decides by the destination address.
 
@@ -73,6 +73,7 @@ parser SumwireParser(packet_in packet,
         transition select(hdr.sumwire.kind) {
             KIND_CONTRIBUTE: check_contribution;
             KIND_RESULT: check_result;
+            KIND_PROBE: check_probe;
             default: reject_kind;
         }
     }
@@ -81,6 +82,7 @@ parser SumwireParser(packet_in packet,
         transition select(hdr.sumwire.op, hdr.sumwire.words) {
             (OP_THC, THC_WORDS_UP): check_payload;
             (OP_THC, THC_WORDS_PARTIAL): partial_payload;
+            (OP_THC, THC_WORDS_TRIMMED): check_trimmed;
             (OP_MAX32, MAX32_WORDS): check_payload;
             (OP_SUM32, SUM32_WORDS): check_payload;
             (OP_SIGN, SIGN_WORDS): check_payload;
@@ -94,12 +96,54 @@ parser SumwireParser(packet_in packet,
         meta.from_above = 1;
         transition select(hdr.sumwire.op, hdr.sumwire.words) {
             (OP_THC, THC_WORDS_DOWN): check_payload;
+            (OP_THC, THC_WORDS_CUT): check_cut;
             (OP_MAX32, MAX32_WORDS): check_payload;
             (OP_SUM32, SUM32_WORDS): check_payload;
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_DOWN): check_payload;
             default: wrong_op_or_words;
         }
+    }
+
+    state check_probe {
+        meta.probe = 1;
+        transition select(hdr.sumwire.op, hdr.sumwire.words) {
+            (OP_THC, 0): check_payload;
+            (OP_MAX32, 0): check_payload;
+            (OP_SUM32, 0): check_payload;
+            (OP_SIGN, 0): check_payload;
+            (OP_VOTE, 0): check_payload;
+            default: wrong_op_or_words;
+        }
+    }
+
+    // Two words are no contribution but one that says it was cut.
+    state check_trimmed {
+        bit<1> says_so = hdr.sumwire.flags[3:3];
+        transition select(says_so) {
+            1: trimmed_payload;
+            default: reject_words;
+        }
+    }
+
+    state trimmed_payload {
+        meta.trimmed = 1;
+        meta.cuts = 1;
+        meta.six_words = 1;
+        transition check_payload;
+    }
+
+    state check_cut {
+        bit<1> says_so = hdr.sumwire.cut[7:7];
+        transition select(says_so) {
+            1: cut_payload;
+            default: reject_words;
+        }
+    }
+
+    state cut_payload {
+        meta.six_words = 1;
+        transition check_payload;
     }
 
     state wrong_op_or_words {
@@ -123,6 +167,7 @@ parser SumwireParser(packet_in packet,
         bit<1> payload_fits = (bit<1>)(
             hdr.udp.len == UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES);
         transition select(payload_fits, hdr.sumwire.words) {
+            (1, 0): parsed;
             (1, 1): parse_one_word;
             (1, 2): parse_two_words;
             (1, 4): parse_four_words;

@@ -54,11 +54,18 @@ def _of_job(job: Job, op: int, rng: np.random.Generator) -> Frames:
             frames.append((worker.port, udp_frame(worker, AGGREGATOR, packet.encode())))
     flush = contribution(job, 0, 0, 1, random_payload(rng, op), op, flags=model.FLUSH)
     frames.append((job.workers[0].port, udp_frame(job.workers[0], AGGREGATOR, flush.encode())))
+    probe = contribution(job, 0, 0, 1, b"", op)._replace(kind=model.PROBE)
+    frames.append((job.workers[0].port, udp_frame(job.workers[0], AGGREGATOR, probe.encode())))
+    if op == model.THC:
+        short = contribution(job, 0, 2, 0, random_payload(rng, op, model.WORDS_TRIMMED), op, flags=model.TRIMMED)
+        frames.append((job.workers[0].port, udp_frame(job.workers[0], AGGREGATOR, short.encode(), dscp_ecn=0x6B)))
     if job.parent is not None:
-        above: Host = job.parent.switch
         payload = random_payload(rng, op, model.WORDS_DOWN[op])
-        packet = contribution(job, job.parent.worker, 0, 1, payload, op)
-        packet = packet._replace(kind=model.RESULT, count=9, contributors=0xFF)
+        packet = contribution(job, 0, 0, 1, payload, op)
+        parent = job.above(packet)
+        assert parent is not None
+        above: Host = parent.switch
+        packet = packet._replace(kind=model.RESULT, worker=parent.worker, count=9, contributors=0xFF)
         frames.append((above.port, udp_frame(above, AGGREGATOR, packet.encode())))
     return frames
 

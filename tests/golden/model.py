@@ -8,7 +8,6 @@ numbers of the wire format once more, on purpose: a wrong number in the project 
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -16,96 +15,57 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-UDP_PORT = 21335
-VALUES = 1024
-WORD = 128
-CONTRIBUTE, RESULT, STALE, PROBE, INFORM = 1, 2, 3, 4, 5
-THC, MAX32, SUM32, SIGN, VOTE = 1, 2, 3, 4, 5
-FLUSH, PARTIAL, OVERFLOW = 0x01, 0x02, 0x04
-# Words from a host, from a lower switch, and of a result.
-WORDS_UP = {THC: 4, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
-WORDS_PARTIAL = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 6}
-WORDS_DOWN = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
-
-_SUMWIRE = struct.Struct("!BBHHBBIIBBHI")
-
-
-class Packet(NamedTuple):
-    """The Sumwire header's fields, then the payload."""
-
-    kind: int
-    op: int
-    job: int
-    slot: int
-    worker: int
-    count: int
-    round: int
-    contributors: int
-    flags: int
-    words: int
-    bucket: int
-    chunk: int
-    payload: bytes = b""
-    version: int = 1
-    cut: int = 0
-
-    def encode(self) -> bytes:
-        head = _SUMWIRE.pack(
-            self.version << 4 | self.kind, self.op, self.job, self.slot, self.worker, self.count,
-            self.round, self.contributors, self.flags, self.words, self.bucket, self.cut << 24 | self.chunk,
-        )  # fmt: skip
-        return head + self.payload
-
-
-def decode(data: bytes) -> Packet:
-    first, *rest, last = _SUMWIRE.unpack_from(data)
-    payload, chunk = data[_SUMWIRE.size :], last & 0xFFFFFF
-    return Packet(first & 15, *rest, chunk, payload=payload, version=first >> 4, cut=last >> 24)
-
-
-def ones_complement_sum(data: bytes) -> int:
-    """RFC 1071."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return total
-
-
-@dataclass(frozen=True)
-class Host:
-    port: int
-    mac: bytes
-    ip: bytes
-    udp_port: int = UDP_PORT
-    # A lower switch is a worker that stands for several and sends partial results.
-    weight: int = 1
-    is_switch: bool = False
-
-
-def udp_frame(
-    src: Host, dst: Host, payload: bytes, *, ttl: int = 64, dscp_ecn: int = 0, ident: int = 0, udp_checksum: int = 0
-) -> bytes:
-    """Ethernet, IPv4 with a right checksum, UDP with the checksum given."""
-    head = struct.pack("!BBHHHBBH4s4s", 0x45, dscp_ecn, 28 + len(payload), ident, 0, ttl, 17, 0, src.ip, dst.ip)
-    checksum = 0xFFFF ^ ones_complement_sum(head)
-    head = head[:10] + struct.pack("!H", checksum) + head[12:]
-    udp = struct.pack("!HHHH", src.udp_port, dst.udp_port, 8 + len(payload), udp_checksum)
-    return dst.mac + src.mac + b"\x08\x00" + head + udp + payload
-
-
-# -- payloads ------------------------------------------------------------------------------------------
-
-
-def to_planes(values: NDArray[np.integer], planes: int) -> bytes:
-    """1024 integers as planes, the most significant first; value i is bit i from the left."""
-    bits = [(np.asarray(values) >> k) & 1 for k in reversed(range(planes))]
-    return b"".join(np.packbits(bit.astype(np.uint8)).tobytes() for bit in bits)
-
-
-def from_planes(payload: bytes) -> NDArray[np.int64]:
-    planes = len(payload) // WORD
-    bits = np.unpackbits(np.frombuffer(payload, np.uint8).reshape(planes, WORD), axis=1).astype(np.int64)
-    return sum((bits[p] << (planes - 1 - p) for p in range(planes)), np.zeros(VALUES, np.int64))
+# Tests say model.NAME, whichever of these files it is in.
+from golden.packets import *  # noqa: F403
+from golden.packets import (
+    CE,
+    CLOSED,
+    CONTRIBUTE,
+    CUT_RESULT,
+    FLUSH,
+    INFORM,
+    KEPT,
+    MAX32,
+    MISSING,
+    OVERFLOW,
+    PARTIAL,
+    PROBE,
+    RESULT,
+    RESYNC,
+    SIGN,
+    STALE,
+    STAND_IN,
+    SUM32,
+    THC,
+    TRIMMED,
+    UDP_PORT,
+    VALUES,
+    VOTE,
+    WORD,
+    WORDS_CUT,
+    WORDS_PARTIAL,
+    WORDS_TRIMMED,
+    WORDS_UP,
+    Host,
+    Packet,
+    decode,
+    from_planes,
+    malformed,
+    ones_complement_sum,
+    reply_tos,
+    to_planes,
+    udp_frame,
+)
+from golden.queues import *  # noqa: F403
+from golden.queues import (
+    CUT_RESULTS,
+    DROP_CONTRIBUTIONS,
+    Degrade,
+    Queue,
+    drop_class,
+    mix32,
+    salted,
+)
 
 
 class Signs(NamedTuple):
@@ -139,11 +99,23 @@ class Job:
     table: tuple[int, ...] = ()
     ops: frozenset[int] = frozenset({THC, MAX32})
     parent: Parent | None = None
+    # Several switches above share the slots, or the chunks one by one.
+    parents: tuple[Parent, ...] = ()
+    sprays: bool = False
+
+    def above(self, packet: Packet) -> Parent | None:
+        """The switch above for a packet's slot and round; None at a root."""
+        if not self.parents:
+            return self.parent
+        share = mix32(salted(packet.slot, packet.round)) & 0xFFFF if self.sprays else packet.slot
+        return self.parents[share % len(self.parents)]
 
     def read(self, op: int, payload: bytes, partial: bool) -> Content:
         """A contribution's content: sums for THC, lanes, sign bits, counts of plus votes."""
         if op == THC:
             values = from_planes(payload)
+            if len(payload) == WORDS_TRIMMED * WORD:
+                values = 4 * values + STAND_IN
             return values if partial else np.asarray(self.table, np.int64)[values]
         if op == SIGN:
             bits = np.frombuffer(payload, np.uint8)
@@ -196,6 +168,7 @@ class Slot:
     contributors: int = 0
     count: int = 0
     flags: int = 0
+    cut: int = 0
     # Open while None; then whether the result is here or only the partial result, on its way up.
     closed: bool = False
     waiting: bool = False
@@ -213,6 +186,11 @@ class GoldenSwitch:
     verdicts: Counter[str] = field(default_factory=Counter)
     rejects: Counter[str] = field(default_factory=Counter)
     slots: dict[tuple[int, int], Slot] = field(default_factory=dict)
+    queues: dict[int, Queue] = field(default_factory=dict)
+    degrades: dict[int, Degrade] = field(default_factory=dict)
+    # By port, drop class and decision.
+    decisions: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    now: int = 0  # us
 
     def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         ethertype = frame[12:14]
@@ -221,8 +199,19 @@ class GoldenSwitch:
         if ethertype == b"\x08\x00" and len(frame) >= 34:
             if frame[30:34] == self.aggregator.ip:
                 return self._sumwire(port, frame)
-            return self._forward(frame[30:34], frame)
+            return self._queued(self._forward(frame[30:34], frame))
         return []
+
+    def _queued(self, frames: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """What is left of frames to one port each."""
+        return [(port, left) for port, frame in frames if (left := self._through_queue(port, frame))]
+
+    def _through_queue(self, port: int, frame: bytes) -> bytes:
+        if port not in self.queues:
+            return frame
+        decision, left = self.queues[port].decide(frame, self.now)
+        self.decisions[port, drop_class(frame), decision] += 1
+        return left
 
     def _forward(self, ip: bytes, frame: bytes) -> list[tuple[int, bytes]]:
         return [(host.port, frame) for host in self.hosts if host.ip == ip]
@@ -248,9 +237,30 @@ class GoldenSwitch:
             self.rejects[str(reason)] += 1
             return []
         job = next(job for job in self.jobs if job.number == packet.job)
-        verdict = self._verdict(job, packet)
+        packet, cuts = self._degraded(job, packet)
+        verdict = self._verdict(job, packet, cuts, frame[15] & 3 == 3) if packet else "DEGRADED"
         self.verdicts[verdict] += 1
-        return self._reply(job, port, frame, packet, verdict)
+        if packet is None:
+            return []
+        replies = self._reply(job, port, frame, packet, verdict)
+        to_all = verdict == "DOWN" or (verdict in ("LAST", "FLUSH") and job.above(packet) is None)
+        return replies if to_all else self._queued(replies)
+
+    def _degraded(self, job: Job, packet: Packet) -> tuple[Packet | None, bool]:
+        """What an experiment leaves of the packet, and whether a result it brings about is cut."""
+        cuts = packet.op == THC and packet.kind == CONTRIBUTE and packet.words == WORDS_TRIMMED
+        degrade = self.degrades.get(packet.job)
+        whole = (packet.kind, packet.op, packet.words) == (CONTRIBUTE, THC, WORDS_UP[THC])
+        if degrade is None or not whole or job.above(packet) or not degrade.hits(packet):
+            return packet, cuts
+        if degrade.mode == CUT_RESULTS:
+            return packet, True
+        if packet.flags & RESYNC:
+            return packet, False
+        if degrade.mode == DROP_CONTRIBUTIONS:
+            return None, False
+        flags, payload = packet.flags | TRIMMED, packet.payload[: WORDS_TRIMMED * WORD]
+        return packet._replace(words=WORDS_TRIMMED, flags=flags, payload=payload), True
 
     def _refusal(self, port: int, frame: bytes, packet: Packet) -> str | None:
         job = next((job for job in self.jobs if job.number == packet.job), None)
@@ -263,7 +273,10 @@ class GoldenSwitch:
             return "WORKER"
         slot = self.slots.get((job.number, packet.slot))
         worker = job.workers[packet.worker] if not from_above else self.aggregator
-        above = job.parent.switch if job.parent else None
+        parent = job.above(packet)
+        above = parent.switch if parent else None
+        asks = packet.kind == PROBE
+        cut_up = packet.op == THC and packet.kind == CONTRIBUTE and packet.words == WORDS_TRIMMED
         # Only THC's and VOTE's partial results look different from a host's contribution.
         as_switch = packet.words == WORDS_PARTIAL[packet.op]
         two_forms = WORDS_UP[packet.op] != WORDS_PARTIAL[packet.op]
@@ -273,68 +286,83 @@ class GoldenSwitch:
             (packet.slot >= job.slots, "SLOT"),
             (packet.op not in job.ops, "JOB_OP"),
             (not from_above and not 1 <= packet.count <= worker.weight, "COUNT"),
-            (not from_above and two_forms and as_switch != worker.is_switch, "WORDS"),
+            (not from_above and not asks and two_forms and as_switch != worker.is_switch, "WORDS"),
+            (cut_up and above is not None, "WORDS"),
             (from_above and (above is None or (port, frame[26:30]) != (above.port, above.ip)), "PARENT"),
             (slot is not None and slot.round == packet.round and slot.op != packet.op, "SLOT_OP"),
         )
         return next((reason for failed, reason in checks if failed), None)
 
-    def _verdict(self, job: Job, packet: Packet) -> str:
+    def _verdict(self, job: Job, packet: Packet, cuts: bool, ce: bool) -> str:
         key = (job.number, packet.slot)
         slot = self.slots.get(key)
         ahead = (packet.round - slot.round) % 2**32 if slot else 0
         fresh = slot is None or 0 < ahead < 2**31
         if packet.kind == RESULT:
             return self._from_above(job, packet, None if fresh else slot, older=bool(ahead) and not fresh)
+        if ahead and not fresh:
+            return "STALE"
+        if packet.kind == PROBE:
+            return "INFORM"
         if slot is None or fresh:
             content = job.read(packet.op, packet.payload, job.workers[packet.worker].is_switch)
             slot = Slot(packet.round, packet.op, content)
             self.slots[key] = slot
-            return self._contributed(job, slot, packet, "FIRST")
-        if ahead:
-            return "STALE"
+            return self._contributed(job, slot, packet, "FIRST", cuts, ce)
         if slot.closed:
-            return "DUPLICATE"
+            # Two words cannot grow to eight.
+            short = packet.op == THC and packet.words == WORDS_TRIMMED
+            return "INFORM" if short and not slot.cut & CUT_RESULT else "DUPLICATE"
         if slot.waiting:
             return "ASK"
         if slot.contributors >> packet.worker & 1:
-            if not packet.flags & FLUSH:
+            least = packet.contributors
+            if not packet.flags & FLUSH or slot.contributors.bit_count() < least:
                 return "REPEAT"
-            slot.flags |= PARTIAL
-            self._close(job, slot)
+            slot.flags |= MISSING if least else PARTIAL
+            self._close(job, slot, packet, cuts)
             return "FLUSH"
         added = job.read(packet.op, packet.payload, job.workers[packet.worker].is_switch)
         slot.content, earned = job.fold(packet.op, slot.content, added)
         slot.flags |= earned
-        return self._contributed(job, slot, packet, "ADD")
+        return self._contributed(job, slot, packet, "ADD", cuts, ce)
 
-    def _contributed(self, job: Job, slot: Slot, packet: Packet, verdict: str) -> str:
+    def _contributed(self, job: Job, slot: Slot, packet: Packet, verdict: str, cuts: bool, ce: bool) -> str:
         slot.contributors |= 1 << packet.worker
         slot.count += packet.count
-        slot.flags |= packet.flags & (PARTIAL | OVERFLOW)
+        slot.flags |= packet.flags & KEPT | (CE if ce else 0)
+        if packet.op == THC and packet.words == WORDS_TRIMMED:
+            slot.cut += 2
         if slot.contributors.bit_count() < job.quorum:
             return verdict
-        self._close(job, slot)
+        self._close(job, slot, packet, cuts)
         return "LAST"
 
     @staticmethod
-    def _close(job: Job, slot: Slot) -> None:
-        if job.parent:
+    def _close(job: Job, slot: Slot, packet: Packet, cuts: bool) -> None:
+        if job.above(packet):
             slot.waiting = True
         else:
             slot.closed = True
+            if cuts:
+                assert not isinstance(slot.content, Signs)
+                slot.content = slot.content // 4 * 4 + STAND_IN
+                slot.cut |= CUT_RESULT
             slot.answer = job.result(slot.op, slot.content, slot.count)
 
     def _from_above(self, job: Job, packet: Packet, slot: Slot | None, *, older: bool) -> str:
-        assert job.parent is not None
+        parent = job.above(packet)
+        assert parent is not None
         if older or (slot is not None and slot.closed):
             return "KNOWN"
         if slot is None:
             slot = Slot(packet.round, packet.op, np.zeros(0, np.int64))
             self.slots[job.number, packet.slot] = slot
         slot.closed, slot.waiting = True, False
-        slot.contributors *= packet.contributors >> job.parent.worker & 1
-        slot.count, slot.answer = packet.count, packet.payload
+        slot.contributors *= packet.contributors >> parent.worker & 1
+        slot.count, slot.answer, slot.cut = packet.count, packet.payload, packet.cut
+        if packet.op == THC and packet.words == WORDS_CUT:
+            slot.answer += to_planes(STAND_IN, 2)
         if packet.op == SIGN:
             drawn = np.frombuffer(packet.payload, np.uint8)
             slot.content = Signs(drawn, drawn)
@@ -342,39 +370,56 @@ class GoldenSwitch:
         return "DOWN"
 
     def _reply(self, job: Job, port: int, frame: bytes, packet: Packet, verdict: str) -> list[tuple[int, bytes]]:
+        if verdict == "INFORM":
+            return [self._to(job, packet.worker, self._informed(packet), frame)]
         slot = self.slots[job.number, packet.slot]
         if verdict == "STALE":
             stale = packet._replace(
-                kind=STALE, round=slot.round, count=0, contributors=0, flags=0, words=0, payload=b""
+                kind=STALE, round=slot.round, count=0, contributors=0, flags=0, words=0, cut=0, payload=b""
             )
             return [self._to(job, packet.worker, stale, frame)]
         if slot.waiting and verdict in ("LAST", "FLUSH", "ASK"):
-            return [self._up(job, slot, packet, frame, packet.flags & FLUSH if verdict == "ASK" else 0)]
+            gives_up = verdict == "ASK" and packet.contributors == 0
+            return [self._up(job, slot, packet, frame, packet.flags & FLUSH if gives_up else 0)]
         if verdict not in ("LAST", "FLUSH", "DUPLICATE", "DOWN"):
             return []
+        answer = slot.answer
+        small = packet.words in (WORDS_TRIMMED, WORDS_CUT) or (verdict != "DUPLICATE" and packet.kind == CONTRIBUTE)
+        if packet.op == THC and slot.cut & CUT_RESULT and small:
+            answer = answer[: WORDS_CUT * WORD]
         result = packet._replace(
-            kind=RESULT, count=slot.count, contributors=slot.contributors, flags=slot.flags,
-            words=len(slot.answer) // WORD, payload=slot.answer,
+            kind=RESULT, count=slot.count, contributors=slot.contributors, flags=slot.flags, cut=slot.cut,
+            words=len(answer) // WORD, payload=answer,
         )  # fmt: skip
         if verdict == "DUPLICATE":
             return [self._to(job, packet.worker, result, frame)]
         return [self._to(job, worker, result, frame) for worker in range(len(job.workers))]
 
+    def _informed(self, packet: Packet) -> Packet:
+        """The answer to one who asks, or who has no room for the result."""
+        slot = self.slots.get((packet.job, packet.slot))
+        told = packet._replace(kind=INFORM, count=0, contributors=0, flags=0, cut=0, words=0, payload=b"")
+        if slot is None or slot.round != packet.round:
+            return told
+        flags = slot.flags | (CLOSED if slot.closed else 0)
+        return told._replace(count=slot.count, contributors=slot.contributors, flags=flags, cut=slot.cut)
+
     def _up(self, job: Job, slot: Slot, packet: Packet, request: bytes, flush: int) -> tuple[int, bytes]:
-        assert job.parent is not None
+        parent = job.above(packet)
+        assert parent is not None
         payload = job.partial(slot.op, slot.content)
         up = packet._replace(
-            kind=CONTRIBUTE, worker=job.parent.worker, count=slot.count, contributors=0, flags=slot.flags | flush,
+            kind=CONTRIBUTE, worker=parent.worker, count=slot.count, contributors=0, flags=slot.flags | flush, cut=0,
             words=len(payload) // WORD, payload=payload,
         )  # fmt: skip
-        parent = job.parent.switch
-        return parent.port, udp_frame(self.aggregator, parent, up.encode(), dscp_ecn=request[15])
+        above = parent.switch
+        return above.port, udp_frame(self.aggregator, above, up.encode(), dscp_ecn=reply_tos(request))
 
     def _to(self, job: Job, worker: int, packet: Packet, request: bytes) -> tuple[int, bytes]:
         host = job.workers[worker]
         source = replace(self.aggregator, udp_port=UDP_PORT)
         body = packet._replace(worker=worker).encode()
-        return host.port, udp_frame(source, host, body, dscp_ecn=request[15])
+        return host.port, udp_frame(source, host, body, dscp_ecn=reply_tos(request))
 
     def settle(self, job_number: int, slot_number: int, bits: bytes) -> None:
         """The switch has drawn: an open draw of this slot's signs is `bits` from now on.
@@ -389,29 +434,3 @@ class GoldenSwitch:
         slot.content = Signs(drawn, drawn)
         if slot.closed:
             slot.answer = bits
-
-
-def words_of(kind: int, op: int) -> tuple[int, ...]:
-    return (WORDS_DOWN[op],) if kind == RESULT else (WORDS_UP[op], WORDS_PARTIAL[op])
-
-
-def malformed(frame: bytes) -> str | None:
-    """Why a frame to the aggregator is no contribution, by its own bytes alone."""
-    fragment = struct.unpack_from("!H", frame, 20)[0] & 0x3FFF
-    if frame[14] != 0x45 or frame[23] != 17 or fragment or len(frame) < 42:
-        return "NOT_SUMWIRE"
-    if struct.unpack_from("!H", frame, 36)[0] != UDP_PORT:
-        return "NOT_SUMWIRE"
-    total, udp = struct.unpack_from("!H", frame, 16)[0], struct.unpack_from("!H", frame, 38)[0]
-    if len(frame) != 14 + total or total != 20 + udp or udp < 32:
-        return "LENGTH"
-    packet = decode(frame[42:])
-    if packet.version != 1:
-        return "VERSION"
-    if packet.kind not in (CONTRIBUTE, RESULT):
-        return "KIND"
-    if packet.op not in WORDS_UP:
-        return "OP"
-    if packet.words not in words_of(packet.kind, packet.op):
-        return "WORDS"
-    return "LENGTH" if len(packet.payload) != packet.words * WORD else None

@@ -32,6 +32,12 @@ class Rig(Protocol):
     def exchange(self, port: int, frame: bytes) -> Frames:
         """Put one frame in at a port; all frames that come out because of it."""
 
+    def install(self, queues: dict[int, model.Queue], degrades: dict[int, model.Degrade]) -> None:
+        """Virtual queues by port, empty, and loss on purpose by job. The software aggregator has no such method."""
+
+    def decisions(self) -> Counter[tuple[int, int, int]]:
+        """What the virtual queues have decided since they were installed, by port, drop class and decision."""
+
     def counters(self) -> tuple[Counter[str], Counter[str]]:
         """Packets by verdict and by reject reason, read over P4Runtime."""
 
@@ -112,16 +118,17 @@ class Game:
             settled.append((port, out[: -len(drawn.payload)] + drawn.payload if signs else out))
         return settled
 
-    def send(self, job: Job, packet: Packet, sender: Host | None = None) -> Frames:
+    def send(self, job: Job, packet: Packet, sender: Host | None = None, tos: int = 0) -> Frames:
         """A packet from the worker it names, or from another sender."""
         sender = sender or job.workers[packet.worker]
         # Values that no reply may have kept.
-        kept = {"ttl": 63, "ident": 0x1234, "udp_checksum": 0x5678}
+        kept = {"ttl": 63, "ident": 0x1234, "udp_checksum": 0x5678, "dscp_ecn": tos}
         return self.frame(sender.port, udp_frame(sender, AGGREGATOR, packet.encode(), **kept))
 
     def contribute(
-        self, job: Job, worker: int, slot: int = 0, round_: int = 0, op: int = model.THC, **fields: int
-    ) -> Frames:
+        self, job: Job, worker: int, slot: int = 0, round_: int = 0, op: int = model.THC, tos: int = 0,
+        **fields: int,
+    ) -> Frames:  # fmt: skip
         """Random content from a host, or from a lower switch for all it stands for."""
         sender = job.workers[worker]
         if not sender.is_switch:
@@ -129,17 +136,48 @@ class Game:
         else:
             payload = random_partial(self.rng, op, sender.weight)
             fields = {"count": sender.weight, **fields}
-        return self.send(job, contribution(job, worker, slot, round_, payload, op, **fields))
+        return self.send(job, contribution(job, worker, slot, round_, payload, op, **fields), tos=tos)
+
+    def cut(self, job: Job, worker: int, slot: int = 0, round_: int = 0, **fields: int) -> Frames:
+        """A random THC contribution without its two low planes."""
+        payload = random_payload(self.rng, model.THC, model.WORDS_TRIMMED)
+        flags = fields.pop("flags", 0) | model.TRIMMED
+        return self.send(job, contribution(job, worker, slot, round_, payload, flags=flags, **fields))
+
+    def probe(self, job: Job, worker: int, slot: int = 0, round_: int = 0, op: int = model.THC) -> Packet:
+        """The answer to a worker that asks how a slot stands; there is one, to it alone."""
+        packet = contribution(job, worker, slot, round_, b"", op, count=job.workers[worker].weight)
+        ((port, frame),) = self.send(job, packet._replace(kind=model.PROBE))
+        assert port == job.workers[worker].port
+        return model.decode(frame[42:])
+
+    def limit(self, *queues: tuple[int, model.Queue]) -> None:
+        """Virtual queues at ports, empty at first, in place of all there were."""
+        self._install(queues=dict(queues))
+
+    def degrade(self, job: Job, degrade: model.Degrade) -> None:
+        """Loss on purpose for one job, in place of all there was."""
+        self._install(degrades={job.number: degrade})
+
+    def _install(
+        self, *, queues: dict[int, model.Queue] | None = None, degrades: dict[int, model.Degrade] | None = None
+    ) -> None:
+        self.golden.queues, self.golden.degrades = queues or {}, degrades or {}
+        install = getattr(self.rig, "install", None)
+        if install is None:
+            pytest.skip(f"{self.rig.name}: only the P4 program has virtual queues and loss on purpose")
+        install(self.golden.queues, self.golden.degrades)
 
     def result_from_above(
         self, job: Job, slot: int = 0, round_: int = 0, op: int = model.THC, payload: bytes = b"", **fields: int
     ) -> Frames:
         """A RESULT as the switch above would send it; by default all its workers are in."""
-        assert job.parent is not None
-        above = job.parent.switch
         payload = payload or random_payload(self.rng, op, model.WORDS_DOWN[op])
-        base = contribution(job, job.parent.worker, slot, round_, payload, op)
-        packet = base._replace(kind=model.RESULT, count=9, contributors=0xFF)._replace(**fields)
+        base = contribution(job, 0, slot, round_, payload, op)
+        parent = job.above(base)
+        assert parent is not None
+        above = parent.switch
+        packet = base._replace(kind=model.RESULT, worker=parent.worker, count=9, contributors=0xFF)._replace(**fields)
         return self.frame(above.port, udp_frame(above, AGGREGATOR, packet.encode(), ident=0x1234, ttl=63))
 
     def check_counters(self) -> None:
@@ -149,3 +187,5 @@ class Game:
         rejects.subtract(self._start[1])
         assert +verdicts == +self.golden.verdicts
         assert +rejects == +self.golden.rejects
+        if self.golden.queues:
+            assert self.rig.decisions() == +self.golden.decisions

@@ -16,17 +16,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
-from golden.model import Host, udp_frame
+from golden.model import Degrade, Host, Queue, udp_frame
 from packet.play import Frames
 from packet.star import HOSTS, controller_yaml
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
 from sumwire_controller import _p4
-from sumwire_controller.entries import Entry
+from sumwire_controller.entries import Entry, TableEntry
 from sumwire_controller.operations import bring_about
 from sumwire_controller.p4info import Program
 from sumwire_controller.parse import parse_config
@@ -36,6 +37,8 @@ from sumwire_controller.switch import P4Switch
 ETH_P_ALL = 3
 READY_S = 30.0
 ANSWER_S = 5.0
+# Of a virtual queue: all it ever held is gone in a microsecond.
+FASTEST = 2**32 - 1
 NAMES = {prefix: {value: name.removeprefix(prefix) for name, value in vars(_p4).items() if name.startswith(prefix)}
          for prefix in ("VERDICT_", "REJECT_")}  # fmt: skip
 
@@ -49,6 +52,8 @@ class Controlled:
         self._program = Program.load(None)
         self._switch = P4Switch(self._config.switch)
         self._held: Collection[Entry] | None = None
+        self._base: Collection[Entry] = ()
+        self._decided: Counter[tuple[int, int, int]] = Counter()
 
     def renew(self) -> None:
         """Reads the switch back once, then trusts what it wrote: hundreds of tests renew, one reads."""
@@ -60,7 +65,43 @@ class Controlled:
         desired = desired_state(self._config, choose_generations(self._config, self._held, jobs, now))
         for change in plan(desired, self._held):
             self._switch.write(self._program, change)
+        self._held = self._base = desired
+
+    def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade]) -> None:
+        """Rows beside those of the configuration, until the next renewal."""
+        if queues:
+            self._write(_queue_row(port, replace(queue, rate=FASTEST)) for port, queue in queues.items())
+            for port in queues:
+                self._empty(port)
+        rows = [_queue_row(port, queue) for port, queue in queues.items()]
+        rows += [TableEntry("degrade", (job,), (one.seed, one.share, one.mode)) for job, one in degrades.items()]
+        self._write(rows)
+        self._decided = self._decisions()
+
+    def _write(self, rows: Iterable[Entry]) -> None:
+        desired = frozenset(self._base).union(rows)
+        assert self._held is not None
+        for change in plan(desired, self._held):
+            self._switch.write(self._program, change)
         self._held = desired
+
+    def _empty(self, port: int) -> None:
+        """What an earlier test left in the queue is gone at this rate; the frame itself is its first content."""
+        host = HOSTS[port - 1]
+        source = HOSTS[port % len(HOSTS)]
+        self.exchange(source.port, udp_frame(source, replace(host, udp_port=9), b""))
+
+    def exchange(self, port: int, frame: bytes) -> Frames:
+        raise NotImplementedError
+
+    def _decisions(self) -> Counter[tuple[int, int, int]]:
+        cells = self._switch.counter(self._program.queues_id)
+        return Counter({(cell >> 4, cell >> 2 & 3, cell & 3): packets for cell, (packets, _) in cells.items()})
+
+    def decisions(self) -> Counter[tuple[int, int, int]]:
+        now = self._decisions()
+        now.subtract(self._decided)
+        return +now
 
     def counters(self) -> tuple[Counter[str], Counter[str]]:
         verdicts = self._switch.counter(self._program.verdicts_id)
@@ -69,6 +110,12 @@ class Controlled:
 
     def close(self) -> None:
         self._switch.close()
+
+
+def _queue_row(port: int, queue: Queue) -> TableEntry:
+    # Rows have the classes from 3 down to 0.
+    args = (queue.rate, queue.mark, *reversed(queue.drop), queue.drop_all, int(queue.trims))
+    return TableEntry("virtual_queue", (port,), args)
 
 
 def _named(cells: dict[int, tuple[int, int]], prefix: str) -> Counter[str]:
@@ -123,8 +170,8 @@ class VethRig(Controlled):
 
 
 @contextlib.contextmanager
-def soft_in_process(engine: EngineChoice) -> Iterator[ProcessRig]:
-    device = SoftSwitch(seed=1, engine=engine)
+def soft_in_process(engine: EngineChoice, clock: Callable[[], int] | None = None) -> Iterator[ProcessRig]:
+    device = SoftSwitch(seed=1, engine=engine, clock=clock)
     server = serve(device, "127.0.0.1:0", 1)
     rig = ProcessRig(f"soft switch in process, {engine} engine", f"127.0.0.1:{server.port}", device)
     try:

@@ -45,7 +45,11 @@ SOLOS = tuple(
     Job(10 + k, HOSTS[:1], slot_base=200 + 2 * k, slots=2, quorum=1, table=table)
     for k, table in enumerate(RANDOM_TABLES)
 )
-JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, FIFTEEN, *SOLOS)
+# Two switches above, which share the slots; or the chunks one by one.
+PARENTS = (Parent(PARENT, 3), Parent(Host(3, bytes.fromhex("025357000002"), bytes([10, 0, 1, 2])), 2))
+SHARED = Job(31, HOSTS[:2], 160, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=PARENTS[0], parents=PARENTS)
+SPRAYED = Job(32, HOSTS[:2], 170, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=PARENTS[0], parents=PARENTS, sprays=True)
+JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, FIFTEEN, SHARED, SPRAYED, *SOLOS)
 
 
 def golden_switch() -> GoldenSwitch:
@@ -72,6 +76,11 @@ def _worker_yaml(host: Host) -> str:
     return f'  - {{name: {_name(host)}, ip: {_ip(host.ip)}, mac: "{_mac(host.mac)}", port: {host.port}{stands_for}}}'
 
 
+def _parent_yaml(parent: Parent) -> str:
+    above = parent.switch
+    return f'{{port: {above.port}, ip: {_ip(above.ip)}, mac: "{_mac(above.mac)}", worker: {parent.worker}}}'
+
+
 def _job_yaml(job: Job) -> str:
     lines = [
         f"  - name: job{job.number}",
@@ -84,9 +93,10 @@ def _job_yaml(job: Job) -> str:
     if job.table:
         lines.append(f"    thc: {{bits: 4, p: 0.03125, table: {list(job.table)}}}")
     if job.parent:
-        above = job.parent.switch
-        address = f'port: {above.port}, ip: {_ip(above.ip)}, mac: "{_mac(above.mac)}"'
-        lines.append(f"    parents: [{{{address}, worker: {job.parent.worker}}}]")
+        above = ", ".join(_parent_yaml(parent) for parent in job.parents or (job.parent,))
+        lines.append(f"    parents: [{above}]")
+    if job.sprays:
+        lines.append("    spray: hash")
     return "\n".join(lines)
 
 

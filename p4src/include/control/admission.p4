@@ -26,11 +26,12 @@ control Admission(inout headers_t hdr,
 
     @id(0x01000005)
     action admit_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
-                     @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops) {
+                     @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) bit<1> spray) {
         meta.admission.generation = generation;
         meta.admission.slot = slot_base + (slot_t)hdr.sumwire.slot;
         meta.admission.quorum = quorum;
         meta.admission.group = group;
+        meta.uplink.sprays = spray;
         slots = job_slots;
         ops = job_ops;
     }
@@ -113,7 +114,8 @@ control Admission(inout headers_t hdr,
                 } else if (meta.from_above == 0) {
                     if (hdr.sumwire.count == 0 || hdr.sumwire.count > weight) {
                         meta.reject = REJECT_COUNT;
-                    } else if ((hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE) && meta.partial != sends_partials) {
+                    } else if (meta.probe == 0 && meta.partial != sends_partials &&
+                               (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE)) {
                         meta.reject = REJECT_WORDS;
                     }
                 }

@@ -15,6 +15,9 @@
 #include "thc.p4"
 #include "vote.p4"
 
+const word_t CUT_FILL =
+    1024w0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA;
+
 control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     register<word_t>(SLOTS_TOTAL) word0;
     register<word_t>(SLOTS_TOTAL) word1;
@@ -117,6 +120,38 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         hdr.sumwire.words = VOTE_WORDS_DOWN;
     }
 
+    // As many as two words can become (bmv2's 512 bytes); the low planes are made up, everywhere the same.
+    action give_top_words() {
+        hdr.word1.setValid();
+        hdr.word2.setValid();
+        hdr.word3.setValid();
+        hdr.word4.setValid();
+        hdr.word5.setValid();
+        hdr.word6.setInvalid();
+        hdr.word7.setInvalid();
+        hdr.word0.bits = sum.w0;
+        hdr.word1.bits = sum.w1;
+        hdr.word2.bits = sum.w2;
+        hdr.word3.bits = sum.w3;
+        hdr.word4.bits = sum.w4;
+        hdr.word5.bits = sum.w5;
+        hdr.sumwire.words = THC_WORDS_CUT;
+    }
+
+    // Planes that a contribution lacks: half of the values get 2, the other half 1, which is as near to the middle of
+    // 0 to 3 as integers come.
+    action fill_indices() {
+        hdr.word2.setValid();
+        hdr.word3.setValid();
+        hdr.word2.bits = CUT_FILL;
+        hdr.word3.bits = ~CUT_FILL;
+    }
+
+    action fill_result() {
+        sum.w6 = CUT_FILL;
+        sum.w7 = ~CUT_FILL;
+    }
+
     action give_one_word() {
         hdr.word0.bits = sum.w0;
     }
@@ -131,6 +166,9 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         } else {
             take_words();
             if (hdr.sumwire.op == OP_THC) {
+                if (meta.trimmed == 1) {
+                    fill_indices();
+                }
                 thc.apply(hdr, meta, sum, stored);
             } else if (hdr.sumwire.op == OP_MAX32) {
                 max32.apply(meta, sum, stored);
@@ -146,15 +184,22 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         if (hdr.sumwire.op == OP_VOTE && meta.answers == 1 && meta.closes == 1) {
             vote_close.apply(meta, sum);
         }
+        if (meta.fills == 1) {
+            fill_result();
+        }
         if (meta.stores == 1) {
             write_sum();
         }
-        if (hdr.sumwire.op == OP_MAX32) {
+        if (meta.answers == 0 && meta.goes_up == 0) {
+            // The packet ends here.
+        } else if (hdr.sumwire.op == OP_MAX32) {
             give_one_word();
         } else if (hdr.sumwire.op == OP_VOTE && meta.goes_up == 1) {
             give_six_words();
         } else if (hdr.sumwire.op == OP_VOTE) {
             give_two_words();
+        } else if (meta.six_words == 1) {
+            give_top_words();
         } else {
             give_eight_words();
         }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns a packet into what the switch says to it: a RESULT for all or for one, a STALE for one, a partial result for
-// the switch above, or nothing.
+// Turns a packet into what the switch says to it: a RESULT for all or for one, a STALE or an INFORM for one, a partial
+// result for the switch above, or nothing.
 
 #ifndef SUMWIRE_REPLY_P4_
 #define SUMWIRE_REPLY_P4_
@@ -32,6 +32,7 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.count = meta.state.count;
         hdr.sumwire.contributors = 0;
         hdr.sumwire.flags = meta.state.flags;
+        hdr.sumwire.cut = meta.state.cut;
     }
 
     action send_up() {
@@ -44,6 +45,15 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.count = meta.state.count;
         hdr.sumwire.contributors = meta.state.contributors;
         hdr.sumwire.flags = meta.state.flags;
+        hdr.sumwire.cut = meta.state.cut;
+    }
+
+    action fill_inform() {
+        hdr.sumwire.kind = KIND_INFORM;
+        hdr.sumwire.count = meta.state.count;
+        hdr.sumwire.contributors = meta.state.contributors;
+        hdr.sumwire.flags = meta.state.flags | ((bit<8>)meta.state.phase[1:1] << 7);  // FLAG_CLOSED
+        hdr.sumwire.cut = meta.state.cut;
     }
 
     action fill_stale() {
@@ -52,6 +62,10 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.count = 0;
         hdr.sumwire.contributors = 0;
         hdr.sumwire.flags = 0;
+        hdr.sumwire.cut = 0;
+    }
+
+    action drop_payload() {
         hdr.sumwire.words = 0;
         hdr.word0.setInvalid();
         hdr.word1.setInvalid();
@@ -68,6 +82,9 @@ control Reply(inout headers_t hdr,
         hdr.udp.checksum = 0;
         hdr.udp.src_port = SUMWIRE_PORT;
         hdr.ipv4.total_len = IPV4_BYTES + hdr.udp.len;
+        // As urgent as what it answers, and protected: a result is worth as much as all that went into it.
+        hdr.ipv4.dscp = hdr.ipv4.dscp & DSCP_PRIORITY;
+        hdr.ipv4.ecn = ECN_ECT;
         hdr.ipv4.id = 0;
         hdr.ipv4.ttl = RESULT_TTL;
         hdr.ipv4.src = hdr.ipv4.dst;
@@ -75,7 +92,8 @@ control Reply(inout headers_t hdr,
     }
 
     apply {
-        bit<8> asked = hdr.sumwire.flags & FLAG_FLUSH;
+        // Only a FLUSH that gives up whatever is there: enough below says nothing of enough above.
+        bit<8> asked = hdr.sumwire.contributors == 0 ? hdr.sumwire.flags & FLAG_FLUSH : 0;
         if (meta.goes_up == 1) {
             fill_partial();
             if (meta.verdict == VERDICT_ASK) {
@@ -90,6 +108,11 @@ control Reply(inout headers_t hdr,
             to_group();
         } else if (meta.verdict == VERDICT_STALE) {
             fill_stale();
+            drop_payload();
+            to_sender();
+        } else if (meta.verdict == VERDICT_INFORM) {
+            fill_inform();
+            drop_payload();
             to_sender();
         }
         if (meta.is_reply == 1) {

@@ -12,6 +12,9 @@
 #include "../metadata.p4"
 #include "aggregate.p4"
 
+// Flags of a contribution that become flags of the result.
+const bit<8> FLAGS_KEPT = FLAG_PARTIAL | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING;
+
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     Aggregate() aggregate;
 
@@ -22,12 +25,14 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     register<bit<8>>(SLOTS_TOTAL) arrived;
     register<bit<8>>(SLOTS_TOTAL) flags;
     register<bit<8>>(SLOTS_TOTAL) op;
+    register<bit<8>>(SLOTS_TOTAL) cut;
     register<bit<2>>(SLOTS_TOTAL) phase;
 
     bit<32> slot_owner;
     bit<1> older;        // the packet is of a round before the slot's
     bit<1> contributed;  // the worker is in already
-    bit<1> flush;
+    bit<1> flush;        // asked to close, and enough are in for the one who asks
+    bit<1> asks;         // wants to be told how the slot stands
     bit<1> completes;    // with this packet the quorum is there
 
     action read_state() {
@@ -38,6 +43,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         arrived.read(meta.state.arrived, meta.admission.slot);
         flags.read(meta.state.flags, meta.admission.slot);
         op.read(meta.state.op, meta.admission.slot);
+        cut.read(meta.state.cut, meta.admission.slot);
         phase.read(meta.state.phase, meta.admission.slot);
     }
 
@@ -49,6 +55,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state.arrived = 0;
         meta.state.flags = 0;
         meta.state.op = hdr.sumwire.op;
+        meta.state.cut = 0;
         meta.state.phase = PHASE_OPEN;
     }
 
@@ -60,6 +67,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         arrived.write(meta.admission.slot, meta.state.arrived);
         flags.write(meta.admission.slot, meta.state.flags);
         op.write(meta.admission.slot, meta.state.op);
+        cut.write(meta.admission.slot, meta.state.cut);
         phase.write(meta.admission.slot, meta.state.phase);
     }
 
@@ -68,7 +76,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state.count = meta.state.count + hdr.sumwire.count;
         meta.state.arrived = meta.state.arrived + 1;
         // What a lower switch says of its partial result holds of the whole.
-        meta.state.flags = meta.state.flags | (hdr.sumwire.flags & (FLAG_PARTIAL | FLAG_OVERFLOW));
+        meta.state.flags = meta.state.flags | (hdr.sumwire.flags & FLAGS_KEPT)
+            | (hdr.ipv4.ecn == ECN_CE ? FLAG_CE : 0);
+        meta.state.cut = meta.state.cut + ((bit<8>)meta.trimmed << 1);
         meta.folds = 1;
         meta.stores = 1;
     }
@@ -77,7 +87,10 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     action compare() {
         contributed = (bit<1>)(meta.state.contributors & meta.admission.worker_bit != 0);
         completes = (bit<1>)(meta.state.arrived + 1 >= meta.admission.quorum);
-        flush = (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0);
+        flush = (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
+                         (bit<32>)meta.state.arrived >= hdr.sumwire.contributors);
+        // Two words have no room to become the eight of a whole result: such a duplicate is told to come again.
+        asks = meta.probe | (meta.trimmed & meta.state.phase[1:1] & ~meta.state.cut[7:7]);
     }
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
@@ -85,6 +98,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state.phase = meta.uplink.phase;
         meta.answers = meta.uplink.phase[1:1];
         meta.goes_up = meta.uplink.phase[0:0];
+        meta.state.cut = meta.state.cut | ((bit<8>)meta.cuts << 7);
+        meta.fills = meta.cuts;
+        meta.six_words = meta.six_words | meta.cuts;
         meta.closes = 1;
         meta.stores = 1;
     }
@@ -122,7 +138,8 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     @id(0x0100000E)
     action flush_slot() {
         meta.verdict = VERDICT_FLUSH;
-        meta.state.flags = meta.state.flags | FLAG_PARTIAL;
+        // Whoever says how few are enough takes part in a bounded loss; else everybody gives up.
+        meta.state.flags = meta.state.flags | (hdr.sumwire.contributors == 0 ? FLAG_PARTIAL : FLAG_MISSING);
         close();
     }
 
@@ -145,7 +162,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state.contributors = hdr.sumwire.contributors & meta.uplink.worker_bit == 0 ? 0 : meta.state.contributors;
         meta.state.count = hdr.sumwire.count;
         meta.state.flags = meta.state.flags | hdr.sumwire.flags;
+        meta.state.cut = hdr.sumwire.cut;
         meta.state.phase = PHASE_CLOSED;
+        meta.fills = meta.six_words;
         meta.answers = 1;
         meta.stores = 1;
     }
@@ -153,6 +172,11 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     @id(0x0100001B)
     action known() {
         meta.verdict = VERDICT_KNOWN;
+    }
+
+    @id(0x01000020)
+    action inform() {
+        meta.verdict = VERDICT_INFORM;
     }
 
     @id(0x01000010)
@@ -170,6 +194,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             contributed : ternary @id(4);
             completes : ternary @id(5);
             flush : ternary @id(6);
+            asks : ternary @id(8);
         }
         actions = {
             first;
@@ -182,22 +207,24 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             ask;
             down;
             known;
+            inform;
             @defaultonly no_verdict;
         }
         const default_action = no_verdict();
         const entries = {
-            (1, 1, _, _, _, _, _) : known();                 // a result of a round that is over
-            (_, 1, _, PHASE_CLOSED, _, _, _) : known();      // the result is here
-            (_, 1, _, _, _, _, _) : down();                  // the result
-            (1, 0, _, _, _, _, _) : stale();                 // of a round that is over
-            (0, 0, 1, _, _, 1, _) : last();                  // a job whose quorum is one
-            (0, 0, 1, _, _, 0, _) : first();                 // opens the round
-            (0, 0, 0, PHASE_CLOSED, _, _, _) : duplicate();  // the result was lost on its way to this worker, or it came late
-            (0, 0, 0, PHASE_WAITING, _, _, _) : ask();       // complete here, but no result yet: something was lost above
-            (0, 0, 0, PHASE_OPEN, 1, _, 1) : flush_slot();   // asked to close without the missing
-            (0, 0, 0, PHASE_OPEN, 1, _, 0) : repeat();       // counted already
-            (0, 0, 0, PHASE_OPEN, 0, 1, _) : last();         // reaches the quorum
-            (0, 0, 0, PHASE_OPEN, 0, 0, _) : add();
+            (1, 1, _, _, _, _, _, _) : known();                 // a result of a round that is over
+            (_, 1, _, PHASE_CLOSED, _, _, _, _) : known();      // the result is here
+            (_, 1, _, _, _, _, _, _) : down();                  // the result
+            (1, 0, _, _, _, _, _, _) : stale();                 // of a round that is over
+            (0, 0, _, _, _, _, _, 1) : inform();                // changes nothing
+            (0, 0, 1, _, _, 1, _, 0) : last();                  // a job whose quorum is one
+            (0, 0, 1, _, _, 0, _, 0) : first();                 // opens the round
+            (0, 0, 0, PHASE_CLOSED, _, _, _, 0) : duplicate();  // the result was lost on its way to this worker, or it came late
+            (0, 0, 0, PHASE_WAITING, _, _, _, 0) : ask();       // complete here, but no result yet: something was lost above
+            (0, 0, 0, PHASE_OPEN, 1, _, 1, 0) : flush_slot();   // asked to close without the missing
+            (0, 0, 0, PHASE_OPEN, 1, _, 0, 0) : repeat();       // counted already
+            (0, 0, 0, PHASE_OPEN, 0, 1, _, 0) : last();         // reaches the quorum
+            (0, 0, 0, PHASE_OPEN, 0, 0, _, 0) : add();
         }
     }
 
@@ -216,7 +243,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         if (meta.reject == REJECT_NONE) {
             compare();
             verdict.apply();
-            aggregate.apply(hdr, meta);
+            if (meta.stores == 1 || meta.answers == 1 || meta.goes_up == 1) {
+                aggregate.apply(hdr, meta);
+            }
             if (meta.stores == 1) {
                 write_state();
             }

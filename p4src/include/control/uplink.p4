@@ -9,8 +9,25 @@
 
 #include "../headers.p4"
 #include "../metadata.p4"
+#include "mix.p4"
 
 control Uplink(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
+    Mix32() mix;
+    bit<32> hashed;
+
+    // The same at every switch, whichever job's slots these are: all copies of a chunk meet at one switch above.
+    action salt() {
+        hashed = ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND);
+    }
+
+    action share_by_hash() {
+        meta.uplink.share = hashed[15:0];
+    }
+
+    action share_by_slot() {
+        meta.uplink.share = hdr.sumwire.slot;
+    }
+
     @id(0x01000017)
     action to_parent(@id(1) port_t port, @id(2) mac_t mac, @id(3) ipv4_t address, @id(4) worker_t worker,
                      @id(5) bitmap_t worker_bit) {
@@ -27,12 +44,13 @@ control Uplink(in headers_t hdr, inout metadata_t meta, in standard_metadata_t s
         meta.uplink.phase = PHASE_CLOSED;
     }
 
-    // The slot is ternary, so that a job's slots can be shared out among several switches above.
+    // The share is ternary: its low bits share a job's slots, or where it is a hash the chunks one by one, out among
+    // several switches above.
     @id(0x02000009)
     table uplink {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");
-            hdr.sumwire.slot : ternary @id(2) @name("slot");
+            meta.uplink.share : ternary @id(2) @name("slot");
         }
         actions = {
             to_parent;
@@ -43,8 +61,18 @@ control Uplink(in headers_t hdr, inout metadata_t meta, in standard_metadata_t s
     }
 
     apply {
+        if (meta.uplink.sprays == 1) {
+            salt();
+            mix.apply(hashed);
+            share_by_hash();
+        } else {
+            share_by_slot();
+        }
         uplink.apply();
-        if (meta.from_above == 1 &&
+        // What is missing is filled in where the sum ends, or not at all.
+        if (meta.trimmed == 1 && meta.uplink.phase != PHASE_CLOSED) {
+            meta.reject = REJECT_WORDS;
+        } else if (meta.from_above == 1 &&
             (meta.uplink.phase == PHASE_CLOSED || standard_metadata.ingress_port != meta.uplink.port ||
              hdr.ipv4.src != meta.uplink.address)) {
             meta.reject = REJECT_PARENT;

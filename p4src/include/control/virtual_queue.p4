@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A queue that is only counted: how long the port's queue would be if it sent at the rate of its row. Above its thresholds
+// it marks packets, drops them by their drop class, or cuts contributions to their top planes, as switches do with
+// RED and ECN (RFC 3168): protected packets are ECN-capable and marked, the others are lost, each class above its own
+// length. bmv2 and the soft switch have no queue of a link's rate that a program could look at.
+// Only packets for one port: results go to all and are never lost on purpose.
+
+#ifndef SUMWIRE_VIRTUAL_QUEUE_P4_
+#define SUMWIRE_VIRTUAL_QUEUE_P4_
+
+#include "../headers.p4"
+#include "../metadata.p4"
+
+// Rates are bytes in 1024 us, lengths of queues are kept in 1/1024 bytes: so a time in us times a rate is a length.
+const bit<8> QUEUE_SHIFT = 10;
+// The longest time that is looked back on, 18 minutes: times a rate of 32 bits it fits 64 bits.
+const bit<48> QUEUE_LOOKBACK_US = 1 << 30;
+const bit<16> TRIMMED_BYTES = 2 * WORD_BYTES;
+
+control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    register<bit<48>>(PORTS_MAX) last_seen;  // us
+    register<bit<64>>(PORTS_MAX) backlog;    // bytes << QUEUE_SHIFT
+
+    @id(0x12000003)
+    counter(QUEUE_CELLS, CounterType.packets_and_bytes) queue_decisions;
+
+    bit<64> queued;
+    bit<64> length;  // bytes of this packet
+    bit<2> decision;
+    bit<1> can_trim;
+
+    action see_packet() {
+        can_trim = (bit<1>)(meta.reject == REJECT_NONE && hdr.sumwire.kind == KIND_CONTRIBUTE &&
+                            hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP);
+        // A reply's length is new, a forwarded frame may have padding.
+        length = meta.is_reply == 1 ? (bit<64>)(hdr.ipv4.total_len + ETHERNET_BYTES)
+                                    : (bit<64>)standard_metadata.packet_length;
+    }
+
+    @id(0x01000021)
+    action limit(@id(1) bit<32> rate, @id(2) bit<32> mark, @id(3) bit<32> drop3, @id(4) bit<32> drop2,
+                 @id(5) bit<32> drop1, @id(6) bit<32> drop0, @id(7) bit<32> drop_all, @id(8) bit<1> trims) {
+        bit<32> port = (bit<32>)standard_metadata.egress_spec;
+        bit<48> now = standard_metadata.ingress_global_timestamp;
+        bit<48> before;
+        last_seen.read(before, port);
+        last_seen.write(port, now);
+        backlog.read(queued, port);
+
+        bit<48> passed = now - before;
+        passed = passed > QUEUE_LOOKBACK_US ? QUEUE_LOOKBACK_US : passed;
+        bit<64> drained = (bit<64>)passed * (bit<64>)rate;
+        queued = queued > drained ? queued - drained : 0;
+
+        bit<64> bytes = queued >> QUEUE_SHIFT;
+        bit<2> class = hdr.ipv4.dscp[2:1];
+        bit<32> drop_01 = class == 0 ? drop0 : drop1;
+        bit<32> drop_23 = class == 2 ? drop2 : drop3;
+        bit<32> drop = class < 2 ? drop_01 : drop_23;
+        bit<2> lose = trims == 1 && can_trim == 1 ? QUEUE_TRIM : QUEUE_DROP;
+        bit<2> protected = bytes > (bit<64>)mark ? QUEUE_MARK : QUEUE_PASS;
+        bit<2> droppable = bytes > (bit<64>)drop ? lose : QUEUE_PASS;
+        decision = hdr.ipv4.ecn == ECN_NOT_ECT ? droppable : protected;
+        decision = bytes > (bit<64>)drop_all ? QUEUE_DROP : decision;
+        queue_decisions.count((bit<32>)(standard_metadata.egress_spec ++ class ++ decision));
+    }
+
+    @id(0x0100001D)
+    action no_limit() {
+        queued = 0;
+        decision = QUEUE_PASS;
+    }
+
+    @id(0x0200000C)
+    table virtual_queue {
+        key = {
+            standard_metadata.egress_spec : exact @id(1) @name("port");
+        }
+        actions = {
+            limit;
+            @defaultonly no_limit;
+        }
+        const default_action = no_limit();
+        size = PORTS_MAX;
+    }
+
+    // IPv4's checksum follows a field that grew by `more` (RFC 1624), in ones' complement: a wrong one stays wrong, and
+    // options need not be known.
+    action grow(in bit<16> more) {
+        bit<32> sum = (bit<32>)(~hdr.ipv4.checksum) + (bit<32>)more;
+        sum = (sum & 0xFFFF) + (sum >> 16);
+        hdr.ipv4.checksum = ~sum[15:0];
+    }
+
+    action mark_packet() {
+        grow((bit<16>)(ECN_CE - hdr.ipv4.ecn));
+        hdr.ipv4.ecn = ECN_CE;
+    }
+
+    action trim_packet() {
+        hdr.word2.setInvalid();
+        hdr.word3.setInvalid();
+        hdr.sumwire.words = THC_WORDS_TRIMMED;
+        hdr.sumwire.flags = hdr.sumwire.flags | FLAG_TRIMMED;
+        hdr.udp.len = hdr.udp.len - TRIMMED_BYTES;
+        hdr.udp.checksum = 0;
+        hdr.ipv4.total_len = hdr.ipv4.total_len - TRIMMED_BYTES;
+        grow(~TRIMMED_BYTES);
+        length = length - (bit<64>)TRIMMED_BYTES;
+    }
+
+    action charge() {
+        queued = queued + (length << QUEUE_SHIFT);
+    }
+
+    action keep() {
+        backlog.write((bit<32>)standard_metadata.egress_spec, queued);
+    }
+
+    action drop_packet() {
+        mark_to_drop(standard_metadata);
+    }
+
+    apply {
+        see_packet();
+        if (virtual_queue.apply().hit) {
+            if (decision == QUEUE_MARK) {
+                mark_packet();
+            } else if (decision == QUEUE_TRIM) {
+                trim_packet();
+            }
+            if (decision == QUEUE_DROP) {
+                keep();
+                drop_packet();
+            } else {
+                charge();
+                keep();
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sumwire packets and the frames around them, from docs/wire-format.md: nothing of the project's code."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+UDP_PORT = 21335
+VALUES = 1024
+WORD = 128
+CONTRIBUTE, RESULT, STALE, PROBE, INFORM = 1, 2, 3, 4, 5
+THC, MAX32, SUM32, SIGN, VOTE = 1, 2, 3, 4, 5
+FLUSH, PARTIAL, OVERFLOW, TRIMMED, CE, RESYNC, MISSING, CLOSED = (1 << k for k in range(8))
+# What a contribution says that is true of the result as well.
+KEPT = PARTIAL | OVERFLOW | TRIMMED | CE | MISSING
+# cut: the result itself lacks planes.
+CUT_RESULT = 0x80
+# Words from a host, from a lower switch, and of a result.
+WORDS_UP = {THC: 4, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
+WORDS_PARTIAL = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 6}
+WORDS_DOWN = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
+
+# A THC contribution and a THC result without their two low planes.
+WORDS_TRIMMED, WORDS_CUT = 2, 6
+# What stands in for two planes that are not there: 2, 1, 2, 1, ...
+STAND_IN = np.where(np.arange(VALUES) % 2 == 0, 2, 1)
+
+_SUMWIRE = struct.Struct("!BBHHBBIIBBHI")
+
+
+class Packet(NamedTuple):
+    """The Sumwire header's fields, then the payload."""
+
+    kind: int
+    op: int
+    job: int
+    slot: int
+    worker: int
+    count: int
+    round: int
+    contributors: int
+    flags: int
+    words: int
+    bucket: int
+    chunk: int
+    payload: bytes = b""
+    version: int = 1
+    cut: int = 0
+
+    def encode(self) -> bytes:
+        head = _SUMWIRE.pack(
+            self.version << 4 | self.kind, self.op, self.job, self.slot, self.worker, self.count,
+            self.round, self.contributors, self.flags, self.words, self.bucket, self.cut << 24 | self.chunk,
+        )  # fmt: skip
+        return head + self.payload
+
+
+def decode(data: bytes) -> Packet:
+    first, *rest, last = _SUMWIRE.unpack_from(data)
+    payload, chunk = data[_SUMWIRE.size :], last & 0xFFFFFF
+    return Packet(first & 15, *rest, chunk, payload=payload, version=first >> 4, cut=last >> 24)
+
+
+def ones_complement_sum(data: bytes) -> int:
+    """RFC 1071."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+@dataclass(frozen=True)
+class Host:
+    port: int
+    mac: bytes
+    ip: bytes
+    udp_port: int = UDP_PORT
+    # A lower switch is a worker that stands for several and sends partial results.
+    weight: int = 1
+    is_switch: bool = False
+
+
+def udp_frame(
+    src: Host, dst: Host, payload: bytes, *, ttl: int = 64, dscp_ecn: int = 0, ident: int = 0, udp_checksum: int = 0
+) -> bytes:
+    """Ethernet, IPv4 with a right checksum, UDP with the checksum given."""
+    head = struct.pack("!BBHHHBBH4s4s", 0x45, dscp_ecn, 28 + len(payload), ident, 0, ttl, 17, 0, src.ip, dst.ip)
+    checksum = 0xFFFF ^ ones_complement_sum(head)
+    head = head[:10] + struct.pack("!H", checksum) + head[12:]
+    udp = struct.pack("!HHHH", src.udp_port, dst.udp_port, 8 + len(payload), udp_checksum)
+    return dst.mac + src.mac + b"\x08\x00" + head + udp + payload
+
+
+def to_planes(values: NDArray[np.integer], planes: int) -> bytes:
+    """1024 integers as planes, the most significant first; value i is bit i from the left."""
+    bits = [(np.asarray(values) >> k) & 1 for k in reversed(range(planes))]
+    return b"".join(np.packbits(bit.astype(np.uint8)).tobytes() for bit in bits)
+
+
+def from_planes(payload: bytes) -> NDArray[np.int64]:
+    planes = len(payload) // WORD
+    bits = np.unpackbits(np.frombuffer(payload, np.uint8).reshape(planes, WORD), axis=1).astype(np.int64)
+    return sum((bits[p] << (planes - 1 - p) for p in range(planes)), np.zeros(VALUES, np.int64))
+
+
+def reply_tos(request: bytes) -> int:
+    """As urgent as what is answered, drop class 0, ECN-capable."""
+    return request[15] & 0xE0 | 2
+
+
+def words_of(packet: Packet) -> tuple[int, ...]:
+    """The numbers of words that a packet of its kind, op, flags and cut may have."""
+    if packet.kind == PROBE:
+        return (0,)
+    if packet.kind == RESULT:
+        cut = packet.op == THC and packet.cut & CUT_RESULT
+        return (WORDS_DOWN[packet.op], *((WORDS_CUT,) if cut else ()))
+    cut = packet.op == THC and packet.flags & TRIMMED
+    return (WORDS_UP[packet.op], WORDS_PARTIAL[packet.op], *((WORDS_TRIMMED,) if cut else ()))
+
+
+def malformed(frame: bytes) -> str | None:
+    """Why a frame to the aggregator is no contribution, by its own bytes alone."""
+    fragment = struct.unpack_from("!H", frame, 20)[0] & 0x3FFF
+    if frame[14] != 0x45 or frame[23] != 17 or fragment or len(frame) < 42:
+        return "NOT_SUMWIRE"
+    if struct.unpack_from("!H", frame, 36)[0] != UDP_PORT:
+        return "NOT_SUMWIRE"
+    total, udp = struct.unpack_from("!H", frame, 16)[0], struct.unpack_from("!H", frame, 38)[0]
+    if len(frame) != 14 + total or total != 20 + udp or udp < 32:
+        return "LENGTH"
+    packet = decode(frame[42:])
+    if packet.version != 1:
+        return "VERSION"
+    if packet.kind not in (CONTRIBUTE, RESULT, PROBE):
+        return "KIND"
+    if packet.op not in WORDS_UP:
+        return "OP"
+    if packet.words not in words_of(packet):
+        return "WORDS"
+    return "LENGTH" if len(packet.payload) != packet.words * WORD else None

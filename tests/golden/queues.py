@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What may happen to a packet besides its sum: virtual queues and loss on purpose, as docs/protocol.md has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from golden.packets import (
+    CONTRIBUTE,
+    THC,
+    TRIMMED,
+    WORD,
+    WORDS_TRIMMED,
+    WORDS_UP,
+    Packet,
+    decode,
+    malformed,
+    ones_complement_sum,
+)
+
+PASS, MARK, DROP, TRIM = range(4)
+TRIM_CONTRIBUTIONS, DROP_CONTRIBUTIONS, CUT_RESULTS = 1, 2, 4
+
+
+def mix32(x: int) -> int:
+    """The finalizer of MurmurHash3."""
+    x = (x ^ x >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    x = (x ^ x >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return x ^ x >> 16
+
+
+def salted(slot: int, round_: int, worker: int = 0) -> int:
+    return (slot * 0x9E3779B1 ^ round_ * 0x85EBCA77 ^ worker * 0xC2B2AE3D) & 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Degrade:
+    """Loss on purpose: ``share`` of 65536."""
+
+    seed: int
+    share: int
+    mode: int
+
+    def hits(self, packet: Packet) -> bool:
+        worker = 0 if self.mode == CUT_RESULTS else packet.worker
+        return mix32(self.seed ^ salted(packet.slot, packet.round, worker)) & 0xFFFF < self.share
+
+
+@dataclass
+class Queue:
+    """A port's virtual queue. ``rate`` is bytes in 1024 us, thresholds are bytes, ``drop`` is by class."""
+
+    rate: int
+    mark: int
+    drop: tuple[int, int, int, int]
+    drop_all: int
+    trims: bool
+    # 1/1024 bytes, and us.
+    backlog: int = 0
+    seen: int = 0
+
+    def decide(self, frame: bytes, now: int) -> tuple[int, bytes]:
+        """What happens to the frame, and the frame afterwards."""
+        self.backlog = max(0, self.backlog - (now - self.seen) * self.rate)
+        self.seen = now
+        decision = self._decision(frame, self.backlog // 1024)
+        if decision == DROP:
+            return decision, b""
+        if decision == MARK:
+            frame = with_ipv4(frame, tos=frame[15] | 3)
+        if decision == TRIM:
+            frame = trimmed(frame)
+        self.backlog += 1024 * len(frame)
+        return decision, frame
+
+    def _decision(self, frame: bytes, length: int) -> int:
+        if length > self.drop_all:
+            return DROP
+        if frame[15] & 3:
+            return MARK if length > self.mark else PASS
+        if length <= self.drop[drop_class(frame)]:
+            return PASS
+        return TRIM if self.trims and is_whole_contribution(frame) else DROP
+
+
+def drop_class(frame: bytes) -> int:
+    return frame[15] >> 3 & 3
+
+
+def is_whole_contribution(frame: bytes) -> bool:
+    if malformed(frame) is not None:
+        return False
+    packet = decode(frame[42:])
+    return (packet.kind, packet.op, packet.words) == (CONTRIBUTE, THC, WORDS_UP[THC])
+
+
+def with_ipv4(frame: bytes, *, tos: int, total: int | None = None) -> bytes:
+    """The frame with other IPv4 fields, and the header's checksum made right."""
+    end = 14 + 4 * (frame[14] & 15)
+    total = int.from_bytes(frame[16:18]) if total is None else total
+    head = bytearray(frame[14:end])
+    head[1], head[2:4], head[10:12] = tos, total.to_bytes(2), bytes(2)
+    head[10:12] = (0xFFFF ^ ones_complement_sum(bytes(head))).to_bytes(2)
+    return frame[:14] + bytes(head) + frame[end:]
+
+
+def trimmed(frame: bytes) -> bytes:
+    """A whole THC contribution's frame without its two low planes."""
+    packet = decode(frame[42:])
+    body = packet._replace(words=WORDS_TRIMMED, flags=packet.flags | TRIMMED, payload=packet.payload[: 2 * WORD])
+    data = body.encode()
+    udp = frame[34:38] + (8 + len(data)).to_bytes(2) + bytes(2)
+    return with_ipv4(frame[:34] + udp + data, tos=frame[15], total=28 + len(data))

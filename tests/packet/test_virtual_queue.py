@@ -1,0 +1,208 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual queues: what is marked, lost and cut at which length, class by class. The queues here drain by a byte in a
+millisecond, so that their length is what went in; how they drain is tested in test_queue_drain.py."""
+
+from __future__ import annotations
+
+import pytest
+from golden import model
+from golden.model import Queue, udp_frame
+from packet.play import Game, Rig, contribution, random_payload
+from packet.star import AGGREGATOR, EVERY, HOSTS, LEAF, PARENT, SINGLE
+
+FAR = 2**31
+SLOW = 1
+# Frames of 1000 bytes and thresholds between their multiples: what has drained meanwhile does not matter.
+BYTES = 1000
+FIRST = 42  # of the frame that is in the queue when a test begins
+
+
+def tos(drop_class: int, ecn: int = 0, priority: int = 0) -> int:
+    return (priority << 3 | drop_class << 1) << 2 | ecn
+
+
+def fill(game: Game, tos_: int, frames: int) -> list[bytes | None]:
+    """What becomes of frames from the first host to the second."""
+    out = []
+    for _ in range(frames):
+        frame = udp_frame(HOSTS[0], HOSTS[1], game.rng.bytes(BYTES - 42), dscp_ecn=tos_)
+        got = game.frame(HOSTS[0].port, frame)
+        out.append(got[0][1] if got else None)
+    return out
+
+
+def queue(**fields: object) -> Queue:
+    base = {"mark": FAR, "drop": (FAR,) * 4, "drop_all": FAR, "trims": False}
+    made = Queue(**{"rate": SLOW, **base, **fields})  # type: ignore[arg-type]
+    made.rate = SLOW
+    return made
+
+
+def begin(rig: Rig, queue: Queue, port: int = 2) -> Game:
+    game = Game(rig)
+    game.limit((port, queue))
+    # The switch's queue drains by its clock, the model's does not.
+    queue.backlog, queue.rate = 1024 * FIRST, 0
+    return game
+
+
+@pytest.mark.parametrize("drop_class", range(4))
+def test_each_class_is_lost_above_its_own_length(rig: Rig, drop_class: int) -> None:
+    """Class 3 first: the thresholds are for classes 0, 1, 2, 3."""
+    game = begin(rig, queue(drop=(8500, 6500, 4500, 2500)))
+    out = fill(game, tos(drop_class), 12)
+    kept = (9, 7, 5, 3)[drop_class]
+    assert [frame is not None for frame in out] == [True] * kept + [False] * (12 - kept)
+    assert game.golden.decisions == {(2, drop_class, model.PASS): kept, (2, drop_class, model.DROP): 12 - kept}
+    game.check_counters()
+
+
+@pytest.mark.parametrize("ecn", [1, 2, 3])
+def test_protected_packets_are_marked_and_lost_only_at_the_very_end(rig: Rig, ecn: int) -> None:
+    game = begin(rig, queue(mark=2500, drop=(500, 500, 500, 500), drop_all=5500))
+    out = fill(game, tos(0, ecn), 8)
+    assert [None if frame is None else frame[15] & 3 for frame in out] == [ecn] * 3 + [3] * 3 + [None] * 2
+    game.check_counters()
+
+
+def test_nobody_is_spared_above_the_last_threshold(rig: Rig) -> None:
+    game = begin(rig, queue(drop_all=1500))
+    assert fill(game, tos(0), 2) != [None, None]
+    for tos_ in (tos(0), tos(3), tos(0, 1), tos(0, 2), tos(0, 3)):
+        assert fill(game, tos_, 1) == [None]
+    game.check_counters()
+
+
+def test_what_is_lost_takes_no_room(rig: Rig) -> None:
+    game = begin(rig, queue(drop=(4500, 4500, 4500, 1500)))
+    fill(game, tos(3), 10)
+    out = fill(game, tos(0), 5)
+    assert [frame is not None for frame in out] == [True] * 3 + [False] * 2
+    game.check_counters()
+
+
+def test_a_marked_packets_checksum_is_right_with_options_and_fragments(rig: Rig) -> None:
+    game = begin(rig, queue(mark=0))
+    for ihl, fragment in ((5, 0), (6, 0), (15, 0), (5, 0x2000), (5, 0x0010)):
+        plain = udp_frame(HOSTS[0], HOSTS[1], bytes(50), dscp_ecn=tos(1, 2), ident=ihl)
+        options = b"\x01" * (4 * ihl - 20)
+        head = bytes([0x40 | ihl]) + plain[15:20] + fragment.to_bytes(2) + plain[22:34] + options
+        frame = model.with_ipv4(plain[:14] + head + plain[34:], tos=tos(1, 2), total=78 + len(options))
+        ((_, out),) = game.frame(HOSTS[0].port, frame)
+        assert out[15] == tos(1, 3)
+        assert model.ones_complement_sum(out[14 : 14 + 4 * ihl]) == 0xFFFF
+    game.check_counters()
+
+
+def test_checksums_of_many_headers_stay_right(rig: Rig) -> None:
+    game = begin(rig, queue(mark=0, drop=(0, 0, 0, 0), trims=True))
+    for ident in (*range(0, 65536, 1031), 65535):
+        frame = udp_frame(HOSTS[0], HOSTS[1], b"x", ident=ident, dscp_ecn=tos(2, 1 + ident % 2))
+        ((_, out),) = game.frame(HOSTS[0].port, frame)
+        packet = contribution(EVERY, 0, 0, 0, random_payload(game.rng, model.THC))
+        frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode(), ident=ident)
+        ((_, cut),) = game.frame(HOSTS[0].port, frame)
+        assert model.ones_complement_sum(out[14:34]) == model.ones_complement_sum(cut[14:34]) == 0xFFFF
+
+
+def test_a_wrong_checksum_is_not_made_right(rig: Rig) -> None:
+    game = begin(rig, queue(mark=0))
+    frame = bytearray(udp_frame(HOSTS[0], HOSTS[1], b"x", dscp_ecn=tos(0, 2)))
+    frame[24] ^= 0x10
+    game.golden.queues[2].mark = FAR  # so that the model lets it alone
+    ((_, out),) = rig.exchange(HOSTS[0].port, bytes(frame))
+    assert out[15] == tos(0, 3)
+    assert model.ones_complement_sum(out[14:34]) != 0xFFFF
+
+
+@pytest.mark.parametrize("drop_class", range(4))
+def test_contributions_are_cut_where_others_are_lost(rig: Rig, drop_class: int) -> None:
+    """On its way through a switch that is not its aggregator. UDP's checksum is of the whole, hence gone."""
+    game = begin(rig, queue(drop=(500, 500, 500, 500), trims=True))
+    fill(game, tos(0, 2), 1)
+    packet = contribution(EVERY, 0, 3, 5, random_payload(game.rng, model.THC), flags=model.RESYNC)
+    frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode(), dscp_ecn=tos(drop_class), udp_checksum=0x1234)
+    ((_, out),) = game.frame(HOSTS[0].port, frame)
+    got = model.decode(out[42:])
+    assert got == packet._replace(words=2, flags=model.RESYNC | model.TRIMMED, payload=packet.payload[:256])
+    assert (len(out), model.malformed(out), out[40:42]) == (42 + 24 + 256, None, b"\0\0")
+    assert game.golden.decisions[2, drop_class, model.TRIM] == 1
+    game.check_counters()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": model.RESULT}, {"kind": model.PROBE}, {"op": model.SUM32}, {"words": 2, "flags": model.TRIMMED},
+        {"words": 8}, {"version": 2}, {"words": 3},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_only_whole_contributions_are_cut(rig: Rig, fields: dict[str, int]) -> None:
+    game = begin(rig, queue(drop=(500, 500, 500, 500), trims=True))
+    fill(game, tos(0, 2), 1)
+    packet = contribution(EVERY, 0, 3, 5, b"")._replace(**{"words": 4, **fields})
+    packet = packet._replace(payload=random_payload(game.rng, model.THC, packet.words))
+    assert game.frame(HOSTS[0].port, udp_frame(HOSTS[0], HOSTS[1], packet.encode())) == []
+    game.check_counters()
+
+
+def test_what_was_cut_takes_the_room_of_what_is_left(rig: Rig) -> None:
+    game = begin(rig, queue(drop=(100, 2500, 2500, 2500), drop_all=2500, trims=True))
+    fill(game, tos(0, 2), 1)
+    packet = contribution(EVERY, 0, 3, 5, random_payload(game.rng, model.THC))
+    frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode())
+    # 322 bytes each: five of them fit under 2500 after the first 1042, where whole ones would be too long by then.
+    assert [len(game.frame(HOSTS[0].port, frame)) for _ in range(7)] == [1] * 5 + [0] * 2
+    game.check_counters()
+
+
+def test_replies_to_one_and_partial_results_pass_the_queue_results_to_all_do_not(rig: Rig) -> None:
+    game = begin(rig, queue(mark=0, drop_all=1500))
+    fill(game, tos(0), 2)  # full
+    for round_ in range(3):
+        assert len(game.contribute(SINGLE, 0, round_=round_)) == 1  # its one worker is at port 2
+    assert game.contribute(SINGLE, 0, round_=2) == []  # asked again: lost
+    assert game.contribute(SINGLE, 0, round_=1) == []  # so is STALE
+    assert game.golden.decisions == {(2, 0, model.PASS): 2, (2, 0, model.DROP): 2}
+    game.check_counters()
+    game = begin(rig, queue(mark=0), port=PARENT.port)
+    game.contribute(LEAF, 0)
+    ((_, frame),) = game.contribute(LEAF, 1, tos=tos(3, 0, 0))
+    assert frame[15] == tos(0, 3)
+    assert model.malformed(frame) is None
+    game.check_counters()
+
+
+def test_other_ports_are_untouched_and_uncounted(rig: Rig) -> None:
+    game = begin(rig, queue(mark=0, drop=(0, 0, 0, 0), drop_all=0))
+    frame = udp_frame(HOSTS[0], HOSTS[2], bytes(500), dscp_ecn=tos(3))
+    assert game.frame(HOSTS[0].port, frame) == [(HOSTS[2].port, frame)]
+    assert game.golden.decisions == {}
+    game.check_counters()
+
+
+def test_queues_of_two_ports_do_not_mix(rig: Rig) -> None:
+    game = Game(rig)
+    queues = [(2, queue(drop_all=1500)), (3, queue(drop_all=3500))]
+    game.limit(*queues)
+    for _, one in queues:
+        one.backlog, one.rate = 1024 * FIRST, 0
+    for _ in range(5):
+        for port in (2, 3):
+            frame = udp_frame(HOSTS[0], HOSTS[port - 1], bytes(BYTES - 42), dscp_ecn=tos(1))
+            game.frame(HOSTS[0].port, frame)
+    assert game.golden.decisions[2, 1, model.PASS] == 2
+    assert game.golden.decisions[3, 1, model.PASS] == 4
+    game.check_counters()
+
+
+def test_arp_passes(rig: Rig) -> None:
+    game = begin(rig, queue(mark=0, drop=(0, 0, 0, 0), drop_all=0))
+    asks = HOSTS[0].mac + b"\x08\x06\x00\x01\x08\x00\x06\x04\x00\x01" + HOSTS[0].mac + HOSTS[0].ip
+    frame = b"\xff" * 6 + asks + bytes(6) + HOSTS[1].ip
+    assert len(game.frame(HOSTS[0].port, frame)) == 1
+    answer = game.frame(HOSTS[1].port, frame[:38] + AGGREGATOR.ip)
+    assert len(answer) == 1
+    game.check_counters()
