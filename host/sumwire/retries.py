@@ -26,6 +26,9 @@ Chunks = NDArray[np.int64]
 # Every third time the contribution itself goes out instead of a question: in a tree, only that makes a switch send its
 # partial result up again, and it needs no answer to help.
 _CONTRIBUTION_EVERY: Final = 3
+# When so many tries have brought nothing, other workers are asked too: their switch may have the result while this
+# worker's lost it, for example with the switch above both.
+_ASKED_AFTER: Final = 4
 _TRIES_MAX: Final = 255
 
 
@@ -52,14 +55,24 @@ class Turn:
 
 class Retries:
     """The chunks of one exchange. ``budget`` None: nothing may be missing. ``contributes`` False: this worker only
-    waits for results, so that it must never send."""
+    waits for results, so that it must never send. ``recovers``: other workers can be asked."""
 
     def __init__(
-        self, chunks: int, first_sequence: int, *, turn: Turn, budget: Budget | None, probes: bool, contributes: bool
+        self,
+        chunks: int,
+        first_sequence: int,
+        *,
+        turn: Turn,
+        budget: Budget | None,
+        probes: bool,
+        contributes: bool,
+        recovers: bool = False,
     ) -> None:
+        self._recovers = recovers
         self.budget = budget
         # Whether the switch has said anything in this exchange.
         self.answered = False
+        self._retried = False
         self._first = first_sequence
         self._turn = turn
         self._probes = probes
@@ -80,6 +93,7 @@ class Retries:
         ways = np.array([self._way(chunk, overtaken, last) for chunk in chunks.tolist()])
         chosen = chunks[ways == ways[0]]
         self._tries[chosen] += self._tries[chosen] < _TRIES_MAX
+        self._retried = True
         return chosen, Way(int(ways[0]))
 
     def demanded(self, chunks: Chunks) -> tuple[Chunks, Way]:
@@ -92,13 +106,15 @@ class Retries:
         # Overtaken once in a round trip or so: asked for at the 1st, 2nd, 3rd, 5th, 9th, ... of them.
         if overtaken and tries & (tries - 1) > 0 and tries > 0:
             return Way.WAIT
-        if self._lost[chunk]:
+        if self._lost[chunk] or (self._recovers and tries == _ASKED_AFTER):
             return Way.ASK
         budget = self.budget
         own = (self._first + chunk) % self._turn.workers == self._turn.rank
         if budget is not None and (own or tries > 0) and budget.reserve(chunk):
             return Way.FLUSH
-        if not self._probes or not self.answered or (last and tries == 0):
+        # The first of all may have found no switch yet; the last hold up the whole tensor.
+        unheard = not self.answered and not self._retried
+        if not self._probes or (tries == 0 and (last or unheard)):
             return Way.AGAIN
         return Way.AGAIN if tries % _CONTRIBUTION_EVERY == _CONTRIBUTION_EVERY - 1 else Way.PROBE
 

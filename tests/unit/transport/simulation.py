@@ -15,25 +15,37 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from sumwire.budget import Budget, share
+from sumwire.congestion import WindowLimit
 from sumwire.errors import SumwireError
+from sumwire.retries import Turn, Way
 from sumwire.rtt import RttEstimator
-from sumwire.window import NOTHING, Window
+from sumwire.window import NOTHING, Manners, Window
 
 ROUNDS = 1 << 32
 
 
 class Up(NamedTuple):
+    """``least`` not None: with FLUSH, which closes from so many contributions on."""
+
     worker: int
     slot: int
     round: int
     payload: int
+    kind: str = "contribute"
+    least: int | None = None
 
 
 class Down(NamedTuple):
+    """``contributors``: who is in the sum; ``closed``, ``flagged``: of the slot, or that contributions are missing."""
+
     kind: str
     slot: int
     round: int
     payload: int = 0
+    contributors: frozenset[int] = frozenset()
+    closed: bool = False
+    flagged: bool = False
 
 
 @dataclass
@@ -41,18 +53,25 @@ class Slot:
     round: int
     total: int = 0
     contributors: frozenset[int] = frozenset()
+    closed: bool = False
+    flagged: bool = False
 
 
 @dataclass
 class Slots:
-    """The switch of one job with a quorum of all workers. ``overwritten`` is told (slot, old round) before a slot
-    is used again."""
+    """The switch of one job. ``overwritten`` is told (slot, old round) before a slot is used again."""
 
     workers: int
     overwritten: Callable[[int, int], None]
+    quorum: int
     slots: dict[int, Slot] = field(default_factory=dict)
+    # Who was in the sum of (slot, round) when it closed.
+    sums: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict)
+    results: dict[tuple[int, int], Down] = field(default_factory=dict)
 
     def receive(self, packet: Up) -> list[tuple[int, Down]]:
+        if packet.kind == "probe":
+            return [(packet.worker, self.inform(packet))]
         slot = self.slots.get(packet.slot)
         ahead = 1 if slot is None else (packet.round - slot.round) % ROUNDS
         if slot is None or 0 < ahead < ROUNDS // 2:
@@ -61,16 +80,35 @@ class Slots:
             slot = self.slots[packet.slot] = Slot(packet.round)
         elif ahead:
             return [(packet.worker, Down("stale", packet.slot, slot.round))]
-        result = Down("result", packet.slot, slot.round, slot.total)
-        if len(slot.contributors) == self.workers:
-            return [(packet.worker, result)]
+        if slot.closed:
+            return [(packet.worker, self.result(packet, slot))]
         if packet.worker in slot.contributors:
-            return []
-        slot.total += packet.payload
-        slot.contributors |= {packet.worker}
-        if len(slot.contributors) < self.workers:
-            return []
-        return [(worker, result._replace(payload=slot.total)) for worker in range(self.workers)]
+            if packet.least is None or len(slot.contributors) < packet.least:
+                return []
+            assert packet.least > 0, "no partial results are asked for here"
+            slot.flagged = True
+        else:
+            slot.total += packet.payload
+            slot.contributors |= {packet.worker}
+            if len(slot.contributors) < self.quorum:
+                return []
+        slot.closed = True
+        self.sums[packet.slot, packet.round] = slot.contributors
+        self.results[packet.slot, packet.round] = self.result(packet, slot)
+        return [(worker, self.result(packet, slot)) for worker in range(self.workers)]
+
+    def inform(self, packet: Up) -> Down:
+        slot = self.slots.get(packet.slot)
+        ahead = 1 if slot is None else (packet.round - slot.round) % ROUNDS
+        if slot is None or 0 < ahead < ROUNDS // 2:
+            return Down("inform", packet.slot, packet.round)
+        if ahead:
+            return Down("stale", packet.slot, slot.round)
+        return self.result(packet, slot)._replace(kind="inform", payload=0)
+
+    @staticmethod
+    def result(packet: Up, slot: Slot) -> Down:
+        return Down("result", packet.slot, slot.round, slot.total, slot.contributors, slot.closed, slot.flagged)
 
 
 @dataclass(frozen=True)
@@ -82,6 +120,23 @@ class Weather:
     late: float = 0.0
     late_s: float = 3.0
     delay_s: tuple[float, float] = (0.001, 0.02)
+    # Packets of one worker, also each way.
+    worker_drop: tuple[int, float] | None = None
+    # Runs of lost packets: how many runs begin, as a share of packets, and their mean length.
+    bursts: float = 0.0
+    burst_packets: float = 8.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How all windows behave: what sumwire.transport makes of a job's delivery. ``quorum`` None: all workers."""
+
+    careful: bool = False
+    loss_bound: float = 0.0
+    probes: bool = True
+    quorum: int | None = None
+    congestion: bool = False
+    paths: int = 1
 
 
 class Worker:
@@ -91,8 +146,24 @@ class Worker:
         self.world = world
         self.number = number
         self.lengths = list(lengths)
-        self.window = Window(world.slots_count, RttEstimator(), job=1, deadline_s=world.deadline_s)
+        terms, workers = world.terms, world.switch.workers
+        manners = Manners(
+            careful=terms.careful,
+            probes=terms.probes,
+            early=world.loses,
+            recovers=world.loses,
+            paths=terms.paths,
+            turn=Turn(number, workers),
+        )
+        limit = WindowLimit(world.slots_count // 2) if terms.congestion else None
+        self.window = Window(
+            world.slots_count, RttEstimator(), job=1, deadline_s=world.deadline_s, manners=manners, limit=limit
+        )
         self.results: list[list[int]] = []
+        # Of the current exchange, by chunk.
+        self.budget: Budget | None = None
+        self.flagged: dict[int, bool] = {}
+        self.sent_probes = 0
         self.error: SumwireError | None = None
         self.inbox: list[Down] = []
         self.filled_at = 0.0
@@ -105,7 +176,13 @@ class Worker:
         while self.window.done and len(self.results) < len(self.lengths):
             chunks = self.lengths[len(self.results)]
             self.results.append([-1] * chunks)
-            self.window.begin(chunks, self.world.now, filled=min(self.world.part, chunks))
+            self.flagged = {}
+            terms, workers = self.world.terms, self.world.switch.workers
+            first = self.window.base + self.window.chunks
+            if terms.loss_bound and self.world.switch.quorum > 1:
+                allowed = share(terms.loss_bound, chunks, workers, worker=self.number, sequence=first)
+                self.budget = Budget(allowed)
+            self.window.begin(chunks, self.world.now, filled=min(self.world.part, chunks), budget=self.budget)
         self.work()
 
     def fill(self) -> None:
@@ -119,10 +196,9 @@ class Worker:
         try:
             while len(chunks := window.take(now, self.world.batch)):
                 assert window.in_flight <= window.slots // 2
-                assert chunks.max() < window.filled, "the payload is not there yet"
+                assert window.way == Way.ASK or chunks.max() < window.filled, "the payload is not there yet"
                 for chunk in chunks.tolist():
-                    payload = self.world.payload(self.number, len(self.results) - 1, chunk)
-                    self.world.send_up(Up(self.number, *window.place(chunk), payload))
+                    self.send(chunk, window.way)
             window.check_deadline(now)
         except SumwireError as error:
             self.error = error
@@ -132,6 +208,17 @@ class Worker:
             self.world.at(self.filled_at, self.fill)
         if not window.done:
             self.world.at(max(window.wake_at(), now + 1e-6), self.timer)
+
+    def send(self, chunk: int, way: Way) -> None:
+        place, world = self.window.place(chunk), self.world
+        payload = world.payload(self.number, len(self.results) - 1, chunk)
+        if way == Way.ASK:
+            world.ask_peers(self, self.window.base + chunk, place)
+        elif way == Way.PROBE:
+            self.sent_probes += 1
+            world.send_up(Up(self.number, *place, 0, "probe"))
+        else:
+            world.send_up(Up(self.number, *place, payload, least=world.switch.quorum - 1 if way == Way.FLUSH else None))
 
     def timer(self) -> None:
         if not self.finished and self.world.now >= self.window.wake_at():
@@ -152,6 +239,9 @@ class Worker:
             for packet in packets:
                 if packet.kind == "stale":
                     self.window.on_stale(packet.slot, packet.round)
+                elif packet.kind == "inform":
+                    send = self.number not in packet.contributors or packet.closed
+                    self.window.on_inform(packet.slot, packet.round, send=send)
         except SumwireError as error:
             self.error = error
             return
@@ -167,14 +257,20 @@ class Worker:
             if chunk != NOTHING:
                 assert self.results[-1][chunk] == -1, f"chunk {chunk} is completed twice"
                 self.results[-1][chunk] = packet.payload
+                self.flagged[chunk] = packet.flagged
         self.window.complete(chunks[chunks != NOTHING], self.world.now)
+        self.window.settle(lambda chunk: self.flagged[chunk])
 
     def has_result(self, sequence: int) -> bool:
+        return self.result(sequence) != -1
+
+    def result(self, sequence: int) -> int:
+        """The result of a chunk, by its number in the job, or -1."""
         for length, results in zip(self.lengths, self.results, strict=False):
             if sequence < length:
-                return results[sequence] != -1
+                return results[sequence]
             sequence -= length
-        return False
+        return -1
 
 
 class World:
@@ -198,6 +294,7 @@ class World:
         collect_s: float = 0.0,
         part: int = 1 << 20,
         part_s: float = 0.01,
+        terms: Terms | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.now = 0.0
@@ -208,7 +305,11 @@ class World:
         self.part = part
         self.part_s = part_s
         self.weather = weather or Weather()
-        self.switch = Slots(workers, self.check_overwrite)
+        self.terms = terms or Terms()
+        self.switch = Slots(workers, self.check_overwrite, self.terms.quorum or workers)
+        self.loses = self.terms.loss_bound > 0 or self.switch.quorum < workers
+        self.asked = 0
+        self.burst_left: dict[str, int] = {}
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = 0
         self.packets = 0
@@ -233,27 +334,71 @@ class World:
         ]
 
     def check_overwrite(self, slot: int, old_round: int) -> None:
+        """Only a worker that was left out since may lack the result of a slot that is used again."""
         sequence = old_round * self.slots_count + slot
+        after = sequence + self.slots_count - self.slots_count // 2
+        place = after % self.slots_count, after // self.slots_count % ROUNDS
         for worker in self.workers:
-            assert worker.has_result(sequence), f"slot {slot} is reused, worker {worker.number} lacks chunk {sequence}"
+            left_out = self.loses and worker.number not in self.switch.sums[place]
+            assert left_out or worker.has_result(sequence), f"worker {worker.number} lacks chunk {sequence}"
+
+    def missing(self) -> list[int]:
+        """Contributions that are missing from the sums of each exchange."""
+        counts, first = [], 0
+        for length in self.lengths:
+            places = [(k % self.slots_count, k // self.slots_count) for k in range(first, first + length)]
+            counts.append(sum(self.switch.workers - len(self.switch.sums[place]) for place in places))
+            first += length
+        return counts
+
+    def sums(self) -> list[list[int]]:
+        """Golden sums of those who are in them."""
+        golden, sequence = [], 0
+        for exchange, length in enumerate(self.lengths):
+            golden.append([])
+            for chunk in range(length):
+                inside = self.switch.sums[sequence % self.slots_count, sequence // self.slots_count]
+                golden[-1].append(sum(self.payload(worker, exchange, chunk) for worker in inside))
+                sequence += 1
+        return golden
+
+    def ask_peers(self, worker: Worker, sequence: int, place: tuple[int, int]) -> None:
+        """Another worker that has a result gives it; that is a network of its own here, without loss."""
+        self.asked += 1
+        for other in self.workers:
+            if other is not worker and other.has_result(sequence):
+                self.at(self.now + 0.01, partial(worker.hear, self.switch.results[place]))
+                return
 
     def send_up(self, packet: Up) -> None:
         if self.filter("up", packet.worker, packet):
-            self.carry(lambda: self.arrive(packet))
+            self.carry(packet.worker, "up", lambda: self.arrive(packet))
 
     def arrive(self, packet: Up) -> None:
         for worker, reply in self.switch.receive(packet):
             if self.filter("down", worker, reply):
-                self.carry(partial(self.workers[worker].hear, reply))
+                self.carry(worker, "down", partial(self.workers[worker].hear, reply))
 
-    def carry(self, action: Callable[[], None]) -> None:
+    def carry(self, worker: int, way: str, action: Callable[[], None]) -> None:
         w, rng = self.weather, self.rng
         self.packets += 1
-        if rng.random() < w.drop:
+        if rng.random() < w.drop or self.in_burst(f"{way}{worker}"):
+            return
+        if w.worker_drop is not None and worker == w.worker_drop[0] and rng.random() < w.worker_drop[1]:
             return
         for _ in range(2 if rng.random() < w.duplicate else 1):
             late_s = rng.uniform(0, w.late_s) if rng.random() < w.late else 0.0
             self.at(self.now + rng.uniform(*w.delay_s) + late_s, action)
+
+    def in_burst(self, link: str) -> bool:
+        """Whether a run of lost packets is under way on a link."""
+        if not self.weather.bursts:
+            return False
+        left = self.burst_left.get(link, 0)
+        if not left and self.rng.random() < self.weather.bursts:
+            left = 1 + int(self.rng.expovariate(1 / self.weather.burst_packets))
+        self.burst_left[link] = max(left - 1, 0)
+        return left > 0
 
     def run(self, until_s: float = 100_000.0) -> None:
         """Play until nothing is left to happen. Fails if a worker neither ends nor waits for anything."""
