@@ -67,8 +67,8 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """Packets of a drop class that a port's virtual queue has decided upon in one way; of `decision` "mark", "pass" and
-    "trim" as they went on.
+    """Packets of a drop class that a port's virtual queue has decided upon in one way: "pass", "mark", "drop" or "trim".
+    Bytes as they came to the queue.
     """
 
     port: int
