@@ -224,6 +224,7 @@ class Window:
                 budget=budget,
                 probes=self.manners.probes,
                 contributes=contributes,
+                recovers=self.manners.recovers,
             )
         if not contributes:
             self._ready_from = self._ready_to = 0
@@ -402,6 +403,8 @@ class Window:
 
     def _take_ready(self, now: float, most: int) -> Chunks:
         """Chunks whose turn has come, up to the first that is not filled yet."""
+        if not self.contributes:
+            return _NO_CHUNKS
         if self.limit is not None:
             most = min(most, max(self.limit.chunks - self._flight.count, 0))
         while True:
@@ -522,17 +525,21 @@ class Window:
         start = max(float(self._flight.sent_at[oldest]), self._timer_from)
         expiry = start + self._rtt.timeout_s
         if self._at_end():
-            expiry = min(expiry, max(start, self._progress_at) + self._short_rtt.timeout_s)
+            expiry = min(expiry, max(start, self._progress_at) + self._end_timeout_s())
         return expiry
 
     def _at_end(self) -> bool:
         """Only a burst is open. Its timer is short, since the queue that full windows measure has drained."""
         return not self.unsent and self.in_flight <= TIMEOUT_BURST_CHUNKS
 
+    def _end_timeout_s(self) -> float:
+        short_s = self._short_rtt.timeout_s
+        return max(short_s, self._patience_s()) if self.manners.paths > 1 else short_s
+
     def _expire(self, now: float) -> None:
         progress = self._progress_at > self._timer_from
         self._burst = self._burst_size = self._burst_size * 2 if progress else TIMEOUT_BURST_CHUNKS
-        waited_s = self._short_rtt.timeout_s if self._at_end() else self._rtt.timeout_s
+        waited_s = self._end_timeout_s() if self._at_end() else self._rtt.timeout_s
         self._expired_at = now - min(waited_s, self._rtt.timeout_s)
         self._timer_from = now
         for rtt in {self._rtt, self._short_rtt}:

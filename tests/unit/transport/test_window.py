@@ -4,11 +4,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from sumwire.budget import Budget
+from sumwire.congestion import START_CHUNKS, WindowLimit
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
+from sumwire.retries import Turn, Way
 from sumwire.rtt import RttEstimator
-from sumwire.window import NOTHING, REORDER_TOLERANCE, SHORT_TIMEOUT_S, TIMEOUT_BURST_CHUNKS, Window, round_newer
+from sumwire.window import (
+    NOTHING,
+    REORDER_TOLERANCE,
+    SHORT_TIMEOUT_S,
+    TIMEOUT_BURST_CHUNKS,
+    Manners,
+    Window,
+    round_newer,
+)
 
 
 def window(slots: int, deadline_s: float = 10.0) -> Window:
@@ -338,6 +351,104 @@ def test_waiting_for_workers_is_no_sample() -> None:
     drain(w, 0.0)
     answer(w, 0, 0.15)
     assert rtt.smoothed_s is None
+
+
+def careful(slots: int, *, budget: int = 0, **manners: Any) -> Window:
+    w = Window(slots, RttEstimator(initial_s=0.2, min_s=0.03, max_s=1.0), manners=Manners(careful=True, **manners))
+    w.begin(8, 0.0, budget=Budget(budget))
+    assert drain(w, 0.0) == list(range(min(8, slots // 2)))
+    return w
+
+
+def taken(w: Window, now: float) -> list[tuple[Way, list[int]]]:
+    """What goes out now, in order."""
+    out: list[tuple[Way, list[int]]] = []
+    while len(chunks := w.take(now, 7)):
+        out.append((w.way, chunks.tolist()))
+    return out
+
+
+def test_overtaken_chunk_is_asked_about() -> None:
+    w = careful(16, probes=True)
+    for chunk in range(1, 4):
+        answer(w, chunk, 0.01)
+    assert taken(w, 0.01) == [(Way.PROBE, [0])]
+    w.on_inform(*w.place(0), send=False)
+    assert taken(w, 0.01) == []
+    w.on_inform(*w.place(0), send=True)
+    assert taken(w, 0.01) == [(Way.AGAIN, [0])], "the switch lacks it"
+    w.on_inform(0, 5, send=True)
+    w.on_inform(9, 0, send=True)
+    w.on_inform(3, 0, send=True)
+    assert taken(w, 0.01) == [], "another round, not sent, answered: nothing to send"
+    assert (w.counters.probes, w.counters.informs, w.counters.resent) == (1, 5, 1)
+
+
+def test_without_probes_the_contribution_goes_out_again() -> None:
+    w = careful(16, probes=False)
+    for chunk in range(1, 4):
+        answer(w, chunk, 0.01)
+    assert taken(w, 0.01) == [(Way.AGAIN, [0])]
+
+
+def test_chunks_of_the_own_turn_are_flushed_while_the_budget_lasts() -> None:
+    """Worker 1 of 3 flushes the chunks 1, 4, 7 at once. Two may be missing: the first answer gives its one back."""
+    w = careful(16, budget=2, probes=True, turn=Turn(1, 3))
+    for chunk in (5, 6, 7):
+        answer(w, chunk, 0.01)
+    assert taken(w, 0.01) == [(Way.PROBE, [0, 2, 3]), (Way.FLUSH, [1, 4])]
+    answer(w, 1, 0.02)
+    w.settle(lambda chunk: False)
+    answer(w, 4, 0.02)
+    w.settle(lambda chunk: True)
+    assert taken(w, 1.0) == [(Way.FLUSH, [0]), (Way.PROBE, [2, 3])], "1 was complete, 4 cost one: one is left"
+
+
+def test_several_paths_give_a_chunk_two_round_trips() -> None:
+    """Results of the other way may overtake it: only time tells."""
+    w = careful(16, probes=True, paths=2)
+    hear(w, [w.place(chunk) for chunk in range(1, 8)], 0.1)
+    assert taken(w, 0.11) == []
+    assert w.wake_at() == pytest.approx(0.2)
+    assert taken(w, 0.2) == [(Way.AGAIN, [0])], "the last of all: not asked about first"
+
+
+def test_who_does_not_contribute_sends_nothing() -> None:
+    w = Window(4, RttEstimator(), manners=Manners(careful=True, early=True, recovers=True))
+    w.begin(9, 0.0, contributes=False)
+    w.filled = 9
+    assert taken(w, 0.0) == []
+    for chunk in (8, 1, 2):
+        assert answer(w, chunk, 0.01) == chunk
+    sent = [way for now in (0.01, 0.2, 0.5, 1.0, 2.0) for way, _ in taken(w, now)]
+    assert set(sent) == {Way.ASK}, "only other workers are asked"
+    for chunk in (0, 3, 4, 5, 6, 7):
+        answer(w, chunk, 2.0)
+        assert all(way == Way.ASK for way, _ in taken(w, 2.0))
+    assert w.done
+
+
+def test_results_that_come_early_are_taken_but_what_follows_waits() -> None:
+    """Chunk 2 follows 0, and 4 follows 2: 4 would take the slot of 0, which is still open."""
+    w = Window(4, RttEstimator(), manners=Manners(careful=True, early=True))
+    w.begin(7, 0.0)
+    assert drain(w, 0.0) == [0, 1]
+    assert hear(w, [w.place(2), w.place(4)], 0.01) == [2, 4]
+    assert drain(w, 0.01) == []
+    answer(w, 0, 0.01)
+    assert drain(w, 0.01) == [6], "2 and 4 have their results, so it is the turn of 6"
+
+
+def test_a_limit_below_half_of_the_slots() -> None:
+    w = Window(64, RttEstimator(), manners=Manners(careful=True), limit=WindowLimit(32))
+    w.begin(100, 0.0)
+    assert drain(w, 0.0) == list(range(START_CHUNKS))
+    hear(w, [w.place(chunk) for chunk in range(4)], 0.01)
+    assert len(drain(w, 0.01)) == 8, "slow start: two for each result"
+    w.complete(w.find(*np.array([w.place(chunk) for chunk in range(4, 6)]).T), 0.02, marked=True)
+    assert w.limit is not None
+    assert w.limit.chunks == START_CHUNKS // 2 + 2
+    assert drain(w, 0.02) == []
 
 
 def test_rfc_6298_figures() -> None:
