@@ -49,7 +49,8 @@ def test_a_topology_is_what_its_text_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "switches", "hosts"), [("star4", None, 4), ("leaf-spine8", 4, 8), ("three-level", 7, 8)]
+    ("name", "switches", "hosts"),
+    [("star4", None, 4), ("lanes4", None, 4), ("leaf-spine8", 4, 8), ("three-level", 7, 8)],
 )
 def test_examples(name: str, switches: int | None, hosts: int) -> None:
     found = load_any(EXAMPLES / f"{name}.yaml")
@@ -61,7 +62,8 @@ def test_examples(name: str, switches: int | None, hosts: int) -> None:
 
 
 def test_no_example_is_left_out() -> None:
-    assert {path.name for path in EXAMPLES.iterdir()} == {"star4.yaml", "leaf-spine8.yaml", "three-level.yaml"}
+    names = {"star4.yaml", "lanes4.yaml", "leaf-spine8.yaml", "three-level.yaml"}
+    assert {path.name for path in EXAMPLES.iterdir()} == names
 
 
 def test_the_two_kinds_of_files_are_told_apart(tmp_path: Path) -> None:
