@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sumwire_lab.conditions import Conditions, OfHost
 from sumwire_lab.errors import LabError
+from sumwire_lab.laned import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
 from sumwire_lab.options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.recipes import ALL_SYSTEMS, SYSTEMS, named
 from sumwire_lab.shapes import TOPOLOGIES
@@ -77,6 +78,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
     run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
     _condition_options(run)
+    _laned_options(run)
     run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
     _results_option(run)
 
@@ -91,6 +93,30 @@ def _condition_options(run: argparse.ArgumentParser) -> None:
         "--incast", type=int, default=0, metavar="KB", help="twice a second all hosts send h1 so many kB at once"
     )
     run.add_argument("--slow", metavar="HOST:FACTOR", help="one worker's computing takes so many times as long: 3:3")
+
+
+def _laned_options(run: argparse.ArgumentParser) -> None:
+    """Of system dlcp."""
+    own = LanedOptions()
+    run.add_argument("--lanes", type=int, default=own.lanes, help="dlcp: priority classes of tensors, %(default)s")
+    run.add_argument("--quorum", type=int, help="dlcp: workers whose packets close a slot; default: all")
+    run.add_argument(
+        "--loss-bound", type=float, default=own.loss_bound, help="dlcp: share of a tensor that may miss, %(default)s"
+    )
+    run.add_argument("--divisor", choices=DIVISORS, default=own.divisor, help="dlcp: of sums, %(default)s")
+    run.add_argument("--degrade", metavar="MODE:SHARE", help=f"dlcp: the switch does {', '.join(DEGRADE_MODES)}")
+    run.add_argument("--no-queues", action="store_true", help="dlcp: without the P4 switches' virtual queues")
+
+
+def _laned(arguments: argparse.Namespace) -> LanedOptions:
+    return LanedOptions(
+        lanes=arguments.lanes,
+        quorum=arguments.quorum,
+        loss_bound=arguments.loss_bound,
+        divisor=arguments.divisor,
+        queues=not arguments.no_queues,
+        degrade=None if arguments.degrade is None else Degrade.parse(arguments.degrade, arguments.seed),
+    )
 
 
 def _conditions(arguments: argparse.Namespace) -> Conditions:
@@ -150,6 +176,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
         impair=arguments.impair,
         malformed=arguments.malformed,
         conditions=_conditions(arguments),
+        laned=_laned(arguments),
         deadline_s=arguments.deadline,
     )
 

@@ -70,6 +70,7 @@ class HookTimer:
     results: dict[int, torch.Tensor] = field(default_factory=dict)
     _began: float | None = None
     _ended: float = 0.0
+    _tensors: list[dict[str, Any]] = field(default_factory=list)
 
     def begin_step(self, keep: bool) -> None:
         """Forget the step before."""
@@ -82,17 +83,24 @@ class HookTimer:
         """Communication time of the step; 0 where no bucket was handed over."""
         return 0.0 if self._began is None else self._ended - self._began
 
+    def take_tensors(self) -> list[dict[str, Any]]:
+        """Every bucket that came back since the last call: number, values, seconds from hand-over to result."""
+        taken, self._tensors = self._tensors, []
+        return taken
+
     def hand_over(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        handed_over = time.perf_counter()
         if self._began is None:
-            self._began = time.perf_counter()
+            self._began = handed_over
         index = bucket.index()
         if self.keep:
             self.gradients[index] = bucket.buffer().clone()
-        return self.inner(self.inner_state, bucket).then(lambda done: self._done(index, done))
+        return self.inner(self.inner_state, bucket).then(lambda done: self._done(index, handed_over, done))
 
-    def _done(self, index: int, future: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
+    def _done(self, index: int, handed_over: float, future: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
         result = future.value()
         self._ended = time.perf_counter()
+        self._tensors.append({"bucket": index, "values": result.numel(), "seconds": self._ended - handed_over})
         if self.keep:
             self.results[index] = result.clone()
         return result

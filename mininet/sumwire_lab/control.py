@@ -14,7 +14,9 @@ import yaml
 from sumwire.codec import tables
 
 from sumwire_lab.fabric import Fabric
-from sumwire_lab.recipes import OP_BELOW_MAX, OP_WORKERS_MAX, RECIPES, Recipe, table_options
+from sumwire_lab.laned import SLOTS as LANED_SLOTS
+from sumwire_lab.laned import LanedOptions
+from sumwire_lab.recipes import OP_BELOW_MAX, OP_WORKERS_MAX, RECIPES, SWITCH, Recipe, table_options
 
 CONFIGURATION: Final = "controller.yaml"
 # The configuration wants an address; nobody is asked there.
@@ -60,6 +62,12 @@ def job(
         table = thc_table(len(names), recipe)
         entry["thc"] = {"bits": (len(table) - 1).bit_length(), "p": P, "table": table}
     return entry
+
+
+def laned_job(fabric: Fabric, options: LanedOptions, recipe: Recipe) -> list[dict[str, Any]]:
+    """The one job of a laned system."""
+    ops = list(recipe.ops[SWITCH])
+    return [job(fabric, JOB, JOB_ID, ops, base=0, count=LANED_SLOTS, recipe=recipe) | options.job()]
 
 
 def training_job(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
@@ -159,6 +167,19 @@ def _write_job(config: Any, name: str, folder: Path) -> Path:
     path = folder / ("job.json" if name == JOB else f"job-{name}.json")
     path.write_text(json.dumps(sumwire_controller.job_description(config, name), indent=1) + "\n")
     return path
+
+
+def queue_decisions(folder: Path) -> dict[tuple[int, int, str], int]:
+    """Packets by port, drop class and decision (pass, mark, drop, trim) of the virtual queues, read back from the
+    switches that were installed out of `folder`; ports of several switches with the same number count together."""
+    config = sumwire_controller.load_any(folder / CONFIGURATION)
+    single = isinstance(config, sumwire_controller.Config)
+    told = [sumwire_controller.read_status(config)] if single else sumwire_controller.read_topology_status(config)
+    decisions: dict[tuple[int, int, str], int] = {}
+    for queue in (queue for status in told for queue in status.queues):
+        key = (queue.port, queue.drop_class, queue.decision)
+        decisions[key] = decisions.get(key, 0) + queue.packets
+    return decisions
 
 
 def counters(folder: Path) -> dict[str, dict[str, int]]:

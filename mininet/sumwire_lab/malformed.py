@@ -153,7 +153,7 @@ def _no_udp_header(sender: Sender, rng: random.Random) -> bytes:
     return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
 
 
-_BAD_KINDS: Final = tuple(kind for kind in range(16) if kind not in (p4.KIND_CONTRIBUTE, p4.KIND_RESULT))
+_BAD_KINDS: Final = tuple(kind for kind in range(16) if kind not in (p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_PROBE))
 _BAD_OPS: Final = (0, 6, 77, 255)
 
 KINDS: Final[dict[str, tuple[int, Build]]] = {

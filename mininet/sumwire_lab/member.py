@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from sumwire_lab.comm import HookTimer
+from sumwire_lab.errors import LabError
 from sumwire_lab.options import TrainOptions
 from sumwire_lab.recipes import MOMENTUM, Chosen, table_options
 from sumwire_lab.tasks import TASKS
@@ -103,20 +104,32 @@ class Member:
         self,
         model: torch.nn.Module,
         optimizer: Optimizer,
-        system: systems.System,
+        stats: Callable[[], dict[str, Any]],
         close: Callable[[], None],
     ) -> None:
         self.model = model
         self.optimizer = optimizer
         self.close = close
-        self._system = system
+        self._stats = stats
         self.hook: HookTimer | None = None
         self.update: StepTimer | None = None
         self._operations = OperationTimer(self.stats)
 
     def stats(self) -> dict[str, Any]:
         """The system's."""
-        return dict(self._system.stats)
+        return dict(self._stats())
+
+    def behind(self) -> bool:
+        """Whether the others have made the next step without this worker; only where not all have to take part."""
+        return False
+
+    def follow(self) -> None:
+        """Take the next step's gradients from the others."""
+        raise LabError("this system makes every step with every worker")
+
+    def tensors(self) -> list[dict[str, Any]]:
+        """Since the last call, of every tensor handed over: number, values, seconds from there to its result."""
+        return [] if self.hook is None else self.hook.take_tensors()
 
     def begin_step(self, keep: bool) -> None:
         """Forget the step before; `keep` copies of gradients and results, where there is a hook."""
@@ -192,7 +205,7 @@ def join(
 
     if systems.TABLE[chosen.recipe.system].acts == "hook":
         return _with_hook(network, optimizer, system, close)
-    member = Member(network, system.attach(network, optimizer), system, close)
+    member = Member(network, system.attach(network, optimizer), lambda: dict(system.stats), close)
     if "global_lr" in given:
         member.update = StepTimer()
         if job is not None:
@@ -209,6 +222,6 @@ def _with_hook(
     timer = HookTimer(hook, state)
     # A lambda, because DDP compares a hook's annotations and does not know those written as text.
     ddp.register_comm_hook(None, lambda _, bucket: timer.hand_over(bucket))
-    member = Member(ddp, optimizer, system, close)
+    member = Member(ddp, optimizer, lambda: dict(system.stats), close)
     member.hook = timer
     return member

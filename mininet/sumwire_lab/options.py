@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from sumwire_lab.conditions import Conditions
 from sumwire_lab.errors import OptionError
+from sumwire_lab.laned import LanedOptions
 from sumwire_lab.recipes import DEFAULT_SYSTEMS, OP_WORKERS_MAX, parse
 from sumwire_lab.shapes import TOPOLOGIES, leaves_of
 from sumwire_lab.tasks import DEFAULT_TASK, TASKS, Task
@@ -108,12 +109,15 @@ class RunOptions:
     malformed: int = 0
     """Malformed packets sent at the switch while the P4 system trains."""
     conditions: Conditions = field(default_factory=Conditions)
+    laned: LanedOptions = field(default_factory=LanedOptions)
+    """Of the laned system, dlcp."""
     deadline_s: float = 1800.0
 
     def __post_init__(self) -> None:
         self._check_network()
         self._check_systems()
         self.conditions.check_hosts(self.workers)
+        self._check_laned()
         if self.malformed < 0:
             raise OptionError(f"malformed={self.malformed}: must not be negative")
         if self.malformed and self.switch == AGGREGATOR:
@@ -123,10 +127,21 @@ class RunOptions:
         if self.deadline_s <= 0:
             raise OptionError(f"deadline={self.deadline_s}: must be above 0 seconds")
 
+    def _check_laned(self) -> None:
+        self.laned.check(self.workers, self.topology)
+        there = any(parse(name).recipe.laned for name in self.systems)
+        if self.laned != LanedOptions() and not there:
+            rule = "lanes, quorum, loss-bound, divisor and degrade are only for system dlcp"
+            raise OptionError(f"systems={','.join(self.systems)}: {rule}")
+        if self.laned.degrade is not None and (self.topology != "star" or self.switch == AGGREGATOR):
+            raise OptionError(f"degrade={self.laned.degrade.mode}: only with a P4 switch in topology=star")
+        if self.malformed and there:
+            raise OptionError(f"malformed={self.malformed}: not with system dlcp, whose lanes need the other jobs' ids")
+
     @property
     def meets(self) -> bool:
         """Whether workers wait for each other beside the network, whose state must not count as a step's time."""
-        return self.conditions.any
+        return self.conditions.any or any(parse(name).recipe.laned for name in self.systems)
 
     def _check_systems(self) -> None:
         if not self.systems:

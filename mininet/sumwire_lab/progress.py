@@ -19,9 +19,10 @@ def line(system: str, record: WorkerRecord, elapsed_s: float) -> str:
     done = last.step + 1
     left = elapsed_s / done * (record.total_steps - done)
     accuracy = next((s.accuracy for s in reversed(record.steps) if s.accuracy is not None), None)
+    loss = "      -" if last.loss is None else f"{last.loss:7.4f}"
     tested = "      -" if accuracy is None else f"{100 * accuracy:6.2f} %"
     return (
-        f"{system:>5}  step {done:>4}/{record.total_steps}  loss {last.loss:7.4f}  "
+        f"{system:>5}  step {done:>4}/{record.total_steps}  loss {loss}  "
         f"accuracy {tested}  comm {last.comm_s:6.3f} s  left {left:4.0f} s"
     )
 

@@ -71,6 +71,8 @@ class Recipe:
     """That table has evenly spaced values."""
     estimates_mean: bool = False
     """The result stands for the mean gradient, so its NMSE means something."""
+    laned: bool = False
+    """Its tensors go in lanes of their own, with tagged packets and a bound of what may be missing."""
     warm_up_steps: int = 2
     """Steps that are not like the others: in the first two, DDP lays out its buckets."""
 
@@ -137,6 +139,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "acp-thc": Recipe("acp-thc", _both(_THC), ranked=True, tabled=True),
     "thc": Recipe("thc", _both(_THC), tabled=True, estimates_mean=True),
     "thc-uniform": Recipe("thc-uniform", _both(_THC), tabled=True, uniform=True, estimates_mean=True),
+    "dlcp": Recipe("dlcp", {SWITCH: _THC}, tabled=True, estimates_mean=True, laned=True),
     "sum32": Recipe("sum32", {SWITCH: _SUM32}, estimates_mean=True),
     "marsit": _marsit("marsit", {SWITCH: _MARSIT}, None),
     "marsit100": _marsit("marsit", {SWITCH: _MARSIT}, 100),
@@ -148,6 +151,8 @@ RECIPES: Final[Mapping[str, Recipe]] = {
 }
 _ALIASES: Final = {"ssgd": BASELINE}
 SYSTEMS: Final = tuple(RECIPES)
+BENCHED: Final = tuple(name for name, recipe in RECIPES.items() if not recipe.laned)
+"""What the benchmark compares: systems of one job, on links without conditions."""
 DEFAULT_SYSTEMS: Final = (BASELINE, "thc")
 ALL_SYSTEMS: Final = (
     "thc", "marsit", "marsit100", "vote", "ef-sign", "ssdm", "cascade", "fp16", "powersgd", "topk", "sum32", "acp"

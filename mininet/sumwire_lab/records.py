@@ -17,7 +17,8 @@ class StepRecord:
     """One step of one worker; `clock_s` is the training time up to its end, without what only observes."""
 
     step: int
-    loss: float
+    loss: float | None
+    """None for a step that was taken from the others."""
     clock_s: float
     step_s: float
     comm_s: float
@@ -30,6 +31,10 @@ class StepRecord:
     rx_packets: int = 0
     bits: float | None = None
     """The test's cross entropy, bits an answer."""
+    followed: bool = False
+    """Made without this worker, which took its results."""
+    tensors: list[dict[str, Any]] = field(default_factory=list)
+    """One for each: at least `bucket`, `values` and `seconds`, from its hand-over to its result."""
 
 
 @dataclass

@@ -16,6 +16,10 @@ from sumwire_lab.summary import SystemResult, ratio
 from sumwire_lab.tasks import TASKS
 
 _NONE: Final = "-"
+DROPS: Final = {
+    "queue_classes": "decisions of the switches' virtual queues by drop class, 3 is lost first",
+    "link_priorities": "packets lost in links' queues by priority, 7 is served first",
+}
 _COLOURS: Final = (
     "#4c566a", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#1d4ed8", "#a16207", "#be185d", "#4d7c0f", "#0ea5e9",
     "#78350f", "#84cc16", "#f472b6", "#1e1b4b", "#ea580c", "#14b8a6", "#9ca3af",
@@ -58,6 +62,9 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         row("whole step, s", "step_s", ".3f", compare=True),
         row("whole step, median, s", "step_s_p50", ".3f", compare=True),
         row("whole step, 99th percentile, s", "step_s_p99", ".3f", compare=True),
+        row("a tensor, hand-over to result, mean, s", "tensor_s", ".3f", compare=True),
+        row("a tensor, median, s", "tensor_s_p50", ".3f", compare=True),
+        row("a tensor, 99th percentile, s", "tensor_s_p99", ".3f", compare=True),
         row("bytes on a link per step", "wire_bytes_per_step", ".0f", compare=True),
         row("bits per value up, headers aside", "payload_bits_per_value_up", ".3f"),
         row("bits per value down, headers aside", "payload_bits_per_value_down", ".3f"),
@@ -71,9 +78,31 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
+def lane_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Of laned systems: what each lane's tensors took, and where packets were lost; empty without any."""
+    lines: list[tuple[str, ...]] = []
+    for name, entry in summary["systems"].items():
+        if "tensor_by_lane" not in entry:
+            continue
+        lines.append((f"{name}: lane, priority", "mean, s", "median, s", "99 %, s"))
+        for one in entry["tensor_by_lane"]:
+            times = (_show(one[key], ".3f") for key in ("s", "s_p50", "s_p99"))
+            lines.append((f"{one['lane']}, {one['priority']}", *times))
+        lines.append((f"{name}: largest share missing of a tensor", _show(entry["tensor_missing_max"], ".4f"), "", ""))
+        for place, counts in entry.get("drops", {}).items():
+            told = ", ".join(f"{which} {count}" for which, count in counts.items()) or "none"
+            lines.append((f"{name}: {DROPS.get(place, place)}", told, "", ""))
+    return lines
+
+
 def table(summary: dict[str, Any]) -> str:
     """Fixed-width text: labels to the left, numbers to the right."""
-    body = [tuple(_words(cell, label) for cell in line) for line in rows(summary) for label in (line[0],)]
+    first = [tuple(_words(cell, line[0]) for cell in line) for line in rows(summary)]
+    lanes = lane_rows(summary)
+    return _aligned(first) + ("\n\n" + _aligned(lanes) if lanes else "")
+
+
+def _aligned(body: Sequence[tuple[str, ...]]) -> str:
     widths = [max(len(line[i]) for line in body) for i in range(len(body[0]))]
     return "\n".join(
         "  ".join(
@@ -151,7 +180,7 @@ def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
 them, run on kernel bridges.</p>
 <table><tr>{head}</tr>
 {body}</table>
-<h2>Accuracy over time</h2>
+{_lane_table(summary)}<h2>Accuracy over time</h2>
 {plot_svg(results, "accuracy", summary["target_accuracy"])}
 <h2>Time per step</h2>
 {plot_svg(results, "step", summary["target_accuracy"])}
@@ -159,6 +188,14 @@ them, run on kernel bridges.</p>
 <pre>{html.escape(json.dumps(summary, indent=1))}</pre>
 </body></html>
 """
+
+
+def _lane_table(summary: dict[str, Any]) -> str:
+    lines = lane_rows(summary)
+    if not lines:
+        return ""
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>\n" for line in lines)
+    return f"<h2>Lanes</h2>\n<table>{body}</table>\n"
 
 
 def write(folder: Path, summary: dict[str, Any], results: Sequence[SystemResult]) -> None:

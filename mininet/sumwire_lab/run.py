@@ -17,6 +17,7 @@ from sumwire_lab.errors import DeadlineError, OptionError
 from sumwire_lab.fabric import plan
 from sumwire_lab.flood import Flood
 from sumwire_lab.options import AGGREGATOR, RunOptions
+from sumwire_lab.queues import drops, no_queues, virtual_queues
 from sumwire_lab.recipes import parse
 from sumwire_lab.session import Say, interruptible, open_session, train
 from sumwire_lab.summary import SystemResult, run_summary
@@ -82,12 +83,22 @@ def _one(
     where += f", {options.engine} engine" if kind == "soft" else ""
     where += f"; {options.conditions.words()}" if options.conditions.any else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
-    jobs = partial(control.side_jobs if options.malformed else control.training_job, recipe=parse(system).recipe)
+    recipe = parse(system).recipe
+    jobs = partial(control.side_jobs if options.malformed else control.training_job, recipe=recipe)
+    has_queues = recipe.laned and options.laned.queues and kind != AGGREGATOR
+    if recipe.laned:
+        jobs = partial(control.laned_job, options=options.laned, recipe=recipe)
+        options = replace(options, link=replace(options.link, priorities=True))
     backlog = losses.backlog()
-    with open_session(options, kind, folder / system, jobs) as session, lay(session, options.conditions) as burden:
+    with (
+        open_session(options, kind, folder / system, jobs, virtual_queues if has_queues else no_queues) as session,
+        lay(session, options.conditions) as burden,
+    ):
         flood = Flood(session, options)
         result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
         extra = flood.finish(deadline_s) | burden.as_dict()
+        if recipe.laned:
+            extra["drops"] = drops(session, queues=has_queues)
         counted = session.counted()
     sockets = sum(worker.host_sockets for worker in result.workers)
     lost = losses.gather(counted, backlog_before=backlog, sockets=sockets)

@@ -24,6 +24,7 @@ from sumwire_lab.meeting import Meeting
 from sumwire_lab.options import AGGREGATOR, RunOptions
 from sumwire_lab.processes import wait_all
 from sumwire_lab.progress import Progress
+from sumwire_lab.recipes import parse
 from sumwire_lab.records import Follower
 from sumwire_lab.summary import SystemResult
 from sumwire_lab.topology import Network
@@ -156,6 +157,7 @@ def train(
         results=[str(follower.path) for follower in followers],
         job_file=None if session.job_file is None else str(session.job_file),
         meeting=str(session.ledger.socket(MEETING)) if options.meets else None,
+        laned=options.laned if parse(system).recipe.laned else None,
         slowness=[options.conditions.slowness(rank) for rank in range(len(fabric.hosts))],
     )
     spec_path = folder / "spec.json"

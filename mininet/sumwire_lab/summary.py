@@ -19,6 +19,10 @@ from sumwire_lab.tasks import TASKS, Task
 
 # Ethernet, IPv4, UDP and Sumwire; Ethernet, IPv4 and TCP with time stamps are as many.
 PACKET_HEADER_BYTES: Final = LOWER_HEADER_BYTES + HEADER_BYTES
+# Of JobStats.
+DELIVERY: Final = (
+    "missing", "left_out", "flushed", "probes", "informs", "trimmed", "ce_marks", "recovered", "ahead"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,36 @@ def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
         "replicas_equal": len(fingerprints) == 1 and None not in fingerprints,
         "fingerprints": [w.fingerprint for w in result.workers],
         **bits_per_value(result.workers),
+        **tensor_times(result.workers, warm_up),
     }
     if result.system != BASELINE:
         entry |= _switch_numbers(result.workers)
     return entry | result.extra
+
+
+def tensor_times(workers: Sequence[WorkerRecord], warm_up: int) -> dict[str, Any]:
+    """Seconds from a tensor's hand-over to its result, over all workers and measured steps; nothing without records.
+
+    `tensor_by_lane` where tensors went in lanes: the same for each, the most urgent first. `tensor_missing_max` is the
+    largest share of a tensor's contributions that its sums lacked.
+    """
+    tensors = [one for w in workers for s in measured(w.steps, warm_up) if not s.followed for one in s.tensors]
+    if not tensors:
+        return {}
+    times: dict[str, Any] = {f"tensor_{name}": value for name, value in _spread(tensors).items()}
+    lanes = sorted({one["lane"] for one in tensors if "lane" in one})
+    if lanes:
+        of_lane = {lane: [one for one in tensors if one["lane"] == lane] for lane in lanes}
+        times["tensor_by_lane"] = [
+            {"lane": lane, "priority": ones[0]["priority"], **_spread(ones)} for lane, ones in of_lane.items()
+        ]
+        times["tensor_missing_max"] = max(one["missing_share"] for one in tensors)
+    return times
+
+
+def _spread(tensors: Sequence[dict[str, Any]]) -> dict[str, float]:
+    seconds = [float(one["seconds"]) for one in tensors]
+    return {"s": fmean(seconds), "s_p50": percentile(seconds, 50), "s_p99": percentile(seconds, 99)}
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
@@ -127,7 +157,15 @@ def _switch_numbers(workers: Iterable[WorkerRecord]) -> dict[str, Any]:
         "nmse_samples": len(nmse),
         "retransmissions": sum(int(w.stats.get("retransmissions", 0)) for w in workers),
         "fallbacks": sum(int(w.stats.get("fallbacks", 0)) for w in workers),
+        **_delivery_numbers(workers),
     }
+
+
+def _delivery_numbers(workers: Sequence[WorkerRecord]) -> dict[str, Any]:
+    """What a bound of loss and a quorum have done, where either was there."""
+    followed = [sum(s.followed for s in w.steps) for w in workers]
+    counts = {name: sum(int(w.stats.get(name, 0)) for w in workers) for name in DELIVERY}
+    return {**(counts if any(counts.values()) else {}), **({"followed": followed} if any(followed) else {})}
 
 
 def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult]) -> dict[str, Any]:
@@ -142,6 +180,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
         "seed": options.train.seed,
         "impair": options.impair,
         "conditions": options.conditions.as_dict() if options.conditions.any else None,
+        "laned": options.laned.as_dict() if any(parse(r.system).recipe.laned for r in results) else None,
         "task": options.train.task,
         "target_accuracy": TASKS[options.train.task].target,
         "systems": {r.system: system_summary(r, TASKS[options.train.task]) for r in results},

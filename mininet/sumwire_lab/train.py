@@ -23,11 +23,14 @@ from typing import Any, Final, NoReturn, TextIO
 
 import torch
 import torch.distributed as dist
+from torch.optim import Optimizer
 
 from sumwire_lab import data, losses, model, work
 from sumwire_lab.comm import LinkBytes, aggregate_error, link_bytes
+from sumwire_lab.laned import LanedOptions
+from sumwire_lab.laned_member import join_lanes
 from sumwire_lab.meeting import MEET_SECONDS, Attendance
-from sumwire_lab.member import join, make_optimizer
+from sumwire_lab.member import Member, join, make_optimizer
 from sumwire_lab.options import TrainOptions
 from sumwire_lab.processes import end_with_parent
 from sumwire_lab.recipes import parse
@@ -36,6 +39,8 @@ from sumwire_lab.tasks import TASKS
 MASTER_PORT: Final = 29500
 # Longer than any step; a dead peer shows earlier, because the run then ends all workers.
 GROUP_TIMEOUT: Final = timedelta(seconds=MEET_SECONDS)
+# Steps that all workers make together even where a quorum would do: DDP lays out its buckets by then.
+TOGETHER: Final = 3
 # A backward pass makes two products of matrices where the forward pass makes one.
 FORWARD_AND_BACKWARD: Final = 3
 
@@ -56,6 +61,8 @@ class WorkerSpec:
     """Where workers wait for each other; None: over the network, by the group's barrier."""
     slowness: list[float] = field(default_factory=list)
     """Per rank: how many times as long its computing takes; empty: 1."""
+    laned: LanedOptions | None = None
+    """Of a laned system."""
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1))
@@ -64,6 +71,7 @@ class WorkerSpec:
     def load(cls, path: Path) -> WorkerSpec:
         raw = json.loads(path.read_text())
         raw["train"] = TrainOptions(**raw["train"])
+        raw["laned"] = None if raw["laned"] is None else LanedOptions.from_dict(raw["laned"])
         return cls(**raw)
 
 
@@ -99,13 +107,21 @@ class Worker:
         self._network = work.network(spec.train)
         optimizer = make_optimizer(self._chosen, self._network, spec.train)
         self._schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self._factor)
-        self._member = join(
+        self._member = self._join(optimizer)
+        # Without a quorum below all, every step needs every worker, and they begin it together.
+        self._lockstep = spec.laned is None or spec.laned.lockstep(spec.workers)
+
+    def _join(self, optimizer: Optimizer) -> Member:
+        job_file = None if self.spec.job_file is None else Path(self.spec.job_file)
+        if self.spec.laned is not None and job_file is not None:
+            return join_lanes(self._network, optimizer, self.spec.laned, job_file=job_file, rank=self.rank)
+        return join(
             self._chosen,
             self._network,
             optimizer,
-            spec.train,
-            job_file=None if spec.job_file is None else Path(spec.job_file),
-            rank=rank,
+            self.spec.train,
+            job_file=job_file,
+            rank=self.rank,
             factor=self._factor,
         )
 
@@ -120,16 +136,25 @@ class Worker:
         """The whole training; the last line tells the fingerprint of the parameters."""
         parameters = sum(p.numel() for p in self._network.parameters())
         self.write("start", rank=self.rank, steps=self._steps, parameters=parameters)
-        sampled = sampled_steps(self._steps, self.options.nmse_samples if self._chosen.recipe.estimates_mean else 0)
+        sampled = self._sampled()
         settle()
         clock, lost = 0.0, losses.host_sockets()
         for step in range(self._steps):
-            self._meet()
+            if self._lockstep or step < TOGETHER:
+                self._meet()
+            elif self._member.behind():
+                clock = self._followed(step, clock)
+                continue
             clock = self._step(step, clock, step in sampled)
         lost = losses.host_sockets() - lost
         self.write("end", fingerprint=model.fingerprint(self._network), stats=self._member.stats(), host_sockets=lost)
         self._meet()
         self._member.close()
+
+    def _sampled(self) -> frozenset[int]:
+        """Steps whose gradients all workers compare, which they can do only where they make them together."""
+        compares = self._chosen.recipe.estimates_mean and self._lockstep
+        return sampled_steps(self._steps, self.options.nmse_samples if compares else 0)
 
     def _meet(self) -> None:
         """Wait for all workers, over the network or beside it."""
@@ -145,6 +170,7 @@ class Worker:
             time.sleep((self._slowness - 1) * FORWARD_AND_BACKWARD * forward_s)
 
     def _step(self, step: int, clock: float, sample: bool) -> float:
+        """One step; returns the training's clock after it."""
         samples, options = self._samples, self.options
         chosen = data.batch_indices(
             len(samples.train_y), options.seed, step, rank=self.rank, workers=self.spec.workers, batch=options.batch
@@ -160,25 +186,45 @@ class Worker:
         member.step()
         self._schedule.step()
         seconds = time.perf_counter() - began
-        used: LinkBytes = link_bytes(self._interface) - before
+        used = link_bytes(self._interface) - before
         nmse = None
         if sample and member.hook is not None:
             nmse = aggregate_error(member.hook.gradients, member.hook.results, self.spec.workers)
+        self._write_step(step, float(loss.detach()), clock + seconds, seconds, used, nmse=nmse)
+        return clock + seconds
+
+    def _followed(self, step: int, clock: float) -> float:
+        """The same for a step that the others have made without this worker."""
+        member = self._member
+        member.begin_step(keep=False)
+        before = link_bytes(self._interface)
+        began = time.perf_counter()
+        member.follow()
+        member.step()
+        self._schedule.step()
+        seconds = time.perf_counter() - began
+        used = link_bytes(self._interface) - before
+        self._write_step(step, None, clock + seconds, seconds, used, followed=True)
+        return clock + seconds
+
+    def _write_step(
+        self, step: int, loss: float | None, clock: float, seconds: float, used: LinkBytes, **more: Any
+    ) -> None:
         self.write(
             "step",
             step=step,
-            loss=float(loss.detach()),
-            clock_s=clock + seconds,
+            loss=loss,
+            clock_s=clock,
             step_s=seconds,
-            comm_s=member.seconds(),
+            comm_s=self._member.seconds(),
             tx_bytes=used.tx,
             rx_bytes=used.rx,
             tx_packets=used.tx_packets,
             rx_packets=used.rx_packets,
-            nmse=nmse,
+            tensors=self._member.tensors(),
+            **more,
             **self._score(step),
         )
-        return clock + seconds
 
     def _score(self, step: int) -> dict[str, float | None]:
         """The test's, after every so many steps and after the last."""

@@ -12,13 +12,13 @@ from sumwire_lab.bench import contenders
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
 from sumwire_lab.bench.tasks_interface import TASKS, train
-from sumwire_lab.recipes import BASELINE, SYSTEMS
+from sumwire_lab.recipes import BASELINE, BENCHED
 
 LINK_MBIT: Final = 10.0
 QUICK_LINK_MBIT: Final = 100.0
 QUICK_SYSTEMS: Final = (*contenders.PUBLISHED, "thc", "marsit", "acp")
 # Of the systems with two transports, the one that needs no switch is there as well.
-ALL_SYSTEMS: Final = (*SYSTEMS, "acp@group", "thc@group")
+ALL_SYSTEMS: Final = (*BENCHED, "acp@group", "thc@group")
 QUICK_TASKS: Final = ("digits",)
 # Points of a curve in the record and on the page.
 CURVE_POINTS: Final = 200

@@ -15,7 +15,7 @@ from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
 from sumwire_lab.bench.wire import Gradient, sides, wire_bytes
 from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.recipes import BASELINE, RECIPES, parse
+from sumwire_lab.recipes import BASELINE, BENCHED, parse
 from sumwire_lab.session import interruptible, open_session
 from sumwire_lab.topology import require_tools
 
@@ -26,7 +26,7 @@ QUICK_SIZES: Final = (1_000, 100_000, 500_000)
 RATES: Final = (10.0, 100.0, 1000.0)
 QUICK_RATES: Final = (10.0, 100.0)
 # Rounds in full precision are those of sum32.
-SYSTEMS: Final = (*(name for name in RECIPES if name != "marsit100"), "acp@group", "thc@group")
+SYSTEMS: Final = (*(name for name in BENCHED if name != "marsit100"), "acp@group", "thc@group")
 QUICK_SYSTEMS: Final = (BASELINE, "fp16", "powersgd", "thc", "sum32", "marsit", "acp")
 # Of the low-rank and the sparse systems.
 RANK: Final = 4

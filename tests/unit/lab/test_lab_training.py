@@ -242,7 +242,7 @@ class FakeBucket:
 
 
 def test_the_timer_spans_from_the_first_bucket_to_the_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([10.0, 13.5, 12.0])
+    clock = iter([10.0, 11.0, 13.5, 12.0])
     monkeypatch.setattr("sumwire_lab.comm.time.perf_counter", lambda: next(clock))
     futures: list[torch.futures.Future[torch.Tensor]] = [torch.futures.Future(), torch.futures.Future()]
     given: list[Any] = []
@@ -262,6 +262,11 @@ def test_the_timer_spans_from_the_first_bucket_to_the_last_result(monkeypatch: p
     assert [out.wait().tolist() for out in outs] == [[10.0, 20.0], [30.0]]
     assert given == ["state", "state"]
     assert timer.seconds() == pytest.approx(2.0), "the last to be done decides: 12.0 - 10.0"
+    assert timer.take_tensors() == [
+        {"bucket": 1, "values": 1, "seconds": 2.5},
+        {"bucket": 0, "values": 2, "seconds": 2.0},
+    ]
+    assert timer.take_tensors() == [], "taken once"
     assert timer.gradients[0].tolist() == [1.0, 2.0], "kept as handed over"
     assert timer.results[1].tolist() == [30.0]
     timer.begin_step(keep=False)
