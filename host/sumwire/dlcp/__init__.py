@@ -5,8 +5,8 @@
 * :mod:`sumwire.dlcp.tags`: priority and drop class of every packet, and the policy that decides them;
 * :mod:`sumwire.dlcp.lanes`: a job whose priority classes each have slots and a sequence of their own;
 * :mod:`sumwire.dlcp.sync`: DDP's hook over lanes, and how a lapped straggler follows;
-* :mod:`sumwire.dlcp.packet_loss`, :mod:`sumwire.dlcp.profile`: how much loss a training script stands;
-* :mod:`sumwire.dlcp.inspect`: what a model's tensors get; :mod:`sumwire.dlcp.exactness`: what loss costs a sum.
+* :mod:`sumwire.dlcp.packet_loss`, :mod:`sumwire.dlcp.loss_profile`: how much loss a training script stands;
+* :mod:`sumwire.dlcp.layers`: what a model's tensors get; :mod:`sumwire.dlcp.exactness`: what loss costs a sum.
 """
 
 from __future__ import annotations

@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: `sumwire inspect` and `sumwire profile-loss`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from sumwire.dlcp import layers, loss_profile, packet_loss
+from sumwire.dlcp.tags import LayerMagnitude, Policy
+from sumwire.errors import SumwireError
+
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if it was done, 1 for an error, 130 for Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except SumwireError as error:
+        print(f"sumwire: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("sumwire: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sumwire", description="Sums gradients inside the network.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    show = commands.add_parser("inspect", help="what a model's tensors get: lanes, priorities, drop classes")
+    show.add_argument("model", metavar="MODEL", help="resnet50, resnet152, bert-large, or FILE.py:CALLABLE")
+    show.add_argument("--lanes", type=int, default=4, help="of the job (default: 4)")
+    show.add_argument("--policy", metavar="FILE.py:CALLABLE", help="gives the policy; default: ours")
+    show.add_argument("--parameters", action="store_true", help="every parameter instead of every layer")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    show.set_defaults(run=_inspect)
+
+    find = commands.add_parser(
+        "profile-loss",
+        help="the largest share of lost packets with which a training script reaches its accuracy",
+        description=loss_profile.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    find.add_argument("script", metavar="SCRIPT", type=Path, help="a Python file; its own arguments come behind --")
+    find.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="of the script, behind --")
+    goal = find.add_mutually_exclusive_group()
+    goal.add_argument("--target", type=float, help="accuracy to reach, as the script prints it")
+    goal.add_argument("--within", type=float, default=0.005, help="of the accuracy without loss (default: 0.005)")
+    find.add_argument(
+        "--grid", type=_shares, default=loss_profile.GRID, metavar="P,P,...", help="shares to choose from"
+    )
+    find.add_argument(
+        "--pattern", action="append", choices=packet_loss.PATTERNS, help="may be given twice (default: both)"
+    )
+    find.add_argument("--seeds", type=int, default=3, help="trainings of each kind (default: 3)")
+    find.add_argument("--timeout", type=float, metavar="SECONDS", help="of one training")
+    find.add_argument("--json", type=Path, metavar="FILE", help="write all runs there")
+    find.set_defaults(run=_profile_loss)
+    return parser
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    policy: Policy = LayerMagnitude.for_lanes(options.lanes)
+    if options.policy:
+        policy = layers.loaded(options.policy)()
+    found = layers.rows(layers.shapes_of(options.model), policy, options.lanes, by_parameter=options.parameters)
+    totals = layers.by_lane(found, options.lanes)
+    if options.json:
+        print(json.dumps({"layers": [asdict(row) for row in found], "lanes": [asdict(row) for row in totals]}))
+    else:
+        print(layers.as_text(found), layers.as_text(totals), sep="\n\n")
+    return 0
+
+
+def _profile_loss(options: argparse.Namespace) -> int:
+    found = loss_profile.profile(
+        loss_profile.Script(options.script, tuple(options.arguments), options.timeout),
+        target=options.target,
+        within=options.within,
+        grid=options.grid,
+        patterns=options.pattern or packet_loss.PATTERNS,
+        seeds=options.seeds,
+        say=lambda line: print(line, flush=True),
+    )
+    if options.json:
+        options.json.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
+    largest = found.bound == options.grid[-1]
+    print(f"without loss: accuracy {found.baseline:.4f}; target {found.target:.4f}; {len(found.runs)} trainings")
+    print(f"largest p that reaches it: {found.bound:g}{' (the end of the grid)' if largest else ''}")
+    return 0
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be numbers with commas between") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""How much loss a training script stands: the largest share on a grid with which it still reaches its accuracy.
+
+The script runs again and again, with packets lost one by one and in bursts, and with several seeds each; it takes them
+from :func:`sumwire.dlcp.packet_loss.from_environment` and prints ``accuracy: X`` last. A share holds if the mean over
+the seeds reaches the target in both patterns. The grid is searched by bisection: it is taken for granted that more
+loss does not help.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from sumwire.dlcp import packet_loss
+from sumwire.errors import ConfigError, SumwireError
+
+GRID: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4)
+_ACCURACY: Final = re.compile(r"^accuracy:\s*([-+.\deE]+)\s*$")
+# How long a script that is told to end may take to do so.
+_GRACE_S: Final = 5.0
+_TAIL_LINES: Final = 15
+
+Say = Callable[[str], None]
+Train = Callable[[float, str], "list[Run]"]
+
+
+class ProfileError(SumwireError):
+    """The script failed, or did not say what is needed of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training: what was asked for, what share was lost indeed, and the accuracy."""
+
+    share: float
+    pattern: str
+    seed: int
+    lost_share: float
+    accuracy: float
+    seconds: float
+
+
+@dataclass
+class Profile:
+    """All runs, and the outcome: the largest share that holds, 0 if only a run without loss does."""
+
+    target: float
+    baseline: float
+    runs: list[Run] = field(default_factory=list)
+    bound: float = 0.0
+
+    def mean(self, share: float, pattern: str) -> float:
+        """Accuracy over the seeds."""
+        return fmean(run.accuracy for run in self.runs if (run.share, run.pattern) == (share, pattern))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A training script with its arguments; ``timeout_s`` ends a run that hangs, None waits for ever."""
+
+    path: Path
+    arguments: tuple[str, ...] = ()
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.path.is_file():
+            raise ConfigError("script", str(self.path), "must be a Python file", where="profile-loss")
+
+    def run(self, share: float, pattern: str, seed: int) -> Run:
+        """Train once. Raises ProfileError for a script that fails, prints no accuracy or loses no packets."""
+        with tempfile.TemporaryDirectory(prefix="sumwire-profile-") as folder:
+            report = Path(folder) / "lost"
+            settings = {
+                packet_loss.SHARE: repr(share),
+                packet_loss.PATTERN: pattern,
+                packet_loss.SEED: str(seed),
+                packet_loss.REPORT: str(report),
+            }
+            began = time.monotonic()
+            output = self._output({**os.environ, **settings})
+            seconds = time.monotonic() - began
+            packets, lost = _reported(report)
+        accuracy = _accuracy(output)
+        if share and not packets:
+            raise ProfileError(f"{self.path}: lost nothing: must call sumwire.dlcp.packet_loss.from_environment().drop")
+        return Run(share, pattern, seed, lost / packets if packets else 0.0, accuracy, seconds)
+
+    def _output(self, environment: dict[str, str]) -> str:
+        command = [sys.executable, str(self.path), *self.arguments]
+        # A group of its own: what the script starts ends with it.
+        with subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as child:
+            try:
+                output, _ = child.communicate(timeout=self.timeout_s)
+            except subprocess.TimeoutExpired as error:
+                _end(child)
+                raise ProfileError(f"{self.path}: not done after {self.timeout_s} s") from error
+            except BaseException:
+                _end(child)
+                raise
+        if child.returncode:
+            tail = "\n".join(output.splitlines()[-_TAIL_LINES:])
+            raise ProfileError(f"{self.path}: ended with code {child.returncode}:\n{tail}")
+        return output
+
+
+def profile(
+    script: Script,
+    *,
+    target: float | None = None,
+    within: float = 0.005,
+    grid: Sequence[float] = GRID,
+    patterns: Sequence[str] = packet_loss.PATTERNS,
+    seeds: int = 3,
+    say: Say = lambda _: None,
+) -> Profile:
+    """Find the largest share of ``grid`` that holds. ``target``: accuracy to reach; None for that without loss less
+    ``within``. ``say`` is told of every run.
+
+    Raises ConfigError for a grid that does not rise within (0, 1), unknown patterns or no seeds; ProfileError for
+    a script that misses the target even without loss.
+    """
+    _check(grid, patterns, seeds)
+
+    def train(share: float, pattern: str) -> list[Run]:
+        return [_told(script.run(share, pattern, seed), say) for seed in range(seeds)]
+
+    runs = train(0.0, packet_loss.IID)
+    baseline = fmean(run.accuracy for run in runs)
+    found = Profile(baseline - within if target is None else target, baseline, runs)
+    if baseline < found.target:
+        raise ProfileError(f"{script.path}: reaches {baseline:.4f} without loss: the target is {found.target:.4f}")
+    # low holds (-1: no loss at all), high does not or is none.
+    low, high = -1, len(grid)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _holds(found, grid[middle], patterns, train, say):
+            low = middle
+        else:
+            high = middle
+    found.bound = grid[low] if low >= 0 else 0.0
+    return found
+
+
+def _holds(found: Profile, share: float, patterns: Sequence[str], train: Train, say: Say) -> bool:
+    """Whether a share reaches the target in all patterns; the first that does not ends it."""
+    for pattern in patterns:
+        found.runs += train(share, pattern)
+        mean = found.mean(share, pattern)
+        good = mean >= found.target
+        say(f"p = {share:g} {pattern}: mean {mean:.4f}, target {found.target:.4f}: {'holds' if good else 'misses'}")
+        if not good:
+            return False
+    return True
+
+
+def _told(run: Run, say: Say) -> Run:
+    lost = f"{100 * run.lost_share:.2f} % lost"
+    say(f"p = {run.share:g} {run.pattern} seed {run.seed}: accuracy {run.accuracy:.4f}, {lost}, {run.seconds:.1f} s")
+    return run
+
+
+def _check(grid: Sequence[float], patterns: Sequence[str], seeds: int) -> None:
+    where = "profile-loss"
+    if not grid or any(not 0 < share < 1 for share in grid) or list(grid) != sorted(set(grid)):
+        raise ConfigError("grid", tuple(grid), "must be shares that rise within (0, 1)", where=where)
+    if not patterns or any(pattern not in packet_loss.PATTERNS for pattern in patterns):
+        rule = f"must be some of {', '.join(packet_loss.PATTERNS)}"
+        raise ConfigError("patterns", tuple(patterns), rule, where=where)
+    if seeds < 1:
+        raise ConfigError("seeds", seeds, "must be 1 or more", where=where)
+
+
+def _reported(path: Path) -> tuple[int, int]:
+    """(packets, lost) of all processes of a run."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return sum(line["packets"] for line in lines), sum(line["lost"] for line in lines)
+
+
+def _accuracy(output: str) -> float:
+    lines = [line for line in output.splitlines() if line.strip()]
+    match = _ACCURACY.search(lines[-1]) if lines else None
+    if match is None:
+        raise ProfileError(f"last line must be 'accuracy: X', is {repr(lines[-1]) if lines else 'nothing'}")
+    try:
+        return float(match[1])
+    except ValueError as error:
+        raise ProfileError(f"last line must be 'accuracy: X', is {lines[-1]!r}") from error
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """End the script and what it has started."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, how)
+        except ProcessLookupError:
+            return
+        try:
+            child.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return
