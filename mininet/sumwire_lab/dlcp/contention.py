@@ -23,10 +23,10 @@ from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, interruptible, open_session
 from sumwire_lab.topology import require_tools
 
-MBIT: Final = 20.0
+MBIT: Final = 10.0
 LANES: Final = 4
-BACK_VALUES: Final = 2_000_000
-FRONT_VALUES: Final = 250_000
+BACK_VALUES: Final = 1_000_000
+FRONT_VALUES: Final = 125_000
 # When the front tensor comes after the other: its packets then fill the links.
 GAP_S: Final = 0.1
 _MODULE: Final = "sumwire_lab.dlcp.contention_worker"

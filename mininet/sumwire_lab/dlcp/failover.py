@@ -26,7 +26,7 @@ from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, Session, interruptible, open_session
 from sumwire_lab.topology import require_tools
 
-VALUES: Final = 100_000
+VALUES: Final = 50_000
 OPERATIONS: Final = 60
 # The spine dies when the first worker has done so many.
 DIES_AFTER: Final = 20

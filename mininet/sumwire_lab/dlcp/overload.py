@@ -61,7 +61,7 @@ def queues(fabric: Fabric) -> list[dict[str, Any]]:
             "port": fabric.hosts[0].port,
             "rate_mbit": MBIT * DRAIN,
             "mark_bytes": 20_000,
-            "drop_bytes": [10_000, 40_000, 60_000, 80_000],
+            "drop_bytes": [10_000, 60_000, 80_000, 100_000],
             "drop_all_bytes": 120_000,
             "trim": False,
         }

@@ -23,9 +23,9 @@ from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, Session, interruptible, open_session
 from sumwire_lab.topology import require_tools
 
-VALUES: Final = 1_000_000
-HOST_MBIT: Final = 100.0
-TRUNK_MBIT: Final = 20.0
+VALUES: Final = 500_000
+HOST_MBIT: Final = 50.0
+TRUNK_MBIT: Final = 8.0
 WORKERS: Final = 4
 # How the slots are shared out among two spines, and over one spine for comparison.
 ONE, SLOT, HASH = "one spine", "slot", "hash"
