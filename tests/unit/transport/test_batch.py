@@ -163,3 +163,56 @@ def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     batch.calls.cache_clear()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, pytest.raises(UsageError, match=r"darwin.*Linux"):
         BatchSocket(sock, row_bytes=8, batch=1)
+
+
+def tagged_receiver() -> socket.socket:
+    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    receiver.bind(("127.0.0.1", 0))
+    receiver.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    receiver.settimeout(5.0)
+    return receiver
+
+
+def took_tagged(receiver: socket.socket, count: int) -> list[tuple[bytes, int]]:
+    out = []
+    for _ in range(count):
+        data, control, _, _ = receiver.recvmsg(2 * ROW_BYTES, 64)
+        [(level, kind, tos)] = control
+        assert (level, kind) == (socket.IPPROTO_IP, socket.IP_TOS)
+        out.append((data, tos[0]))
+    return out
+
+
+@pytest.mark.parametrize("joined", [1, JOINED_ROWS])
+def test_every_datagram_has_its_tos(joined: int) -> None:
+    """All values of a TOS byte, ECN bits too, also where neighbours in one piece would differ."""
+    rows, rng = rows_of(), random.Random(1)
+    tos = np.array([rng.choice([2, 254, 96, rng.randrange(256)]) for _ in range(ROWS)], np.uint8)
+    tos[50:90] = 0xE2
+    with tagged_receiver() as receiver, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(receiver.getsockname())
+        sender = BatchSocket(sock, row_bytes=ROW_BYTES, batch=BATCH)
+        sender.load(rows, joined=joined, tos=tos)
+        for first in range(0, ROWS, BATCH):
+            chosen = np.arange(first, min(first + BATCH, ROWS))
+            assert sender.send(chosen) == len(chosen)
+            expected = [(rows[row].tobytes(), int(tos[row])) for row in chosen]
+            assert took_tagged(receiver, len(chosen)) == expected
+        assert (sender._out.vectors["length"] <= joined * ROW_BYTES).all()
+        # A change counts from the next send on; rows without tags have the socket's own.
+        tos[:3] = 0x62
+        sender.send(np.arange(3))
+        assert [tag for _, tag in took_tagged(receiver, 3)] == [0x62] * 3
+        sender.load(rows, joined=joined)
+        sender.send(np.arange(3))
+        assert [tag for _, tag in took_tagged(receiver, 3)] == [0] * 3
+
+
+def test_equal_tags_go_in_one_piece() -> None:
+    with tagged_receiver() as receiver, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(receiver.getsockname())
+        sender = BatchSocket(sock, row_bytes=ROW_BYTES, batch=BATCH)
+        sender.load(rows_of(), tos=np.repeat(np.array([0x20, 0x40], np.uint8), ROWS // 2))
+        assert sender.send(np.arange(92, 108)) == 16
+        assert sender._out.vectors["length"][:2].tolist() == [8 * ROW_BYTES] * 2
+        assert [tag for _, tag in took_tagged(receiver, 16)] == [0x20] * 8 + [0x40] * 8

@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The congestion window and the budgets alone."""
+
+from __future__ import annotations
+
+import pytest
+from sumwire.budget import Budget, share
+from sumwire.congestion import LEAST_CHUNKS, START_CHUNKS, WindowLimit
+
+
+def test_slow_start_doubles_every_round_trip_up_to_half_of_the_slots() -> None:
+    limit = WindowLimit(100)
+    assert limit.chunks == START_CHUNKS == 10
+    sizes = []
+    for step in range(5):
+        limit.results(limit.chunks, 0.1 * step, marked=False)
+        sizes.append(limit.chunks)
+    assert sizes == [20, 40, 80, 100, 100]
+
+
+def test_a_mark_halves_once_in_a_round_trip_then_one_more_each() -> None:
+    limit = WindowLimit(1000)
+    limit.round_trip(0.1)
+    limit.results(70, 1.0, marked=False)
+    assert limit.chunks == 80
+    limit.results(1, 1.01, marked=True)
+    limit.results(1, 1.05, marked=True)
+    assert limit.chunks == 40
+    limit.results(1, 1.12, marked=True)
+    assert limit.chunks == 20
+    for _ in range(20):
+        limit.results(1, 1.2, marked=False)
+    assert limit.chunks == 20, "20 results, each a bit less than a 20th"
+    limit.results(1, 1.2, marked=False)
+    assert limit.chunks == 21
+
+
+def test_marks_never_stop_it() -> None:
+    limit = WindowLimit(64)
+    for step in range(50):
+        limit.results(1, float(step), marked=True)
+    assert limit.chunks == LEAST_CHUNKS
+    assert WindowLimit(1).chunks == 1
+
+
+def test_round_trips_far_above_the_shortest_shrink_it() -> None:
+    limit = WindowLimit(1000)
+    limit.round_trip(0.01)
+    limit.results(90, 0.0, marked=False)
+    for step in range(40):
+        limit.round_trip(0.5)
+        limit.results(1, 10.0 * step, marked=False)
+    assert limit.chunks == 32
+    steady = WindowLimit(1000)
+    for step in range(40):
+        steady.round_trip(0.05)
+        steady.results(10, 10.0 * step, marked=False)
+    assert steady.chunks == 410
+
+
+@pytest.mark.parametrize(
+    ("bound", "chunks", "workers", "sequence", "shares"),
+    [
+        (0.0, 1000, 4, 0, [0, 0, 0, 0]),
+        (0.03, 100, 4, 0, [3, 3, 3, 3]),
+        (0.03, 110, 4, 0, [4, 3, 3, 3]),
+        (0.03, 110, 4, 2, [3, 3, 4, 3]),
+        (0.03, 130, 4, 3, [4, 4, 3, 4]),
+        (0.03, 8, 4, 5, [0, 0, 0, 0]),
+        (0.03, 9, 4, 5, [0, 1, 0, 0]),
+        (0.5, 1, 2, 1, [0, 1]),
+        (0.9, 0, 3, 7, [0, 0, 0]),
+    ],
+)
+def test_shares_add_up_to_what_the_bound_allows(
+    bound: float, chunks: int, workers: int, sequence: int, shares: list[int]
+) -> None:
+    assert [share(bound, chunks, workers, worker=w, sequence=sequence) for w in range(workers)] == shares
+
+
+def test_a_flush_is_paid_for_beforehand() -> None:
+    budget = Budget(2)
+    assert budget.reserve(5)
+    assert budget.reserve(5), "the same once more"
+    assert budget.reserve(6)
+    assert not budget.reserve(7)
+    budget.settle(lambda chunk: chunk == 5, lambda chunk: 0)
+    assert (budget.spent, budget.reserved) == (0, {6})
+    assert budget.reserve(7)
+    budget.settle(lambda chunk: True, lambda chunk: 1)
+    assert (budget.spent, budget.reserved) == (2, set())
+    assert not budget.reserve(8)
