@@ -65,7 +65,10 @@ class Ahead:
         numbers = records["round"].astype(np.int64) * slots + records["slot"]
         steps = (numbers - upcoming) % (slots * _SPAN)
         # What is late is half the rounds and more ahead, in serial-number arithmetic.
-        later = whole_results(config, records, sizes) & (steps < slots * _SPAN // 2)
+        later: NDArray[np.bool_] = steps < slots * _SPAN // 2
+        if not later.any():
+            return later
+        later = later & whole_results(config, records, sizes)
         fits: NDArray[np.bool_] = later & (steps < self._most)
         self.refused += int(np.count_nonzero(later)) - int(np.count_nonzero(fits))
         chosen = np.flatnonzero(fits)

@@ -17,10 +17,13 @@ from sumwire.recovery import Recovery
 
 
 class CatchUp:
-    """One for a transport, from its making to :meth:`close`. Raises what :class:`Recovery` does."""
+    """One for a transport, from its making to :meth:`close`. ``kept_chunks``: results to keep at least.
 
-    def __init__(self, config: JobConfig) -> None:
-        self.kept = Kept(config.slots)
+    Raises what :class:`Recovery` does.
+    """
+
+    def __init__(self, config: JobConfig, kept_chunks: int) -> None:
+        self.kept = Kept(config.slots, least=kept_chunks)
         self.ahead = Ahead(config, self.kept)
         self.recovery = Recovery(config, self.kept)
 

@@ -28,6 +28,7 @@ from sumwire.delivery import Delivery
 from sumwire.errors import ClosedError, ConfigError, DeadlineError, FallbackError, LaneOverflowError, RecreateError
 from sumwire.fallback import Fallback, Standing
 from sumwire.greeting import Greeting
+from sumwire.kept import KEPT_CHUNKS
 from sumwire.operations import CodecOperation, Max32, Operation, SignMerge, Sum32, Tagging, Vote, require
 from sumwire.rtt import RttEstimator
 from sumwire.stats import JobStats
@@ -59,7 +60,8 @@ class Job:
     With a quorum below the workers, on one switch, the others go on without a slow worker. It gets the results that it
     missed from the switch, or from other workers, who keep the latest while their job is open: all end with the same.
     What it had to give to sums that it was left out of is in its residual. Where it sees that it is behind
-    (:meth:`results_ahead`), it may spare itself the computing and :meth:`follow`.
+    (:meth:`results_ahead`), it may spare itself the computing and :meth:`follow`. ``kept_chunks``: results that each
+    worker keeps for the others, up to 1 KiB each. One that falls behind by more ends with StaleRunError.
 
     After a RecreateError the job is unusable and raises that error again.
     """
@@ -75,6 +77,7 @@ class Job:
         peer_timeout_s: float = 120.0,
         rtt: RttEstimator | None = None,
         delivery: Delivery | None = None,
+        kept_chunks: int = KEPT_CHUNKS,
     ) -> None:
         _check(config, deadline_s, join_s)
         self.config = config
@@ -96,7 +99,9 @@ class Job:
         # Result of the latest operation, for a worker that missed its last packets. Never given to callers.
         self._last: Tensor | None = None
         self._standing: Standing | None = None
-        self._transport = Transport(config, deadline_s=deadline_s, rtt=rtt, stats=self.stats, delivery=delivery)
+        self._transport = Transport(
+            config, deadline_s=deadline_s, rtt=rtt, stats=self.stats, delivery=delivery, kept_chunks=kept_chunks
+        )
         # What sums are divided by whoever is in them, if anything.
         self._divide_by = config.workers if delivery is not None and delivery.divisor == "workers" else None
         self._fallback: Fallback | None = None

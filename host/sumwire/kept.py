@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sumwire import _p4 as p4
 from sumwire.wire import HEADER_BYTES, WORD_BYTES
 
-# Results held at least: 33 MiB when all of them are large. A worker that falls behind by more cannot be helped.
-KEPT_CHUNKS: Final = 1 << 15
+# Results held at least: 17 MiB when all of them are large. A worker that falls behind by more cannot be helped.
+KEPT_CHUNKS: Final = 1 << 14
 # The longest result.
 ROW_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
 _ROUNDS: Final = 1 << 32

@@ -28,6 +28,7 @@ from sumwire.congestion import WindowLimit
 from sumwire.delivery import Delivery
 from sumwire.errors import ConfigError, DeadlineError, OrderError, TransportError, UsageError
 from sumwire.exchange import Buffers, Pool, Results, protected
+from sumwire.kept import KEPT_CHUNKS
 from sumwire.packets import OP_WORDS, chunks_of, first_byte, headers, heads
 from sumwire.retries import Way, seats_of_turn
 from sumwire.rtt import RttEstimator
@@ -110,7 +111,7 @@ class Transport:
     ``deadline_s``: seconds without any new result after which an exchange raises DeadlineError. ``delivery``: None for
     a plain transfer without probes and without congestion control.
     Where slots may close without this worker, it keeps results for other workers, and asks them for those that it
-    lost; each does so at a second port (:mod:`sumwire.recovery_service`).
+    lost; each does so at a second port (:mod:`sumwire.recovery_service`). ``kept_chunks``: how many at least.
     Raises OSError if the worker's own address cannot be bound, UsageError on a system that is not Linux.
     """
 
@@ -122,6 +123,7 @@ class Transport:
         rtt: RttEstimator | None = None,
         stats: JobStats | None = None,
         delivery: Delivery | None = None,
+        kept_chunks: int = KEPT_CHUNKS,
     ) -> None:
         self.stats = stats if stats is not None else JobStats()
         self._config = config
@@ -152,7 +154,7 @@ class Transport:
         self._catch_up: CatchUp | None = None
         if self._window.manners.recovers:
             try:
-                self._catch_up = CatchUp(config)
+                self._catch_up = CatchUp(config, kept_chunks)
             except (OSError, ConfigError):
                 self._udp.close()
                 raise
