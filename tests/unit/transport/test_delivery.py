@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import math
+import random
+import socket
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,20 @@ from golden import model
 from numpy.typing import NDArray
 from sumwire import _p4 as p4
 from sumwire.delivery import Delivery
-from sumwire.errors import ConfigError
+from sumwire.errors import ConfigError, DeadlineError, UsageError
 from sumwire.transport import Results, Transport
-from unit.transport.udp_bridge import TABLE, Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
+from unit.transport.udp_bridge import (
+    JOB,
+    TABLE,
+    Bridge,
+    FrameSwitch,
+    Impairment,
+    aggregator_of,
+    configs,
+    golden_switch,
+    job_mapping,
+    run_workers,
+)
 
 WORKERS = 4
 
@@ -106,3 +120,153 @@ def test_an_exchange_that_is_not_bounded_is_complete() -> None:
     results, _ = transfer(Delivery(loss_bound=0.5), up, bounded=False, impairment=Impairment(1, drop=0.05))
     for one in results:
         assert (one.counts == WORKERS).all()
+
+
+def bursts(share_of_packets: float, seed: int) -> Callable[[int, bytes], bool]:
+    """Loses 1 to 11 datagrams in a row, by and by."""
+    rng, left = random.Random(seed), [0]
+
+    def lost(_: int, datagram: bytes) -> bool:
+        if not left[0] and rng.random() < share_of_packets / 6:
+            left[0] = rng.randrange(1, 12)
+        left[0] -= left[0] > 0
+        return left[0] > 0
+
+    return lost
+
+
+def of_worker(number: int, share_of_packets: float, seed: int) -> Callable[[int, bytes], bool]:
+    rng = random.Random(seed)
+    return lambda _, datagram: model.decode(datagram).worker == number and rng.random() < share_of_packets
+
+
+@pytest.mark.parametrize("loss", [bursts(0.05, 1), of_worker(3, 0.2, 1)], ids=["bursty", "per-worker"])
+def test_other_losses_stay_below_the_bound_too(loss: Callable[[int, bytes], bool]) -> None:
+    up = planes(1, 300)
+    results, stats = transfer(Delivery(loss_bound=0.03), up, slots=1024, deaf=loss)
+    assert_alike(results)
+    assert_right(results[0], up)
+    assert 0 < stats[0].missing <= math.floor(0.03 * 300 * WORKERS)
+
+
+def test_lapped_workers_get_the_results_of_the_others() -> None:
+    """Few slots and a large bound: the others pass a worker by rounds. All still end with the same sums."""
+    up = planes(1, 200)
+    results, stats = transfer(Delivery(loss_bound=0.3), up, slots=8, deaf=of_worker(3, 0.5, 2))
+    assert_alike(results)
+    assert_right(results[0], up)
+    assert stats[0].missing <= math.floor(0.3 * 200 * WORKERS)
+
+
+def degraded(mode: int, up: NDArray[np.uint8]) -> tuple[list[Results], list[Any], model.GoldenSwitch]:
+    """Through a switch that degrades a fifth of the packets."""
+    mapping = job_mapping(WORKERS, 512)
+    switch = golden_switch(mapping)
+    switch.degrades[JOB] = model.Degrade(7, 13107, mode)
+
+    def work(worker: int) -> tuple[Results, Any]:
+        with Transport(configs(mapping)[worker], delivery=Delivery()) as transport:
+            return transport.exchange(p4.OP_THC, up[worker]), transport.stats
+
+    with Bridge(mapping, switch):
+        outcomes = run_workers(work, WORKERS)
+    return [results for results, _ in outcomes], [stats for _, stats in outcomes], switch
+
+
+@pytest.mark.parametrize("mode", [model.TRIM_CONTRIBUTIONS, model.CUT_RESULTS])
+def test_cut_results_are_filled_as_the_switch_fills_them(mode: int) -> None:
+    """So one that came cut and one that was asked for again, whole, are the same."""
+    up = planes(1, 120)
+    results, stats, switch = degraded(mode, up)
+    assert_alike(results)
+    cut = 0
+    for chunk in range(120):
+        slot = switch.slots[JOB, chunk]
+        assert results[0].words[chunk].tobytes() == slot.answer
+        assert results[0].cuts[chunk] == slot.cut
+        if slot.cut & model.CUT_RESULT:
+            assert slot.answer[6 * 128 :] == b"\xaa" * 128 + b"\x55" * 128
+            cut += 1
+    assert 0 < cut < 120
+    trimmed = sum(switch.slots[JOB, chunk].cut != 0 for chunk in range(120))
+    assert [one.trimmed for one in stats] == [trimmed] * WORKERS
+
+
+def test_what_is_sent_again_says_so() -> None:
+    """An experiment loses first packets only: a resend has the flag that spares it."""
+    up = planes(1, 60)
+    results, stats, switch = degraded(model.DROP_CONTRIBUTIONS, up)
+    assert (results[0].counts == WORKERS).all()
+    assert switch.verdicts["DEGRADED"] > 10
+    assert sum(one.retransmissions for one in stats) >= switch.verdicts["DEGRADED"]
+
+
+class MarkedFrames:
+    """The switch behind a queue that marks every packet of one worker."""
+
+    def __init__(self, switch: FrameSwitch, port: int) -> None:
+        self.switch, self.port = switch, port
+
+    def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        return self.switch.receive(port, model.with_ipv4(frame, tos=3) if port == self.port else frame)
+
+
+def test_marks_reach_all_workers_and_narrow_their_windows() -> None:
+    mapping, up = job_mapping(WORKERS, 256), planes(1, 200)
+
+    def work(worker: int) -> tuple[Results, int, int]:
+        with Transport(configs(mapping)[worker], delivery=Delivery()) as transport:
+            results = transport.exchange(p4.OP_THC, up[worker])
+            assert transport._window.limit is not None
+            return results, transport.stats.ce_marks, transport._window.limit.chunks
+
+    with Bridge(mapping, MarkedFrames(golden_switch(mapping), 3)):
+        for results, marks, limit in run_workers(work, WORKERS):
+            assert marks == 200
+            assert (results.flags == p4.FLAG_CE).all()
+            assert limit < 10
+
+
+def test_first_packets_have_their_tags_and_resends_are_protected() -> None:
+    mapping = job_mapping(2, 16)
+    tos = np.array([0xF8, 0x18, 0x62, 0x00], np.uint8)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as switch:
+        switch.bind((aggregator_of(mapping), model.UDP_PORT))
+        switch.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        switch.settimeout(5.0)
+        with Transport(configs(mapping)[0], delivery=Delivery(), deadline_s=0.5) as transport:
+            transport.start(p4.OP_THC, planes(1, 4)[0], tos=tos)
+            with pytest.raises(DeadlineError):
+                transport.finish()
+        seen: dict[int, list[tuple[model.Packet, int]]] = {}
+        switch.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                data, [(_, _, tag)], _, _ = switch.recvmsg(2048, 64)
+                packet = model.decode(data)
+                seen.setdefault(packet.chunk, []).append((packet, tag[0]))
+    for chunk, packets in seen.items():
+        (first, tag), *later = packets
+        assert (first.flags, tag) == (0, tos[chunk])
+        assert later
+        for packet, again in later:
+            # Two questions at the end are those of the deadline, which are not part of the transfer.
+            if not packet.flags & model.FLUSH:
+                assert again == tos[chunk] & 0xE0 | 2
+            if packet.kind == model.CONTRIBUTE:
+                assert packet.flags & model.RESYNC
+                assert packet.payload == first.payload
+
+
+@pytest.mark.parametrize("tos", [np.zeros(3, np.uint8), np.zeros(4, np.int64)])
+def test_tags_of_another_shape_are_refused(tos: Any) -> None:
+    with (
+        Transport(configs(job_mapping(2, 16))[0]) as transport,
+        pytest.raises(UsageError, match=r"TOS bytes of shape .*: need uint8 \(4,\)"),
+    ):
+        transport.open(p4.OP_THC, 4, tos=tos)
+
+
+def test_more_chunks_than_a_packet_can_number() -> None:
+    with Transport(configs(job_mapping(2, 16))[0]) as transport, pytest.raises(UsageError, match="16777217 chunks"):
+        transport.open(p4.OP_MAX32, (1 << 24) + 1)
