@@ -105,7 +105,9 @@ def _sent(rng: np.random.Generator, packet: model.Packet) -> model.Packet:
     if kind < 0.1:
         return packet._replace(kind=model.PROBE, words=0, payload=b"")
     if kind < 0.25 and packet.op == model.THC:
-        return packet._replace(flags=flags | model.TRIMMED, words=2, payload=packet.payload[: 2 * model.WORD])
+        # Some do not say so, and are refused.
+        flags |= model.TRIMMED if rng.random() < 0.9 else 0
+        return packet._replace(flags=flags, words=2, payload=packet.payload[: 2 * model.WORD])
     return packet
 
 

@@ -40,6 +40,7 @@ def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     assert got == wanted
     assert counted(served.state.verdicts, NAMES["VERDICT_"]) == dict(golden.verdicts)
     assert counted(served.state.rejects, NAMES["REJECT_"]) == dict(golden.rejects)
+    assert golden.rejects["WORDS"] > 0
     # The schedule is one that has everything in it.
     assert set(golden.verdicts) == {
         *("FIRST", "ADD", "LAST", "DUPLICATE", "REPEAT", "FLUSH", "STALE", "REJECT", "INFORM"),
