@@ -25,7 +25,7 @@ def main() -> None:
     from sklearn.datasets import load_digits
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--learning-rate", type=float, default=0.05)

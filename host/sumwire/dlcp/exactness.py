@@ -62,7 +62,7 @@ class Sum:
     @property
     def chunks(self) -> int:
         """Packets of each worker."""
-        return self.magnitudes.shape[1]
+        return len(self.magnitudes[0])
 
     def whole(self) -> float:
         """NMSE with nothing hit."""

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 from torch.futures import Future
 
-from sumwire.codec.tables import ThcTable
-from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
+from sumwire.codec.layout import layout
+from sumwire.codec.thc import BLOCK_VALUES
 from sumwire.comm_thread import CommThread
 from sumwire.config import JobConfig
 from sumwire.delivery import Delivery
 from sumwire.dlcp.tags import LayerMagnitude, Policy, check_priorities, tagger
-from sumwire.errors import ConfigError, UsageError
+from sumwire.errors import ConfigError
 from sumwire.job import Job, Residual
 from sumwire.operations import require
 from sumwire.stats import JobStats
@@ -94,12 +94,11 @@ class Lanes:
         self._records: deque[TensorRecord] = deque(maxlen=_RECORDS)
         self._closers: list[Callable[[], None]] = []
         self.jobs: list[Job] = []
-        self._codecs: list[ThcCodec] = []
+        self._block = block
         self._threads: list[CommThread] = []
         try:
             for lane in range(len(config.lanes)):
                 own = config.for_lane(lane)
-                self._codecs.append(_codec(own, block))
                 self.jobs.append(Job(own, delivery=self.delivery, block=block, **options))
                 self._threads.append(CommThread(f"job {own.name}"))
         except Exception:
@@ -173,15 +172,15 @@ class Lanes:
         """
         began = time.monotonic() if handed_over is None else handed_over
         lane = self.lane_of(position)
-        job, codec = self.jobs[lane], self._codecs[lane]
+        job = self.jobs[lane]
         before = job.stats.missing
-        mean, residual = job.reduce_with(codec, x, bucket, tag=tagger(self.policy, position))
+        mean, residual = job.reduce(x, bucket, tag=tagger(self.policy, position))
         self._note(lane, bucket, x.numel(), began, job.stats.missing - before)
         return mean, residual
 
     def behind(self, position: float) -> bool:
         """Whether others have a result in this tensor's lane to which this worker has not contributed yet."""
-        return bool(self.jobs[self.lane_of(position)].results_ahead())
+        return self.jobs[self.lane_of(position)].results_ahead()
 
     def follow(self, values: int, bucket: int, position: float) -> Tensor:
         """The result of an operation that the others do without this worker; see :meth:`sumwire.Job.follow`."""
@@ -200,16 +199,7 @@ class Lanes:
         return taken
 
     def _note(self, lane: int, bucket: int, values: int, began: float, missing: int) -> None:
-        contributions = self._codecs[lane].chunks(values) * self.workers
+        contributions = layout(values, self._block).chunks * self.workers
         seconds = time.monotonic() - began
         priority = self.priorities[lane]
         self._records.append(TensorRecord(bucket, lane, priority, values, began, seconds, contributions, missing))
-
-
-def _codec(config: JobConfig, block: int | None) -> ThcCodec:
-    thc = config.thc
-    if thc is None:
-        raise UsageError(f"job {config.name}: has no table")
-    return ThcCodec(
-        ThcTable(thc.table, thc.bits, thc.granularity, thc.p), job=config.job, worker=config.worker, block=block
-    )

@@ -27,7 +27,7 @@ from typing import Any, Final
 from sumwire.dlcp import packet_loss
 from sumwire.errors import ConfigError, SumwireError
 
-GRID: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4)
+GRID: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 _ACCURACY: Final = re.compile(r"^accuracy:\s*([-+.\deE]+)\s*$")
 # How long a script that is told to end may take to do so.
 _GRACE_S: Final = 5.0

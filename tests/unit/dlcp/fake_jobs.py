@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sumwire.codec.base import GradientCodec
+from sumwire.codec.tables import solve
+from sumwire.codec.thc import ThcCodec
 from sumwire.config import JobConfig
 from sumwire.stats import JobStats
 from torch import Tensor
@@ -20,15 +21,11 @@ from torch import Tensor
 TIMEOUT_S = 20.0
 # Values are sent as multiples of it, so that something is left for error feedback.
 GRAIN = 0.25
+CODEC = ThcCodec(solve(4, 30, 1 / 32), job=1, worker=0, block=1024)
 
 
 def coarse(x: Tensor) -> Tensor:
     return (x / GRAIN).round() * GRAIN
-
-
-@dataclass
-class FakeStats(JobStats):
-    missing: int = 0
 
 
 @dataclass
@@ -71,7 +68,7 @@ class FakeJob:
             raise OSError(f"job {config.job}: address in use")
         self.config = config
         self.options = options
-        self.stats = FakeStats()
+        self.stats = JobStats()
         self.fallen_back = False
         self.closed: bool | None = None
         # (bucket, TOS bytes) of every operation.
@@ -84,16 +81,11 @@ class FakeJob:
         self._sequence = 0
         self.made.append(self)
 
-    def reduce_with(
-        self,
-        codec: GradientCodec,
-        x: Tensor,
-        bucket: int = 0,
-        *,
-        tag: Callable[[NDArray[np.float32]], NDArray[np.uint8]] | None = None,
+    def reduce(
+        self, x: Tensor, bucket: int = 0, *, tag: Callable[[NDArray[np.float32]], NDArray[np.uint8]] | None = None
     ) -> tuple[Tensor, Callable[[], Tensor]]:
         assert tag is not None
-        self.sent.append((bucket, tag(codec.begin(x, self._sequence, bucket).magnitudes())))
+        self.sent.append((bucket, tag(CODEC.begin(x, self._sequence, bucket).magnitudes())))
         sent = coarse(x)
         self.table.put((self.config.job, self._sequence), sent)
         mean = self._result(x.numel())

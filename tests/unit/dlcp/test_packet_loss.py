@@ -26,7 +26,7 @@ def test_the_share_comes_out(pattern: str, share: float) -> None:
     loss = PacketLoss(share, pattern, seed=3)
     lost = np.concatenate([loss.draw(packets) for packets in (1, 999, 0, 399_000)])
     assert lost.mean() == pytest.approx(share, rel=0.06)
-    assert (loss.packets, loss.lost) == (400_000, np.count_nonzero(lost))
+    assert (loss.packets, loss.lost) == (400_000, int(np.count_nonzero(lost)))
 
 
 def test_bursts_are_bursts_whatever_the_tensors() -> None:

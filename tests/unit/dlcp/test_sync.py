@@ -234,7 +234,7 @@ def test_an_error_of_one_lane_comes_out(make_lanes: MakeLanes) -> None:
     lanes = make_lanes()
     weight = nn.Parameter(torch.zeros(50))
     state = LaneState(lanes, [weight])
-    lanes.jobs[state.lanes.lane_of(0.5)].reduce_with = broken  # type: ignore[method-assign]
+    lanes.jobs[state.lanes.lane_of(0.5)].reduce = broken  # type: ignore[method-assign]
     with pytest.raises(ConnectionError, match="gone"):
         submit(state, ([weight], torch.zeros(50)))
 
