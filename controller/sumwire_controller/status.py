@@ -67,7 +67,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """Packets of a drop class that a port's virtual queue has decided upon in one way: "pass", "mark", "drop" or "trim".
+    """Packets of a drop class that a port's virtual queue has decided upon in one way: pass, mark, drop or trim.
     Bytes as they came to the queue.
     """
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sumwire_controller.config import Config, Job
+from sumwire_controller.config import Config, Degrade, Job
 from sumwire_controller.derive import configs_of
 from sumwire_controller.entries import desired_entries
 from sumwire_controller.together import check_together, hosts_behind, upper_first
 from sumwire_controller.topology_parse import parse_topology
 from sumwire_controller.validate import validate
-from unit.controller.config_texts import text
+from unit.controller.config_texts import queue, text
 from unit.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 
 
@@ -246,3 +246,21 @@ def test_one_switch_alone(hosts: int) -> None:
     (config,) = derived(data).values()
     assert config.jobs[0].parents == ()
     assert config.jobs[0].quorum == hosts
+
+
+def test_what_one_switch_alone_can_do_stays_with_its_job_and_a_tree_has_all_workers() -> None:
+    data = leaf_spine(2, 2, 1)
+    loss = {"seed": 3, "share": 0.25, "mode": "drop"}
+    local = {**tree_job("local", 2, [3, 4], 256, 8, "thc"), "quorum": 1, "degrade": loss, "lanes": 2, "spray": "hash"}
+    data["jobs"].append(local)
+    spine, leaf1, leaf2 = configs_of(parse_topology(text(data)))
+    assert [job.quorum for job in (*spine.jobs, *leaf1.jobs)] == [2, 2]
+    found = leaf2.jobs[1]
+    assert (found.quorum, found.degrade, found.lanes, found.spray) == (1, Degrade(3, 0.25, "drop"), 2, "hash")
+
+
+def test_queues_go_to_their_switches() -> None:
+    places = [("leaf1", 2), ("spine1", 1), ("leaf1", 101)]
+    data = {**leaf_spine(2, 2, 1), "queues": [queue(port, switch=name) for name, port in places]}
+    found = {config.switch.name: [at.port for at in config.queues] for config in configs_of(parse_topology(text(data)))}
+    assert found == {"spine1": [1], "leaf1": [2, 101], "leaf2": []}
