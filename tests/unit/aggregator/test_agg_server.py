@@ -17,6 +17,7 @@ from sumwire import _p4 as p4
 from sumwire.aggregator import kernels
 from sumwire.aggregator.state import SILENCE_S
 from sumwire.codec.sign import VoteCodec
+from sumwire.delivery import Delivery
 from sumwire.errors import DeadlineError, StaleRunError
 from torch import Tensor
 from unit.aggregator.served import every_op_mapping, serving
@@ -75,6 +76,28 @@ def test_workers_cannot_tell_it_from_a_switch(form: str, loss: float) -> None:
     assert counted["FIRST"] == counted["LAST"] > 100 and counted["REJECT"] == 0
     if loss:
         assert state.verdicts[p4.VERDICT_DUPLICATE] + state.verdicts[p4.VERDICT_REPEAT] > 0
+
+
+@FORMS
+@pytest.mark.usefixtures("_form")
+def test_a_bounded_loss_leaves_some_out_and_all_agree(form: str) -> None:
+    xs, mapping = gradients(), every_op_mapping(slots=256)
+    delivery = Delivery(loss_bound=0.05)
+
+    def work(worker: int) -> tuple[Tensor, int]:
+        with sumwire.Job(configs(mapping)[worker], delivery=delivery, fallback="never", deadline_s=20.0) as job:
+            mean, _ = job.reduce(torch.cat([xs[worker]] * 8))
+            return mean, job.stats.missing
+
+    with serving(mapping, loss=0.03) as state:
+        results = run_workers(work, 4)
+    # 240,000 values, of 1024 in a chunk, rotated as a power of two of them.
+    chunks = 256
+    for mean, missing in results:
+        assert torch.equal(mean, results[0][0])
+        assert missing == results[0][1] <= 0.05 * 4 * chunks
+    # Some were left out, and each of them by a flush that said how few are enough.
+    assert 0 < state.verdicts[p4.VERDICT_FLUSH] <= results[0][1]
 
 
 @FORMS
