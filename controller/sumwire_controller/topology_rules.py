@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules a topology must keep, in three layers: its parts, the network they make, the trees of the jobs in it.
+"""The rules a topology must keep, in three layers: its parts, the network they make, the trees of the jobs in it
+(`tree_rules.py`).
 
 A layer is looked at only if those before it are good: what hangs on a broken part would draw problems of its own.
 """
@@ -10,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sumwire_controller._p4 import DROP_PORT, JOB_WORKERS_MAX
+from sumwire_controller._p4 import DROP_PORT
 from sumwire_controller.config import Job
 from sumwire_controller.degrade import degrade_rules
-from sumwire_controller.derive import configs_of
 from sumwire_controller.errors import ConfigError, Problem
-from sumwire_controller.lane_rules import jobs_distinct, lane_rules, multiple_for, port_rules, shares_equally
+from sumwire_controller.lane_rules import jobs_distinct, lane_rules, port_rules
 from sumwire_controller.queues import queue_rules
 from sumwire_controller.rules import (
     PARENTS,
@@ -25,7 +25,6 @@ from sumwire_controller.rules import (
     hosts_fit,
     name_rule,
     op_rules,
-    overlaps,
     quorum_rules,
     repeated,
     slot_rules,
@@ -33,8 +32,7 @@ from sumwire_controller.rules import (
     thc_rules,
 )
 from sumwire_controller.topology import Host, Link, Node, QueueAt, Topology
-from sumwire_controller.tree import JobTree, job_tree, roots_of
-from sumwire_controller.validate import draft_of, validate_draft
+from sumwire_controller.tree_rules import size_problems, tree_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ def topology_problems(draft: TopologyDraft, *, shape_is_good: bool = True) -> li
     topology = draft.topology()
     if not topology.switches:
         return [Problem("", "switches", [], "must name at least one switch")]
-    return [*_network(topology)] or [*_trees(topology)] or [*_sizes(topology)]
+    return [*_network(topology)] or [*tree_problems(topology)] or [*size_problems(topology)]
 
 
 # -- the parts ------------------------------------------------------------------------------------------
@@ -270,55 +268,3 @@ def _uppers(path: str, name: str, topology: Topology) -> Iterator[Problem]:
     if len(uppers) > 1 and middle:
         rule = f"has several switches above it, so they must be at the top, but {middle[0]} is not"
         yield Problem(path, "name", name, rule)
-
-
-# -- the jobs in it -------------------------------------------------------------------------------------
-
-
-def _trees(topology: Topology) -> Iterator[Problem]:
-    jobs = [(f"jobs[{i}]", job) for i, job in enumerate(topology.jobs)]
-    trees: dict[int, JobTree] = {}
-    for path, job in jobs:
-        problems = [*_roots(path, job, roots_of(topology, job))]
-        yield from problems
-        if not problems:
-            tree = trees[job.id] = job_tree(topology, job)
-            yield from _seats(path, tree)
-            yield from _needs_a_star(path, job, tree)
-    for job, other, problem in overlaps(jobs):
-        shared = trees.keys() >= {job.id, other.id} and trees[job.id].seats.keys() & trees[other.id].seats.keys()
-        if shared:
-            yield Problem(problem.path, problem.field, problem.value, f"{problem.rule} at {min(shared)}")
-
-
-def _roots(path: str, job: Job, roots: tuple[str, ...]) -> Iterator[Problem]:
-    if not roots:
-        yield Problem(path, "workers", list(job.workers), "no switch is above all of them")
-    elif len(roots) not in PARENTS:
-        shown = f"{len(roots)} switches ({', '.join(roots)})"
-        yield Problem(path, "workers", list(job.workers), f"{shown} are above all of them: must be {either(PARENTS)}")
-    elif not shares_equally(job, len(roots)):
-        rule = f"must be a multiple of {multiple_for(job, len(roots))}, so that {', '.join(roots)} have equal shares"
-        yield Problem(f"{path}.slots", "count", job.slots.count, rule)
-
-
-def _seats(path: str, tree: JobTree) -> Iterator[Problem]:
-    for switch, seats in tree.seats.items():
-        if len(seats) > JOB_WORKERS_MAX:
-            rule = f"at most {JOB_WORKERS_MAX}, the width of the contributors"
-            yield Problem(path, "workers", f"{len(seats)} workers at {switch}", rule)
-
-
-def _needs_a_star(path: str, job: Job, tree: JobTree) -> Iterator[Problem]:
-    """What only one switch alone can do."""
-    elsewhere = list(tree.seats)[1] if len(tree.seats) > 1 else ""
-    if elsewhere:
-        yield from quorum_rules(path, job, elsewhere)
-        yield from degrade_rules(path, job, elsewhere)
-
-
-def _sizes(topology: Topology) -> Iterator[Problem]:
-    """Whether each switch's tables have room for it."""
-    for i, config in enumerate(configs_of(topology)):
-        for problem in validate_draft(draft_of(config)):
-            yield Problem(f"switches[{i}]", problem.full_path, problem.value, problem.rule)
