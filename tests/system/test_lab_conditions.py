@@ -18,8 +18,7 @@ from sumwire_lab.options import LinkOptions, RunOptions
 from sumwire_lab.processes import wait_all
 from sumwire_lab.session import Session, open_session
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(100)]
-pytest.importorskip("mininet.net")
+pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
 PORT = 29700
 # Says ready, then counts datagrams by their first byte until a datagram `.`, in the order of their coming.
