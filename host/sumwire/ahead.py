@@ -20,18 +20,18 @@ from sumwire.packets import OP_WORDS, first_byte
 from sumwire.wire import HEADER_BYTES, WORD_BYTES
 
 _RESULT: Final = first_byte(p4.KIND_RESULT)
+# Words of a result by op, 0 for what is none.
+_WORDS_DOWN: Final = np.array([OP_WORDS.get(op, (0, 0))[1] for op in range(256)], np.uint8)
 _SPAN: Final = 1 << 32
 _NOTHING: Final = -1
 
 
 def whole_results(config: JobConfig, records: NDArray[Any], sizes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
     """Which of received datagrams (headers and bytes) are results of any op for this worker that can be applied."""
-    words = np.asarray(records["words"])
-    known = np.zeros(len(records), np.bool_)
-    for op, (_, down) in OP_WORDS.items():
-        known |= (records["op"] == op) & (words == down)
+    ops, words = records["op"].copy(), records["words"].copy()
+    known: NDArray[np.bool_] = (words == _WORDS_DOWN[ops]) & (words != 0)
     # Without its two low planes, which the host puts back.
-    known |= (records["op"] == p4.OP_THC) & (words == p4.THC_WORDS_CUT)
+    known |= (ops == p4.OP_THC) & (words == p4.THC_WORDS_CUT)
     known &= sizes == HEADER_BYTES + words.astype(np.int64) * WORD_BYTES
     known &= (records["version_kind"] == _RESULT) & (records["job"] == config.job) & (records["worker"] == config.seat)
     known &= (records["count"] != 0) & (records["slot"] < config.slots)

@@ -11,7 +11,7 @@ them that it gave up, or without its packets their next operation meets its dead
 agrees as well. Everybody learns
 everybody's c. If some have completed operation m and others not, one of the former hands out its result, so that
 all replicas apply the same sum; the others had sent all of m, so their residuals of m stand. All operations after
-that go over the process group.
+that go over the process group. With a quorum below the workers they may be further apart: then FallbackError ends it.
 """
 
 from __future__ import annotations

@@ -408,8 +408,10 @@ class Transport:
 
     def drain(self) -> None:
         """Between exchanges: take in the results that have come although this worker has not begun theirs."""
-        catch_up = self._catch_up
-        while catch_up is not None and (count := self._take_in()):
+        catch_up, drained = self._catch_up, 0
+        # Bounded, since more may come all the while.
+        while catch_up is not None and drained < catch_up.kept.capacity and (count := self._take_in()):
+            drained += count
             records, sizes = self._records[:count], self._socket.sizes[:count]
             early = catch_up.ahead.put(self.next_sequence, records, self._socket.received, sizes)
             self._window.counters.duplicates += count - int(np.count_nonzero(early))
