@@ -32,8 +32,11 @@ class Rig(Protocol):
     def exchange(self, port: int, frame: bytes) -> Frames:
         """Put one frame in at a port; all frames that come out because of it."""
 
-    def install(self, queues: dict[int, model.Queue], degrades: dict[int, model.Degrade]) -> None:
-        """Virtual queues by port, empty, and loss on purpose by job. The software aggregator has no such method."""
+    def install(self, queues: dict[int, model.Queue], degrades: dict[int, model.Degrade], first: int) -> None:
+        """Virtual queues by port, with a frame of `first` bytes in each, and loss on purpose by job.
+
+        The software aggregator has no such method.
+        """
 
     def decisions(self) -> Counter[tuple[int, int, int]]:
         """What the virtual queues have decided since they were installed, by port, drop class and decision."""
@@ -151,22 +154,26 @@ class Game:
         assert port == job.workers[worker].port
         return model.decode(frame[42:])
 
-    def limit(self, *queues: tuple[int, model.Queue]) -> None:
-        """Virtual queues at ports, empty at first, in place of all there were."""
-        self._install(queues=dict(queues))
+    def limit(self, *queues: tuple[int, model.Queue], first: int) -> None:
+        """Virtual queues at ports, with one frame of `first` bytes in each, in place of all there were."""
+        self._install(queues=dict(queues), first=first)
 
     def degrade(self, job: Job, degrade: model.Degrade) -> None:
         """Loss on purpose for one job, in place of all there was."""
         self._install(degrades={job.number: degrade})
 
     def _install(
-        self, *, queues: dict[int, model.Queue] | None = None, degrades: dict[int, model.Degrade] | None = None
+        self,
+        *,
+        queues: dict[int, model.Queue] | None = None,
+        degrades: dict[int, model.Degrade] | None = None,
+        first: int = 0,
     ) -> None:
         self.golden.queues, self.golden.degrades = queues or {}, degrades or {}
         install = getattr(self.rig, "install", None)
         if install is None:
             pytest.skip(f"{self.rig.name}: only the P4 program has virtual queues and loss on purpose")
-        install(self.golden.queues, self.golden.degrades)
+        install(self.golden.queues, self.golden.degrades, first)
 
     def result_from_above(
         self, job: Job, slot: int = 0, round_: int = 0, op: int = model.THC, payload: bytes = b"", **fields: int

@@ -53,6 +53,7 @@ class Controlled:
         self._switch = P4Switch(self._config.switch)
         self._held: Collection[Entry] | None = None
         self._base: Collection[Entry] = ()
+        self._ports: tuple[int, ...] = ()
         self._decided: Counter[tuple[int, int, int]] = Counter()
 
     def renew(self) -> None:
@@ -67,15 +68,16 @@ class Controlled:
             self._switch.write(self._program, change)
         self._held = self._base = desired
 
-    def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade]) -> None:
-        """Rows beside those of the configuration, until the next renewal."""
+    def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade], first: int) -> None:
+        """Rows beside those of the configuration, until the next renewal; see `Rig.install`."""
         if queues:
             self._write(_queue_row(port, replace(queue, rate=FASTEST)) for port, queue in queues.items())
             for port in queues:
-                self._empty(port)
+                self._empty(port, first)
         rows = [_queue_row(port, queue) for port, queue in queues.items()]
         rows += [TableEntry("degrade", (job,), (one.seed, one.share, one.mode)) for job, one in degrades.items()]
         self._write(rows)
+        self._ports = tuple(queues)
         self._decided = self._decisions()
 
     def _write(self, rows: Iterable[Entry]) -> None:
@@ -85,17 +87,18 @@ class Controlled:
             self._switch.write(self._program, change)
         self._held = desired
 
-    def _empty(self, port: int) -> None:
+    def _empty(self, port: int, first: int) -> None:
         """What an earlier test left in the queue is gone at this rate; the frame itself is its first content."""
         host = HOSTS[port - 1]
         source = HOSTS[port % len(HOSTS)]
-        self.exchange(source.port, udp_frame(source, replace(host, udp_port=9), b""))
+        self.exchange(source.port, udp_frame(source, replace(host, udp_port=9), bytes(first - 42)))
 
     def exchange(self, port: int, frame: bytes) -> Frames:
         raise NotImplementedError
 
     def _decisions(self) -> Counter[tuple[int, int, int]]:
-        cells = self._switch.counter(self._program.queues_id)
+        wanted = [port << 4 | low for port in self._ports for low in range(16)]
+        cells = self._switch.counter_cells(self._program.queues_id, wanted)
         return Counter({(cell >> 4, cell >> 2 & 3, cell & 3): packets for cell, (packets, _) in cells.items()})
 
     def decisions(self) -> Counter[tuple[int, int, int]]:

@@ -37,7 +37,7 @@ def begin(timed: tuple[Game, Clock], rate: int, threshold: int) -> None:
     """A queue at port 2 that loses everything above `threshold`, and has one frame of 42 bytes in it."""
     game, clock = timed
     queue = Queue(rate, FAR, (FAR,) * 4, threshold, False)
-    game.limit((2, queue))
+    game.limit((2, queue), first=42)
     queue.backlog, queue.seen = 1024 * 42, clock.now
 
 

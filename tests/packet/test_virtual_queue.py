@@ -5,6 +5,8 @@ millisecond, so that their length is what went in; how they drain is tested in t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from golden import model
 from golden.model import Queue, udp_frame
@@ -15,7 +17,8 @@ FAR = 2**31
 SLOW = 1
 # Frames of 1000 bytes and thresholds between their multiples: what has drained meanwhile does not matter.
 BYTES = 1000
-FIRST = 42  # of the frame that is in the queue when a test begins
+# The frame that is in the queue when a test begins: it takes a second to drain, longer than a step of a test.
+FIRST = 1000
 
 
 def tos(drop_class: int, ecn: int = 0, priority: int = 0) -> int:
@@ -33,15 +36,20 @@ def fill(game: Game, tos_: int, frames: int) -> list[bytes | None]:
 
 
 def queue(**fields: object) -> Queue:
-    base = {"mark": FAR, "drop": (FAR,) * 4, "drop_all": FAR, "trims": False}
-    made = Queue(**{"rate": SLOW, **base, **fields})  # type: ignore[arg-type]
-    made.rate = SLOW
-    return made
+    """Thresholds are lengths beside the first frame; 0 is 0, and always exceeded."""
+    base = {"rate": SLOW, "mark": FAR, "drop": (FAR,) * 4, "drop_all": FAR, "trims": False}
+    made = Queue(**{**base, **fields})  # type: ignore[arg-type]
+    one, two, three, four = (beside(length) for length in made.drop)
+    return replace(made, mark=beside(made.mark), drop=(one, two, three, four), drop_all=beside(made.drop_all))
+
+
+def beside(length: int) -> int:
+    return length + FIRST if 0 < length < FAR else length
 
 
 def begin(rig: Rig, queue: Queue, port: int = 2) -> Game:
     game = Game(rig)
-    game.limit((port, queue))
+    game.limit((port, queue), first=FIRST)
     # The switch's queue drains by its clock, the model's does not.
     queue.backlog, queue.rate = 1024 * FIRST, 0
     return game
@@ -153,7 +161,7 @@ def test_what_was_cut_takes_the_room_of_what_is_left(rig: Rig) -> None:
     fill(game, tos(0, 2), 1)
     packet = contribution(EVERY, 0, 3, 5, random_payload(game.rng, model.THC))
     frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode())
-    # 322 bytes each: five of them fit under 2500 after the first 1042, where whole ones would be too long by then.
+    # 322 bytes each: five of them fit under 2500 after the first 1000, where whole ones would be too long by then.
     assert [len(game.frame(HOSTS[0].port, frame)) for _ in range(7)] == [1] * 5 + [0] * 2
     game.check_counters()
 
@@ -186,7 +194,7 @@ def test_other_ports_are_untouched_and_uncounted(rig: Rig) -> None:
 def test_queues_of_two_ports_do_not_mix(rig: Rig) -> None:
     game = Game(rig)
     queues = [(2, queue(drop_all=1500)), (3, queue(drop_all=3500))]
-    game.limit(*queues)
+    game.limit(*queues, first=FIRST)
     for _, one in queues:
         one.backlog, one.rate = 1024 * FIRST, 0
     for _ in range(5):
