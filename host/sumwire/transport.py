@@ -590,7 +590,10 @@ class Transport:
         if not self._window.contributes:
             raise error.with_detail("this worker only waits for what the others do")
         if self._catch_up is not None and (lost := self._catch_up.recovery.missing):
-            raise error.with_detail(f"no other worker gave the results of {lost} chunks, which the switch has no more")
+            detail = f"no other worker gave the results of {lost} chunks, which the switch has no more"
+            if self._window.base == 0:
+                detail += "; or it has state of an earlier run, and the job's generation was not renewed since"
+            raise error.with_detail(detail)
         # With no least number of contributions: the slot closes whoever is in.
         question = buffers.packets[error.chunk].copy()
         record = headers(question.reshape(1, -1))
@@ -657,6 +660,7 @@ def _manners(config: JobConfig, delivery: Delivery | None) -> Manners:
         probes=delivery is None or delivery.probes,
         early=early,
         recovers=early,
+        lapped=left_out,
         paths=config.paths,
         turn=seats_of_turn(list(config.seats), config.seat),
     )

@@ -83,14 +83,15 @@ class Manners:
     """What a window does beyond sending again. The default is a plain one, for a quorum of all workers.
 
     ``careful``: retries are those of :mod:`sumwire.retries`, and timers are quick. ``early``: slots may close without
-    this worker. ``recovers``: results that the switch has no more come another way. ``paths``: more than one between
-    leaf and root.
+    this worker. ``recovers``: results that the switch has no more come another way. ``lapped``: the others may be ahead
+    from the start, since the quorum is below their number. ``paths``: more than one between leaf and root.
     """
 
     careful: bool = False
     probes: bool = False
     early: bool = False
     recovers: bool = False
+    lapped: bool = False
     paths: int = 1
     turn: Turn = field(default_factory=Turn)
 
@@ -325,7 +326,9 @@ class Window:
         if not round_newer(switch_round, own_round):
             return
         place = f"job {self._job}: slot {slot} is in round {switch_round}, this worker waits for round {own_round}"
-        if self.manners.recovers and self._retries is not None:
+        # The first exchange is whole where all are needed: nobody can be ahead in it.
+        early = self._results == 0 and not self.manners.lapped
+        if self.manners.recovers and not early and self._retries is not None:
             # Whoever sent to that round has the results up to half of the slots before it.
             ahead = (switch_round - own_round) % _ROUNDS * self.slots - self.long_step
             if self.kept is not None and ahead >= self.kept:

@@ -23,6 +23,7 @@ from sumwire.errors import DeadlineError, StaleRunError
 from sumwire.transport import Results, Transport
 from torch import Tensor
 from unit.transport.soft_tree import TWO_SPINES, soft_tree
+from unit.transport.test_recovery import until
 from unit.transport.udp_bridge import (
     TABLE,
     Bridge,
@@ -424,6 +425,27 @@ def test_a_quorum_below_the_workers_needs_one_switch() -> None:
     mapping["addresses"][0]["aggregator"] = mapping["addresses"][0]["aggregator"].replace(".250", ".251")
     with pytest.raises(sumwire.ConfigError, match=r"quorum = 3: must be 4, all workers: in a tree of switches"):
         sumwire.Job(configs(mapping)[0])
+
+
+@pytest.mark.parametrize("quorum", [QUORUM, WORKERS])
+def test_state_of_an_earlier_run_is_told(quorum: int) -> None:
+    """Slot 0 is in a later round. Where all are needed, nobody can have gone there in this run."""
+    mapping = quorum_mapping(8, quorum)
+    up = planes(1, [1])[0]
+
+    def late(worker: int) -> None:
+        packet = model.Packet(model.CONTRIBUTE, model.THC, 7, 0, worker, 1, 5, 1 << worker, 0, 4, 0, 0, bytes(512))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            udp.bind((mapping["addresses"][worker]["ip"], model.UDP_PORT))
+            udp.sendto(packet.encode(), (mapping["addresses"][0]["aggregator"], model.UDP_PORT))
+
+    with Bridge(mapping, golden_switch(mapping)) as bridge:
+        late(1)
+        until(lambda: bridge.heard == 1)
+        with Transport(configs(mapping)[0], deadline_s=0.5, delivery=Delivery(loss_bound=0.1)) as transport:
+            error = DeadlineError if quorum < WORKERS else StaleRunError
+            with pytest.raises(error, match=r"state of an earlier run"):
+                transport.exchange(p4.OP_THC, up[0])
 
 
 # -- in a tree, with a loss bound ------------------------------------------------------------------------
