@@ -136,7 +136,8 @@ def test_a_lapped_worker_follows() -> None:
 
     with serving(mapping, loss=0.0):
         outcomes = run_workers(work, WORKERS)
-    assert outcomes[3][1] == steps - 3
+    # It may have been lapped before, too.
+    assert steps - 3 <= outcomes[3][1] <= steps
     for parameters, _ in outcomes:
         assert torch.equal(parameters, outcomes[0][0])
 
