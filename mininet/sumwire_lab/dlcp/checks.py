@@ -63,7 +63,7 @@ def spines(done: Mapping[str, Spread]) -> list[Check]:
                 f"two spines, sprayed by {way}: share of the first",
                 share,
                 f"50 +- {SPREAD_TOLERANCE:.0%}",
-                abs(share - 0.5) <= SPREAD_TOLERANCE,
+                abs(share - 0.5) <= SPREAD_TOLERANCE + ROUNDING,
             ),
         ]
     return rows

@@ -67,4 +67,4 @@ def _measure(way: Way, switch: str, folder: Path) -> float:
         measured = run_workers(session, "dlcp", [BACK_VALUES, FRONT_VALUES], _MODULE, gap_s=GAP_S)
     if len({worker["digest"] for worker in measured}) != 1:
         raise LabError(f"workers have different results; see {folder}")
-    return median(max(each) for each in zip(*(worker["front_s"] for worker in measured), strict=True))
+    return float(median(max(each) for each in zip(*(worker["front_s"] for worker in measured), strict=True)))
