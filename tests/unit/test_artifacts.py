@@ -30,6 +30,7 @@ STABLE_IDS = {
     "thc_high": 0x02000007,
     "replica": 0x02000008,
     "uplink": 0x02000009,
+    "virtual_queue": 0x0200000C,
     "to_port": 0x01000001,
     "serve": 0x01000003,
     "admit_job": 0x01000005,
@@ -38,8 +39,10 @@ STABLE_IDS = {
     "coefficients_high": 0x01000013,
     "address": 0x01000015,
     "to_parent": 0x01000017,
+    "limit": 0x01000021,
     "verdicts": 0x12000001,
     "rejects": 0x12000002,
+    "queue_decisions": 0x12000003,
     "worker_packets": 0x13000001,
 }
 
@@ -68,6 +71,12 @@ def test_ids_are_stable() -> None:
     pattern = r'preamble \{\s+id: (\d+)\s+name: "[^"]+"\s+alias: "([^"]+)"'
     found = {alias: int(number) for number, alias in re.findall(pattern, text)}
     assert {name: found.get(name) for name in STABLE_IDS} == STABLE_IDS
+
+
+def test_the_table_and_the_action_that_share_a_name_have_stable_ids() -> None:
+    text = (ROOT / build.P4INFO).read_text()
+    numbers = re.findall(r'(tables|actions) \{\s+preamble \{\s+id: (\d+)\s+name: "ingress.degrade.degrade"', text)
+    assert dict(numbers) == {"tables": str(0x0200000B), "actions": str(0x0100001E)}
 
 
 def test_without_p4c_the_message_says_what_is_missing_and_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
