@@ -133,6 +133,10 @@ class Buffers:
         if self.tos is not None:
             self.tos[chunks] = protected(self.tos[chunks])
 
+    def protected_tos(self, chunk: int) -> int | None:
+        """The TOS byte of what asks about a chunk, which must not be dropped; None without tags."""
+        return None if self.tos is None else int(protected(self.tos[chunk : chunk + 1])[0])
+
     def question(self, chunk: int) -> NDArray[np.uint8]:
         """The packet that asks about a chunk, uint8 (24,)."""
         probe = self.packets[chunk, :HEADER_BYTES].copy()

@@ -5,7 +5,8 @@
 * A FLUSH is the contribution once more, and lets the switch close the slot with one contribution less. It spends the
   tensor's budget (:mod:`sumwire.budget`). So that one lost contribution does not make every worker spend, each chunk
   has one worker that flushes at once; the others do so only when that has not helped.
-* A PROBE is a header that asks who is in the slot's sum. The answer, INFORM, says whether to send again.
+* A PROBE is a header that asks who is in the slot's sum. The answer, INFORM, says whether to send again. It is for what
+  a contribution sent again has not helped, and for timers: then another worker is most likely what is waited for.
 * A chunk that the others are done with, and whose slot went on, is asked for at other workers.
 """
 
@@ -112,9 +113,10 @@ class Retries:
         own = (self._first + chunk) % self._turn.workers == self._turn.rank
         if budget is not None and (own or tries > 0) and budget.reserve(chunk):
             return Way.FLUSH
-        # The first of all may have found no switch yet; the last hold up the whole tensor.
+        # An overtaken chunk was most likely lost, and a question first would cost a round trip more; the first of all
+        # may have found no switch yet; the last hold up the whole tensor.
         unheard = not self.answered and not self._retried
-        if not self._probes or (tries == 0 and (last or unheard)):
+        if not self._probes or (tries == 0 and (overtaken or last or unheard)):
             return Way.AGAIN
         return Way.AGAIN if tries % _CONTRIBUTION_EVERY == _CONTRIBUTION_EVERY - 1 else Way.PROBE
 

@@ -27,7 +27,7 @@ from sumwire.config import JobConfig
 from sumwire.congestion import WindowLimit
 from sumwire.delivery import Delivery
 from sumwire.errors import ConfigError, DeadlineError, OrderError, TransportError, UsageError
-from sumwire.exchange import Buffers, Pool, Results, protected
+from sumwire.exchange import Buffers, Pool, Results
 from sumwire.kept import KEPT_CHUNKS
 from sumwire.packets import OP_WORDS, chunks_of, first_byte, headers, heads
 from sumwire.retries import Way, seats_of_turn
@@ -392,7 +392,7 @@ class Transport:
             self._lost(chunks)
         elif way == Way.PROBE:
             for chunk in chunks.tolist():
-                self._ask(buffers.question(chunk), None if buffers.tos is None else protected(buffers.tos)[chunk])
+                self._ask(buffers.question(chunk), buffers.protected_tos(chunk))
         else:
             buffers.prepare(chunks, way, self._needed - 1)
             return True
@@ -599,7 +599,7 @@ class Transport:
         record = headers(question.reshape(1, -1))
         record["flags"], record["contributors"] = p4.FLAG_RESYNC | p4.FLAG_FLUSH, 0
         for _ in range(_QUESTIONS):
-            self._ask(question)
+            self._ask(question, buffers.protected_tos(error.chunk))
             until = time.monotonic() + _ANSWER_MS / 1000
             while (left_ms := int((until - time.monotonic()) * 1000)) > 0:
                 self._listen_for(select.POLLIN)
@@ -611,8 +611,8 @@ class Transport:
         detail = "the switch does not answer at all" + (f"; {self._last_failure}" if self._last_failure else "")
         raise error.with_detail(detail)
 
-    def _ask(self, question: NDArray[np.uint8], tos: np.uint8 | None = None) -> None:
-        control = [] if tos is None else [(socket.IPPROTO_IP, socket.IP_TOS, bytes([int(tos)]))]
+    def _ask(self, question: NDArray[np.uint8], tos: int | None) -> None:
+        control = [] if tos is None else [(socket.IPPROTO_IP, socket.IP_TOS, bytes([tos]))]
         with contextlib.suppress(BlockingIOError):
             try:
                 self._udp.sendmsg([question.data], control, socket.MSG_DONTWAIT)

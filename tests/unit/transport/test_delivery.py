@@ -250,9 +250,7 @@ def test_first_packets_have_their_tags_and_resends_are_protected() -> None:
         assert (first.flags, tag) == (0, tos[chunk])
         assert later
         for packet, again in later:
-            # Two questions at the end are those of the deadline, which are not part of the transfer.
-            if not packet.flags & model.FLUSH:
-                assert again == tos[chunk] & 0xE0 | 2
+            assert again == tos[chunk] & 0xE0 | 2
             if packet.kind == model.CONTRIBUTE:
                 assert packet.flags & model.RESYNC
                 assert packet.payload == first.payload
