@@ -9,12 +9,14 @@ BW ?= 100
 SWITCH ?= soft
 # Of the soft switch: native (C, needs clang 16 or later), python, or auto: native where there is a compiler
 ENGINE ?= auto
-# One of `python -m sumwire_lab run --help`, as thc, acp@group, powersgd, marsit; several with commas, or all
+# One of `python -m sumwire_lab run --help`, as thc, dlcp, acp@group, powersgd, marsit; several with commas, or all
 SYSTEM ?= thc
 # digits, digits-cnn, text
 TASK ?= digits
 # star, leaf-spine, leaf-spine2 (two spines), three-level
 TOPOLOGY ?= star
+# More, for example: --loss 0.01, --gray 2:0.01, --background 0.5, --incast 64, --slow 3:3, --trunk-bw 50; with SYSTEM=dlcp
+# also --quorum 3, --loss-bound 0.03 (docs/lab.md)
 RUN_FLAGS ?=
 # Options of `make bench`: QUICK=1 for minutes instead of hours; names of suites with commas, or all
 QUICK ?=
