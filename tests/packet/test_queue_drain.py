@@ -79,6 +79,13 @@ def test_long_pauses_and_fast_links_do_not_wrap(timed: tuple[Game, Clock], rate:
     timed[0].check_counters()
 
 
+def test_a_time_and_a_rate_whose_product_is_64_bits_and_more(timed: tuple[Game, Clock]) -> None:
+    """2^33 us at 2^31 bytes in 1024 us: modulo 2^64 that is nothing."""
+    begin(timed, rate=1 << 31, threshold=1000)
+    assert passes(timed, 1400, 0)
+    assert passes(timed, 1400, 1 << 33)
+
+
 def test_a_link_of_100_mbit_carries_100_mbit(timed: tuple[Game, Clock]) -> None:
     """Twice as much for a second: half of it gets through, and a queue's length more."""
     begin(timed, rate=12_800, threshold=30_000)
