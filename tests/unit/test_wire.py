@@ -45,13 +45,10 @@ def test_any_bytes_give_a_packet_or_a_wire_error(data: bytes) -> None:
     assert wire.pack(header, payload) == data
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("kind", 16), ("op", 256), ("job", 65536), ("slot", -1), ("worker", 256), ("round", 2**32),
-        ("chunk", 2**24), ("cut", 256),
-    ],  # fmt: skip
-)
+TOO_LARGE = {"kind": 16, "op": 256, "job": 65536, "worker": 256, "round": 2**32, "chunk": 2**24, "cut": 256}
+
+
+@pytest.mark.parametrize(("field", "value"), [("slot", -1), *TOO_LARGE.items()])
 def test_value_that_does_not_fit(field: str, value: int) -> None:
     fields = {"kind": 1, "op": 1, "job": 1, "slot": 0, "worker": 0, field: value}
     with pytest.raises(wire.WireError, match=field):
