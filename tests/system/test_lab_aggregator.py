@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
+import ledgers
 import pytest
-from sumwire_lab import leftovers
 from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
@@ -30,8 +29,7 @@ def test_a_text_is_learnt_over_the_group_and_through_the_software_aggregator(tmp
     from sumwire_lab.run import run
 
     summary, folder = run(OPTIONS, tmp_path, lambda line: None)
-    owners = [json.loads(path.read_text())["owner"] for path in leftovers.LEDGER_DIR.glob("*.json")]
-    assert os.getpid() not in owners, "nothing of the run is left"
+    assert not ledgers.of_this_process(), "nothing of the run is left"
     assert (summary["switch"], summary["task"], summary["engine"]) == ("aggregator", "text", None)
     systems = summary["systems"]
     assert list(systems) == ["thc@group", "acp"]

@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
+import ledgers
 import pytest
-from sumwire_lab import leftovers
 from sumwire_lab.options import RunOptions
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
@@ -49,5 +48,4 @@ def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pyte
         assert one["resent"] == 0
         assert 0 < entry["packets_per_second"][one["contender"]] < entry["generator_alone"]
     assert set(entry["ratios"]) == {"python"} & set(engines[:-1])
-    owners = [json.loads(path.read_text())["owner"] for path in leftovers.LEDGER_DIR.glob("*.json")]
-    assert os.getpid() not in owners, "nothing of the benchmark is left"
+    assert not ledgers.of_this_process(), "nothing of the benchmark is left"

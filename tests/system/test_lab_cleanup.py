@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import ledgers
 import pytest
 from sumwire_lab import leftovers
 
@@ -46,10 +47,7 @@ class Run:
         self.token = self.ledger.stem
 
     def _find_ledger(self) -> Path | None:
-        for path in leftovers.LEDGER_DIR.glob("*.json"):
-            if json.loads(path.read_text())["owner"] == self.process.pid:
-                return path
-        return None
+        return next(iter(ledgers.of_process(self.process.pid)), None)
 
     def pids(self) -> list[int]:
         return [int(pid) for pid in json.loads(self.ledger.read_text())["processes"]]

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ledgers
 import pytest
-from sumwire_lab import leftovers
 from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
@@ -22,10 +22,9 @@ OPTIONS = RunOptions(workers=2, link=LinkOptions(200.0, 256), train=TRAIN, switc
 def run(options: RunOptions, results: Path) -> tuple[dict[str, Any], Path, list[str]]:
     from sumwire_lab.run import run as run_lab
 
-    before = set(leftovers.LEDGER_DIR.glob("*.json"))
     said: list[str] = []
     summary, folder = run_lab(options, results, said.append)
-    assert set(leftovers.LEDGER_DIR.glob("*.json")) <= before, "nothing of the run is left"
+    assert not ledgers.of_this_process(), "nothing of the run is left"
     return summary, folder, said
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ledgers
 import pytest
-from sumwire_lab import leftovers
 from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
@@ -26,10 +26,9 @@ def quiet(line: str) -> None:
 def run(results: Path, **options: Any) -> dict[str, Any]:
     from sumwire_lab.run import run as run_lab
 
-    before = set(leftovers.LEDGER_DIR.glob("*"))
     wanted = RunOptions(link=LinkOptions(200.0, 256), train=TRAIN, switch="soft", deadline_s=100.0, **options)
     summary, _ = run_lab(wanted, results, quiet)
-    assert set(leftovers.LEDGER_DIR.glob("*")) <= before, "nothing of the run is left"
+    assert not ledgers.of_this_process(), "nothing of the run is left"
     return summary
 
 

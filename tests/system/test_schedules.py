@@ -159,7 +159,8 @@ def test_all_reduce_is_the_same_on_all_workers_in_any_weather(rig: Rig, seed: in
 
 def test_switch_that_lost_its_program_ends_in_the_deadline(rig: Rig) -> None:
     """A job that is not installed is never answered."""
-    mapping = {**rig.fresh_job("seven"), "job": 999}
+    known = rig.fresh_job("seven")
+    mapping = {**known, "job": 999, "lanes": [{"job": 999, "slots": known["slots"]}]}
 
     def work(worker: int) -> str:
         with sumwire.Job(configs(mapping)[worker], join_s=0.3, fallback="never") as job:

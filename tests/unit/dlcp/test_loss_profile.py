@@ -30,6 +30,11 @@ print("accuracy:", 0.9 + 0.001 * int(os.environ["SUMWIRE_LOSS_SEED"]) - (share >
 """
 
 
+def heed_interrupts() -> None:
+    """Also where the tests run in the background of a shell, whose programs ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def script(tmp_path: Path, text: str, **limits: float) -> Path:
     path = tmp_path / "train.py"
     for name, value in limits.items():
@@ -130,7 +135,9 @@ time.sleep(60)
 """
     path = script(tmp_path, text)
     command = [sys.executable, "-m", "sumwire.cli", "profile-loss", str(path), "--seeds", "1"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heed_interrupts
+    ) as running:
         deadline = time.monotonic() + 60
         while not marks.exists():
             assert time.monotonic() < deadline and running.poll() is None

@@ -1,0 +1,28 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What runs of the lab have left behind, where tests of other processes may have runs of their own under way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+from sumwire_lab import leftovers
+
+
+def of_process(pid: int) -> list[Path]:
+    """Ledgers of runs that a process began, and has not cleaned up."""
+    mine = []
+    for path in leftovers.LEDGER_DIR.glob("*.json"):
+        # Another process's may go meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            if json.loads(path.read_text())["owner"] == pid:
+                mine.append(path)
+    return mine
+
+
+def of_this_process() -> list[Path]:
+    """The same of this process."""
+    return of_process(os.getpid())
