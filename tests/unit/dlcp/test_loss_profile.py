@@ -136,7 +136,11 @@ time.sleep(60)
     path = script(tmp_path, text)
     command = [sys.executable, "-m", "sumwire.cli", "profile-loss", str(path), "--seeds", "1"]
     with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heed_interrupts
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=heed_interrupts,  # noqa: PLW1509 - no threads here
     ) as running:
         deadline = time.monotonic() + 60
         while not marks.exists():
