@@ -49,6 +49,8 @@ SHORT_TIMEOUT_S: Final = 0.06
 # The same where a retry may be a question or close the slot: cheap enough to be early, and what is lost last is all
 # that a tensor then waits for.
 QUICK_TIMEOUT_S: Final = 0.012
+# The same in round trips, the shortest there was.
+END_ROUND_TRIPS: Final = 1.5
 # Where packets take several paths, later results come first: a chunk is overtaken only when it was sent so many
 # smoothed round trips ago.
 PATHS_ROUND_TRIPS: Final = 2.0
@@ -155,6 +157,8 @@ class Window:
         self._timer_from = 0.0
         self._progress_at = 0.0
         self._retries: Retries | None = None
+        # The shortest round trip so far, of a careful window; 0.0 before the first.
+        self._shortest_s = 0.0
         self.contributes = True
         # Chunks that the switch asked for by an INFORM.
         self._urgent: list[int] = []
@@ -473,9 +477,12 @@ class Window:
         """One round trip of those that came together, the longest. Karn's rule: a resent chunk gives no sample."""
         sent_at = self._flight.sent_once_at(chunks) if self._sampled else _NO_TIMES
         if len(sent_at):
-            self._rtt.sample(now - float(sent_at.min()))
+            seconds = now - float(sent_at.min())
+            self._rtt.sample(seconds)
+            if self.manners.careful:
+                self._shortest_s = min(self._shortest_s or seconds, seconds)
             if self.limit is not None:
-                self.limit.round_trip(now - float(sent_at.min()))
+                self.limit.round_trip(seconds)
         else:
             self._rtt.settle()
         self._short_rtt.settle()
@@ -517,10 +524,11 @@ class Window:
     def _overtaken_before(self) -> int:
         """Transmissions with a smaller number are overtaken.
 
-        When the very last chunk is answered, no more can follow to overtake the few still open (as in RFC 5827).
+        When the last chunk that could go is answered, no more can follow to overtake the few still open (as in
+        RFC 5827).
         """
         last = self._answered[-1]
-        if last == self._flight.last_first and not self.unsent and self.in_flight <= REORDER_TOLERANCE:
+        if last == self._flight.last_first and self._drained() and self.in_flight <= REORDER_TOLERANCE:
             return last
         return self._answered[0]
 
@@ -533,10 +541,16 @@ class Window:
 
     def _at_end(self) -> bool:
         """Only a burst is open. Its timer is short, since the queue that full windows measure has drained."""
-        return not self.unsent and self.in_flight <= TIMEOUT_BURST_CHUNKS
+        return self._drained() and self.in_flight <= TIMEOUT_BURST_CHUNKS
+
+    def _drained(self) -> bool:
+        """No chunk has its turn before another one's result is here: all are sent, or those left wait for the few in
+        flight, in whose slots they follow. A plain window does not look that closely."""
+        return not self.unsent or (self.manners.careful and self._ready_from == self._ready_to)
 
     def _end_timeout_s(self) -> float:
-        short_s = self._short_rtt.timeout_s
+        # With the queues drained a round trip is a short one again, which on a long path is not that short.
+        short_s = max(self._short_rtt.timeout_s, END_ROUND_TRIPS * self._shortest_s)
         return max(short_s, self._patience_s()) if self.manners.paths > 1 else short_s
 
     def _expire(self, now: float) -> None:
