@@ -43,7 +43,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             if (meta.reject == REJECT_NONE) {
                 degrade.apply(hdr, meta);
             }
-            if (meta.reject == REJECT_NONE && meta.verdict == VERDICT_NONE) {
+            if (meta.reject == REJECT_NONE) {
                 slot.apply(hdr, meta);
             }
             if (meta.reject == REJECT_NONE) {

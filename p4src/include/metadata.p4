@@ -32,7 +32,8 @@ struct slot_state_t {
     bit<32> round;
     bitmap_t contributors;
     bit<8> count;    // what a host divides by
-    bit<8> arrived;  // contributors at this switch; equals count but in a tree
+    bit<8> arrived;  // contributors at this switch, void ones too; else equals count but in a tree
+    bitmap_t voided; // who has arrived and is not in the sum, see control/degrade.p4
     bit<8> flags;    // of the result, once closed
     bit<8> op;       // that opened the round
     bit<8> cut;      // planes missing, and CUT_RESULT
@@ -59,6 +60,7 @@ struct metadata_t {
     bit<1> probe;        // a PROBE: asks, gives nothing
     bit<1> partial;      // THC, VOTE: the payload is sums or counters, not indices or signs
     bit<1> trimmed;      // a THC contribution of its two top planes
+    bit<1> voids;        // a THC contribution that arrives, but does not count
     bit<1> cuts;         // a result that this packet brings about is cut
     bit<1> six_words;    // the packet has no room for all eight words of a result
     bit<1> fills;        // the two low planes of the result are made up

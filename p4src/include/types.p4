@@ -65,7 +65,7 @@ const bit<8> FLAG_OVERFLOW = 0x04;
 const bit<8> FLAG_TRIMMED = 0x08;
 const bit<8> FLAG_CE = 0x10;
 const bit<8> FLAG_RESYNC = 0x20;
-const bit<8> FLAG_MISSING = 0x40;  // closed by a FLUSH that says how few are enough
+const bit<8> FLAG_MISSING = 0x40;  // closed by a FLUSH that says how few are enough, or with void contributions
 const bit<8> FLAG_CLOSED = 0x80;   // of an INFORM: the slot has its result
 
 // cut, of a result: the low bits say how many planes the contributions lacked, all together.
@@ -89,7 +89,7 @@ const bit<2> QUEUE_TRIM = 3;
 
 // What the table `degrade` does to those it hits.
 const bit<8> DEGRADE_TRIM = 1;     // contributions lose their low planes
-const bit<8> DEGRADE_DROP = 2;     // contributions are lost
+const bit<8> DEGRADE_DROP = 2;     // contributions arrive, but do not count
 const bit<8> DEGRADE_RESULTS = 4;  // results lose their low planes
 
 // verdict: index of the counter `verdicts`
@@ -105,8 +105,7 @@ const bit<8> VERDICT_REJECT = 8;
 const bit<8> VERDICT_ASK = 9;    // waiting for the switch above: the partial result goes up once more
 const bit<8> VERDICT_DOWN = 10;  // the result of the switch above
 const bit<8> VERDICT_KNOWN = 11; // a result of the switch above that is here already, or too late
-const bit<8> VERDICT_INFORM = 12;   // a worker was told how the slot stands
-const bit<8> VERDICT_DEGRADED = 13; // lost on purpose, for an experiment
+const bit<8> VERDICT_INFORM = 12;  // a worker was told how the slot stands
 const int VERDICTS = 16;
 
 // Phase of a slot.

@@ -166,6 +166,8 @@ class Slot:
     op: int
     content: Content
     contributors: int = 0
+    # Who has arrived without being in the sum, by loss on purpose.
+    void: set[int] = field(default_factory=set)
     count: int = 0
     flags: int = 0
     cut: int = 0
@@ -174,6 +176,10 @@ class Slot:
     waiting: bool = False
     # The result as it came from above or was made here.
     answer: bytes = b""
+
+    @property
+    def arrived(self) -> set[int]:
+        return self.void | {worker for worker in range(32) if self.contributors >> worker & 1}
 
 
 @dataclass
@@ -238,15 +244,13 @@ class GoldenSwitch:
             return []
         job = next(job for job in self.jobs if job.number == packet.job)
         packet, cuts = self._degraded(job, packet)
-        verdict = self._verdict(job, packet, cuts, frame[15] & 3 == 3) if packet else "DEGRADED"
+        verdict = self._verdict(job, packet, cuts, frame[15] & 3 == 3)
         self.verdicts[verdict] += 1
-        if packet is None:
-            return []
         replies = self._reply(job, port, frame, packet, verdict)
         to_all = verdict == "DOWN" or (verdict in ("LAST", "FLUSH") and job.above(packet) is None)
         return replies if to_all else self._queued(replies)
 
-    def _degraded(self, job: Job, packet: Packet) -> tuple[Packet | None, bool]:
+    def _degraded(self, job: Job, packet: Packet) -> tuple[Packet, bool]:
         """What an experiment leaves of the packet, and whether a result it brings about is cut."""
         cuts = packet.op == THC and packet.kind == CONTRIBUTE and packet.words == WORDS_TRIMMED
         degrade = self.degrades.get(packet.job)
@@ -255,12 +259,22 @@ class GoldenSwitch:
             return packet, cuts
         if degrade.mode == CUT_RESULTS:
             return packet, True
-        if packet.flags & RESYNC:
+        if packet.flags & RESYNC or degrade.mode == DROP_CONTRIBUTIONS:
             return packet, False
-        if degrade.mode == DROP_CONTRIBUTIONS:
-            return None, False
         flags, payload = packet.flags | TRIMMED, packet.payload[: WORDS_TRIMMED * WORD]
         return packet._replace(words=WORDS_TRIMMED, flags=flags, payload=payload), True
+
+    def _is_void(self, job: Job, slot: Slot | None, packet: Packet) -> bool:
+        """Whether a contribution to the slot (None: a fresh one) arrives without counting."""
+        degrade = self.degrades.get(packet.job)
+        if degrade is None or degrade.mode != DROP_CONTRIBUTIONS or packet.flags & RESYNC:
+            return False
+        if packet.op != THC or packet.words != WORDS_UP[THC] or job.above(packet) or not degrade.hits(packet):
+            return False
+        here = slot.arrived if slot else set()
+        # Somebody has to be in the result.
+        alone = slot is None or slot.contributors == 0
+        return not (alone and len(here | {packet.worker}) >= job.quorum)
 
     def _refusal(self, port: int, frame: bytes, packet: Packet) -> str | None:
         job = next((job for job in self.jobs if job.number == packet.job), None)
@@ -306,9 +320,10 @@ class GoldenSwitch:
             return "INFORM"
         if slot is None or fresh:
             content = job.read(packet.op, packet.payload, job.workers[packet.worker].is_switch)
-            slot = Slot(packet.round, packet.op, content)
+            void = self._is_void(job, None, packet)
+            slot = Slot(packet.round, packet.op, np.zeros(VALUES, np.int64) if void else content)
             self.slots[key] = slot
-            return self._contributed(job, slot, packet, "FIRST", cuts, ce)
+            return self._contributed(job, slot, packet, "FIRST", cuts, ce, void)
         if slot.closed:
             # Two words cannot grow to eight.
             short = packet.op == THC and packet.words == WORDS_TRIMMED
@@ -317,23 +332,29 @@ class GoldenSwitch:
             return "ASK"
         if slot.contributors >> packet.worker & 1:
             least = packet.contributors
-            if not packet.flags & FLUSH or slot.contributors.bit_count() < least:
+            if not packet.flags & FLUSH or len(slot.arrived) < least:
                 return "REPEAT"
             slot.flags |= MISSING if least else PARTIAL
             self._close(job, slot, packet, cuts)
             return "FLUSH"
-        added = job.read(packet.op, packet.payload, job.workers[packet.worker].is_switch)
-        slot.content, earned = job.fold(packet.op, slot.content, added)
-        slot.flags |= earned
-        return self._contributed(job, slot, packet, "ADD", cuts, ce)
+        void = self._is_void(job, slot, packet)
+        if not void:
+            added = job.read(packet.op, packet.payload, job.workers[packet.worker].is_switch)
+            slot.content, earned = job.fold(packet.op, slot.content, added)
+            slot.flags |= earned
+        return self._contributed(job, slot, packet, "ADD", cuts, ce, void)
 
-    def _contributed(self, job: Job, slot: Slot, packet: Packet, verdict: str, cuts: bool, ce: bool) -> str:
-        slot.contributors |= 1 << packet.worker
-        slot.count += packet.count
+    def _contributed(self, job: Job, slot: Slot, packet: Packet, verdict: str, cuts: bool, ce: bool, void: bool) -> str:
+        if void:
+            slot.void.add(packet.worker)
+        else:
+            slot.void.discard(packet.worker)
+            slot.contributors |= 1 << packet.worker
+            slot.count += packet.count
         slot.flags |= packet.flags & KEPT | (CE if ce else 0)
         if packet.op == THC and packet.words == WORDS_TRIMMED:
             slot.cut += 2
-        if slot.contributors.bit_count() < job.quorum:
+        if len(slot.arrived) < job.quorum:
             return verdict
         self._close(job, slot, packet, cuts)
         return "LAST"
@@ -344,6 +365,7 @@ class GoldenSwitch:
             slot.waiting = True
         else:
             slot.closed = True
+            slot.flags |= MISSING if slot.void else 0
             if cuts:
                 assert not isinstance(slot.content, Signs)
                 slot.content = slot.content // 4 * 4 + STAND_IN

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import Degrade
-from packet.play import Game, Rig
-from packet.star import EVERY, FULL, LEAF, ROOT
+from packet.play import Game, Rig, contribution
+from packet.star import EVERY, FULL, LEAF, ROOT, SINGLE
 
 HALF = 1 << 15
 ALL = 1 << 16
@@ -31,11 +31,126 @@ def test_half_of_the_packets(rig: Rig, mode: int, seed: int) -> None:
         for slot in (0, 7):
             for worker in range(4):
                 game.contribute(EVERY, worker, slot, round_)
-            for worker in range(4):  # what was lost comes once more, and is spared
+            for worker in range(4):  # all are in the slot: these ask for the result
                 game.contribute(EVERY, worker, slot, round_, flags=model.RESYNC)
-    lost = game.golden.verdicts["DEGRADED"]
-    assert 20 < lost < 76 if mode == model.DROP_CONTRIBUTIONS else lost == 0
+    assert game.golden.verdicts == {"FIRST": 24, "ADD": 48, "LAST": 24, "DUPLICATE": 96}
     game.check_counters()
+
+
+def hit_at(game: Game, *hits: bool) -> int:
+    """A round of slot 0 whose workers are hit just so."""
+    degrade = game.golden.degrades[EVERY.number]
+
+    def hit(worker: int, round_: int) -> bool:
+        return degrade.hits(contribution(EVERY, worker, 0, round_, b""))
+
+    return next(round_ for round_ in range(1000) if all(hit(w, round_) == hits[w] for w in range(4)))
+
+
+def dropping(rig: Rig, *hits: bool) -> tuple[Game, int]:
+    """A game that drops half of the contributions, and a round of slot 0 with these hits."""
+    game = Game(rig)
+    game.degrade(EVERY, Degrade(4, HALF, model.DROP_CONTRIBUTIONS))
+    return game, hit_at(game, *hits)
+
+
+def indices(value: int) -> bytes:
+    return model.to_planes(np.full(model.VALUES, value), 4)
+
+
+def give(game: Game, worker: int, round_: int, **fields: int) -> list[model.Packet]:
+    """Contributes index 1 + worker everywhere (table values 3, 5, 7, 9)."""
+    out = game.send(EVERY, contribution(EVERY, worker, 0, round_, indices(1 + worker), **fields))
+    return [model.decode(frame[42:]) for _, frame in out]
+
+
+def sums(packet: model.Packet) -> set[int]:
+    return set(model.from_planes(packet.payload).tolist())
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_void_contribution_has_arrived_but_is_not_in_the_sum(rig: Rig, first: int) -> None:
+    game, round_ = dropping(rig, True, False, True, False)
+    for worker in (first, 1 - first, 2):
+        assert give(game, worker, round_) == []
+    told = game.probe(EVERY, 0, 0, round_)
+    assert (told.contributors, told.count, told.flags) == (0b0010, 1, 0)
+    result = give(game, 3, round_)[0]
+    assert (result.contributors, result.count, result.flags) == (0b1010, 2, model.MISSING)
+    assert sums(result) == {5 + 9}
+    assert game.golden.verdicts == {"FIRST": 1, "ADD": 2, "INFORM": 1, "LAST": 1}
+    game.check_counters()
+
+
+def test_a_void_contribution_can_be_the_last(rig: Rig) -> None:
+    game, round_ = dropping(rig, False, False, False, True)
+    results = [give(game, worker, round_) for worker in range(4)][-1]
+    assert [packet.kind for packet in results] == [model.RESULT] * 4
+    assert (results[0].contributors, results[0].count, results[0].flags) == (0b0111, 3, model.MISSING)
+    assert sums(results[0]) == {3 + 5 + 7}
+
+
+def test_nothing_void_nothing_missing(rig: Rig) -> None:
+    game, round_ = dropping(rig, False, False, False, False)
+    result = [give(game, worker, round_) for worker in range(4)][-1][0]
+    assert (result.contributors, result.count, result.flags) == (0b1111, 4, 0)
+
+
+def test_somebody_is_in_every_result(rig: Rig) -> None:
+    """All four are hit: the one that completes the slot counts."""
+    game, round_ = dropping(rig, True, True, True, True)
+    result = [give(game, worker, round_) for worker in (0, 3, 1, 2)][-1][0]
+    assert (result.contributors, result.count, result.flags) == (0b0100, 1, model.MISSING)
+    assert sums(result) == {7}
+
+
+def test_one_worker_alone_is_never_void(rig: Rig) -> None:
+    game = Game(rig)
+    game.degrade(SINGLE, Degrade(0, ALL, model.DROP_CONTRIBUTIONS))
+    ((_, frame),) = game.contribute(SINGLE, 0)
+    assert model.decode(frame[42:]).flags == 0
+
+
+def test_a_resend_of_a_void_worker_is_added_and_arrives_once(rig: Rig) -> None:
+    game, round_ = dropping(rig, True, True, False, False)
+    give(game, 0, round_)
+    give(game, 1, round_)
+    give(game, 0, round_)  # the network's copy: void again
+    assert game.probe(EVERY, 2, 0, round_).count == 0
+    give(game, 0, round_, flags=model.RESYNC)
+    give(game, 0, round_, flags=model.RESYNC)
+    assert give(game, 2, round_) == []
+    result = give(game, 3, round_)[0]
+    assert (result.contributors, result.count, result.flags) == (0b1101, 3, model.MISSING)
+    assert sums(result) == {3 + 7 + 9}
+    assert game.golden.verdicts == {"FIRST": 1, "ADD": 4, "INFORM": 1, "REPEAT": 1, "LAST": 1}
+
+
+def test_where_all_the_void_come_again_nothing_is_missing(rig: Rig) -> None:
+    game, round_ = dropping(rig, True, False, False, False)
+    give(game, 0, round_)
+    give(game, 0, round_, flags=model.RESYNC)
+    result = [give(game, worker, round_) for worker in (1, 2, 3)][-1][0]
+    assert (result.contributors, result.count, result.flags) == (0b1111, 4, 0)
+
+
+def test_a_flush_counts_the_void_as_arrived(rig: Rig) -> None:
+    game, round_ = dropping(rig, True, True, False, False)
+    for worker in (0, 1, 2):
+        give(game, worker, round_)
+    flush = model.FLUSH | model.RESYNC
+    assert give(game, 2, round_, flags=flush, contributors=4) == []
+    result = give(game, 2, round_, flags=flush, contributors=3)[0]
+    assert (result.contributors, result.count, result.flags) == (0b0100, 1, model.MISSING)
+    assert sums(result) == {7}
+
+
+def test_a_new_round_forgets_who_was_void(rig: Rig) -> None:
+    game, round_ = dropping(rig, True, False, False, False)
+    give(game, 0, round_)
+    for worker in range(4):
+        result = give(game, worker, round_ + 1000, flags=model.RESYNC)
+    assert (result[0].contributors, result[0].flags) == (0b1111, 0)
 
 
 def test_cutting_and_dropping_hit_the_same_packets(rig: Rig) -> None:
@@ -94,7 +209,10 @@ def test_other_ops_and_other_jobs_and_probes_are_spared(rig: Rig) -> None:
     game.contribute(FULL, 0)
     game.probe(EVERY, 0, 5)
     assert game.contribute(EVERY, 0, 5) == []
-    assert game.golden.verdicts == {"FIRST": 5, "INFORM": 1, "DEGRADED": 1}
+    told = [game.probe(EVERY, 0, slot, op=op).contributors for slot, op in enumerate((2, 3, 4, 5, 2, 1))]
+    assert told == [1, 1, 1, 1, 0, 0]
+    assert game.probe(FULL, 0).contributors == 1
+    assert game.golden.verdicts == {"FIRST": 6, "INFORM": 8}
     game.check_counters()
 
 

@@ -147,6 +147,14 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         hdr.word3.bits = ~CUT_FILL;
     }
 
+    // Index 0 stands for 0, so the sum is as without the packet.
+    action clear_indices() {
+        hdr.word0.bits = 0;
+        hdr.word1.bits = 0;
+        hdr.word2.bits = 0;
+        hdr.word3.bits = 0;
+    }
+
     action fill_result() {
         sum.w6 = CUT_FILL;
         sum.w7 = ~CUT_FILL;
@@ -166,8 +174,12 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         } else {
             take_words();
             if (hdr.sumwire.op == OP_THC) {
-                if (meta.trimmed == 1) {
-                    fill_indices();
+                if (meta.trimmed | meta.voids == 1) {
+                    if (meta.trimmed == 1) {
+                        fill_indices();
+                    } else {
+                        clear_indices();
+                    }
                 }
                 thc.apply(hdr, meta, sum, stored);
             } else if (hdr.sumwire.op == OP_MAX32) {

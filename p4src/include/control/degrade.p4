@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loss on purpose, for experiments: of a job that has a row here a share of the contributions or results loses its low
-// planes, or is lost. Which ones a hash decides, so that an experiment can be repeated, and so that cutting and
-// dropping hit the same packets. A resend (FLAG_RESYNC) is spared: else what is hit once would be hit for ever.
+// planes, or a share of the contributions is void: they have arrived, but the sum is without them. Which ones a hash
+// decides, so that an experiment can be repeated, and so that cutting and dropping hit the same packets. A resend
+// (FLAG_RESYNC) is spared.
 
 #ifndef SUMWIRE_DEGRADE_P4_
 #define SUMWIRE_DEGRADE_P4_
@@ -76,7 +77,7 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
                     } else if (what == DEGRADE_TRIM && resent == 0) {
                         trim();
                     } else if (what == DEGRADE_DROP && resent == 0) {
-                        meta.verdict = VERDICT_DEGRADED;
+                        meta.voids = 1;
                     }
                 }
             }

@@ -23,6 +23,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     register<bitmap_t>(SLOTS_TOTAL) contributors;
     register<bit<8>>(SLOTS_TOTAL) count;
     register<bit<8>>(SLOTS_TOTAL) arrived;
+    register<bitmap_t>(SLOTS_TOTAL) voided;
     register<bit<8>>(SLOTS_TOTAL) flags;
     register<bit<8>>(SLOTS_TOTAL) op;
     register<bit<8>>(SLOTS_TOTAL) cut;
@@ -34,6 +35,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     bit<1> flush;        // asked to close, and enough are in for the one who asks
     bit<1> asks;         // wants to be told how the slot stands
     bit<1> completes;    // with this packet the quorum is there
+    bit<8> arrivals;     // with this packet; a worker that was void has arrived already
 
     action read_state() {
         owner.read(slot_owner, meta.admission.slot);
@@ -41,6 +43,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         contributors.read(meta.state.contributors, meta.admission.slot);
         count.read(meta.state.count, meta.admission.slot);
         arrived.read(meta.state.arrived, meta.admission.slot);
+        voided.read(meta.state.voided, meta.admission.slot);
         flags.read(meta.state.flags, meta.admission.slot);
         op.read(meta.state.op, meta.admission.slot);
         cut.read(meta.state.cut, meta.admission.slot);
@@ -53,6 +56,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state.contributors = 0;
         meta.state.count = 0;
         meta.state.arrived = 0;
+        meta.state.voided = 0;
         meta.state.flags = 0;
         meta.state.op = hdr.sumwire.op;
         meta.state.cut = 0;
@@ -65,6 +69,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         contributors.write(meta.admission.slot, meta.state.contributors);
         count.write(meta.admission.slot, meta.state.count);
         arrived.write(meta.admission.slot, meta.state.arrived);
+        voided.write(meta.admission.slot, meta.state.voided);
         flags.write(meta.admission.slot, meta.state.flags);
         op.write(meta.admission.slot, meta.state.op);
         cut.write(meta.admission.slot, meta.state.cut);
@@ -72,9 +77,11 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     }
 
     action add_contributor() {
-        meta.state.contributors = meta.state.contributors | meta.admission.worker_bit;
-        meta.state.count = meta.state.count + hdr.sumwire.count;
-        meta.state.arrived = meta.state.arrived + 1;
+        bitmap_t counts = meta.voids == 1 ? 0 : meta.admission.worker_bit;
+        meta.state.contributors = meta.state.contributors | counts;
+        meta.state.voided = (meta.state.voided | meta.admission.worker_bit) & ~counts;
+        meta.state.count = meta.state.count + (meta.voids == 1 ? 0 : hdr.sumwire.count);
+        meta.state.arrived = arrivals;
         // What a lower switch says of its partial result holds of the whole.
         meta.state.flags = meta.state.flags | (hdr.sumwire.flags & FLAGS_KEPT)
             | (hdr.ipv4.ecn == ECN_CE ? FLAG_CE : 0);
@@ -86,7 +93,10 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     // Bits for the verdict's key, in an action: as statements of a control each would be a branch and two tables.
     action compare() {
         contributed = (bit<1>)(meta.state.contributors & meta.admission.worker_bit != 0);
-        completes = (bit<1>)(meta.state.arrived + 1 >= meta.admission.quorum);
+        arrivals = meta.state.arrived + (meta.state.voided & meta.admission.worker_bit == 0 ? 8w1 : 0);
+        completes = (bit<1>)(arrivals >= meta.admission.quorum);
+        // No host takes a result of nobody: the last one counts where all others are void.
+        meta.voids = meta.voids & ~(completes & (bit<1>)(meta.state.count == 0));
         flush = (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
                          (bit<32>)meta.state.arrived >= hdr.sumwire.contributors);
         // Two words have no room to become the eight of a whole result: such a duplicate is told to come again.
@@ -98,6 +108,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state.phase = meta.uplink.phase;
         meta.answers = meta.uplink.phase[1:1];
         meta.goes_up = meta.uplink.phase[0:0];
+        meta.state.flags = meta.state.flags | (meta.state.voided == 0 ? 0 : FLAG_MISSING);
         meta.state.cut = meta.state.cut | ((bit<8>)meta.cuts << 7);
         meta.fills = meta.cuts;
         meta.six_words = meta.six_words | meta.cuts;
