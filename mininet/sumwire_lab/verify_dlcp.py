@@ -24,19 +24,19 @@ from sumwire_lab.verification import Verification, without_bmv2
 DLCP: Final = ("dlcp",)
 # On links where a step's bytes, not the two cores of a machine, are what takes time.
 LINK: Final = LinkOptions(20.0)
-TRAIN: Final = TrainOptions()
+TRAIN: Final = TrainOptions(epochs=8)
 LOSS: Final = Conditions(loss=0.01)
 BOUNDED: Final = LanedOptions(loss_bound=0.03)
 RELIABLE: Final = LanedOptions(loss_bound=0.0)
 # Computing then takes as long as the network, so that one slow worker would hold all others up.
 SLOW_LINK: Final = LinkOptions(100.0)
-SLOW_TRAIN: Final = TrainOptions(batch=128, epochs=40)
+SLOW_TRAIN: Final = TrainOptions(batch=320, epochs=60)
 STRAGGLER: Final = Conditions(gray=OfHost(2, 0.01), slow=OfHost(4, 3.0))
 QUORUM: Final = LanedOptions(quorum=3, loss_bound=0.03)
 CONGESTED: Final = Conditions(loss=0.01, background=0.5)
 CONGESTED_SYSTEMS: Final = ("gloo", "thc", "dlcp")
 # As many epochs as the target takes, with some to spare: gloo needs seconds a step there.
-CONGESTED_TRAIN: Final = TrainOptions(epochs=5)
+CONGESTED_TRAIN: Final = TrainOptions(epochs=4)
 # Few steps, at whose end what the sums lack still shows in the accuracy.
 TRIM_TRAIN: Final = TrainOptions(max_steps=30, nmse_samples=20)
 TRIM_LINK: Final = LinkOptions(100.0)
