@@ -330,8 +330,9 @@ class Window:
         if not round_newer(switch_round, own_round):
             return
         place = f"job {self._job}: slot {slot} is in round {switch_round}, this worker waits for round {own_round}"
-        # The first exchange is whole where all are needed: nobody can be ahead in it.
-        early = self._results == 0 and not self.manners.lapped
+        # A first exchange without a budget is whole where all are needed: nobody can be ahead in it.
+        whole = self._retries is None or self._retries.budget is None
+        early = self._results == 0 and whole and not self.manners.lapped
         if self.manners.recovers and not early and self._retries is not None:
             # Whoever sent to that round has the results up to half of the slots before it.
             ahead = (switch_round - own_round) % _ROUNDS * self.slots - self.long_step

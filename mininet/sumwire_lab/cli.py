@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     _results_option(commands.add_parser("verify-sign", help="run the checks of sign bits and trees, say what holds"))
     _results_option(commands.add_parser("verify-speed", help="run the checks of engine and hosts and say what holds"))
     _results_option(commands.add_parser("verify-acp", help="run the checks of ACP-SGD and baselines, say what holds"))
+    _results_option(commands.add_parser("verify-dlcp", help="run the checks of tagged packets and say what holds"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
 
@@ -233,9 +234,15 @@ def _bench_switch(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from sumwire_lab import checks, verify_acp, verify_sign, verify_speed, verify_thc
+    from sumwire_lab import checks, verify_acp, verify_dlcp, verify_sign, verify_speed, verify_thc
 
-    modules: dict[str, Any] = {"thc": verify_thc, "sign": verify_sign, "speed": verify_speed, "acp": verify_acp}
+    modules: dict[str, Any] = {
+        "thc": verify_thc,
+        "sign": verify_sign,
+        "speed": verify_speed,
+        "acp": verify_acp,
+        "dlcp": verify_dlcp,
+    }
     done = modules[arguments.command.removeprefix("verify-")].verify(arguments.results, say)
     say("\n" + checks.table(done))
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
@@ -258,6 +265,7 @@ _COMMANDS: Final[dict[str, Any]] = {
     "verify-sign": _verify,
     "verify-speed": _verify,
     "verify-acp": _verify,
+    "verify-dlcp": _verify,
     "clean": _clean,
 }
 

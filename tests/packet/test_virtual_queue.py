@@ -58,7 +58,7 @@ def begin(rig: Rig, queue: Queue, port: int = 2) -> Game:
 @pytest.mark.parametrize("drop_class", range(4))
 def test_each_class_is_lost_above_its_own_length(rig: Rig, drop_class: int) -> None:
     """Class 3 first: the thresholds are for classes 0, 1, 2, 3."""
-    game = begin(rig, queue(drop=(8500, 6500, 4500, 2500)))
+    game = begin(rig, queue(drop=(8050, 6050, 4050, 2050)))
     out = fill(game, tos(drop_class), 12)
     kept = (9, 7, 5, 3)[drop_class]
     assert [frame is not None for frame in out] == [True] * kept + [False] * (12 - kept)
@@ -68,14 +68,14 @@ def test_each_class_is_lost_above_its_own_length(rig: Rig, drop_class: int) -> N
 
 @pytest.mark.parametrize("ecn", [1, 2, 3])
 def test_protected_packets_are_marked_and_lost_only_at_the_very_end(rig: Rig, ecn: int) -> None:
-    game = begin(rig, queue(mark=2500, drop=(500, 500, 500, 500), drop_all=5500))
+    game = begin(rig, queue(mark=2050, drop=(50, 50, 50, 50), drop_all=5050))
     out = fill(game, tos(0, ecn), 8)
     assert [None if frame is None else frame[15] & 3 for frame in out] == [ecn] * 3 + [3] * 3 + [None] * 2
     game.check_counters()
 
 
 def test_nobody_is_spared_above_the_last_threshold(rig: Rig) -> None:
-    game = begin(rig, queue(drop_all=1500))
+    game = begin(rig, queue(drop_all=1050))
     assert fill(game, tos(0), 2) != [None, None]
     for tos_ in (tos(0), tos(3), tos(0, 1), tos(0, 2), tos(0, 3)):
         assert fill(game, tos_, 1) == [None]
@@ -83,7 +83,7 @@ def test_nobody_is_spared_above_the_last_threshold(rig: Rig) -> None:
 
 
 def test_what_is_lost_takes_no_room(rig: Rig) -> None:
-    game = begin(rig, queue(drop=(4500, 4500, 4500, 1500)))
+    game = begin(rig, queue(drop=(4050, 4050, 4050, 1050)))
     fill(game, tos(3), 10)
     out = fill(game, tos(0), 5)
     assert [frame is not None for frame in out] == [True] * 3 + [False] * 2
@@ -127,7 +127,7 @@ def test_a_wrong_checksum_is_not_made_right(rig: Rig) -> None:
 @pytest.mark.parametrize("drop_class", range(4))
 def test_contributions_are_cut_where_others_are_lost(rig: Rig, drop_class: int) -> None:
     """On its way through a switch that is not its aggregator. UDP's checksum is of the whole, hence gone."""
-    game = begin(rig, queue(drop=(500, 500, 500, 500), trims=True))
+    game = begin(rig, queue(drop=(50, 50, 50, 50), trims=True))
     fill(game, tos(0, 2), 1)
     packet = contribution(EVERY, 0, 3, 5, random_payload(game.rng, model.THC), flags=model.RESYNC)
     frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode(), dscp_ecn=tos(drop_class), udp_checksum=0x1234)
@@ -148,7 +148,7 @@ def test_contributions_are_cut_where_others_are_lost(rig: Rig, drop_class: int) 
     ids=str,
 )  # fmt: skip
 def test_only_whole_contributions_are_cut(rig: Rig, fields: dict[str, int]) -> None:
-    game = begin(rig, queue(drop=(500, 500, 500, 500), trims=True))
+    game = begin(rig, queue(drop=(50, 50, 50, 50), trims=True))
     fill(game, tos(0, 2), 1)
     packet = contribution(EVERY, 0, 3, 5, b"")._replace(**{"words": 4, **fields})
     packet = packet._replace(payload=random_payload(game.rng, model.THC, packet.words))
@@ -157,17 +157,17 @@ def test_only_whole_contributions_are_cut(rig: Rig, fields: dict[str, int]) -> N
 
 
 def test_what_was_cut_takes_the_room_of_what_is_left(rig: Rig) -> None:
-    game = begin(rig, queue(drop=(100, 2500, 2500, 2500), drop_all=2500, trims=True))
+    game = begin(rig, queue(drop=(100, 2300, 2300, 2300), drop_all=2300, trims=True))
     fill(game, tos(0, 2), 1)
     packet = contribution(EVERY, 0, 3, 5, random_payload(game.rng, model.THC))
     frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode())
-    # 322 bytes each: five of them fit under 2500 after the first 1000, where whole ones would be too long by then.
+    # 322 bytes each: five of them fit under 2300 after the first 1000, where whole ones would be too long by then.
     assert [len(game.frame(HOSTS[0].port, frame)) for _ in range(7)] == [1] * 5 + [0] * 2
     game.check_counters()
 
 
 def test_replies_to_one_and_partial_results_pass_the_queue_results_to_all_do_not(rig: Rig) -> None:
-    game = begin(rig, queue(mark=0, drop_all=1500))
+    game = begin(rig, queue(mark=0, drop_all=1050))
     fill(game, tos(0), 2)  # full
     for round_ in range(3):
         assert len(game.contribute(SINGLE, 0, round_=round_)) == 1  # its one worker is at port 2
@@ -193,7 +193,7 @@ def test_other_ports_are_untouched_and_uncounted(rig: Rig) -> None:
 
 def test_queues_of_two_ports_do_not_mix(rig: Rig) -> None:
     game = Game(rig)
-    queues = [(2, queue(drop_all=1500)), (3, queue(drop_all=3500))]
+    queues = [(2, queue(drop_all=1050)), (3, queue(drop_all=3050))]
     game.limit(*queues, first=FIRST)
     for _, one in queues:
         one.backlog, one.rate = 1024 * FIRST, 0

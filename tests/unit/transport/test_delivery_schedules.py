@@ -84,6 +84,12 @@ def test_any_schedule(
     play(World(seed, workers=workers, slots=slots, lengths=lengths, **rest))
 
 
+def test_others_may_be_ahead_in_a_first_exchange_that_may_lack_contributions() -> None:
+    """Found by hypothesis: the late worker's chunk 0 is closed without it, and slot 0 is in its next round already."""
+    terms = Terms(careful=True, loss_bound=0.3)
+    play(World(46055, workers=2, slots=2, lengths=[7], weather=Weather(late=0.3), part=1, terms=terms))
+
+
 def lost_before(world: World, time: float, way: str, worker: int, packet: Up | Down) -> bool:
     """Worker 2's packets are lost until a time by which all is flushed that can be."""
     return not (way == "up" and worker == 2 and world.now < time)
