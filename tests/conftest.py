@@ -54,6 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addoption(f"--require-{name}", action="store_true", help=f"fail, not skip, where {name} is missing")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole runs of the lab first: with several processes, none of them then is what all others wait for at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/system/test_lab_"))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for name, (is_here, what) in NEEDS.items():
         if item.get_closest_marker(name) is None or is_here():
