@@ -24,7 +24,7 @@ from sumwire_lab.verification import Verification, without_bmv2
 DLCP: Final = ("dlcp",)
 # On links where a step's bytes, not the two cores of a machine, are what takes time.
 LINK: Final = LinkOptions(20.0)
-TRAIN: Final = TrainOptions(epochs=8)
+TRAIN: Final = TrainOptions()
 LOSS: Final = Conditions(loss=0.01)
 BOUNDED: Final = LanedOptions(loss_bound=0.03)
 RELIABLE: Final = LanedOptions(loss_bound=0.0)
