@@ -25,7 +25,7 @@ from sumwire_lab import leftovers, losses, switches
 from sumwire_lab.errors import OptionError
 from sumwire_lab.losses import Losses
 from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.processes import family, wait_all
+from sumwire_lab.processes import family, kill_all, wait_all
 from sumwire_lab.recipes import BASELINE
 from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, Session, interruptible, open_session
@@ -236,7 +236,5 @@ def run_workers(
             working[name] = session.start(name, host, command)
         wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
     finally:
-        for process in working.values():
-            process.kill()
-            process.wait()
+        kill_all(working)
     return [json.loads(Path(result).read_text()) for result in spec["results"]]

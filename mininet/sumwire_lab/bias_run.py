@@ -22,7 +22,7 @@ from sumwire_lab.bias_worker import VALUES, BiasSpec
 from sumwire_lab.errors import LabError
 from sumwire_lab.fabric import Fabric, HostPlan
 from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.processes import wait_all
+from sumwire_lab.processes import kill_all, wait_all
 from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, interruptible, open_session
 from sumwire_lab.topology import require_tools
@@ -107,6 +107,4 @@ def _ended(working: dict[str, subprocess.Popen[bytes]]) -> Iterator[None]:
     try:
         yield
     finally:
-        for process in working.values():
-            process.kill()
-            process.wait()
+        kill_all(working)

@@ -110,3 +110,10 @@ def end_with_parent() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def kill_all(processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
+    """None of them outlives the call; harmless for those that have ended."""
+    for process in processes.values():
+        process.kill()
+        process.wait()

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from sumwire_lab.leftovers import Ledger
 from sumwire_lab.losses import Counted
 from sumwire_lab.meeting import Meeting
 from sumwire_lab.options import AGGREGATOR, RunOptions
-from sumwire_lab.processes import wait_all
+from sumwire_lab.processes import kill_all, wait_all
 from sumwire_lab.progress import Progress
 from sumwire_lab.recipes import parse
 from sumwire_lab.records import Follower
@@ -168,7 +168,7 @@ def train(
     with ExitStack() as stack:
         if spec.meeting is not None:
             stack.enter_context(Meeting(Path(spec.meeting), spec.workers))
-        stack.callback(_kill, working)
+        stack.callback(kill_all, working)
         for rank, (name, host) in enumerate(zip(names, fabric.hosts, strict=True)):
             command = [sys.executable, "-m", "sumwire_lab.train", str(spec_path), str(rank)]
             working[name] = session.start(name, host, command)
@@ -176,12 +176,6 @@ def train(
     progress.tick()
     records = tuple(follower.record for follower in followers)
     return SystemResult(system, records, wall_s=time.monotonic() - began)
-
-
-def _kill(processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
-    for process in processes.values():
-        process.kill()
-        process.wait()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +53,7 @@ def rows() -> list[Check]:
     """All of them, and that the orderly ones are taken."""
     load(_ORDERLY)
     LayerMagnitude.for_lanes(4)
-    replace(Delivery(), loss_bound=0.0)
+    Delivery(loss_bound=0.0)
     disorder = [10_000, 60_000, 40_000, 80_000]
     return [
         refused("p = 1", lambda: Delivery(loss_bound=1.0), "loss_bound = 1.0"),

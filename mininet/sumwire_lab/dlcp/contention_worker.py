@@ -23,7 +23,7 @@ from sumwire_lab.train import settle
 
 FRONT, BACK = 0.0, 1.0
 _BACK_BUCKET, _FRONT_BUCKET = 0, 1
-# One lane alone has no name of its own for the front.
+# One chunk, so that every lane has greeted its workers before anything is timed.
 _WARM_UP_VALUES: Final = 1024
 
 

@@ -21,7 +21,7 @@ from sumwire_lab import control, switches
 from sumwire_lab.dlcp.spines import HOST_MBIT, SLOT, TRUNK_MBIT, WORKERS, jobs
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.processes import wait_all
+from sumwire_lab.processes import kill_all, wait_all
 from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, Session, interruptible, open_session
 from sumwire_lab.topology import require_tools
@@ -109,9 +109,7 @@ def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
                 working[f"worker{rank}"] = session.start(f"worker{rank}", host, command)
             wait_all(working, serving, session.logs(working), _DEADLINE_SECONDS, tick)
     finally:
-        for process in working.values():
-            process.kill()
-            process.wait()
+        kill_all(working)
     if not died.at or not left_out.at:
         raise LabError(f"the spine died: {bool(died.at)}, it was left out: {bool(left_out.at)}")
     return left_out.at - died.at, [json.loads(Path(name).read_text()) for name in spec["results"]]

@@ -20,7 +20,7 @@ from sumwire_lab.dlcp.overload_receiver import READY
 from sumwire_lab.errors import LabError
 from sumwire_lab.fabric import Fabric
 from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.processes import wait_all
+from sumwire_lab.processes import kill_all, wait_all
 from sumwire_lab.run import new_folder
 from sumwire_lab.session import Say, Session, interruptible, open_session
 from sumwire_lab.topology import require_tools
@@ -93,7 +93,7 @@ def _by_class(decisions: dict[tuple[int, int, str], int], decision: str) -> list
 
 def _offer(session: Session) -> tuple[list[int], list[int]]:
     receiver, *senders = session.fabric.hosts
-    spec = {
+    spec: dict[str, Any] = {
         "receiver": receiver.ip,
         "port": _PORT,
         "seconds": SECONDS,
@@ -114,10 +114,8 @@ def _offer(session: Session) -> tuple[list[int], list[int]]:
             working[f"sender{k}"] = session.start(f"sender{k}", host, command)
         wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
     finally:
-        for process in working.values():
-            process.kill()
-            process.wait()
-    each = [json.loads(Path(name).read_text()) for name in spec["sent"]]  # type: ignore[attr-defined]
+        kill_all(working)
+    each = [json.loads(Path(name).read_text()) for name in spec["sent"]]
     received = json.loads((session.folder / "received.json").read_text())["classes"]
     if sum(received) == 0:
         raise LabError("no datagram reached the receiver")
