@@ -9,7 +9,7 @@ import json
 import os
 from pathlib import Path
 
-from sumwire_lab import leftovers
+from sumwire_lab.system import leftovers
 
 
 def of_process(pid: int) -> list[Path]:

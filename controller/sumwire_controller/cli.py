@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sumwire_controller.config import Config
-from sumwire_controller.derive import configs_of
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.jobfile import job_json
 from sumwire_controller.errors import ControllerError
-from sumwire_controller.jobfile import job_json
-from sumwire_controller.load import load_any
-from sumwire_controller.together import check_together
-from sumwire_controller.topology import Topology
+from sumwire_controller.model.config import Config
+from sumwire_controller.model.topology import Topology
+from sumwire_controller.parse.load import load_any
+from sumwire_controller.rules.together import check_together
 
 DONE, FAILED = 0, 1
 
@@ -99,8 +99,8 @@ def _configs(files: Sequence[Config | Topology]) -> list[Config]:
 
 
 def _apply(options: argparse.Namespace) -> int:
-    from sumwire_controller.operations import apply_all
-    from sumwire_controller.switch import DEFAULT_TIMEOUT_S
+    from sumwire_controller.deploy.operations import apply_all
+    from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S
 
     files = _load(options)
     timeout = options.timeout or DEFAULT_TIMEOUT_S
@@ -113,8 +113,8 @@ def _apply(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from sumwire_controller.operations import read_all_status
-    from sumwire_controller.switch import DEFAULT_TIMEOUT_S
+    from sumwire_controller.deploy.operations import read_all_status
+    from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S
 
     files = _load(options)
     timeout = options.timeout or DEFAULT_TIMEOUT_S
@@ -127,7 +127,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    from sumwire_controller.watch import INTERVAL_S, PATIENCE_S, Event, Watch
+    from sumwire_controller.deploy.watch import INTERVAL_S, PATIENCE_S, Event, Watch
 
     def say(event: Event) -> None:
         print(json.dumps(event.as_json()) if options.json else event, flush=True)

@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from sumwire.config import JobConfig as JobConfig
     from sumwire.config import load_job as load_job
-    from sumwire.ddp import DdpState as DdpState
-    from sumwire.ddp import ddp_hook as ddp_hook
-    from sumwire.ddp import local_hook as local_hook
     from sumwire.errors import ClosedError as ClosedError
     from sumwire.errors import ConfigError as ConfigError
     from sumwire.errors import DeadlineError as DeadlineError
@@ -30,21 +27,24 @@ if TYPE_CHECKING:
     from sumwire.errors import SumwireError as SumwireError
     from sumwire.errors import TransportError as TransportError
     from sumwire.errors import UsageError as UsageError
-    from sumwire.job import Job as Job
-    from sumwire.reduction import all_reduce as all_reduce
-    from sumwire.stats import JobStats as JobStats
+    from sumwire.job.job import Job as Job
+    from sumwire.training.all_reduce import all_reduce as all_reduce
+    from sumwire.training.ddp import DdpState as DdpState
+    from sumwire.training.ddp import ddp_hook as ddp_hook
+    from sumwire.training.ddp import local_hook as local_hook
+    from sumwire.transport.stats import JobStats as JobStats
 
 _HOMES: Final = {
     "ClosedError": "errors",
     "ConfigError": "errors",
-    "DdpState": "ddp",
+    "DdpState": "training.ddp",
     "DeadlineError": "errors",
     "FallbackError": "errors",
     "GroupError": "errors",
     "LaneOverflowError": "errors",
-    "Job": "job",
+    "Job": "job.job",
     "JobConfig": "config",
-    "JobStats": "stats",
+    "JobStats": "transport.stats",
     "NonFiniteError": "errors",
     "OrderError": "errors",
     "RecreateError": "errors",
@@ -53,10 +53,10 @@ _HOMES: Final = {
     "SumwireError": "errors",
     "TransportError": "errors",
     "UsageError": "errors",
-    "all_reduce": "reduction",
-    "ddp_hook": "ddp",
+    "all_reduce": "training.all_reduce",
+    "ddp_hook": "training.ddp",
     "load_job": "config",
-    "local_hook": "ddp",
+    "local_hook": "training.ddp",
 }
 
 

@@ -15,7 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire import _p4 as p4
+from sumwire_protocol import constants as p4
+
 from sumwire.errors import ConfigError
 
 FORMAT: Final = 3

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_lab.conditions import Conditions, OfHost
 from sumwire_lab.errors import LabError
-from sumwire_lab.laned import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
-from sumwire_lab.options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.recipes import ALL_SYSTEMS, SYSTEMS, named
-from sumwire_lab.shapes import TOPOLOGIES
-from sumwire_lab.tasks import DEFAULT_TASK, TASKS
+from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
+from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEMS, named
+from sumwire_lab.options.run_options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.shapes import TOPOLOGIES
+from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -184,8 +184,8 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
 
 def _run(arguments: argparse.Namespace) -> int:
     options = run_options(arguments)
-    from sumwire_lab import report
-    from sumwire_lab.run import run
+    from sumwire_lab.run import report
+    from sumwire_lab.run.run import run
 
     summary, folder = run(options, arguments.results, say)
     say("")
@@ -213,7 +213,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 
 def _bench_allreduce(arguments: argparse.Namespace) -> int:
-    from sumwire_lab import bench_allreduce as bench
+    from sumwire_lab.bench import one_allreduce as bench
 
     sizes, rates = bench.parse_sizes(arguments.sizes), bench.parse_rates(arguments.bw)
     systems = bench.parse_systems(arguments.systems)
@@ -224,7 +224,7 @@ def _bench_allreduce(arguments: argparse.Namespace) -> int:
 
 
 def _bench_switch(arguments: argparse.Namespace) -> int:
-    from sumwire_lab import bench_switch
+    from sumwire_lab.bench import switch as bench_switch
 
     ops = bench_switch.parse_ops(arguments.ops)
     contenders = arguments.switches.split(",") if arguments.switches else bench_switch.present()
@@ -234,7 +234,24 @@ def _bench_switch(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from sumwire_lab import checks, verify_acp, verify_dlcp, verify_sign, verify_speed, verify_thc
+    from sumwire_lab.verify import (
+        acp as verify_acp,
+    )
+    from sumwire_lab.verify import (
+        checks,
+    )
+    from sumwire_lab.verify import (
+        dlcp as verify_dlcp,
+    )
+    from sumwire_lab.verify import (
+        sign as verify_sign,
+    )
+    from sumwire_lab.verify import (
+        speed as verify_speed,
+    )
+    from sumwire_lab.verify import (
+        thc as verify_thc,
+    )
 
     modules: dict[str, Any] = {
         "thc": verify_thc,
@@ -249,7 +266,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _clean(arguments: argparse.Namespace) -> int:
-    from sumwire_lab import leftovers
+    from sumwire_lab.system import leftovers
 
     for line in leftovers.clean():
         say(f"removed {line}")

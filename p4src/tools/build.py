@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make p4`: compiles sumwire.p4 and writes all that follows from the P4 sources.
 
-Writes p4src/build/{sumwire.json,sumwire.p4info.txtpb,manifest.json} and the two generated `_p4.py`.
+Writes p4src/build/{sumwire.json,sumwire.p4info.txtpb,manifest.json} and sumwire_protocol's constants.
 With --constants only the latter, which needs no p4c.
 """
 
@@ -70,9 +70,7 @@ def hashes() -> dict[str, dict[str, str]]:
 
 
 def write_constants() -> None:
-    text = constants.render(ROOT / "p4src/include")
-    for target in constants.TARGETS:
-        (ROOT / target).write_text(text)
+    (ROOT / constants.TARGET).write_text(constants.render(ROOT / "p4src/include"))
 
 
 def main() -> int:

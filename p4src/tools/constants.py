@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 SOURCES = ("sizes.p4", "types.p4", "headers.p4")
-TARGETS = ("host/sumwire/_p4.py", "controller/sumwire_controller/_p4.py")
+TARGET = "protocol/sumwire_protocol/constants.py"
 
 _CONST = re.compile(r"^const\s+(?:int|bit<\d+>|\w+)\s+(\w+)\s*=\s*([^;]+);", re.MULTILINE)
 _TYPEDEF = re.compile(r"^typedef\s+bit<(\d+)>\s+(\w+)\s*;", re.MULTILINE)

@@ -12,11 +12,11 @@ from golden import model
 from golden.model import Host, Job, udp_frame
 from packet.play import Frames, NotHereError
 from packet.star import AGGREGATOR, JOBS, OP_NAMES
-from sumwire import _p4 as p4
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import SILENCE_S, State
 from sumwire.config import JobConfig
+from sumwire_protocol import constants as p4
 
 SERVED = [job for job in JOBS if job.parent is None and not any(worker.is_switch for worker in job.workers)]
 TREE_JOBS = {job.number for job in JOBS if job not in SERVED}

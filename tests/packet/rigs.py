@@ -26,13 +26,13 @@ from packet.play import Frames
 from packet.star import HOSTS, controller_yaml
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
-from sumwire_controller import _p4
-from sumwire_controller.entries import Entry, TableEntry
-from sumwire_controller.operations import bring_about
-from sumwire_controller.p4info import Program
-from sumwire_controller.parse import parse_config
-from sumwire_controller.reconcile import choose_generations, desired_state, plan
-from sumwire_controller.switch import P4Switch
+from sumwire_controller.deploy.operations import bring_about
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import choose_generations, desired_state, plan
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.entries import Entry, TableEntry
+from sumwire_controller.parse.parse import parse_config
+from sumwire_protocol import constants as _p4
 
 ETH_P_ALL = 3
 READY_S = 30.0

@@ -18,11 +18,11 @@ from typing import Final
 import numpy as np
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
-from sumwire import _p4 as p4
 from sumwire.multihop.statistics import Signs
-from sumwire.wire import Header, pack, unpack
-from sumwire_controller.operations import apply
-from sumwire_controller.parse import parse_config
+from sumwire.wire.header import Header, pack, unpack
+from sumwire_controller.deploy.operations import apply
+from sumwire_controller.parse.parse import parse_config
+from sumwire_protocol import constants as p4
 
 SLOTS: Final = 8
 HOSTS_MAX: Final = 16

@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 
 import pytest
-from sumwire import _p4 as p4
+from sumwire_protocol import constants as p4
 
 SIGN_P4 = Path(__file__).parents[2] / "p4src" / "include" / "control" / "sign.p4"
 BITS = p4.WORD_BITS

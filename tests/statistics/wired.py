@@ -16,11 +16,11 @@ from typing import Final
 import grpc
 import numpy as np
 from packet import rigs
-from sumwire import _p4 as p4
 from sumwire.multihop.statistics import Signs
-from sumwire.wire import unpack
-from sumwire_controller.operations import apply
-from sumwire_controller.parse import parse_config
+from sumwire.wire.header import unpack
+from sumwire_controller.deploy.operations import apply
+from sumwire_controller.parse.parse import parse_config
+from sumwire_protocol import constants as p4
 
 from .networks import LOWER_BYTES, PAYLOAD_AT, SLOTS, Node, seats_of, star_config
 

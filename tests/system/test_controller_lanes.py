@@ -14,17 +14,17 @@ import pytest
 from golden import model
 from golden.queues import mix32, salted
 from softswitch.switch import SoftSwitch
-from sumwire_controller.config import Config
-from sumwire_controller.derive import configs_of
-from sumwire_controller.failover import below_shared_roots, redirections
-from sumwire_controller.operations import apply, apply_topology, read_status
-from sumwire_controller.p4info import Program
-from sumwire_controller.parse import parse_config
-from sumwire_controller.program import UPLINK
-from sumwire_controller.switch import P4Switch
-from sumwire_controller.topology import Topology
-from sumwire_controller.topology_parse import parse_topology
-from sumwire_controller.tree import job_tree
+from sumwire_controller.deploy.failover import below_shared_roots, redirections
+from sumwire_controller.deploy.operations import apply, apply_topology, read_status
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.program import UPLINK
+from sumwire_controller.derive.tree import job_tree
+from sumwire_controller.model.config import Config
+from sumwire_controller.model.topology import Topology
+from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.topology_parse import parse_topology
 from system.test_controller_tree import Cables, placed, wire_host
 from unit.controller.config_texts import job, queue, star, text
 from unit.controller.real_switches import bmv2, soft_switch

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
-from sumwire_controller.config import Config
-from sumwire_controller.entries import MulticastGroup, TableEntry
+from sumwire_controller.deploy.operations import apply, read_status
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError
-from sumwire_controller.operations import apply, read_status
-from sumwire_controller.p4info import Program
-from sumwire_controller.parse import parse_config
-from sumwire_controller.reconcile import Change, Write
-from sumwire_controller.switch import P4Switch
+from sumwire_controller.model.config import Config
+from sumwire_controller.parse.parse import parse_config
 from unit.controller.config_texts import job, star, text
 from unit.controller.real_switches import bmv2, soft_switch
 

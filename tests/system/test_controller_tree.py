@@ -17,9 +17,9 @@ from golden import model
 from softswitch.switch import SoftSwitch
 from sumwire_controller import apply_topology, load_topology, parse_topology, read_topology_status
 from sumwire_controller.cli import main
+from sumwire_controller.derive.tree import job_tree
 from sumwire_controller.errors import SwitchUnreachableError
-from sumwire_controller.topology import Topology
-from sumwire_controller.tree import job_tree
+from sumwire_controller.model.topology import Topology
 from unit.controller.config_texts import text
 from unit.controller.real_switches import bmv2, soft_switch
 from unit.controller.topology_texts import leaf_spine

@@ -20,11 +20,11 @@ from typing import IO, Any
 import pytest
 from softswitch.switch import SoftSwitch
 from sumwire_controller import Topology, apply_topology, configs_of, parse_topology, read_status
-from sumwire_controller.config import Switch
-from sumwire_controller.entries import TableEntry
-from sumwire_controller.p4info import Program
-from sumwire_controller.program import UPLINK
-from sumwire_controller.switch import P4Switch
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.entries import TableEntry
+from sumwire_controller.derive.program import UPLINK
+from sumwire_controller.model.config import Switch
 from unit.controller.config_texts import text
 from unit.controller.real_switches import soft_switch
 from unit.controller.topology_texts import leaf_spine

@@ -16,7 +16,7 @@ from typing import Any
 
 import ledgers
 import pytest
-from sumwire_lab import leftovers
+from sumwire_lab.system import leftovers
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -71,7 +71,10 @@ class Run:
 def run(tmp_path: Path) -> Iterator[Run]:
     run = Run(tmp_path)
     try:
-        until("both workers", lambda: run.named("sumwire_lab.train", "0") and run.named("sumwire_lab.train", "1"))
+        until(
+            "both workers",
+            lambda: run.named("sumwire_lab.training.train", "0") and run.named("sumwire_lab.training.train", "1"),
+        )
         assert leftovers.interfaces_of(run.token)
         yield run
     finally:
@@ -88,7 +91,7 @@ def assert_nothing_is_left(run: Run, pids: list[int]) -> None:
 
 def test_a_dead_worker_ends_the_run_with_its_log(run: Run) -> None:
     pids = run.pids()
-    victim = run.named("sumwire_lab.train", "1")
+    victim = run.named("sumwire_lab.training.train", "1")
     assert victim is not None
     began = time.monotonic()
     os.kill(victim, signal.SIGKILL)

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sumwire_lab.burden import lay
-from sumwire_lab.conditions import Conditions, OfHost
-from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.processes import wait_all
-from sumwire_lab.session import Session, open_session
+from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.run.apply_conditions import lay
+from sumwire_lab.run.session import Session, open_session
+from sumwire_lab.system.processes import wait_all
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -63,7 +63,7 @@ def session_of(kind: str | None, link: LinkOptions, folder: Path) -> Iterator[Se
 
 def sent(session: Session, folder: Path, *words: object, sender: int = 0) -> str:
     """What the other host received, as letters in their order."""
-    from sumwire_lab.switches import wait_said
+    from sumwire_lab.network.switches import wait_said
 
     hosts, out = session.fabric.hosts, folder / "order.txt"
     there, here = hosts[1 - sender], hosts[sender]

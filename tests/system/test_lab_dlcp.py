@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.conditions import Conditions, OfHost
-from sumwire_lab.laned import Degrade, LanedOptions
-from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run import run
+from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.run.run import run
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import ledgers
 import pytest
-from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -20,7 +20,7 @@ OPTIONS = RunOptions(workers=2, link=LinkOptions(200.0, 256), train=TRAIN, switc
 
 
 def run(options: RunOptions, results: Path) -> tuple[dict[str, Any], Path, list[str]]:
-    from sumwire_lab.run import run as run_lab
+    from sumwire_lab.run.run import run as run_lab
 
     said: list[str] = []
     summary, folder = run_lab(options, results, said.append)

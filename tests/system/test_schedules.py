@@ -20,14 +20,14 @@ from golden import model
 from numpy.typing import NDArray
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
-from sumwire import _p4 as p4
-from sumwire.transport import Transport
-from sumwire_controller.config import Config
-from sumwire_controller.jobfile import job_description
-from sumwire_controller.operations import bring_about
-from sumwire_controller.p4info import Program
-from sumwire_controller.parse import parse_config
-from sumwire_controller.switch import P4Switch
+from sumwire.transport.udp import Transport
+from sumwire_controller.deploy.operations import bring_about
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.jobfile import job_description
+from sumwire_controller.model.config import Config
+from sumwire_controller.parse.parse import parse_config
+from sumwire_protocol import constants as p4
 from unit.transport.soft_tree import InProcess
 from unit.transport.udp_bridge import TABLE, Bridge, Impairment, addresses, configs, in_frames, run_workers, to_loopback
 

@@ -18,8 +18,8 @@ import sumwire
 import torch
 from golden import model
 from numpy.typing import NDArray
-from sumwire import _p4 as p4
-from sumwire.transport import Transport
+from sumwire.transport.udp import Transport
+from sumwire_protocol import constants as p4
 from unit.transport.soft_tree import LEAF_SPINE, STAR, THREE_LEVELS, TWO_SPINES, UPLINK_PORT, Shape, TreeRig, soft_tree
 from unit.transport.udp_bridge import TABLE, Impairment, configs, run_workers
 

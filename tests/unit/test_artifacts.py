@@ -51,9 +51,8 @@ def test_manifest_matches_sources_and_artifacts() -> None:
     assert {key: MANIFEST[key] for key in ("sources", "artifacts")} == build.hashes(), "stale: run `make p4`"
 
 
-@pytest.mark.parametrize("target", constants.TARGETS)
-def test_python_constants_are_current(target: str) -> None:
-    assert (ROOT / target).read_text() == constants.render(ROOT / "p4src/include"), "stale: run `make p4`"
+def test_python_constants_are_current() -> None:
+    assert (ROOT / constants.TARGET).read_text() == constants.render(ROOT / "p4src/include"), "stale: run `make p4`"
 
 
 @pytest.mark.p4c

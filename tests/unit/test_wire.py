@@ -11,7 +11,8 @@ import pytest
 from golden import model
 from hypothesis import given
 from hypothesis import strategies as st
-from sumwire import _p4, wire
+from sumwire.wire import header as wire
+from sumwire_protocol import constants as _p4
 
 HEADER = wire.Header(
     kind=_p4.KIND_CONTRIBUTE, op=_p4.OP_MAX32, job=0x0304, slot=0x0506, worker=7, count=8, round=0x090A0B0C,

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.aggregator.batches import Batch
 from sumwire.aggregator.state import State
-from sumwire.packets import OP_WORDS, cuts_of, headers
-from sumwire.wire import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import OP_WORDS, cuts_of, headers
 
 _OPS: Final = 1 << 8
 _KINDS: Final = (p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_PROBE)

@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
-from sumwire.wire import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 
 REPLY_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
 # More than any contribution has, so that one that is too long shows as such.

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.aggregator.kernels import SWITCH
 from sumwire.aggregator.processes import Fleet, signals_held
-from sumwire.batch import BatchSocket, enlarge_buffers
 from sumwire.config import OP_CODES, JobConfig
-from sumwire.packets import OP_WORDS, headers, write_headers
-from sumwire.wire import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.batch import BatchSocket, enlarge_buffers
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import OP_WORDS, headers, write_headers
 
 _JOB: Final = 1
 _SLOTS: Final = 512

@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.aggregator.jobs import aggregator_of, load_jobs
 from sumwire.aggregator.processes import Fleet, signals_held
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, Shared

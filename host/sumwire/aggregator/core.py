@@ -11,8 +11,8 @@ from sumwire.aggregator import reference
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.kernels import BatchArrays, ReplyArrays, StateArrays, kernels
 from sumwire.aggregator.state import State
-from sumwire.batch import address_of
 from sumwire.errors import UsageError
+from sumwire.wire.batch import address_of
 
 # Datagrams of one batch at most.
 BATCH: Final = 256

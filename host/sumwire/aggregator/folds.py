@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.aggregator import draws
 from sumwire.aggregator.state import MONOMIALS
 

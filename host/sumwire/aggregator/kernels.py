@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import nativelib
 import numpy as np
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.aggregator import draws, marks
-from sumwire.packets import headers
-from sumwire.wire import HEADER_BYTES
+from sumwire.wire.header import HEADER_BYTES
+from sumwire.wire.packets import headers
 
 # Set to 0 in the environment, numpy is used; the codecs look at the same one.
 SWITCH: Final = "SUMWIRE_NATIVE"

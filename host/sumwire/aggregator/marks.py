@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sumwire import _p4 as p4
+from sumwire_protocol import constants as p4
 
 PRIORITY_BITS: Final = p4.DSCP_PRIORITY << 2
 ECN_BITS: Final = 0x03

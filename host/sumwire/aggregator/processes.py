@@ -23,8 +23,8 @@ from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOver
 from sumwire.aggregator.state import Shared, State
-from sumwire.batch import enlarge_buffers
 from sumwire.config import JobConfig
+from sumwire.wire.batch import enlarge_buffers
 
 _LOG: Final = logging.getLogger("sumwire.aggregator")
 _STOP: Final = frozenset({signal.SIGINT, signal.SIGTERM})

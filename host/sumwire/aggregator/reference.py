@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.aggregator import draws, folds, marks
 from sumwire.aggregator.admission import DOWN_WORDS, lost_planes, refusals
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.state import State
-from sumwire.packets import OP_WORDS, chunks_of, first_byte, headers
-from sumwire.wire import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import OP_WORDS, chunks_of, first_byte, headers
 
 Numbers = NDArray[np.intp]
 _FOLDS = (p4.VERDICT_FIRST, p4.VERDICT_ADD, p4.VERDICT_LAST)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Replies to a socket, by sendmmsg over arrays made once (see sumwire.batch)."""
+"""Replies to a socket, by sendmmsg over arrays made once (see sumwire.wire.batch)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sumwire.aggregator.batches import Replies
 from sumwire.aggregator.core import reply_arrays
 from sumwire.aggregator.kernels import MessageArrays
 from sumwire.aggregator.marks import PLAIN_REPLY
-from sumwire.batch import JOINED_ROWS, MESSAGE, NO_SEGMENTS, UDP_SEGMENT, VECTOR, address_of, calls, checked
+from sumwire.wire.batch import JOINED_ROWS, MESSAGE, NO_SEGMENTS, UDP_SEGMENT, VECTOR, address_of, calls, checked
 
 # struct sockaddr_in.
 _NAME_BYTES: Final = 16

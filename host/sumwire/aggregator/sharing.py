@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.aggregator.batches import Batch
-from sumwire.packets import headers
-from sumwire.wire import HEADER_BYTES
+from sumwire.wire.header import HEADER_BYTES
+from sumwire.wire.packets import headers
 
 # Slots that follow each other in one process: 2**6, four times as many as one piece has datagrams.
 BLOCK_BITS: Final = 6

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of datagrams from sockets, by recvmmsg over arrays made once (see sumwire.batch)."""
+"""Batches of datagrams from sockets, by recvmmsg over arrays made once (see sumwire.wire.batch)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.aggregator.batches import ROW_BYTES, Batch
-from sumwire.batch import MESSAGE, NOTHING_THERE, VECTOR, address_of, calls, checked
+from sumwire.wire.batch import MESSAGE, NOTHING_THERE, VECTOR, address_of, calls, checked
 
 # struct sockaddr_in, and where it has the address.
 _NAME_BYTES: Final = 16

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.config import OP_CODES, JobConfig
 
 # struct aggregator_slot. The owner is a generation, 0 for nobody; a contributor counts as one.
@@ -47,7 +47,8 @@ _JOB_NUMBERS: Final = 1 << 16
 # Counters of one process: verdicts, reasons to refuse, and what its sockets met.
 SENT, UNSENT, HANDED_OVER = range(3)
 _SOCKET_COUNTERS: Final = 3
-# A worker that waits sends again at least every second (sumwire.rtt): a job that was silent for longer has no open
+# A worker that waits sends again at least every second (sumwire.transport.rtt): a job that was silent for longer has
+# no open
 # question, so a new generation can hurt nobody.
 SILENCE_S: Final = 1.5
 

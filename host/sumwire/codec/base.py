@@ -13,13 +13,13 @@ from typing import ClassVar, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 from torch import Tensor
 
-from sumwire import _p4 as p4
 from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.kernels import kernels
+from sumwire.codec.memory import Recycler
 from sumwire.codec.values import result_dtype
-from sumwire.memory import Recycler
 
 # Values whose squares are held at a time.
 _NORM_VALUES: Final = 1 << 17

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sumwire.codec.errors import FeedbackShapeError
-from sumwire.memory import Recycler
+from sumwire.codec.memory import Recycler
 
 
 class ErrorFeedback:

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import nativelib
 import torch
+from sumwire_protocol import constants as p4
 from torch import Tensor
 
-from sumwire import _p4 as p4
 from sumwire.codec import layout, planes, rotation, seeds
 
 # Set to 0 in the environment, torch is used.

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.codec.errors import CodecError
 
 # Values of one THC chunk: one per bit of a plane.

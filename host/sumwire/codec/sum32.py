@@ -20,9 +20,9 @@ from typing import ClassVar, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 from torch import Tensor
 
-from sumwire import _p4 as p4
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
 from sumwire.codec.values import check_values

@@ -23,14 +23,14 @@ from torch.futures import Future
 
 from sumwire.codec.layout import layout
 from sumwire.codec.thc import BLOCK_VALUES
-from sumwire.comm_thread import CommThread
 from sumwire.config import JobConfig
-from sumwire.delivery import Delivery
 from sumwire.dlcp.tags import LayerMagnitude, Policy, check_priorities, tagger
 from sumwire.errors import ConfigError
-from sumwire.job import Job, Residual
-from sumwire.operations import require
-from sumwire.stats import JobStats
+from sumwire.job.job import Job, Residual
+from sumwire.job.operations import require
+from sumwire.training.comm_thread import CommThread
+from sumwire.transport.delivery import Delivery
+from sumwire.transport.stats import JobStats
 
 # Share of a tensor's contributions that may be missing: within what DLCP (0.6 to 3.5 %) and MLT (0.7 to 3.3 %) found
 # to cost neither rounds nor accuracy.
@@ -154,7 +154,8 @@ class Lanes:
         return self.priorities.index(priority)
 
     def submit(self, lane: int, call: Callable[[], _Result], device: torch.device | None = None) -> Future[_Result]:
-        """Have the lane's thread make a call, after those before it: see :class:`sumwire.comm_thread.CommThread`."""
+        """Have the lane's thread make a call, after those before it: see
+        :class:`sumwire.training.comm_thread.CommThread`."""
         return self.thread(lane).submit(call, device)
 
     def thread(self, lane: int) -> CommThread:

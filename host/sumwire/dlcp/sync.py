@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from torch.futures import Future
 from torch.optim import Optimizer
 
-from sumwire.comm_thread import CommThread
-from sumwire.ddp import DdpState, Task
 from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import UsageError
-from sumwire.job import Residual
-from sumwire.optim import GradientOptimizer
+from sumwire.job.job import Residual
+from sumwire.training.comm_thread import CommThread
+from sumwire.training.ddp import DdpState, Task
+from sumwire.training.optim import GradientOptimizer
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket

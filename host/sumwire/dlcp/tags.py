@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
-from sumwire import _p4 as p4
 from sumwire.errors import ConfigError, UsageError
 
 PRIORITIES: Final = p4.PRIORITIES

@@ -27,13 +27,13 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sumwire.collective import Threads
-from sumwire.ddp import Reduce
-from sumwire.job import Residual
+from sumwire.job.job import Residual
 from sumwire.lowrank.fusion import Phase
 from sumwire.lowrank.matrices import MatrixShare, draw_factor
 from sumwire.lowrank.reference import Reference
 from sumwire.lowrank.sync import AcpSgd
+from sumwire.training.collective import Threads
+from sumwire.training.ddp import Reduce
 
 WORKERS: Final = 4
 STEPS: Final = 20

@@ -12,7 +12,7 @@
         optimizer.step()
 
 All workers start with the same parameters and keep them equal, bit by bit on equal machines. A model inside
-DistributedDataParallel gets the hook :func:`sumwire.ddp.local_hook`, which keeps DDP from averaging as well.
+DistributedDataParallel gets the hook :func:`sumwire.training.ddp.local_hook`, which keeps DDP from averaging as well.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from torch import Tensor, nn
 from torch.futures import Future
 from torch.optim import Optimizer
 
-from sumwire.ddp import Reduce
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
 from sumwire.lowrank.matrices import HALVES, make_share
-from sumwire.optim import GradientOptimizer
+from sumwire.training.ddp import Reduce
+from sumwire.training.optim import GradientOptimizer
 
 # Runs calls one after the other, in the order given, and never in the middle of another.
 Submit = Callable[[Callable[[], None]], Future[None]]

@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sumwire.errors import UsageError
-from sumwire.job import Job
-from sumwire.operations import require
+from sumwire.job.job import Job
+from sumwire.job.operations import require
 from sumwire.systems.kinds import System as System
 from sumwire.systems.makers import over_group, over_job
 from sumwire.systems.table import AUTO, SWITCH, check_options, resolve

@@ -13,19 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sumwire.collective import Collective
-from sumwire.comm_thread import CommThread
-from sumwire.ddp import DdpState, Reduce, ddp_hook, local_hook
 from sumwire.errors import UsageError
-from sumwire.job import Job, Residual
+from sumwire.job.job import Job, Residual
 from sumwire.lowrank.fusion import make_plan
 from sumwire.lowrank.sync import AcpSgd
-from sumwire.optim import GradientSync, Marsit
+from sumwire.training.collective import Collective
+from sumwire.training.comm_thread import CommThread
+from sumwire.training.ddp import DdpState, Reduce, ddp_hook, local_hook
+from sumwire.training.optim import GradientSync, Marsit
 
 if TYPE_CHECKING:
-    from sumwire.baselines.hooks import TimedHook
     from sumwire.dlcp.lanes import Lanes
     from sumwire.dlcp.sync import LaneState
+    from sumwire.systems.baselines.hooks import TimedHook
 
 _Result = TypeVar("_Result")
 Stats = Callable[[], dict[str, float]]
@@ -169,7 +169,7 @@ class HookSystem(System):
         self._rank = rank
 
     def hook(self) -> DdpHook:
-        from sumwire.baselines.hooks import timed_hook
+        from sumwire.systems.baselines.hooks import timed_hook
 
         return self._hook, timed_hook
 
@@ -184,7 +184,7 @@ class HookSystem(System):
         return optimizer
 
     def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
-        from sumwire.baselines.hooks import HookSync
+        from sumwire.systems.baselines.hooks import HookSync
 
         return HookSync(optimizer, self._hook)
 

@@ -16,9 +16,8 @@ from sumwire.codec.errors import TableError
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable, solve, uniform
-from sumwire.ddp import Reduce
 from sumwire.errors import ConfigError, UsageError
-from sumwire.job import Job, Residual
+from sumwire.job.job import Job, Residual
 from sumwire.systems.kinds import (
     AcpSystem,
     GradientSystem,
@@ -30,7 +29,8 @@ from sumwire.systems.kinds import (
     TimedCollective,
 )
 from sumwire.systems.table import GROUP, SWITCH
-from sumwire.transports import Peers, members, thc_through_group, through_group, through_job
+from sumwire.training.ddp import Reduce
+from sumwire.training.reductions import Peers, members, thc_through_group, through_group, through_job
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -135,19 +135,19 @@ def _marsit(name: str, job: Job, options: Options) -> System:
 
 
 def _ssgd_over_group(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
-    from sumwire.baselines import hooks
+    from sumwire.systems.baselines import hooks
 
     return HookSystem(name, GROUP, hooks.all_reduce(group))
 
 
 def _fp16_over_group(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
-    from sumwire.baselines import hooks
+    from sumwire.systems.baselines import hooks
 
     return HookSystem(name, GROUP, hooks.half_precision(group))
 
 
 def _powersgd_over_group(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
-    from sumwire.baselines import hooks
+    from sumwire.systems.baselines import hooks
 
     rank = options.get("rank", 4)
     hook = hooks.power_sgd(
@@ -160,7 +160,7 @@ def _powersgd_over_group(name: str, group: dist.ProcessGroup | None, options: Op
 
 
 def _topk_over_group(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
-    from sumwire.baselines.topk import TopK, check_share
+    from sumwire.systems.baselines.topk import TopK, check_share
 
     k = check_share(options.get("k", 0.01))
     peers = Peers(group)
@@ -168,14 +168,14 @@ def _topk_over_group(name: str, group: dist.ProcessGroup | None, options: Option
 
 
 def _vote_over_group(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
-    from sumwire.baselines.sign import majority_vote
+    from sumwire.systems.baselines.sign import majority_vote
 
     peers = Peers(group)
     return _gradients_over_peers(name, peers, partial(majority_vote, peers), **options)
 
 
 def _ef_sign_over_group(name: str, group: dist.ProcessGroup | None, options: Options) -> System:
-    from sumwire.baselines.sign import ef_sign
+    from sumwire.systems.baselines.sign import ef_sign
 
     peers = Peers(group)
     return _gradients_over_peers(name, peers, partial(ef_sign, peers), error_feedback=True)

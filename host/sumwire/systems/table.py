@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sumwire import _p4 as p4
+from sumwire_protocol import constants as p4
+
 from sumwire.errors import UsageError
 
 SWITCH: Final = "switch"

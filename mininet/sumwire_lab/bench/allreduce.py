@@ -10,14 +10,17 @@ from functools import partial
 from statistics import fmean, median
 from typing import Any, ClassVar, Final
 
-from sumwire_lab import bench_allreduce, control, leftovers, switches
+from sumwire_lab.bench import one_allreduce as bench_allreduce
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
 from sumwire_lab.bench.wire import Gradient, sides, wire_bytes
-from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.recipes import BASELINE, BENCHED, parse
-from sumwire_lab.session import interruptible, open_session
-from sumwire_lab.topology import require_tools
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import switches
+from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.recipes import BASELINE, BENCHED, parse
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.run.session import interruptible, open_session
+from sumwire_lab.system import leftovers
 
 VALUE_BYTES: Final = 4
 # 4 KB to 100 MB.

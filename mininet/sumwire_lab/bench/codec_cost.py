@@ -189,7 +189,7 @@ def _fp16(case: Case) -> list[Spent]:
 
 
 def _top(case: Case) -> list[Spent]:
-    """With error feedback, as `sumwire.baselines` has it."""
+    """With error feedback, as `sumwire.systems.baselines` has it."""
     gradient, memory = _gradient(case), torch.zeros(case.values, device=case.device)
     result = torch.empty_like(memory)
     count = max(1, int(TOP_SHARE * case.values))

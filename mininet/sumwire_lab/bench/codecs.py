@@ -19,7 +19,7 @@ from sumwire.codec.sum32 import Sum32Codec, pack_lanes, unpack_lanes
 from sumwire.codec.thc import ThcCodec
 from torch import Tensor
 
-from sumwire_lab import control
+from sumwire_lab.network import control_plane as control
 
 Words = NDArray[np.uint8]
 _JOB: Final = 1

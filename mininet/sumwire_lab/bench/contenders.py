@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sumwire_lab.recipes import BASELINE, parse
+from sumwire_lab.options.recipes import BASELINE, parse
 
 PUBLISHED: Final = (BASELINE, "fp16", "powersgd")
 """What users have today, on the same links without help of the network."""

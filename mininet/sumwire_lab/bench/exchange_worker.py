@@ -17,14 +17,14 @@ import torch
 import torch.distributed as dist
 from sumwire import systems
 
-from sumwire_lab import losses
 from sumwire_lab.bench.wire import sides
-from sumwire_lab.member import system_options
-from sumwire_lab.options import TrainOptions
-from sumwire_lab.processes import cpu_clock, cpu_seconds, end_with_parent
-from sumwire_lab.recipes import Chosen, parse
-from sumwire_lab.tasks import DEFAULT_TASK
-from sumwire_lab.train import GROUP_TIMEOUT, MASTER_PORT, leave, settle
+from sumwire_lab.options.recipes import Chosen, parse
+from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.options.tasks import DEFAULT_TASK
+from sumwire_lab.system import drop_counters as losses
+from sumwire_lab.system.processes import cpu_clock, cpu_seconds, end_with_parent
+from sumwire_lab.training.member import system_options
+from sumwire_lab.training.train import GROUP_TIMEOUT, MASTER_PORT, leave, settle
 
 # Whatever is learned: nothing is.
 _LEARNING_RATE = 0.01

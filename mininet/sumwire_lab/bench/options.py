@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options import SWITCHES
+from sumwire_lab.options.run_options import SWITCHES
 
 SUITES: Final = ("allreduce", "accuracy", "scaling", "codec-cost", "codec-error", "sizes")
 """In the page's order."""

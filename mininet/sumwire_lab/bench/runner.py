@@ -21,8 +21,8 @@ from sumwire_lab.bench.options import SUITES, BenchOptions
 from sumwire_lab.bench.scaling import Scaling
 from sumwire_lab.bench.sizes import Sizes
 from sumwire_lab.bench.suite import Context, Failure, Outcome, Suite
-from sumwire_lab.run import new_folder
-from sumwire_lab.session import Say, interruptible
+from sumwire_lab.run.run import new_folder
+from sumwire_lab.run.session import Say, interruptible
 
 RECORD: Final = "bench.json"
 PAGE: Final = "report.html"

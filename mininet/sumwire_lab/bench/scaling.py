@@ -14,8 +14,8 @@ from sumwire_lab.bench import allreduce
 from sumwire_lab.bench.allreduce import Case, Row, megabytes
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
-from sumwire_lab.options import AGGREGATOR
-from sumwire_lab.recipes import BASELINE
+from sumwire_lab.options.recipes import BASELINE
+from sumwire_lab.options.run_options import AGGREGATOR
 
 WORKERS: Final = (2, 4, 8, 16)
 QUICK_WORKERS: Final = (2, 4)

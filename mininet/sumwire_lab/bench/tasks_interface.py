@@ -12,14 +12,15 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from sumwire_lab import data, work
-from sumwire_lab.member import make_optimizer
-from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.recipes import BASELINE, parse
-from sumwire_lab.records import Follower
-from sumwire_lab.run import run
-from sumwire_lab.session import Say
-from sumwire_lab.tasks import TASKS as ALL
+from sumwire_lab.options.recipes import BASELINE, parse
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.tasks import TASKS as ALL
+from sumwire_lab.run.records import Follower
+from sumwire_lab.run.run import run
+from sumwire_lab.run.session import Say
+from sumwire_lab.training import digits_data as data
+from sumwire_lab.training import workload as work
+from sumwire_lab.training.member import make_optimizer
 
 TASKS: Final = tuple(ALL)
 # A digits model has learned by then.

@@ -16,10 +16,10 @@ from sumwire.codec.base import CodecInfo
 from sumwire.codec.sign import SignCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.thc import ThcCodec
-from sumwire.wire import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
+from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
-from sumwire_lab.bench_allreduce import TCP_FRAME, TCP_PAYLOAD
-from sumwire_lab.recipes import parse
+from sumwire_lab.bench.one_allreduce import TCP_FRAME, TCP_PAYLOAD
+from sumwire_lab.options.recipes import parse
 
 _FLOAT_BYTES: Final = 4
 _HALF_BYTES: Final = 2

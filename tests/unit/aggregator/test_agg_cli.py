@@ -23,7 +23,7 @@ from sumwire.aggregator import cli
 from unit.aggregator.served import every_op_mapping
 from unit.transport.udp_bridge import aggregator_of, configs, run_workers, write_job
 
-PATH = os.pathsep.join(str(Path(__file__).parents[3] / folder) for folder in ("host", "native"))
+PATH = os.pathsep.join(str(Path(__file__).parents[3] / folder) for folder in ("protocol", "host", "native"))
 
 
 @contextmanager

@@ -13,12 +13,12 @@ import pytest
 import sumwire
 import torch
 from golden import model
-from sumwire import _p4 as p4
 from sumwire.aggregator import kernels
 from sumwire.aggregator.state import SILENCE_S
 from sumwire.codec.sign import VoteCodec
-from sumwire.delivery import Delivery
 from sumwire.errors import DeadlineError, StaleRunError
+from sumwire.transport.delivery import Delivery
+from sumwire_protocol import constants as p4
 from torch import Tensor
 from unit.aggregator.served import every_op_mapping, serving
 from unit.transport.udp_bridge import aggregator_of, configs, run_workers

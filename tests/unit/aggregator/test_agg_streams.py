@@ -10,10 +10,10 @@ from golden import model
 from packet.aggregator_rig import SERVED, TREE_JOBS
 from packet.play import contribution
 from packet.star import EVERY, FULL, HOSTS
-from sumwire import _p4 as p4
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import SILENCE_S
 from sumwire.errors import UsageError
+from sumwire_protocol import constants as p4
 from unit.aggregator.streams import Datagram, aggregator, bad_network, counted, expected, load, play
 
 NAMES = {

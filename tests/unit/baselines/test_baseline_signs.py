@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from sumwire.baselines.sign import pack, unpack
-from sumwire.baselines.topk import TopK
 from sumwire.errors import UsageError
+from sumwire.systems.baselines.sign import pack, unpack
+from sumwire.systems.baselines.topk import TopK
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 1000])

@@ -5,10 +5,10 @@ admitted while part of it is missing."""
 
 from __future__ import annotations
 
-from sumwire_controller.entries import Entry, MulticastGroup, TableEntry, is_ledger
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, is_ledger
 from sumwire_controller.errors import SwitchRefusedError
-from sumwire_controller.p4info import Program
-from sumwire_controller.reconcile import Change, Write
 
 
 class FakeSwitch:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
-from sumwire_controller.config import Switch
+from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.errors import SwitchUnreachableError
-from sumwire_controller.switch import P4Switch
+from sumwire_controller.model.config import Switch
 
 READY_S = 20.0
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sumwire_controller.anf import coefficients, moebius
+from sumwire_controller.derive.anf import coefficients, moebius
 from unit.controller.config_texts import PUBLISHED_TABLE
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_controller.config import Aggregator, Job, SlotRange, Switch, Thc, Worker
 from sumwire_controller.errors import MISSING, ConfigError, Problem
-from sumwire_controller.parse import load_config, parse_config
-from sumwire_controller.validate import validate
+from sumwire_controller.model.config import Aggregator, Job, SlotRange, Switch, Thc, Worker
+from sumwire_controller.parse.parse import load_config, parse_config
+from sumwire_controller.rules.validate import validate
 from unit.controller.config_texts import PUBLISHED_TABLE, job, queue, star, text, worker
 
 EXAMPLE = Path(__file__).parents[3] / "controller" / "examples" / "star4.yaml"

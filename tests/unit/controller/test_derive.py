@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sumwire_controller.config import Config, Degrade, Job
-from sumwire_controller.derive import configs_of
-from sumwire_controller.entries import desired_entries
-from sumwire_controller.together import check_together, hosts_behind, upper_first
-from sumwire_controller.topology_parse import parse_topology
-from sumwire_controller.validate import validate
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.entries import desired_entries
+from sumwire_controller.model.config import Config, Degrade, Job
+from sumwire_controller.parse.topology_parse import parse_topology
+from sumwire_controller.rules.together import check_together, hosts_behind, upper_first
+from sumwire_controller.rules.validate import validate
 from unit.controller.config_texts import queue, text
 from unit.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sumwire_controller.entries import TableEntry, desired_entries, job_of
-from sumwire_controller.parse import parse_config
+from sumwire_controller.derive.entries import TableEntry, desired_entries, job_of
+from sumwire_controller.parse.parse import parse_config
 from unit.controller.config_texts import job, queue, star, text
 
 ONES = (1 << 1024) - 1

@@ -9,12 +9,12 @@ from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
-from sumwire_controller.config import Config
-from sumwire_controller.derive import configs_of
-from sumwire_controller.entries import Entry, TableEntry, uplinks
-from sumwire_controller.failover import below_shared_roots, redirections, shared_roots, stranded
-from sumwire_controller.reconcile import Change, Write
-from sumwire_controller.topology_parse import parse_topology
+from sumwire_controller.deploy.failover import below_shared_roots, redirections, shared_roots, stranded
+from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.entries import Entry, TableEntry, uplinks
+from sumwire_controller.model.config import Config
+from sumwire_controller.parse.topology_parse import parse_topology
 from unit.controller.config_texts import text
 from unit.controller.topology_texts import leaf_spine, three_level, tree_job
 

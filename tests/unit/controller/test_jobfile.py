@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from sumwire_controller.cli import main
-from sumwire_controller.derive import configs_of
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.jobfile import job_description, job_json
 from sumwire_controller.errors import PartOfTreeError, UnknownJobError
-from sumwire_controller.jobfile import job_description, job_json
-from sumwire_controller.load import parse_any
-from sumwire_controller.parse import parse_config
-from sumwire_controller.topology_parse import parse_topology
+from sumwire_controller.parse.load import parse_any
+from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.topology_parse import parse_topology
 from unit.controller.config_texts import PUBLISHED_TABLE, job, star, text
 from unit.controller.topology_texts import leaf_spine, tree_job
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sumwire_controller.config import Config, SlotRange
-from sumwire_controller.derive import configs_of
-from sumwire_controller.entries import TableEntry
+from sumwire_controller.deploy.operations import Report, bring_about
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import Generations, desired_state
+from sumwire_controller.deploy.status import summarize
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.entries import TableEntry
+from sumwire_controller.derive.jobfile import job_description
+from sumwire_controller.derive.lanes import lane_jobs, with_lanes
 from sumwire_controller.errors import ConfigError
-from sumwire_controller.jobfile import job_description
-from sumwire_controller.lanes import lane_jobs, with_lanes
-from sumwire_controller.operations import Report, bring_about
-from sumwire_controller.p4info import Program
-from sumwire_controller.parse import parse_config
-from sumwire_controller.reconcile import Generations, desired_state
-from sumwire_controller.status import summarize
-from sumwire_controller.together import check_together
-from sumwire_controller.topology_parse import parse_topology
+from sumwire_controller.model.config import Config, SlotRange
+from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.topology_parse import parse_topology
+from sumwire_controller.rules.together import check_together
 from unit.controller.config_texts import job, star, text
 from unit.controller.fake_switch import FakeSwitch
 from unit.controller.topology_texts import leaf_spine, tree_job

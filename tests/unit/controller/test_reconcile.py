@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sumwire_controller.config import Config
-from sumwire_controller.entries import MulticastGroup, TableEntry
+from sumwire_controller.deploy.operations import Report, apply, bring_about
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import next_generation
+from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import ReadBackError, SwitchRefusedError, UnknownJobError
-from sumwire_controller.operations import Report, apply, bring_about
-from sumwire_controller.p4info import Program
-from sumwire_controller.parse import parse_config
-from sumwire_controller.reconcile import next_generation
+from sumwire_controller.model.config import Config
+from sumwire_controller.parse.parse import parse_config
 from unit.controller.config_texts import job, star, text
 from unit.controller.fake_switch import FakeSwitch
 

@@ -14,12 +14,12 @@ import grpc
 import pytest
 from google.rpc import code_pb2
 from sumwire_controller.cli import main
-from sumwire_controller.config import Switch
-from sumwire_controller.entries import TableEntry
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.errors import NotPrimaryError, SwitchRefusedError, SwitchUnreachableError
-from sumwire_controller.p4info import Program
-from sumwire_controller.reconcile import Change, Write
-from sumwire_controller.switch import P4Switch
+from sumwire_controller.model.config import Switch
 from unit.controller.config_texts import star, text
 from unit.controller.fake_p4runtime import FakeServer, serving
 

@@ -6,10 +6,18 @@ from __future__ import annotations
 
 import json
 
-from sumwire_controller.config import Config
-from sumwire_controller.entries import Entry, MulticastGroup, TableEntry, desired_entries
-from sumwire_controller.parse import parse_config
-from sumwire_controller.status import Count, JobStatus, QueueStatus, Status, WorkerStatus, queue_cells, summarize
+from sumwire_controller.deploy.status import (
+    Count,
+    JobStatus,
+    QueueStatus,
+    Status,
+    WorkerStatus,
+    queue_cells,
+    summarize,
+)
+from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, desired_entries
+from sumwire_controller.model.config import Config
+from sumwire_controller.parse.parse import parse_config
 from unit.controller.config_texts import job, queue, star, text
 
 CONFIG = parse_config(text(star(2, jobs=[job("m", 6, 2, 128, 64)])))

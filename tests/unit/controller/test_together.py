@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sumwire_controller.cli import main
 from sumwire_controller.errors import MISSING, ConfigError
-from sumwire_controller.parse import parse_config
-from sumwire_controller.together import check_together, upper_first
+from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.rules.together import check_together, upper_first
 from unit.controller.config_texts import job, star, text
 
 Files = dict[str, dict[str, Any]]

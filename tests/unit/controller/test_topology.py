@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_controller.config import Aggregator, Config, Job, SlotRange, Switch, Thc
-from sumwire_controller.derive import configs_of
+from sumwire_controller.derive.derive import configs_of
 from sumwire_controller.errors import MISSING, ConfigError, Problem
-from sumwire_controller.load import load_any, parse_any
-from sumwire_controller.together import check_together
-from sumwire_controller.topology import Host, Link, Node, Topology
-from sumwire_controller.topology_parse import load_topology, parse_topology
-from sumwire_controller.topology_rules import validate_topology
+from sumwire_controller.model.config import Aggregator, Config, Job, SlotRange, Switch, Thc
+from sumwire_controller.model.topology import Host, Link, Node, Topology
+from sumwire_controller.parse.load import load_any, parse_any
+from sumwire_controller.parse.topology_parse import load_topology, parse_topology
+from sumwire_controller.rules.together import check_together
+from sumwire_controller.rules.topology_rules import validate_topology
 from unit.controller.config_texts import PUBLISHED_TABLE, queue, star, text
 from unit.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 

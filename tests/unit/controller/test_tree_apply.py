@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sumwire_controller.derive import configs_of
-from sumwire_controller.errors import ConfigError, SwitchRefusedError, UnknownJobError
-from sumwire_controller.operations import (
+from sumwire_controller.deploy.operations import (
     Report,
     apply_all,
     apply_topology,
@@ -20,11 +18,13 @@ from sumwire_controller.operations import (
     read_all_status,
     read_topology_status,
 )
-from sumwire_controller.p4info import Program
-from sumwire_controller.parse import parse_config
-from sumwire_controller.reconcile import Change
-from sumwire_controller.together import upper_first
-from sumwire_controller.topology_parse import parse_topology
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import Change
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.errors import ConfigError, SwitchRefusedError, UnknownJobError
+from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.topology_parse import parse_topology
+from sumwire_controller.rules.together import upper_first
 from unit.controller.config_texts import job, star, text
 from unit.controller.fake_switch import FakeSwitch
 from unit.controller.topology_texts import leaf_spine, three_level, tree_job

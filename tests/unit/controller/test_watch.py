@@ -11,15 +11,15 @@ from typing import Any
 
 import grpc
 import pytest
-from sumwire_controller.config import Config
-from sumwire_controller.derive import configs_of
-from sumwire_controller.entries import TableEntry, uplinks
+from sumwire_controller.deploy.failover import below_shared_roots
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.watch import Event, Watch
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.entries import TableEntry, uplinks
 from sumwire_controller.errors import ConfigError, NothingToWatchError
-from sumwire_controller.failover import below_shared_roots
-from sumwire_controller.p4info import Program
-from sumwire_controller.parse import parse_config
-from sumwire_controller.topology_parse import parse_topology
-from sumwire_controller.watch import Event, Watch
+from sumwire_controller.model.config import Config
+from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.topology_parse import parse_topology
 from unit.controller.config_texts import star, text
 from unit.controller.fake_p4runtime import FakeServer, serving
 from unit.controller.topology_texts import leaf_spine

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
 from sumwire.config import JobConfig
-from sumwire.stats import JobStats
+from sumwire.transport.stats import JobStats
 from torch import Tensor
 
 TIMEOUT_S = 20.0

@@ -10,11 +10,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from sumwire.delivery import Delivery
 from sumwire.dlcp import lanes as lanes_module
 from sumwire.dlcp.lanes import LOSS_BOUND, Lanes, TensorRecord
 from sumwire.dlcp.tags import LayerMagnitude, Tag
 from sumwire.errors import ConfigError
+from sumwire.transport.delivery import Delivery
 from torch import Tensor
 from unit.dlcp.conftest import MakeLanes, lane_config
 from unit.dlcp.fake_jobs import FakeJob, coarse

@@ -18,9 +18,9 @@ from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.state import State
 from sumwire.config import JobConfig
-from sumwire.delivery import Delivery
 from sumwire.dlcp.lanes import Lanes, TensorRecord
 from sumwire.dlcp.sync import LaneState, LaneSync
+from sumwire.transport.delivery import Delivery
 from torch import Tensor, nn
 from unit.aggregator.served import LossyServer, running
 from unit.optim.replicas import flat

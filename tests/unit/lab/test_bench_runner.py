@@ -17,7 +17,7 @@ from sumwire_lab.bench.codecs import CODECS
 from sumwire_lab.bench.options import SUITES, BenchOptions, parse_suites
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
 from sumwire_lab.errors import LabError, OptionError
-from sumwire_lab.recipes import SYSTEMS
+from sumwire_lab.options.recipes import SYSTEMS
 
 
 @dataclass(frozen=True)

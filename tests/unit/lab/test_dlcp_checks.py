@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import pytest
-from sumwire_lab.dlcp import checks
-from sumwire_lab.dlcp.failover import Failover
-from sumwire_lab.dlcp.overload import Overload
-from sumwire_lab.dlcp.spines import Spread
+from sumwire_lab.experiments.failover import Failover
+from sumwire_lab.experiments.overload import Overload
+from sumwire_lab.experiments.spines import Spread
+from sumwire_lab.verify import dlcp_checks as checks
 
 
 def verdicts(rows: list[checks.Check]) -> list[bool | None]:

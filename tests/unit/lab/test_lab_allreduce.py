@@ -16,10 +16,13 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire_lab import bench_worker, losses, processes, train
-from sumwire_lab.bench_allreduce import Result, row, table, wire_bytes
+from sumwire_lab.bench import allreduce_worker as bench_worker
+from sumwire_lab.bench.one_allreduce import Result, row, table, wire_bytes
 from sumwire_lab.errors import LabError
-from sumwire_lab.losses import Counted, Losses
+from sumwire_lab.system import drop_counters as losses
+from sumwire_lab.system import processes
+from sumwire_lab.system.drop_counters import Counted, Losses
+from sumwire_lab.training import train
 
 
 def test_bytes_on_the_wire_by_hand() -> None:

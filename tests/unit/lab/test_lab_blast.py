@@ -10,12 +10,12 @@ from collections import deque
 import numpy as np
 import pytest
 from golden import model as golden
-from sumwire import _p4 as p4
-from sumwire.wire import Header
-from sumwire_lab import frames
-from sumwire_lab.bench_switch import OPS, ratios, table
-from sumwire_lab.blast import BlastSpec, OpenSlots, results_of, templates
-from sumwire_lab.frames import Endpoints
+from sumwire.wire.header import Header
+from sumwire_lab.bench.switch import OPS, ratios, table
+from sumwire_lab.load import frames
+from sumwire_lab.load.blast import BlastSpec, OpenSlots, results_of, templates
+from sumwire_lab.load.frames import Endpoints
+from sumwire_protocol import constants as p4
 
 MAC = "02:53:57:00:00:64"
 SLOTS = 6

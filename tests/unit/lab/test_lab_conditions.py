@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab import cli
-from sumwire_lab.burden import traffic_specs
-from sumwire_lab.conditions import Conditions, OfHost
 from sumwire_lab.errors import LabError, OptionError
-from sumwire_lab.fabric import plan
-from sumwire_lab.options import LinkOptions, RunOptions
-from sumwire_lab.random_loss import RandomLoss
-from sumwire_lab.traffic import FLOWS, TrafficSpec
+from sumwire_lab.load.traffic import FLOWS, TrafficSpec
+from sumwire_lab.network.fabric import plan
+from sumwire_lab.network.random_loss import RandomLoss
+from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.run.apply_conditions import traffic_specs
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Conditions(loss=1.0), "loss=1.0"),

@@ -12,11 +12,11 @@ import pytest
 from golden import model as golden
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from sumwire import _p4 as p4
-from sumwire.wire import Header, pack
-from sumwire_lab import frames
-from sumwire_lab.frames import Endpoints
-from sumwire_lab.malformed import KINDS, FloodSpec, Sender, opener, packets
+from sumwire.wire.header import Header, pack
+from sumwire_lab.load import frames
+from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.load.malformed import KINDS, FloodSpec, Sender, opener, packets
+from sumwire_protocol import constants as p4
 
 MAC = "02:53:57:00:00:64"
 TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)

@@ -13,17 +13,20 @@ from typing import Any
 import pytest
 import yaml
 from sumwire_controller import job_description, parse_any
-from sumwire_lab import cli, control, queues, report
-from sumwire_lab.conditions import Conditions
+from sumwire_lab import cli
 from sumwire_lab.errors import OptionError
-from sumwire_lab.fabric import plan
-from sumwire_lab.laned import SLOTS, Degrade, LanedOptions
-from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.recipes import RECIPES
-from sumwire_lab.records import StepRecord, WorkerRecord
-from sumwire_lab.summary import SystemResult, run_summary, system_summary, tensor_times
-from sumwire_lab.tasks import DIGITS
-from sumwire_lab.train import WorkerSpec
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network.fabric import plan
+from sumwire_lab.options.conditions import Conditions
+from sumwire_lab.options.priority_lanes import SLOTS, Degrade, LanedOptions
+from sumwire_lab.options.recipes import RECIPES
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.tasks import DIGITS
+from sumwire_lab.run import report
+from sumwire_lab.run import virtual_queues as queues
+from sumwire_lab.run.records import StepRecord, WorkerRecord
+from sumwire_lab.run.summary import SystemResult, run_summary, system_summary, tensor_times
+from sumwire_lab.training.train import WorkerSpec
 
 DLCP = ("gloo", "dlcp")
 WRONG: list[tuple[Callable[[], object], str]] = [

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sumwire_lab import leftovers
-from sumwire_lab.leftovers import Ledger
+from sumwire_lab.system import leftovers
+from sumwire_lab.system.leftovers import Ledger
 
 
 @pytest.fixture

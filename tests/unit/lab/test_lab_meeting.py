@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab.errors import LabError, OptionError
-from sumwire_lab.meeting import Attendance, Meeting
+from sumwire_lab.system.barrier import Attendance, Meeting
 
 
 def test_nobody_goes_on_before_the_last_has_come(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import sumwire_controller
 import yaml
-from sumwire_lab import bias_run, control
-from sumwire_lab import ops_expect as expect
-from sumwire_lab.fabric import plan
-from sumwire_lab.ops_run import summarize
-from sumwire_lab.options import LinkOptions
+from sumwire_lab.experiments import bias_run
+from sumwire_lab.experiments import ops_expect as expect
+from sumwire_lab.experiments.ops_run import summarize
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network.fabric import plan
+from sumwire_lab.options.run_options import LinkOptions
 
 TABLE = tuple(range(0, 32, 2))
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from sumwire.systems import TABLE
 from sumwire_lab import cli
-from sumwire_lab.bench_allreduce import parse_rates, parse_sizes, parse_systems
-from sumwire_lab.bench_switch import parse_ops
-from sumwire_lab.blast import BlastSpec
+from sumwire_lab.bench.one_allreduce import parse_rates, parse_sizes, parse_systems
+from sumwire_lab.bench.switch import parse_ops
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse, table_options
-from sumwire_lab.tasks import TASKS
+from sumwire_lab.load.blast import BlastSpec
+from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse, table_options
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.tasks import TASKS
 
 
 def blast(batch: int = 4, window: int = 8) -> BlastSpec:
@@ -220,11 +220,11 @@ def test_without_mininet_only_the_nodes_cannot_be_imported() -> None:
 import pkgutil, sys
 sys.modules["mininet"] = None
 import sumwire_lab
-for module in pkgutil.iter_modules(sumwire_lab.__path__):
+for module in pkgutil.walk_packages(sumwire_lab.__path__, "sumwire_lab."):
     try:
-        __import__("sumwire_lab." + module.name)
+        __import__(module.name)
     except ImportError:
         print(module.name)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["nodes"]
+    assert done.stdout.split() == ["sumwire_lab.network.mininet_nodes"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab.errors import DeadlineError, ProcessDiedError
-from sumwire_lab.processes import last_lines, wait_all
+from sumwire_lab.system.processes import last_lines, wait_all
 
 Processes = dict[str, subprocess.Popen[bytes]]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import re
 
-from sumwire_lab.options import LinkOptions
-from sumwire_lab.shaping import drops_by_priority, shaping_commands
+from sumwire_lab.network.shaping import drops_by_priority, shaping_commands
+from sumwire_lab.options.run_options import LinkOptions
 
 
 def lines(link: LinkOptions) -> list[str]:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab import report
 from sumwire_lab.errors import LabError
-from sumwire_lab.options import RunOptions
-from sumwire_lab.progress import Progress, line
-from sumwire_lab.records import Follower, StepRecord, WorkerRecord
-from sumwire_lab.summary import (
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.tasks import DIGITS, TEXT
+from sumwire_lab.run import report
+from sumwire_lab.run.progress import Progress, line
+from sumwire_lab.run.records import Follower, StepRecord, WorkerRecord
+from sumwire_lab.run.summary import (
     SystemResult,
     bits_per_value,
     percentile,
@@ -25,7 +26,6 @@ from sumwire_lab.summary import (
     system_summary,
     time_to_target,
 )
-from sumwire_lab.tasks import DIGITS, TEXT
 
 
 def step(number: int, **changes: Any) -> StepRecord:

@@ -13,14 +13,15 @@ import pytest
 import sumwire_controller
 import yaml
 from sumwire_controller import parse_config
-from sumwire_lab import control, switches
 from sumwire_lab.errors import MissingToolError, OptionError
-from sumwire_lab.fabric import plan
-from sumwire_lab.options import WORKERS_MAX, LinkOptions, RunOptions
-from sumwire_lab.recipes import RECIPES
-from sumwire_lab.run import _check_ops
-from sumwire_lab.shapes import SHAPES, TOPOLOGIES, leaves_of
-from sumwire_lab.topology import quiet_commands, shaping_commands
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import switches
+from sumwire_lab.network.fabric import plan
+from sumwire_lab.network.topology import quiet_commands, shaping_commands
+from sumwire_lab.options.recipes import RECIPES
+from sumwire_lab.options.run_options import WORKERS_MAX, LinkOptions, RunOptions
+from sumwire_lab.options.shapes import SHAPES, TOPOLOGIES, leaves_of
+from sumwire_lab.run.run import _check_ops
 
 # Linux allows 15 characters.
 NAME_MAX = 15

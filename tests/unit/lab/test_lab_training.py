@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire_lab import data, model, text, work
-from sumwire_lab.comm import HookTimer, LinkBytes, parse_counters
-from sumwire_lab.member import OperationTimer, StepTimer, make_optimizer, system_options
-from sumwire_lab.options import TrainOptions
-from sumwire_lab.recipes import SYSTEMS, parse
-from sumwire_lab.tasks import TASKS
-from sumwire_lab.train import WorkerSpec, sampled_steps, total_steps
+from sumwire_lab.options.recipes import SYSTEMS, parse
+from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.training import digits_data as data
+from sumwire_lab.training import model
+from sumwire_lab.training import text_data as text
+from sumwire_lab.training import workload as work
+from sumwire_lab.training.comm_timing import HookTimer, LinkBytes, parse_counters
+from sumwire_lab.training.member import OperationTimer, StepTimer, make_optimizer, system_options
+from sumwire_lab.training.train import WorkerSpec, sampled_steps, total_steps
 
 # Both headings, then interface: bytes packets errs drop fifo frame compressed multicast, and the same for sending.
 NET_DEV = """Inter-|   Receive            |  Transmit
@@ -208,7 +211,7 @@ def test_a_specification_survives_its_file(tmp_path: Path) -> None:
 
 def test_a_wrapped_optimizers_communication_ends_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([1.0, 3.0, 9.0, 20.0, 26.0])
-    monkeypatch.setattr("sumwire_lab.member.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("sumwire_lab.training.member.time.perf_counter", lambda: next(clock))
     timer = StepTimer()
     timer.enter()
     timer.communicates()
@@ -243,7 +246,7 @@ class FakeBucket:
 
 def test_the_timer_spans_from_the_first_bucket_to_the_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 11.0, 13.5, 12.0])
-    monkeypatch.setattr("sumwire_lab.comm.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("sumwire_lab.training.comm_timing.time.perf_counter", lambda: next(clock))
     futures: list[torch.futures.Future[torch.Tensor]] = [torch.futures.Future(), torch.futures.Future()]
     given: list[Any] = []
 

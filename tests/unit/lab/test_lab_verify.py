@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab import verify_thc
-from sumwire_lab.checks import Check
 from sumwire_lab.errors import ProcessDiedError
-from sumwire_lab.options import RunOptions
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.verify import thc as verify_thc
+from sumwire_lab.verify.checks import Check
 
 ENTRY: dict[str, Any] = {
     "accuracy": 0.97,

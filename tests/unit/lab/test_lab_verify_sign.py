@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from sumwire.multihop.statistics import Outcome, lone_signs, measure, signs_of
-from sumwire_lab import identity, sign_checks, verification, verify_sign
-from sumwire_lab.checks import Check
 from sumwire_lab.errors import LabError, ProcessDiedError
-from sumwire_lab.options import RunOptions
+from sumwire_lab.experiments import marsit_identity as identity
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.verify import sign as verify_sign
+from sumwire_lab.verify import sign_checks, verification
+from sumwire_lab.verify.checks import Check
 
 
 def entry(**changes: Any) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab import speed_checks, verify_speed
-from sumwire_lab.bench_allreduce import Result, Row
+from sumwire_lab.bench.one_allreduce import Result, Row
 from sumwire_lab.errors import ProcessDiedError
-from sumwire_lab.losses import Losses
-from sumwire_lab.speed_checks import SETTINGS, Setting
+from sumwire_lab.system.drop_counters import Losses
+from sumwire_lab.verify import speed as verify_speed
+from sumwire_lab.verify import speed_checks
+from sumwire_lab.verify.speed_checks import SETTINGS, Setting
 
 FAST: dict[str, Any] = {
     "packets_per_second": {"native": 400_000.0, "python": 60_000.0, "bmv2": 20_000.0},

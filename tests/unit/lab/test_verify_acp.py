@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from sumwire.lowrank import shapes
-from sumwire_lab import acp_checks, verify_acp
 from sumwire_lab.bench.accuracy import Row
 from sumwire_lab.errors import LabError
-from sumwire_lab.records import StepRecord
+from sumwire_lab.run.records import StepRecord
+from sumwire_lab.verify import acp as verify_acp
+from sumwire_lab.verify import acp_checks
 
 
 def verdicts(rows: list[Any]) -> list[bool | None]:

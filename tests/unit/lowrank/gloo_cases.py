@@ -8,10 +8,10 @@ import contextlib
 from typing import Any
 
 import torch
-from sumwire.comm_thread import CommThread
-from sumwire.ddp import local_hook
 from sumwire.lowrank.sync import AcpSgd
-from sumwire.transports import through_group
+from sumwire.training.comm_thread import CommThread
+from sumwire.training.ddp import local_hook
+from sumwire.training.reductions import through_group
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

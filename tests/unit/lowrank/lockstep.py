@@ -14,8 +14,8 @@ from sumwire.codec import oracles, tables
 from sumwire.codec.base import CodecRound
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.thc import ThcCodec
-from sumwire.ddp import Reduce
-from sumwire.job import Residual
+from sumwire.job.job import Residual
+from sumwire.training.ddp import Reduce
 from torch import Tensor, nn
 from unit.transport.udp_bridge import run_workers
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from sumwire.errors import NonFiniteError, UsageError
-from sumwire.job import Residual
+from sumwire.job.job import Residual
 from sumwire.lowrank import check
 from sumwire.lowrank.fusion import Phase
 from sumwire.lowrank.matrices import MatrixShare

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from sumwire.codec.errors import CodecError
-from sumwire.job import Residual
+from sumwire.job.job import Residual
 from sumwire.lowrank.matrices import MatrixShare
 from sumwire.lowrank.sync import AcpSgd
 from torch import Tensor

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from sumwire.collective import Collective, Threads
+from sumwire.training.collective import Collective, Threads
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from unit.transport.udp_bridge import run_workers

@@ -12,7 +12,7 @@ from sumwire import systems
 from sumwire.codec.tables import solve
 from sumwire.errors import SumwireError
 from sumwire.lowrank.sync import AcpSgd
-from sumwire.transports import Peers, thc_through_group, through_group
+from sumwire.training.reductions import Peers, thc_through_group, through_group
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

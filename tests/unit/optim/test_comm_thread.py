@@ -7,8 +7,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from sumwire.comm_thread import CommThread
 from sumwire.errors import ClosedError
+from sumwire.training.comm_thread import CommThread
 
 
 def test_calls_come_in_order_in_one_thread() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from sumwire.optim import GradientSync
+from sumwire.training.optim import GradientSync
 from torch import Tensor, nn
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire.collective import Collective
 from sumwire.errors import NonFiniteError, UsageError
-from sumwire.optim import Marsit
+from sumwire.training.collective import Collective
+from sumwire.training.optim import Marsit
 from torch import Tensor, nn
 from unit.optim.replicas import INNER, WORKERS, backward, flat, in_threads, net
 

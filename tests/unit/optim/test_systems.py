@@ -13,9 +13,9 @@ import pytest
 import sumwire
 import torch
 from sumwire import systems
-from sumwire.collective import Collective
 from sumwire.lowrank.sync import AcpSgd
 from sumwire.systems import makers, table
+from sumwire.training.collective import Collective
 from torch import Tensor, nn
 from unit.optim.replicas import backward, flat, in_threads, net
 from unit.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from sumwire import systems
 from sumwire.config import JobConfig
-from sumwire.optim import Marsit
+from sumwire.training.optim import Marsit
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

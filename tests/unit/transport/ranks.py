@@ -43,7 +43,9 @@ class Ranks:
 
     def __init__(self, ranks: int, directory: Path) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.ddp", "unit.transport.ddp_cases"])
+        context.set_forkserver_preload(
+            ["torch", "torch.distributed", "sumwire.training.ddp", "unit.transport.ddp_cases"]
+        )
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(ranks):

@@ -15,12 +15,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from sumwire.budget import Budget, share
-from sumwire.congestion import WindowLimit
 from sumwire.errors import SumwireError
-from sumwire.retries import Turn, Way
-from sumwire.rtt import RttEstimator
-from sumwire.window import NOTHING, Manners, Window
+from sumwire.transport.budget import Budget, share
+from sumwire.transport.congestion import WindowLimit
+from sumwire.transport.retries import Turn, Way
+from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.window import NOTHING, Manners, Window
 
 ROUNDS = 1 << 32
 
@@ -129,7 +129,7 @@ class Weather:
 
 @dataclass(frozen=True)
 class Terms:
-    """How all windows behave: what sumwire.transport makes of a job's delivery. ``quorum`` None: all workers."""
+    """How all windows behave: what sumwire.transport.udp makes of a job's delivery. ``quorum`` None: all workers."""
 
     careful: bool = False
     loss_bound: float = 0.0

@@ -19,13 +19,13 @@ from typing import Any, Self
 from golden import model
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
-from sumwire_controller.derive import configs_of
-from sumwire_controller.jobfile import job_description
-from sumwire_controller.load import parse_any
-from sumwire_controller.operations import bring_about
-from sumwire_controller.p4info import Program
-from sumwire_controller.switch import P4Switch
-from sumwire_controller.topology import Topology
+from sumwire_controller.deploy.operations import bring_about
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.jobfile import job_description
+from sumwire_controller.model.topology import Topology
+from sumwire_controller.parse.load import parse_any
 from unit.transport.udp_bridge import (
     TABLE,
     FrameSwitch,

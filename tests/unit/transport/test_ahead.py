@@ -7,10 +7,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from sumwire.ahead import Ahead
 from sumwire.config import JobConfig
-from sumwire.kept import ROW_BYTES, Kept
-from sumwire.packets import headers
+from sumwire.transport.catchup.early_results import Ahead
+from sumwire.transport.catchup.kept_results import ROW_BYTES, Kept
+from sumwire.wire.packets import headers
 from unit.transport.udp_bridge import JOB, configs, job_mapping
 
 SLOTS = 8

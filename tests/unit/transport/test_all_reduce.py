@@ -12,11 +12,11 @@ import pytest
 import sumwire
 import torch
 from golden import model
-from sumwire import _p4 as p4
 from sumwire.codec.thc import BLOCK_VALUES
 from sumwire.config import JobConfig
-from sumwire.greeting import Greeting
-from sumwire.transport import Transport
+from sumwire.job.greeting import Greeting
+from sumwire.transport.udp import Transport
+from sumwire_protocol import constants as p4
 from torch import Tensor
 from unit.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
 

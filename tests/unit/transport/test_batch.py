@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sumwire import batch
-from sumwire.batch import JOINED_ROWS, BatchSocket
 from sumwire.errors import UsageError
+from sumwire.wire import batch
+from sumwire.wire.batch import JOINED_ROWS, BatchSocket
 
 ROWS, ROW_BYTES, BATCH = 200, 536, 64
 

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from sumwire.budget import Budget, share
-from sumwire.congestion import LEAST_CHUNKS, START_CHUNKS, WindowLimit
+from sumwire.transport.budget import Budget, share
+from sumwire.transport.congestion import LEAST_CHUNKS, START_CHUNKS, WindowLimit
 
 
 def test_slow_start_doubles_every_round_trip_up_to_half_of_the_slots() -> None:

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from golden import model
 from numpy.typing import NDArray
-from sumwire import _p4 as p4
-from sumwire.delivery import Delivery
 from sumwire.errors import ConfigError, DeadlineError, UsageError
-from sumwire.transport import Results, Transport
+from sumwire.transport.delivery import Delivery
+from sumwire.transport.udp import Results, Transport
+from sumwire_protocol import constants as p4
 from unit.transport.udp_bridge import (
     JOB,
     TABLE,

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import ThcCodec
-from sumwire.delivery import Delivery
+from sumwire.transport.delivery import Delivery
 from torch import Tensor
 from unit.transport.udp_bridge import TABLE, Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
 
@@ -29,7 +29,7 @@ def tensors(length: int, seed: int = 1) -> list[Tensor]:
 
 def reduced(
     delivery: Delivery, given: list[Tensor], weather: Impairment, **job: Any
-) -> list[tuple[Tensor, Tensor, sumwire.stats.JobStats]]:
+) -> list[tuple[Tensor, Tensor, sumwire.transport.stats.JobStats]]:
     """(mean, residual, counters) of every worker."""
     mapping = job_mapping(WORKERS, 1024)
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from sumwire.config import JobConfig
 from sumwire.errors import OrderError, StaleRunError
-from sumwire.greeting import Greeting
+from sumwire.job.greeting import Greeting
 from unit.transport.udp_bridge import job_mapping
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from golden import model
 from numpy.typing import NDArray
-from sumwire.kept import ROW_BYTES, Kept
+from sumwire.transport.catchup.kept_results import ROW_BYTES, Kept
 
 ROUNDS = 1 << 32
 

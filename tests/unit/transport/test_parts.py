@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sumwire.parts import PART_VALUES, carry, part_chunks
-from sumwire.stats import JobStats
+from sumwire.job.parts import PART_VALUES, carry, part_chunks
+from sumwire.transport.stats import JobStats
 
 
 class Wire:

@@ -17,10 +17,10 @@ import sumwire
 import torch
 from golden import model
 from numpy.typing import NDArray
-from sumwire import _p4 as p4
-from sumwire.delivery import Delivery
 from sumwire.errors import DeadlineError, StaleRunError
-from sumwire.transport import Results, Transport
+from sumwire.transport.delivery import Delivery
+from sumwire.transport.udp import Results, Transport
+from sumwire_protocol import constants as p4
 from torch import Tensor
 from unit.transport.soft_tree import TWO_SPINES, soft_tree
 from unit.transport.test_recovery import until

@@ -18,9 +18,9 @@ import pytest
 from golden import model
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
-from sumwire.kept import ROW_BYTES, Kept
-from sumwire.recovery import FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S, MOST_ASKED, Recovery
-from sumwire.recovery_service import recovery_port
+from sumwire.transport.catchup.kept_results import ROW_BYTES, Kept
+from sumwire.transport.catchup.recovery import FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S, MOST_ASKED, Recovery
+from sumwire.transport.catchup.recovery_service import recovery_port
 from unit.transport.udp_bridge import JOB, configs, job_mapping
 
 SLOTS = 8

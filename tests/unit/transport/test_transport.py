@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from golden import model
 from numpy.typing import NDArray
-from sumwire import _p4 as p4
-from sumwire import wire
-from sumwire.batch import BatchSocket
 from sumwire.errors import DeadlineError, OrderError, UsageError
-from sumwire.packets import chunks_of, headers, write_headers
-from sumwire.transport import Results, Transport
+from sumwire.transport.udp import Results, Transport
+from sumwire.wire import header as wire
+from sumwire.wire.batch import BatchSocket
+from sumwire.wire.packets import chunks_of, headers, write_headers
+from sumwire_protocol import constants as p4
 from unit.transport.udp_bridge import (
     JOB,
     TABLE,

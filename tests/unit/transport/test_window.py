@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sumwire.budget import Budget
-from sumwire.congestion import START_CHUNKS, WindowLimit
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
-from sumwire.retries import Turn, Way
-from sumwire.rtt import RttEstimator
-from sumwire.window import (
+from sumwire.transport.budget import Budget
+from sumwire.transport.congestion import START_CHUNKS, WindowLimit
+from sumwire.transport.retries import Turn, Way
+from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.window import (
     NOTHING,
     REORDER_TOLERANCE,
     SHORT_TIMEOUT_S,

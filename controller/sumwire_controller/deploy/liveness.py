@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Does a switch still answer? The smallest question that P4Runtime has, asked over a channel of its own."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc
+from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
+
+from sumwire_controller.model.config import Switch
+
+_SILENCE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_CHANNEL_OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),  # a switch is never behind a web proxy
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel gets the old one's broken connection
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+_SECOND_LOOK: Final = 1 / 3
+"""Share of the patience for asking again."""
+
+
+class Pulse:
+    """:param patience_s: how long an answer may take, in seconds."""
+
+    def __init__(self, switch: Switch, patience_s: float) -> None:
+        self._address = switch.grpc
+        self._patience_s = patience_s
+        self._connect()
+
+    def _connect(self) -> None:
+        self._channel: Any = grpc.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
+        self._stub: Any = p4runtime_pb2_grpc.P4RuntimeStub(self._channel)
+
+    def answers(self) -> bool:
+        """Any answer is one, a refusal too. Before it says no it asks once more over a new connection: the old one may
+        have broken while the switch has not, and we may have been the ones who were not running.
+        """
+        if self._asks(self._patience_s):
+            return True
+        self.close()
+        self._connect()
+        return self._asks(self._patience_s * _SECOND_LOOK)
+
+    def _asks(self, patience_s: float) -> bool:
+        try:
+            self._stub.Capabilities(p4runtime_pb2.CapabilitiesRequest(), timeout=patience_s)
+        except grpc.RpcError as error:
+            return error.code() not in _SILENCE
+        return True
+
+    def close(self) -> None:
+        self._channel.close()

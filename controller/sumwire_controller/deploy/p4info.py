@@ -1,0 +1,236 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled program, and entries to and from P4Runtime messages: names become ids, numbers canonical bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf import text_format
+from p4.config.v1 import p4info_pb2
+from p4.v1 import p4runtime_pb2
+
+from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry
+from sumwire_controller.derive.program import (
+    QUEUE_COUNTER,
+    REJECT_COUNTER,
+    TABLES,
+    VERDICT_COUNTER,
+    WORKER_COUNTER,
+    TableShape,
+)
+from sumwire_controller.errors import ArtifactError
+
+DEFAULT_BUILD_DIR: Final = Path(__file__).resolve().parents[3] / "p4src" / "build"
+JSON_NAME: Final = "sumwire.json"
+P4INFO_NAME: Final = "sumwire.p4info.txtpb"
+
+
+_LPM: Final = p4info_pb2.MatchField.LPM
+_TERNARY: Final = p4info_pb2.MatchField.TERNARY
+
+
+def canonical(value: int) -> bytes:
+    """P4Runtime's shortest big-endian form; zero is one zero byte (P4Runtime specification, section 8.4)."""
+    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of the program with its ids. `match_bits` and `parameter_bits` are widths."""
+
+    shape: TableShape
+    id: int
+    action_id: int
+    match_ids: tuple[int, ...]
+    match_bits: tuple[int, ...]
+    match_types: tuple[int, ...]
+    parameter_ids: tuple[int, ...]
+    parameter_bits: tuple[int, ...]
+
+    @property
+    def has_priority(self) -> bool:
+        return _TERNARY in self.match_types
+
+
+def _by_alias(objects: Any, alias: str, what: str) -> Any:
+    for candidate in objects:
+        if candidate.preamble.alias == alias:
+            return candidate
+    raise ArtifactError(f"{what} {alias!r}: not in the compiled program")
+
+
+class Program:
+    """The compiled program: what the switch is given, and the translation of entries.
+
+    :raises ArtifactError: P4Info lacks a table, key, action or parameter this controller writes.
+    """
+
+    def __init__(self, p4info: Any, device_config: bytes) -> None:
+        self.p4info = p4info
+        self.device_config = device_config
+        self.cookie = int.from_bytes(hashlib.sha256(device_config).digest()[:8], "big")
+        self._tables = {name: _bind(p4info, shape) for name, shape in TABLES.items()}
+        self._names = {table.id: name for name, table in self._tables.items()}
+        self.verdicts_id: int = _by_alias(p4info.counters, VERDICT_COUNTER, "counter").preamble.id
+        self.rejects_id: int = _by_alias(p4info.counters, REJECT_COUNTER, "counter").preamble.id
+        self.queues_id: int = _by_alias(p4info.counters, QUEUE_COUNTER, "counter").preamble.id
+        _by_alias(p4info.direct_counters, WORKER_COUNTER, "direct counter")
+
+    @classmethod
+    def load(cls, build_dir: Path | str | None = None) -> Program:
+        """Reads JSON and P4Info from a folder; by default the checkout's p4src/build.
+
+        :raises ArtifactError: a file is missing or not P4Info.
+        """
+        folder = DEFAULT_BUILD_DIR if build_dir is None else Path(build_dir)
+        p4info = p4info_pb2.P4Info()
+        try:
+            text_format.Parse((folder / P4INFO_NAME).read_text(encoding="utf-8"), p4info)
+            device_config = (folder / JSON_NAME).read_bytes()
+        except OSError as error:
+            raise ArtifactError(f"{error.filename}: {error.strerror}; want the folder of `make p4`") from error
+        except (text_format.ParseError, UnicodeDecodeError) as error:
+            raise ArtifactError(f"{folder / P4INFO_NAME}: not P4Info: {error}") from error
+        return cls(p4info, device_config)
+
+    def table_id(self, name: str) -> int:
+        return self._tables[name].id
+
+    def to_entity(self, entry: Entry) -> Any:
+        """The P4Runtime entity of an entry."""
+        entity = p4runtime_pb2.Entity()
+        if isinstance(entry, MulticastGroup):
+            group = entity.packet_replication_engine_entry.multicast_group_entry
+            group.multicast_group_id = entry.group
+            for port, instance in sorted(entry.replicas):
+                group.replicas.add(egress_port=port, instance=instance)
+            return entity
+        table = self._tables[entry.table]
+        entity.table_entry.table_id = table.id
+        _fill_match(entity.table_entry, table, entry.key)
+        action = entity.table_entry.action.action
+        action.action_id = table.action_id
+        for param_id, bits, value in zip(table.parameter_ids, table.parameter_bits, entry.args, strict=True):
+            action.params.add(param_id=param_id, value=_checked(entry, value, bits))
+        return entity
+
+    def from_entity(self, entity: Any) -> Entry | None:
+        """The entry of an entity that a switch sent; None if it is of a table the controller does not own.
+
+        :raises ArtifactError: a row of an owned table with an action the controller never installs.
+        """
+        if entity.HasField("packet_replication_engine_entry"):
+            group = entity.packet_replication_engine_entry.multicast_group_entry
+            replicas = frozenset((_replica_port(replica), int(replica.instance)) for replica in group.replicas)
+            return MulticastGroup(int(group.multicast_group_id), replicas)
+        row = entity.table_entry
+        if row.table_id not in self._names or row.is_default_action:
+            return None
+        return TableEntry(self._names[row.table_id], self.key_of(row), self._args_of(row))
+
+    def key_of(self, row: Any) -> tuple[int, ...]:
+        """The key of a row of an owned table."""
+        table = self._tables[self._names[row.table_id]]
+        fields = {match.field_id: match for match in row.match}
+        parts = [
+            part
+            for match_id, match_type in zip(table.match_ids, table.match_types, strict=True)
+            # P4Runtime leaves out what matches everything.
+            for part in _match_parts(fields.get(match_id, p4runtime_pb2.FieldMatch()), match_type)
+        ]
+        return (*parts, int(row.priority)) if table.has_priority else tuple(parts)
+
+    def _args_of(self, row: Any) -> tuple[int, ...]:
+        table = self._tables[self._names[row.table_id]]
+        action = row.action.action
+        if action.action_id != table.action_id:
+            raise ArtifactError(
+                f"table {table.shape.name!r}: holds a row with action {action.action_id:#x}, not {table.shape.action!r}"
+            )
+        values = {param.param_id: int.from_bytes(param.value, "big") for param in action.params}
+        return tuple(values[param_id] for param_id in table.parameter_ids)
+
+    def owned_tables(self) -> Iterator[int]:
+        """Ids of all tables the controller writes."""
+        return (table.id for table in self._tables.values())
+
+
+def _bind(p4info: Any, shape: TableShape) -> _Table:
+    table = _by_alias(p4info.tables, shape.name, "table")
+    action = _by_alias(p4info.actions, shape.action, "action")
+    if action.preamble.id not in {reference.id for reference in table.action_refs}:
+        raise ArtifactError(f"table {shape.name!r}: has no action {shape.action!r} in the compiled program")
+    match_types = tuple(field.match_type for field in table.match_fields)
+    keys = tuple(name for field in table.match_fields for name in _key_names(field))
+    if _TERNARY in match_types:
+        keys += ("priority",)
+    parameters = tuple(param.name for param in action.params)
+    for what, ours, compiled in (("keys", shape.keys, keys), ("parameters", shape.parameters, parameters)):
+        if ours != compiled:
+            raise ArtifactError(f"table {shape.name!r}: {what} {compiled} in the compiled program, want {ours}")
+    return _Table(
+        shape=shape,
+        id=table.preamble.id,
+        action_id=action.preamble.id,
+        match_ids=tuple(field.id for field in table.match_fields),
+        match_bits=tuple(field.bitwidth for field in table.match_fields),
+        match_types=match_types,
+        parameter_ids=tuple(param.id for param in action.params),
+        parameter_bits=tuple(param.bitwidth for param in action.params),
+    )
+
+
+def _key_names(field: Any) -> tuple[str, ...]:
+    """What `program.py` calls the numbers of a key."""
+    if field.match_type == _LPM:
+        return (field.name, "prefix")
+    return (field.name, "mask") if field.match_type == _TERNARY else (field.name,)
+
+
+def _match_parts(match: Any, match_type: int) -> tuple[int, ...]:
+    if match_type == _LPM:
+        return (int.from_bytes(match.lpm.value, "big"), int(match.lpm.prefix_len))
+    if match_type == _TERNARY:
+        return (int.from_bytes(match.ternary.value, "big"), int.from_bytes(match.ternary.mask, "big"))
+    return (int.from_bytes(match.exact.value, "big"),)
+
+
+def _fill_match(row: Any, table: _Table, key: tuple[int, ...]) -> None:
+    parts = iter(key)
+    name = table.shape.name
+    for match_id, bits, match_type in zip(table.match_ids, table.match_bits, table.match_types, strict=True):
+        value = _checked(name, next(parts), bits)
+        if match_type == _LPM:
+            prefix_len = next(parts)
+            if prefix_len:
+                row.match.add(field_id=match_id).lpm.CopyFrom(
+                    p4runtime_pb2.FieldMatch.LPM(value=value, prefix_len=prefix_len)
+                )
+        elif match_type == _TERNARY:
+            mask = _checked(name, next(parts), bits)
+            if any(mask):
+                row.match.add(field_id=match_id).ternary.CopyFrom(
+                    p4runtime_pb2.FieldMatch.Ternary(value=value, mask=mask)
+                )
+        else:
+            row.match.add(field_id=match_id).exact.value = value
+    if table.has_priority:
+        row.priority = next(parts)
+
+
+def _checked(what: object, value: int, bits: int) -> bytes:
+    if not 0 <= value < 1 << bits:
+        raise ArtifactError(f"{what}: {value} does not fit the {bits} bits of the compiled program")
+    return canonical(value)
+
+
+def _replica_port(replica: Any) -> int:
+    """P4Runtime 1.4 knows a port as a number (the older field) or as bytes."""
+    return (
+        int.from_bytes(replica.port, "big") if replica.WhichOneof("port_kind") == "port" else int(replica.egress_port)
+    )

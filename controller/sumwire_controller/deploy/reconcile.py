@@ -1,0 +1,157 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What to write, and in which order, so that a switch holds what a configuration says. Pure.
+
+A job is admitted by its row of the job table, so that row goes first when a job changes or leaves and comes last
+when it is new: packets never meet half a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from sumwire_controller.derive.entries import (
+    Entry,
+    admissions,
+    admits,
+    desired_entries,
+    is_ledger,
+    job_entries,
+    job_of,
+    last_generation,
+)
+from sumwire_controller.model.config import Config
+
+_GENERATION_MAX = (1 << 32) - 1
+_WITHDRAWAL = 1
+"""Step of a plan in which jobs are withdrawn."""
+
+
+class Write(Enum):
+    """The three writes of P4Runtime."""
+
+    INSERT = "insert"
+    MODIFY = "modify"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write. A DELETE carries the entry as it is now, a MODIFY as it shall be."""
+
+    write: Write
+    entry: Entry
+
+    def __str__(self) -> str:
+        return f"{self.write.value} {self.entry}"
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """Generation of every job of a configuration by job id, and the highest ever given on the switch."""
+
+    by_job: dict[int, int]
+    last: int
+
+
+def next_generation(last: int, now: int) -> int:
+    """A generation that no job of the switch ever had: the clock, unless that was given already.
+
+    :param last: the highest one given so far.
+    :param now: unix time in seconds.
+    """
+    return max(now, last + 1) & _GENERATION_MAX or 1
+
+
+def choose_generations(config: Config, actual: Collection[Entry], renew: Collection[str], now: int) -> Generations:
+    """Keeps the generation of a job whose entries are all on the switch unchanged; every other job gets a new one.
+
+    :param renew: names of jobs that get a new one in any case.
+    """
+    current = admissions(actual)
+    last = last_generation(actual)
+    held = _by_job(actual)
+    chosen: dict[int, int] = {}
+    for job in config.jobs:
+        row = current.get(job.id)
+        if row is not None and job.name not in renew:
+            generation = row.arg("generation")
+            if held[job.id] == set(job_entries(config, job, generation)):
+                chosen[job.id] = generation
+                continue
+        last = chosen[job.id] = next_generation(last, now)
+    return Generations(chosen, last)
+
+
+def choose_generations_together(
+    configs: Sequence[Config], actual: Sequence[Collection[Entry]], renew: Collection[str], now: int
+) -> list[Generations]:
+    """`choose_generations` for several switches. A job that is new to one of them starts anew on all: slots that have
+    forgotten a round and slots that have not would not make one sum.
+    """
+    pairs = list(zip(configs, actual, strict=True))
+    fresh = set(renew)
+    for config, held in pairs:
+        rows, chosen = admissions(held), choose_generations(config, held, renew, now)
+        for job in config.jobs:
+            if job.id not in rows or rows[job.id].arg("generation") != chosen.by_job[job.id]:
+                fresh.add(job.name)
+    return [choose_generations(config, held, fresh, now) for config, held in pairs]
+
+
+def _by_job(entries: Iterable[Entry]) -> dict[int | None, set[Entry]]:
+    found: dict[int | None, set[Entry]] = {}
+    for entry in entries:
+        found.setdefault(job_of(entry), set()).add(entry)
+    return found
+
+
+def desired_state(config: Config, generations: Generations) -> frozenset[Entry]:
+    """What the switch should hold, with generations as chosen."""
+    return desired_entries(config, generations.by_job, generations.last)
+
+
+def plan(desired: Collection[Entry], actual: Collection[Entry]) -> list[Change]:
+    """The writes that turn `actual` into `desired`, in a safe order; none if they are equal."""
+    wanted = {entry.identity: entry for entry in desired}
+    held = {entry.identity: entry for entry in actual}
+    changes: list[Change] = []
+    for identity, entry in held.items():
+        if identity not in wanted or (admits(entry) and wanted[identity] != entry):
+            changes.append(Change(Write.DELETE, entry))
+    for identity, entry in wanted.items():
+        if identity not in held or (admits(entry) and held[identity] != entry):
+            changes.append(Change(Write.INSERT, entry))
+        elif held[identity] != entry:
+            changes.append(Change(Write.MODIFY, entry))
+    return sorted(changes, key=_order)
+
+
+def _order(change: Change) -> tuple[int, str]:
+    """The ledger before any generation is used; within a step by text, so that a plan is the same every time."""
+    if is_ledger(change.entry):
+        step = 0
+    elif change.write is Write.DELETE:
+        step = _WITHDRAWAL if admits(change.entry) else 2
+    else:
+        step = 4 if admits(change.entry) else 3
+    return (step, str(change))
+
+
+def prepares(change: Change) -> bool:
+    """Is it the ledger, or does it withdraw a job? Such writes come before all others of a plan."""
+    return _order(change)[0] <= _WITHDRAWAL
+
+
+def differences(desired: Collection[Entry], actual: Collection[Entry]) -> list[str]:
+    """One line per difference: "missing", "foreign" (on the switch only) or "differs"."""
+    wanted = {entry.identity: entry for entry in desired}
+    held = {entry.identity: entry for entry in actual}
+    lines = [f"missing: {entry}" for identity, entry in wanted.items() if identity not in held]
+    lines += [f"foreign: {entry}" for identity, entry in held.items() if identity not in wanted]
+    for identity in wanted.keys() & held.keys():
+        if wanted[identity] != held[identity]:
+            lines.append(f"differs: {held[identity]}, want {wanted[identity]}")
+    return sorted(lines)

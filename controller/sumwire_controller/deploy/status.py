@@ -1,0 +1,198 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a switch holds and has counted, in words. Pure: numbers in, text or JSON out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from sumwire_protocol import constants as _p4
+
+from sumwire_controller.deploy.reconcile import Generations, desired_state, differences
+from sumwire_controller.derive.entries import Entry, TableEntry, admissions, last_generation
+from sumwire_controller.derive.program import VIRTUAL_QUEUE
+from sumwire_controller.model.config import Config
+
+
+def _names(prefix: str) -> dict[int, str]:
+    """Counter index -> name, from the program's own constants."""
+    constants = vars(_p4).items()
+    return {value: name.removeprefix(prefix).lower() for name, value in constants if name.startswith(prefix)}
+
+
+VERDICT_NAMES: Final = _names("VERDICT_")
+REJECT_NAMES: Final = _names("REJECT_")
+DECISION_NAMES: Final = {
+    _p4.QUEUE_PASS: "pass",
+    _p4.QUEUE_MARK: "mark",
+    _p4.QUEUE_DROP: "drop",
+    _p4.QUEUE_TRIM: "trim",
+}
+
+
+_CELLS_OF_PORT: Final = _p4.DROP_CLASSES * len(DECISION_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A counter cell."""
+
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job as the switch holds it. `name` is the configuration's, empty for a job it does not know."""
+
+    id: int
+    name: str
+    generation: int
+    slot_base: int
+    slots: int
+    quorum: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """Packets a worker of a job has sent since the program was loaded or the row inserted, rejected ones included."""
+
+    job: int
+    worker: int
+    name: str
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """Packets of a drop class that a port's virtual queue has decided upon in one way: pass, mark, drop or trim.
+    Bytes as they came to the queue.
+    """
+
+    port: int
+    drop_class: int
+    decision: str
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """Everything `status` shows. `differences` is empty when the switch holds what the configuration says."""
+
+    switch: str
+    program_runs: bool
+    jobs: tuple[JobStatus, ...] = ()
+    verdicts: dict[str, Count] = field(default_factory=dict)
+    rejects: dict[str, Count] = field(default_factory=dict)
+    workers: tuple[WorkerStatus, ...] = ()
+    queues: tuple[QueueStatus, ...] = ()
+    entries: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+
+    @property
+    def in_sync(self) -> bool:
+        return self.program_runs and not self.differences
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {**asdict(self), "in_sync": self.in_sync}
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def summarize(
+    config: Config,
+    actual: Collection[Entry],
+    *,
+    verdicts: Mapping[int, tuple[int, int]],
+    rejects: Mapping[int, tuple[int, int]],
+    workers: Mapping[tuple[int, ...], tuple[int, int]],
+    queues: Mapping[int, tuple[int, int]] | None = None,
+) -> Status:
+    """Names what was read. Counters are (packets, bytes) by index; workers by (job, worker)."""
+    jobs = {job.id: job for job in config.jobs}
+    return Status(
+        switch=config.switch.name,
+        program_runs=True,
+        jobs=tuple(_jobs(config, actual)),
+        verdicts=_named(verdicts, VERDICT_NAMES),
+        rejects=_named(rejects, REJECT_NAMES),
+        workers=tuple(
+            WorkerStatus(job, worker, _worker_name(jobs[job].workers if job in jobs else (), worker), *count)
+            for (job, worker), count in sorted(workers.items())
+        ),
+        queues=tuple(_queue(index, count) for index, count in sorted((queues or {}).items()) if count[0]),
+        entries=tuple(sorted(map(str, actual))),
+        differences=tuple(differences(desired_state(config, _generations_held(config, actual)), actual)),
+    )
+
+
+def queue_cells(entries: Collection[Entry]) -> list[int]:
+    """Indices of the counter of all ports that have a virtual queue."""
+    tables = (entry for entry in entries if isinstance(entry, TableEntry) and entry.table == VIRTUAL_QUEUE.name)
+    return [row.key[0] * _CELLS_OF_PORT + cell for row in tables for cell in range(_CELLS_OF_PORT)]
+
+
+def _queue(index: int, count: tuple[int, int]) -> QueueStatus:
+    port, cell = divmod(index, _CELLS_OF_PORT)
+    drop_class, decision = divmod(cell, len(DECISION_NAMES))
+    return QueueStatus(port, drop_class, DECISION_NAMES[decision], *count)
+
+
+def _generations_held(config: Config, actual: Collection[Entry]) -> Generations:
+    """Generations as they are on the switch, so that they make no difference by themselves."""
+    rows = admissions(actual)
+    held = {job.id: rows[job.id].arg("generation") if job.id in rows else 0 for job in config.jobs}
+    return Generations(held, last_generation(actual))
+
+
+def _jobs(config: Config, actual: Collection[Entry]) -> Iterator[JobStatus]:
+    names = {job.id: job.name for job in config.jobs}
+    for job, row in sorted(admissions(actual).items()):
+        generation, base, slots, quorum = row.args[:4]
+        yield JobStatus(job, names.get(job, ""), generation, base, slots, quorum)
+
+
+def _named(cells: Mapping[int, tuple[int, int]], names: Mapping[int, str]) -> dict[str, Count]:
+    """Every known cell, and an unknown one only if it counted something."""
+    known = {name: Count(*cells.get(index, (0, 0))) for index, name in names.items()}
+    return known | {str(index): Count(*count) for index, count in cells.items() if index not in names and count[0]}
+
+
+def _worker_name(workers: tuple[str, ...], number: int) -> str:
+    return workers[number] if number < len(workers) else ""
+
+
+def _lines(status: Status) -> Iterator[str]:
+    if not status.program_runs:
+        yield f"{status.switch}: runs no or another program"
+        return
+    yield f"{status.switch}: " + ("as configured" if status.in_sync else f"{len(status.differences)} differences")
+    yield from (f"  {line}" for line in status.differences)
+    for job in status.jobs:
+        slots = f"slots {job.slot_base}..{job.slot_base + job.slots - 1}"
+        name = job.name or "(not configured)"
+        yield f"job {job.id} {name}: {slots}, quorum {job.quorum}, generation {job.generation}"
+        for worker in status.workers:
+            if worker.job == job.id:
+                yield f"  worker {worker.worker} {worker.name}: {worker.packets} packets, {worker.bytes} bytes"
+    yield from _counts("verdicts", status.verdicts)
+    yield from _counts("rejects", status.rejects)
+    if status.queues:
+        yield "virtual queues (packets, bytes):"
+    for queue in status.queues:
+        name = f"port {queue.port} class {queue.drop_class} {queue.decision}"
+        yield f"  {name:<24} {queue.packets:>12} {queue.bytes:>15}"
+    yield "entries:"
+    yield from (f"  {entry}" for entry in status.entries)
+
+
+def _counts(title: str, counts: Mapping[str, Count]) -> Iterator[str]:
+    yield f"{title} (packets, bytes):"
+    for name, count in counts.items():
+        yield f"  {name:<12} {count.packets:>12} {count.bytes:>15}"

@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One object per switch that writes and reads back. Entries in, entries out; no P4Runtime outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import grpc
+from google.rpc import code_pb2, status_pb2
+from p4.v1 import p4runtime_pb2
+
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import Change, Write
+from sumwire_controller.deploy.session import Session, rpc_error
+from sumwire_controller.derive.entries import Entry
+from sumwire_controller.derive.program import WORKER
+from sumwire_controller.errors import SwitchError
+from sumwire_controller.model.config import Switch
+
+DEFAULT_TIMEOUT_S: Final = 10.0
+# A switch may have to compile the program first.
+LOADING_TIMEOUT_S: Final = 60.0
+_UPDATE_TYPES: Final = {
+    Write.INSERT: p4runtime_pb2.Update.INSERT,
+    Write.MODIFY: p4runtime_pb2.Update.MODIFY,
+    Write.DELETE: p4runtime_pb2.Update.DELETE,
+}
+_PackedCounter = tuple[int, int]
+"""(packets, bytes)"""
+
+
+class SwitchControl(Protocol):
+    """What applying a configuration needs of a switch; tests have one without a network."""
+
+    def runs(self, program: Program) -> bool: ...
+
+    def push(self, program: Program) -> None: ...
+
+    def entries(self, program: Program) -> frozenset[Entry]: ...
+
+    def write(self, program: Program, change: Change) -> None: ...
+
+
+class P4Switch:
+    """A P4Runtime session with one switch, as a context manager.
+
+    Every call has the deadline `timeout_s`, loading a program at least LOADING_TIMEOUT_S. Raises
+    SwitchUnreachableError, NotPrimaryError or SwitchRefusedError.
+    """
+
+    def __init__(self, switch: Switch, timeout_s: float = DEFAULT_TIMEOUT_S, *, read_only: bool = False) -> None:
+        self._switch = switch
+        self._timeout_s = timeout_s
+        # Nanoseconds: a later call has a higher id, so it becomes primary whatever an earlier one left behind.
+        self._session = Session(switch, None if read_only else time.time_ns(), timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._session.tear_down()
+
+    def _call(self, what: str, call: Callable[..., Any], request: Any, timeout_s: float | None = None) -> Any:
+        try:
+            return call(request, timeout=timeout_s or self._timeout_s)
+        except grpc.RpcError as error:
+            raise self._error(what, error) from error
+
+    def _error(self, what: str, error: Any) -> SwitchError:
+        return rpc_error(self._switch, what, error, _update_reason(error))
+
+    def runs(self, program: Program) -> bool:
+        """Does the switch run this very program (P4Info and the cookie made of its JSON)?"""
+        request = p4runtime_pb2.GetForwardingPipelineConfigRequest(device_id=self._switch.device_id)
+        request.response_type = p4runtime_pb2.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
+        try:
+            reply = self._session.stub.GetForwardingPipelineConfig(request, timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:  # no program yet
+                return False
+            raise self._error("reading the running program", error) from error
+        return bool(reply.config.cookie.cookie == program.cookie and reply.config.p4info == program.p4info)
+
+    def push(self, program: Program) -> None:
+        """Loads the program; the switch starts empty."""
+        request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=self._switch.device_id)
+        request.action = p4runtime_pb2.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
+        request.election_id.high, request.election_id.low = self._session.election_id
+        request.config.p4info.CopyFrom(program.p4info)
+        request.config.p4_device_config = program.device_config
+        request.config.cookie.cookie = program.cookie
+        patience_s = max(self._timeout_s, LOADING_TIMEOUT_S)
+        self._call("loading the program", self._session.stub.SetForwardingPipelineConfig, request, patience_s)
+
+    def write(self, program: Program, change: Change) -> None:
+        """One update, one request, so that a refusal is known to be this one's."""
+        request = p4runtime_pb2.WriteRequest(device_id=self._switch.device_id)
+        request.election_id.high, request.election_id.low = self._session.election_id
+        request.updates.add(type=_UPDATE_TYPES[change.write]).entity.CopyFrom(program.to_entity(change.entry))
+        self._call(str(change), self._session.stub.Write, request)
+
+    def entries(self, program: Program) -> frozenset[Entry]:
+        """Every row of the controller's tables, and every multicast group."""
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        for table_id in program.owned_tables():
+            request.entities.add().table_entry.table_id = table_id
+        request.entities.add().packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 0
+        found = (program.from_entity(entity) for entity in self._read("reading the tables", request))
+        return frozenset(entry for entry in found if entry is not None)
+
+    def rows(self, program: Program, table: str) -> list[Entry]:
+        """Every row of one of the controller's tables."""
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        request.entities.add().table_entry.table_id = program.table_id(table)
+        found = (program.from_entity(entity) for entity in self._read(f"reading table {table}", request))
+        return [entry for entry in found if entry is not None]
+
+    def counter(self, counter_id: int) -> dict[int, _PackedCounter]:
+        """(packets, bytes) of every cell of an indirect counter by index."""
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        request.entities.add().counter_entry.counter_id = counter_id
+        cells = (entity.counter_entry for entity in self._read("reading a counter", request))
+        return {int(cell.index.index): (int(cell.data.packet_count), int(cell.data.byte_count)) for cell in cells}
+
+    def counter_cells(self, counter_id: int, indices: Iterable[int]) -> dict[int, _PackedCounter]:
+        """(packets, bytes) of some cells of an indirect counter by index."""
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        for index in indices:
+            cell = request.entities.add().counter_entry
+            cell.counter_id, cell.index.index = counter_id, index
+        if not request.entities:
+            return {}
+        cells = (entity.counter_entry for entity in self._read("reading a counter", request))
+        return {int(cell.index.index): (int(cell.data.packet_count), int(cell.data.byte_count)) for cell in cells}
+
+    def worker_counters(self, program: Program) -> dict[tuple[int, ...], _PackedCounter]:
+        """(packets, bytes) of every row of the worker table by its key (job, worker)."""
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        request.entities.add().direct_counter_entry.table_entry.table_id = program.table_id(WORKER.name)
+        cells = [entity.direct_counter_entry for entity in self._read("reading the workers' counters", request)]
+        keyed = [(cell.table_entry, cell.data) for cell in cells if not cell.table_entry.is_default_action]
+        return {program.key_of(row): (int(data.packet_count), int(data.byte_count)) for row, data in keyed}
+
+    def _read(self, what: str, request: Any) -> Iterator[Any]:
+        try:
+            for response in self._session.stub.Read(request, timeout=self._timeout_s):
+                yield from response.entities
+        except grpc.RpcError as error:
+            raise self._error(what, error) from error
+
+
+def _update_reason(error: Any) -> str:
+    """The switch's reason for refusing the one update of a write; empty if it gave none.
+
+    It travels as a p4.v1.Error inside a google.rpc.Status in the trailing metadata (P4Runtime spec, section 12.3).
+    """
+    for key, value in error.trailing_metadata() or ():
+        if key != "grpc-status-details-bin":
+            continue
+        for detail in status_pb2.Status.FromString(value).details:
+            reason = p4runtime_pb2.Error()
+            if detail.Unpack(reason) and reason.canonical_code != code_pb2.OK:
+                return f"{code_pb2.Code.Name(reason.canonical_code)}: {reason.message}"
+    return ""

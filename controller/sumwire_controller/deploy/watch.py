@@ -1,0 +1,217 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Watches the switches at the top, and leaves one that is gone out of the rows of those below it.
+
+A thread asks each root again and again whether it answers, a thread writes to each switch below. A root that answers
+again is only reported: it may be a new process without program or jobs, which `apply` brings it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from ipaddress import IPv4Address
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from sumwire_controller.deploy.failover import below_shared_roots, redirections, shared_roots, stranded
+from sumwire_controller.deploy.liveness import Pulse
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.program import UPLINK
+from sumwire_controller.errors import NothingToWatchError, SwitchError
+from sumwire_controller.model.config import Config, Switch
+from sumwire_controller.rules.together import check_together
+from sumwire_controller.rules.validate import validate
+
+INTERVAL_S: Final = 0.1
+PATIENCE_S: Final = 0.3
+_WRITE_PATIENCE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to `switch`: "dead", "back", "moved" (its rows leave out what is gone), "failed" (they
+    could not be written; it is tried again) or "stranded" (a job has no root left).
+
+    `after_s` counts from the last answer of the root that died last or, of "back", from its death.
+    """
+
+    kind: str
+    switch: str
+    after_s: float
+    detail: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.switch}: {self.kind} after {self.after_s:.3f} s: {self.detail}"
+
+
+@dataclass
+class _Board:
+    """What is known of the roots. Guarded by `changed`; `version` grows with every death."""
+
+    names: dict[IPv4Address, str]
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    dead: dict[IPv4Address, float] = field(default_factory=dict)
+    returned: set[IPv4Address] = field(default_factory=set)
+    latest: float = 0.0
+    version: int = 0
+
+    def died(self, root: IPv4Address, last_answer: float) -> None:
+        with self.changed:
+            self.dead[root] = self.latest = last_answer
+            self.returned.discard(root)
+            self.version += 1
+            self.changed.notify_all()
+
+    def came_back(self, root: IPv4Address) -> None:
+        with self.changed:
+            del self.dead[root]
+            self.returned.add(root)
+
+    def after(self, version: int, stop: threading.Event) -> tuple[int, float, set[IPv4Address], set[IPv4Address]]:
+        """Waits for a death after that of `version`, or for `stop`: the version, the last answer of the root that died
+        last, the dead, those that returned.
+        """
+        with self.changed:
+            self.changed.wait_for(lambda: stop.is_set() or self.version != version)
+            return self.version, self.latest, set(self.dead), set(self.returned)
+
+
+class Watch:
+    """Watches from `with` to its end. Events go to `say`, from several threads but one at a time, and to `events`.
+
+    :param configs: all switches of the network, as `configs_of` gives them.
+    :param interval_s: pause between an answer of a root and the next question, in seconds.
+    :param patience_s: how long an answer may take, in seconds.
+    :param build_dir: folder of the compiled program; None for the checkout's.
+    :raises ConfigError: as `apply_all`.
+    :raises NothingToWatchError: no job has several roots.
+    :raises ArtifactError: the compiled program is missing or another one.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[Config],
+        *,
+        interval_s: float = INTERVAL_S,
+        patience_s: float = PATIENCE_S,
+        build_dir: Path | str | None = None,
+        say: Callable[[Event], object] = lambda event: None,
+    ) -> None:
+        for config in configs:
+            validate(config)
+        check_together(configs)
+        roots = shared_roots(configs)
+        if not roots:
+            raise NothingToWatchError("no job has several switches above its workers' that could replace each other")
+        self._switches = {c.aggregator.ip: c.switch for c in configs if c.aggregator.ip in roots}
+        self._below = below_shared_roots(configs)
+        self._program = Program.load(build_dir)
+        self._interval_s, self._patience_s, self._say = interval_s, patience_s, say
+        self._board = _Board(roots)
+        self._stop = threading.Event()
+        self._saying = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self.events: list[Event] = []
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Names of the switches that are watched."""
+        return tuple(self._board.names.values())
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """Names of the switches whose rows are written."""
+        return tuple(config.switch.name for config in self._below)
+
+    def __enter__(self) -> Self:
+        first = threading.Barrier(len(self._switches) + 1)
+        for root, switch in self._switches.items():
+            self._start(f"watch-{switch.name}", partial(self._ask, root, switch, first))
+        for config in self._below:
+            self._start(f"mend-{config.switch.name}", partial(self._mend, config))
+        first.wait()  # every root has answered once or is known to be gone
+        return self
+
+    def _start(self, name: str, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        with self._board.changed:
+            self._board.changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    # -- a thread for each root --------------------------------------------------------------------------
+
+    def _ask(self, root: IPv4Address, switch: Switch, first: threading.Barrier) -> None:
+        pulse = Pulse(switch, self._patience_s)
+        last_answer, alive = time.monotonic(), True
+        waits: threading.Barrier | None = first
+        while not self._stop.is_set():
+            answers = pulse.answers()
+            now = time.monotonic()
+            if answers and not alive:
+                self._board.came_back(root)
+                self._tell("back", switch.name, now - last_answer, "answers again; used again after the next apply")
+            elif alive and not answers:
+                self._tell("dead", switch.name, now - last_answer, f"no answer at {switch.grpc}")
+                self._board.died(root, last_answer)
+            alive = answers
+            last_answer = now if answers else last_answer
+            if waits is not None:
+                waits.wait()
+                waits = None
+            self._stop.wait(self._interval_s)
+        pulse.close()
+
+    # -- a thread for each switch below ------------------------------------------------------------------
+
+    def _mend(self, config: Config) -> None:
+        done, complained = 0, ""
+        board, name = self._board, config.switch.name
+        while True:
+            version, since, dead, returned = board.after(done, self._stop)
+            if self._stop.is_set():
+                return
+            try:
+                rows = self._write(config, dead, returned)
+            except SwitchError as error:
+                if str(error) != complained:
+                    complained = str(error)
+                    self._tell("failed", name, time.monotonic() - since, complained)
+                self._stop.wait(self._interval_s)
+                continue
+            done, complained = version, ""
+            gone = ", ".join(board.names[root] for root in dead) or "nothing"
+            self._tell("moved", name, time.monotonic() - since, f"{rows} rows changed to leave out {gone}")
+            for job in stranded(config, dead):
+                self._tell("stranded", name, time.monotonic() - since, f"job {job} has no root left")
+
+    def _write(self, config: Config, dead: set[IPv4Address], returned: set[IPv4Address]) -> int:
+        """Over a session of its own: one that is kept would not be the primary any more after an `apply`."""
+        with P4Switch(config.switch, _WRITE_PATIENCE_S) as switch:
+            changes = redirections(config, switch.rows(self._program, UPLINK.name), dead, returned)
+            for change in changes:
+                switch.write(self._program, change)
+            return len(changes)
+
+    def _tell(self, kind: str, switch: str, after_s: float, detail: str) -> None:
+        event = Event(kind, switch, after_s, detail)
+        with self._saying:
+            self.events.append(event)
+            self._say(event)

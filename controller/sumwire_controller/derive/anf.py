@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Algebraic normal form (Reed-Muller expansion) of a lookup table.
+
+The switch has no table per value. It computes each output plane as a XOR of products of input planes
+("monomials"), for 1024 values at once; which monomials occur is the table. Monomial M is a bit mask: bit k set means
+that input plane k is a factor; monomial 0 is the constant one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sumwire_protocol.constants import SLOT_WORDS, THC_INDEX_PLANES
+
+MONOMIALS = 1 << THC_INDEX_PLANES
+
+
+def moebius(truth: Sequence[int]) -> tuple[int, ...]:
+    """Coefficients c[M] with truth[z] = XOR of c[M] over all M that are subsets of z.
+
+    :param truth: 0 or 1 for each input z; the length is a power of two.
+    :raises ValueError: the length is no power of two.
+    """
+    size = len(truth)
+    if size == 0 or size & (size - 1):
+        raise ValueError(f"truth table has {size} rows: must be a power of two")
+    coefficients = list(truth)
+    step = 1
+    while step < size:
+        for z in range(size):
+            if z & step:
+                coefficients[z] ^= coefficients[z ^ step]
+        step <<= 1
+    return tuple(coefficients)
+
+
+def coefficients(table: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Coefficients (0 or 1) [plane][monomial] of a table of at most 16 values of at most 8 bits.
+
+    A table of fewer bits uses the low input planes; the missing rows count as 0, which no sender reaches, since it
+    sends the unused planes as 0.
+
+    :raises ValueError: too many rows, or a value that does not fit the output planes.
+    """
+    if len(table) > MONOMIALS:
+        raise ValueError(f"table has {len(table)} rows: at most {MONOMIALS}")
+    for value in table:
+        if not 0 <= value < 1 << SLOT_WORDS:
+            raise ValueError(f"table value {value}: must be 0..{(1 << SLOT_WORDS) - 1}")
+    rows = [*table, *([0] * (MONOMIALS - len(table)))]
+    return tuple(moebius([row >> plane & 1 for row in rows]) for plane in range(SLOT_WORDS))

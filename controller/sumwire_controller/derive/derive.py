@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Topology -> the configuration of each of its switches. Pure.
+
+A switch gets a route to every host of the network, and of each job it has a part in: its workers (hosts and lower
+switches), and the switches above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sumwire_controller.derive.tree import JobTree, job_tree
+from sumwire_controller.model.config import Config, Job, Parent, Worker
+from sumwire_controller.model.topology import Link, Node, Topology
+
+
+def configs_of(topology: Topology) -> tuple[Config, ...]:
+    """One configuration for each switch, in the order of `topology.switches`.
+
+    The topology must keep the rules of `topology_rules.py`.
+    """
+    trees = [(job, job_tree(topology, job)) for job in topology.jobs]
+    return tuple(_config(topology, node, trees) for node in topology.switches)
+
+
+def _config(topology: Topology, node: Node, trees: list[tuple[Job, JobTree]]) -> Config:
+    own = [(job, tree) for job, tree in trees if node.name in tree.seats]
+    workers = {worker.name: worker for worker in (*_hosts(topology, node.name), *_lower(topology, node.name, own))}
+    return Config(
+        switch=node.switch,
+        aggregator=node.aggregator,
+        ports=tuple(sorted({port for port, _ in topology.ports(node.name)})),
+        workers=tuple(workers.values()),
+        jobs=tuple(_job(topology, node.name, job, tree, workers) for job, tree in own),
+        queues=tuple(at.queue for at in topology.queues if at.switch == node.name),
+    )
+
+
+def _hosts(topology: Topology, switch: str) -> list[Worker]:
+    """Every host of the network behind the port that leads to it."""
+    ports = next_ports(topology, switch)
+    return [
+        Worker(host.name, host.ip, host.mac, host.port if host.switch == switch else ports[host.switch], host.udp_port)
+        for host in topology.hosts
+    ]
+
+
+def next_ports(topology: Topology, switch: str) -> dict[str, int]:
+    """The port of a switch that leads to each other switch over the fewest links; among equals, to the neighbour that
+    comes first in the topology.
+    """
+    order = [node.name for node in topology.switches]
+    neighbours = sorted(((order.index(name), port) for port, name in topology.ports(switch) if name in order))
+    found: dict[str, int] = {}
+    for goal in order:
+        if goal != switch:
+            away = topology.distances(goal)
+            found[goal] = next(port for k, port in neighbours if away[order[k]] < away[switch])
+    return found
+
+
+def _lower(topology: Topology, switch: str, own: list[tuple[Job, JobTree]]) -> list[Worker]:
+    """The lower switches that are workers here, each with the most hosts it stands for in any job."""
+    most: dict[str, int] = {}
+    for job, tree in own:
+        for name, hosts in tree.seats[switch].items():
+            if name not in job.workers:
+                most[name] = max(hosts, most.get(name, 0))
+    found = []
+    for name, hosts in most.items():
+        aggregator, port = topology.node(name).aggregator, topology.link(name, switch).upper_port
+        found.append(Worker(name, aggregator.ip, aggregator.mac, port, stands_for=hosts))
+    return found
+
+
+def _job(topology: Topology, switch: str, job: Job, tree: JobTree, workers: dict[str, Worker]) -> Job:
+    """The part of a job that one switch has. In a tree each level needs all its workers: a quorum of a level would say
+    nothing about how many hosts are in.
+    """
+    seats = tree.seats[switch]
+    as_they_say = all(workers[name].weight == hosts for name, hosts in seats.items())
+    return replace(
+        job,
+        workers=tuple(seats),
+        quorum=job.quorum if len(tree.seats) == 1 else len(seats),
+        parents=tuple(_parent(topology, topology.link(switch, upper), tree) for upper in tree.parents[switch]),
+        stands_for=() if as_they_say else tuple(seats.values()),
+    )
+
+
+def _parent(topology: Topology, link: Link, tree: JobTree) -> Parent:
+    aggregator = topology.node(link.upper).aggregator
+    return Parent(link.lower_port, aggregator.ip, aggregator.mac, tree.seat(link.upper, link.lower))

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The job file: what a training host must know about its job, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sumwire_controller.derive.lanes import lane_jobs
+from sumwire_controller.derive.tree import job_tree, roots_of
+from sumwire_controller.errors import PartOfTreeError, UnknownJobError
+from sumwire_controller.model.config import Config, Job
+from sumwire_controller.model.topology import Topology
+
+FORMAT: Final = 3
+
+
+def find_job(source: Config | Topology, name: str) -> Job:
+    """:raises UnknownJobError: the configuration has no such job."""
+    for job in source.jobs:
+        if job.name == name:
+            return job
+    raise unknown_job(name, [job.name for job in source.jobs])
+
+
+def unknown_job(name: str, known: Sequence[str]) -> UnknownJobError:
+    return UnknownJobError(f"job {name!r}: not in the configuration, which has {', '.join(known) or 'none'}")
+
+
+def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
+    """The job file's content, ready for JSON. Worker k's host is `addresses[k]`: it sends to its `aggregator`, where it
+    is worker number `seat`. Each of `lanes` has a job number and slots of its own; lane 0's stand at the top too.
+    `paths` is the number of ways to a root: over more than one, results may overtake each other.
+
+    :raises UnknownJobError: the configuration has no such job.
+    :raises PartOfTreeError: it is the configuration of one switch out of several that the job's tree has.
+    """
+    job = find_job(source, name)
+    addresses = _in_tree(source, job) if isinstance(source, Topology) else _at_one_switch(source, job)
+    lanes = lane_jobs(job)
+    description: dict[str, Any] = {
+        "format": FORMAT,
+        "name": job.name,
+        "job": lanes[0].id,
+        "ops": list(job.ops),
+        "workers": len(job.workers),
+        "quorum": job.quorum,
+        "slots": lanes[0].slots.count,
+        "lanes": [{"job": lane.id, "slots": lane.slots.count} for lane in lanes],
+        "paths": len(roots_of(source, job)) if isinstance(source, Topology) else 1,
+        "addresses": [{"worker": k, **address} for k, address in enumerate(addresses)],
+    }
+    if job.thc is not None:
+        description["thc"] = {"bits": job.thc.bits, "p": job.thc.p, "table": list(job.thc.table)}
+    return description
+
+
+def _at_one_switch(config: Config, job: Job) -> list[dict[str, Any]]:
+    workers = [config.worker(name) for name in job.workers]
+    others = "a switch above" if job.parents else next((worker.name for worker in workers if worker.is_switch), "")
+    if others:
+        raise PartOfTreeError(f"job {job.name!r}: has a part at {others} too; its job file is made from the topology")
+    aggregator = str(config.aggregator.ip)
+    return [_address(str(worker.ip), worker.udp_port, aggregator, seat) for seat, worker in enumerate(workers)]
+
+
+def _in_tree(topology: Topology, job: Job) -> list[dict[str, Any]]:
+    tree, addresses = job_tree(topology, job), []
+    for host in map(topology.host, job.workers):
+        aggregator = str(topology.node(host.switch).aggregator.ip)
+        addresses.append(_address(str(host.ip), host.udp_port, aggregator, tree.seat(host.switch, host.name)))
+    return addresses
+
+
+def _address(ip: str, udp_port: int, aggregator: str, seat: int) -> dict[str, Any]:
+    return {"ip": ip, "udp_port": udp_port, "aggregator": aggregator, "seat": seat}
+
+
+def job_json(source: Config | Topology, name: str) -> str:
+    """The job file's text."""
+    return json.dumps(job_description(source, name), indent=2) + "\n"

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the P4 program that the controller writes to: P4Info's aliases, which do not change when a control moves.
+
+`p4info.py` checks them against the compiled program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sumwire_protocol.constants import SLOT_WORDS
+
+from sumwire_controller.derive.anf import MONOMIALS
+
+WORD_PLANES_LOW: Final = 5
+"""Planes whose coefficients are in table `thc_low`; the others are in `thc_high`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """A table with the one action the controller installs in it; keys and parameters in the program's order.
+
+    An LPM key takes two names here, the address and the length of its prefix; so does a ternary key, the value and its
+    mask, and a table with one has its rows' priority as the last name.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    action: str
+    parameters: tuple[str, ...]
+
+
+def _coefficient_names(planes: range) -> tuple[str, ...]:
+    return tuple(f"p{plane}_c{monomial:02}" for plane in planes for monomial in range(MONOMIALS))
+
+
+FORWARD: Final = TableShape("forward", ("dst", "prefix"), "to_port", ("port",))
+AGGREGATOR: Final = TableShape("aggregator", ("address",), "serve", ("mac",))
+JOB: Final = TableShape(
+    "job", ("job",), "admit_job", ("generation", "slot_base", "job_slots", "quorum", "group", "job_ops", "spray")
+)
+WORKER: Final = TableShape(
+    "worker",
+    ("job", "worker"),
+    "admit_worker",
+    ("port", "address", "worker_bit", "worker_weight", "is_switch"),
+)
+UPLINK: Final = TableShape(
+    "uplink",
+    ("job", "slot", "mask", "priority"),
+    "to_parent",
+    ("port", "mac", "address", "worker", "worker_bit"),
+)
+THC_LOW: Final = TableShape("thc_low", ("job",), "coefficients_low", _coefficient_names(range(WORD_PLANES_LOW)))
+THC_HIGH: Final = TableShape(
+    "thc_high", ("job",), "coefficients_high", _coefficient_names(range(WORD_PLANES_LOW, SLOT_WORDS))
+)
+VIRTUAL_QUEUE: Final = TableShape(
+    "virtual_queue",
+    ("port",),
+    "limit",
+    ("rate", "mark", "drop3", "drop2", "drop1", "drop0", "drop_all", "trims"),
+)
+DEGRADE: Final = TableShape("degrade", ("job",), "degrade", ("seed", "share", "mode"))
+REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip", "udp_port"))
+
+_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
+TABLES: Final = {shape.name: shape for shape in _ALL}
+"""Every table the controller owns; it leaves all others alone."""
+
+VERDICT_COUNTER: Final = "verdicts"
+REJECT_COUNTER: Final = "rejects"
+QUEUE_COUNTER: Final = "queue_decisions"
+"""Its cells are port, drop class (2 bits) and decision (2 bits)."""
+WORKER_COUNTER: Final = "worker_packets"
+"""Direct counter of table `worker`."""

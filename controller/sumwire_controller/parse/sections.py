@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of the objects that YAML files are made of: a node in, a dataclass out, or None after a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from sumwire_protocol.constants import SUMWIRE_PORT
+
+from sumwire_controller.model.config import SPRAYS, Aggregator, Job, Parent, SlotRange, Switch, Thc, Worker
+from sumwire_controller.parse.degrade import read_degrade
+from sumwire_controller.parse.reader import Log, MappingReader
+from sumwire_controller.parse.yamltree import Node
+
+T = TypeVar("T")
+
+_SWITCH_KEYS: Final = ("name", "grpc", "device_id")
+_AGGREGATOR_KEYS: Final = ("ip", "mac")
+_WORKER_KEYS: Final = ("name", "ip", "mac", "port", "udp_port", "stands_for")
+_TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", "thc", "lanes", "spray", "degrade")
+_JOB_KEYS: Final = (*_TREE_JOB_KEYS, "parents", "stands_for")
+_PARENT_KEYS: Final = ("port", "ip", "mac", "worker")
+_SLOT_KEYS: Final = ("base", "count")
+_THC_KEYS: Final = ("bits", "p", "table", "granularity")
+
+
+def each(nodes: list[Node] | None, path: str, log: Log, read: Callable[[Node, str, Log], T]) -> tuple[T, ...]:
+    return tuple(read(node, f"{path}[{i}]", log) for i, node in enumerate(nodes or []))
+
+
+def names_in(nodes: list[Node] | None) -> frozenset[str]:
+    """Names as written, so that a worker, say, with a typo elsewhere is not called unknown as well."""
+    mappings = [node.value for node in nodes or [] if isinstance(node.value, dict)]
+    names = [mapping["name"].value for mapping in mappings if "name" in mapping]
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def read_switch(node: Node, path: str, log: Log) -> Switch | None:
+    read = MappingReader(node, path, log)
+    name, grpc, device_id = read.text("name"), read.text("grpc"), read.integer("device_id")
+    read.finish(_SWITCH_KEYS)
+    if name is None or grpc is None or device_id is None:
+        return None
+    return Switch(name, grpc, device_id)
+
+
+def read_aggregator(node: Node, path: str, log: Log) -> Aggregator | None:
+    read = MappingReader(node, path, log)
+    ip, mac = read.ipv4("ip"), read.mac("mac")
+    read.finish(_AGGREGATOR_KEYS)
+    return None if ip is None or mac is None else Aggregator(ip, mac)
+
+
+def read_worker(node: Node, path: str, log: Log) -> Worker | None:
+    read = MappingReader(node, path, log)
+    name, ip, mac, port = read.text("name"), read.ipv4("ip"), read.mac("mac"), read.integer("port")
+    udp_port = read.integer("udp_port") if read.has("udp_port") else SUMWIRE_PORT
+    is_switch = read.has("stands_for")
+    stands_for = read.integer("stands_for") if is_switch else None
+    read.finish(_WORKER_KEYS)
+    if name is None or ip is None or mac is None or port is None or udp_port is None:
+        return None
+    if is_switch and stands_for is None:
+        return None
+    return Worker(name, ip, mac, port, udp_port, stands_for)
+
+
+def read_tree_job(node: Node, path: str, log: Log) -> Job | None:
+    """A job of a topology: all its workers are hosts, and the tree gives the parents."""
+    return read_job(node, path, log, _TREE_JOB_KEYS)
+
+
+def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS) -> Job | None:
+    read = MappingReader(node, path, log)
+
+    def has(name: str) -> bool:
+        return name in keys and read.has(name)
+
+    name, number = read.text("name"), read.integer("id")
+    ops, workers = read.texts("ops"), read.texts("workers")
+    quorum = read.integer("quorum") if has("quorum") else len(workers or ())
+    lanes = read.integer("lanes") if has("lanes") else 1
+    spray = read.text("spray") if has("spray") else SPRAYS[0]
+    slots_node = read.node("slots")
+    slots = _slots(slots_node, f"{path}.slots", log) if slots_node else None
+    thc_node = read.node("thc") if has("thc") else None
+    thc = _thc(thc_node, f"{path}.thc", log) if thc_node else None
+    degrade_node = read.node("degrade") if has("degrade") else None
+    degrade = read_degrade(degrade_node, f"{path}.degrade", log) if degrade_node else None
+    parents = each(read.items("parents"), f"{path}.parents", log, _parent) if has("parents") else ()
+    stands_for = read.integers("stands_for") if has("stands_for") else ()
+    read.finish(keys)
+    if name is None or number is None or ops is None or workers is None or quorum is None or slots is None:
+        return None
+    if (thc_node is not None and thc is None) or stands_for is None or None in parents:
+        return None
+    if (degrade_node is not None and degrade is None) or lanes is None or spray is None:
+        return None
+    above = tuple(filter(None, parents))
+    return Job(name, number, ops, workers, quorum, slots, thc, above, stands_for, lanes, spray, degrade)
+
+
+def _parent(node: Node, path: str, log: Log) -> Parent | None:
+    read = MappingReader(node, path, log)
+    port, ip, mac, worker = read.integer("port"), read.ipv4("ip"), read.mac("mac"), read.integer("worker")
+    read.finish(_PARENT_KEYS)
+    return None if port is None or ip is None or mac is None or worker is None else Parent(port, ip, mac, worker)
+
+
+def _slots(node: Node, path: str, log: Log) -> SlotRange | None:
+    read = MappingReader(node, path, log)
+    base, count = read.integer("base"), read.integer("count")
+    read.finish(_SLOT_KEYS)
+    return None if base is None or count is None else SlotRange(base, count)
+
+
+def _thc(node: Node, path: str, log: Log) -> Thc | None:
+    read = MappingReader(node, path, log)
+    bits, p, table = read.integer("bits"), read.number("p"), read.integers("table")
+    granularity = read.integer("granularity") if read.has("granularity") else None
+    read.finish(_THC_KEYS)
+    if granularity is not None and table and granularity != table[-1]:
+        log.add(path, "granularity", granularity, f"must be the table's last value, {table[-1]}")
+    return None if bits is None or p is None or table is None else Thc(bits, p, table)

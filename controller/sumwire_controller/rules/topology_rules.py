@@ -1,0 +1,271 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules a topology must keep, in three layers: its parts, the network they make, the trees of the jobs in it
+(`tree_rules.py`).
+
+A layer is looked at only if those before it are good: what hangs on a broken part would draw problems of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sumwire_protocol.constants import DROP_PORT
+
+from sumwire_controller.errors import ConfigError, Problem
+from sumwire_controller.model.config import Job
+from sumwire_controller.model.topology import Host, Link, Node, QueueAt, Topology
+from sumwire_controller.parse.degrade import degrade_rules
+from sumwire_controller.parse.queues import queue_rules
+from sumwire_controller.rules.lane_rules import jobs_distinct, lane_rules, port_rules
+from sumwire_controller.rules.rules import (
+    PARENTS,
+    PORT_MAX,
+    address_rules,
+    either,
+    hosts_fit,
+    name_rule,
+    op_rules,
+    quorum_rules,
+    repeated,
+    slot_rules,
+    switch_rules,
+    thc_rules,
+)
+from sumwire_controller.rules.tree_rules import size_problems, tree_problems
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyDraft:
+    """A topology of which parts may have failed to parse (None); indices are those of the text."""
+
+    switches: tuple[Node | None, ...]
+    links: tuple[Link | None, ...]
+    hosts: tuple[Host | None, ...]
+    jobs: tuple[Job | None, ...]
+    switches_unparsed: frozenset[str] = frozenset()
+    hosts_unparsed: frozenset[str] = frozenset()
+    queues: tuple[QueueAt | None, ...] = ()
+
+    def topology(self) -> Topology:
+        """The parts that are there."""
+        return Topology(
+            tuple(filter(None, self.switches)),
+            tuple(filter(None, self.links)),
+            tuple(filter(None, self.hosts)),
+            tuple(filter(None, self.jobs)),
+            tuple(filter(None, self.queues)),
+        )
+
+    def switches_at(self) -> list[tuple[str, Node]]:
+        return [(f"switches[{i}]", node) for i, node in enumerate(self.switches) if node is not None]
+
+    def links_at(self) -> list[tuple[str, Link]]:
+        return [(f"links[{i}]", link) for i, link in enumerate(self.links) if link is not None]
+
+    def hosts_at(self) -> list[tuple[str, Host]]:
+        return [(f"hosts[{i}]", host) for i, host in enumerate(self.hosts) if host is not None]
+
+    def jobs_at(self) -> list[tuple[str, Job]]:
+        return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
+
+    def queues_at(self) -> list[tuple[str, QueueAt]]:
+        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
+
+
+def validate_topology(topology: Topology) -> None:
+    """Checks a topology made in Python.
+
+    :raises ConfigError: with every broken rule.
+    """
+    draft = TopologyDraft(topology.switches, topology.links, topology.hosts, topology.jobs, queues=topology.queues)
+    problems = topology_problems(draft)
+    if problems:
+        raise ConfigError("topology", problems)
+
+
+def topology_problems(draft: TopologyDraft, *, shape_is_good: bool = True) -> list[Problem]:
+    """The broken rules of the first layer that has any.
+
+    :param shape_is_good: nothing is missing in the draft.
+    """
+    problems = [*_parts(draft)]
+    if problems or not shape_is_good:
+        return problems
+    topology = draft.topology()
+    if not topology.switches:
+        return [Problem("", "switches", [], "must name at least one switch")]
+    return [*_network(topology)] or [*tree_problems(topology)] or [*size_problems(topology)]
+
+
+# -- the parts ------------------------------------------------------------------------------------------
+
+
+def _parts(draft: TopologyDraft) -> Iterator[Problem]:
+    yield from _switches(draft)
+    yield from _links(draft)
+    yield from _hosts(draft)
+    yield from _addresses_distinct(draft)
+    yield from _ports_distinct(draft)
+    for path, job in draft.jobs_at():
+        yield from _job(path, job, draft)
+    yield from jobs_distinct(draft.jobs_at())
+    yield from _queues(draft)
+
+
+def _switches(draft: TopologyDraft) -> Iterator[Problem]:
+    for path, node in draft.switches_at():
+        yield from switch_rules(path, node.switch)
+        yield from address_rules(f"{path}.aggregator", node.aggregator.ip, node.aggregator.mac)
+    servers = ((path, "grpc", f"{at.switch.grpc} device {at.switch.device_id}") for path, at in draft.switches_at())
+    yield from repeated(servers, "server and device")
+
+
+def _links(draft: TopologyDraft) -> Iterator[Problem]:
+    known = {node.name for _, node in draft.switches_at()} | draft.switches_unparsed
+    for path, link in draft.links_at():
+        for field, (switch, port) in zip(("from", "to"), link.ends, strict=True):
+            if switch not in known:
+                yield Problem(path, field, switch, "no switch of that name")
+            yield from _port(path, f"{field}_port", port)
+        if link.lower == link.upper:
+            yield Problem(path, "to", link.upper, "must be another switch than `from`")
+    pairs = ((path, "to", " and ".join(sorted((link.lower, link.upper)))) for path, link in draft.links_at())
+    yield from repeated(pairs, "pair of switches")
+
+
+def _port(path: str, field: str, port: int) -> Iterator[Problem]:
+    if not 0 < port <= PORT_MAX:
+        yield Problem(path, field, port, f"must be 1..{PORT_MAX} ({DROP_PORT} is the drop port)")
+
+
+def _hosts(draft: TopologyDraft) -> Iterator[Problem]:
+    known = {node.name for _, node in draft.switches_at()} | draft.switches_unparsed
+    for path, host in draft.hosts_at():
+        yield from name_rule(path, host.name)
+        yield from address_rules(path, host.ip, host.mac)
+        if host.switch not in known:
+            yield Problem(path, "switch", host.switch, "no switch of that name")
+        yield from _port(path, "port", host.port)
+        if not 0 < host.udp_port < 1 << 16:
+            yield Problem(path, "udp_port", host.udp_port, "must be 1..65535")
+
+
+def _addresses_distinct(draft: TopologyDraft) -> Iterator[Problem]:
+    aggregators = [(f"{path}.aggregator", node.aggregator) for path, node in draft.switches_at()]
+    names = [(path, "name", node.name) for path, node in draft.switches_at()]
+    addresses = [(path, "ip", str(aggregator.ip)) for path, aggregator in aggregators]
+    yield from repeated([*names, *((path, "name", host.name) for path, host in draft.hosts_at())], "name")
+    yield from repeated([*addresses, *((path, "ip", str(host.ip)) for path, host in draft.hosts_at())], "address")
+    first: dict[str, tuple[str, object]] = {}
+    for path, aggregator in aggregators:
+        yield from _mac(path, aggregator.mac, path, first)
+    for path, host in draft.hosts_at():
+        yield from _mac(path, host.mac, (host.switch, host.port), first)
+
+
+def _mac(path: str, mac: str, place: object, first: dict[str, tuple[str, object]]) -> Iterator[Problem]:
+    """One interface of a host may have several IPv4 addresses, but it is in one place."""
+    other_path, other_place = first.setdefault(mac, (path, place))
+    if other_place != place:
+        yield Problem(path, "mac", mac, f"is already that of {other_path}")
+
+
+def _ports_distinct(draft: TopologyDraft) -> Iterator[Problem]:
+    first: dict[tuple[str, int], tuple[str, str]] = {}
+    for path, host in draft.hosts_at():
+        other_path, mac = first.setdefault((host.switch, host.port), (path, host.mac))
+        if mac != host.mac:
+            yield Problem(path, "port", host.port, f"is already that of {other_path}")
+    for path, link in draft.links_at():
+        for field, end in zip(("from_port", "to_port"), link.ends, strict=True):
+            other_path, _ = first.setdefault(end, (f"{path}.{field}", ""))
+            if other_path != f"{path}.{field}":
+                yield Problem(path, field, end[1], f"is already that of {other_path}")
+
+
+def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
+    known = {host.name for _, host in draft.hosts_at()} | draft.hosts_unparsed
+    yield from name_rule(path, job.name)
+    yield from lane_rules(path, job)
+    yield from op_rules(path, job)
+    if not job.workers:
+        yield Problem(path, "workers", [], "must name at least one host")
+    for i, name in enumerate(job.workers):
+        if name not in known:
+            yield Problem(path, f"workers[{i}]", name, "no host of that name")
+    yield from repeated(((f"{path}.workers", f"[{i}]", name) for i, name in enumerate(job.workers)), "worker")
+    yield from port_rules(path, job, [(h.name, h.udp_port) for _, h in draft.hosts_at() if h.name in job.workers])
+    if job.workers:
+        yield from quorum_rules(path, job, elsewhere="")
+    yield from degrade_rules(path, job, elsewhere="")
+    yield from hosts_fit(path, job, len(job.workers))
+    yield from slot_rules(f"{path}.slots", job.slots)
+    if job.thc is not None:
+        yield from thc_rules(f"{path}.thc", job.thc, len(job.workers))
+
+
+def _queues(draft: TopologyDraft) -> Iterator[Problem]:
+    ports: dict[str, set[int]] = {}
+    for _, host in draft.hosts_at():
+        ports.setdefault(host.switch, set()).add(host.port)
+    for _, link in draft.links_at():
+        for switch, port in link.ends:
+            ports.setdefault(switch, set()).add(port)
+    known = {node.name for _, node in draft.switches_at()} | draft.switches_unparsed
+    for path, at in draft.queues_at():
+        if at.switch not in known:
+            yield Problem(path, "switch", at.switch, "no switch of that name")
+        elif at.queue.port not in ports.get(at.switch, ()):
+            rule = f"no host or link at this port of {at.switch}, which has {sorted(ports.get(at.switch, ()))}"
+            yield Problem(path, "port", at.queue.port, rule)
+        yield from queue_rules(path, at.queue)
+    places = ((path, "port", f"{at.switch} port {at.queue.port}") for path, at in draft.queues_at())
+    yield from repeated(places, "port")
+
+
+# -- the network ----------------------------------------------------------------------------------------
+
+
+def _network(topology: Topology) -> Iterator[Problem]:
+    circle = _circle(topology)
+    if circle:
+        yield Problem("", "links", " -> ".join(circle), "go up in a circle: no switch may be above itself")
+        return
+    start = topology.switches[0].name
+    reached = topology.distances(start)
+    apart = [node.name for node in topology.switches if node.name not in reached]
+    if apart:
+        yield Problem("", "links", ", ".join(apart), f"no links lead there from {start}")
+    for i, node in enumerate(topology.switches):
+        yield from _uppers(f"switches[{i}]", node.name, topology)
+
+
+def _circle(topology: Topology) -> list[str]:
+    """Names of switches each directly below the next, the first one again at the end; empty if there is no circle."""
+    done: set[str] = set()
+
+    def search(way: list[str]) -> list[str]:
+        for upper in topology.uppers(way[-1]):
+            if upper in way:
+                return [*way[way.index(upper) :], upper]
+            found = [] if upper in done else search([*way, upper])
+            if found:
+                return found
+        done.add(way[-1])
+        return []
+
+    return next((found for node in topology.switches if (found := search([node.name]))), [])
+
+
+def _uppers(path: str, name: str, topology: Topology) -> Iterator[Problem]:
+    uppers = topology.uppers(name)
+    if not uppers:
+        return
+    if len(uppers) not in PARENTS:
+        yield Problem(path, "name", name, f"has {len(uppers)} switches above it: must be {either(PARENTS)}, or none")
+    middle = [upper for upper in uppers if topology.uppers(upper)]
+    if len(uppers) > 1 and middle:
+        rule = f"has several switches above it, so they must be at the top, but {middle[0]} is not"
+        yield Problem(path, "name", name, rule)

@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The last layer of a topology's rules: the trees that its jobs make, and whether each switch has room for its part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sumwire_protocol.constants import JOB_WORKERS_MAX
+
+from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.tree import JobTree, job_tree, roots_of
+from sumwire_controller.errors import Problem
+from sumwire_controller.model.config import Job
+from sumwire_controller.model.topology import Topology
+from sumwire_controller.parse.degrade import degrade_rules
+from sumwire_controller.rules.lane_rules import multiple_for, shares_equally
+from sumwire_controller.rules.rules import PARENTS, either, overlaps, quorum_rules
+from sumwire_controller.rules.validate import draft_of, validate_draft
+
+
+def tree_problems(topology: Topology) -> Iterator[Problem]:
+    """Of a network that keeps its rules."""
+    jobs = [(f"jobs[{i}]", job) for i, job in enumerate(topology.jobs)]
+    trees: dict[int, JobTree] = {}
+    for path, job in jobs:
+        problems = [*_roots(path, job, roots_of(topology, job))]
+        yield from problems
+        if not problems:
+            tree = trees[job.id] = job_tree(topology, job)
+            yield from _seats(path, tree)
+            yield from _needs_a_star(path, job, tree)
+    for job, other, problem in overlaps(jobs):
+        shared = trees.keys() >= {job.id, other.id} and trees[job.id].seats.keys() & trees[other.id].seats.keys()
+        if shared:
+            yield Problem(problem.path, problem.field, problem.value, f"{problem.rule} at {min(shared)}")
+
+
+def _roots(path: str, job: Job, roots: tuple[str, ...]) -> Iterator[Problem]:
+    if not roots:
+        yield Problem(path, "workers", list(job.workers), "no switch is above all of them")
+    elif len(roots) not in PARENTS:
+        shown = f"{len(roots)} switches ({', '.join(roots)})"
+        yield Problem(path, "workers", list(job.workers), f"{shown} are above all of them: must be {either(PARENTS)}")
+    elif not shares_equally(job, len(roots)):
+        rule = f"must be a multiple of {multiple_for(job, len(roots))}, so that {', '.join(roots)} have equal shares"
+        yield Problem(f"{path}.slots", "count", job.slots.count, rule)
+
+
+def _seats(path: str, tree: JobTree) -> Iterator[Problem]:
+    for switch, seats in tree.seats.items():
+        if len(seats) > JOB_WORKERS_MAX:
+            rule = f"at most {JOB_WORKERS_MAX}, the width of the contributors"
+            yield Problem(path, "workers", f"{len(seats)} workers at {switch}", rule)
+
+
+def _needs_a_star(path: str, job: Job, tree: JobTree) -> Iterator[Problem]:
+    """What only one switch alone can do."""
+    elsewhere = list(tree.seats)[1] if len(tree.seats) > 1 else ""
+    if elsewhere:
+        yield from quorum_rules(path, job, elsewhere)
+        yield from degrade_rules(path, job, elsewhere)
+
+
+def size_problems(topology: Topology) -> Iterator[Problem]:
+    """Whether each switch's tables have room for it."""
+    for i, config in enumerate(configs_of(topology)):
+        for problem in validate_draft(draft_of(config)):
+            yield Problem(f"switches[{i}]", problem.full_path, problem.value, problem.rule)

@@ -1,0 +1,244 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules a configuration must keep. Pure functions that yield a Problem for each broken rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sumwire_protocol.constants import DROP_PORT, JOB_WORKERS_MAX, JOBS_MAX, ROUTES_MAX, SUMWIRE_PORT, WORKERS_MAX
+
+from sumwire_controller.errors import ConfigError, Problem
+from sumwire_controller.model.config import Aggregator, Config, Job, Parent, Switch, VirtualQueue, Worker
+from sumwire_controller.parse.degrade import degrade_rules
+from sumwire_controller.parse.queues import queue_rules
+from sumwire_controller.rules.lane_rules import jobs_distinct, lane_rules, multiple_for, port_rules, shares_equally
+from sumwire_controller.rules.rules import (
+    COUNT_MAX,
+    PARENTS,
+    PORT_MAX,
+    address_rules,
+    either,
+    hosts_fit,
+    name_rule,
+    op_rules,
+    overlaps,
+    quorum_rules,
+    repeated,
+    slot_rules,
+    switch_rules,
+    thc_rules,
+)
+
+SEATS_MAX: Final = WORKERS_MAX - 1
+"""Workers of all jobs together: rows of the worker and replica tables, of which the ledger takes one (`entries.py`)."""
+UPLINKS_MAX: Final = JOBS_MAX
+"""Rows of the uplink table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A configuration of which parts may have failed to parse (None); indices are those of the text."""
+
+    switch: Switch | None
+    aggregator: Aggregator | None
+    ports: tuple[int, ...] | None
+    workers: tuple[Worker | None, ...]
+    jobs: tuple[Job | None, ...]
+    names_unparsed: frozenset[str] = frozenset()
+    queues: tuple[VirtualQueue | None, ...] = ()
+
+    def workers_at(self) -> list[tuple[str, Worker]]:
+        return [(f"workers[{i}]", worker) for i, worker in enumerate(self.workers) if worker is not None]
+
+    def jobs_at(self) -> list[tuple[str, Job]]:
+        return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
+
+    def queues_at(self) -> list[tuple[str, VirtualQueue]]:
+        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
+
+
+def validate(config: Config) -> None:
+    """Checks a configuration made in Python.
+
+    :raises ConfigError: with every broken rule.
+    """
+    problems = list(validate_draft(draft_of(config)))
+    if problems:
+        raise ConfigError("config", problems)
+
+
+def draft_of(config: Config) -> Draft:
+    """A draft with all its parts."""
+    return Draft(config.switch, config.aggregator, config.ports, config.workers, config.jobs, queues=config.queues)
+
+
+def validate_draft(draft: Draft) -> Iterator[Problem]:
+    """Every broken rule of the parts that are there, in the order of the file."""
+    if draft.switch is not None:
+        yield from switch_rules("switch", draft.switch)
+    if draft.aggregator is not None:
+        yield from address_rules("aggregator", draft.aggregator.ip, draft.aggregator.mac)
+    if draft.ports is not None:
+        yield from _ports(draft.ports)
+    yield from _workers(draft)
+    for path, job in draft.jobs_at():
+        yield from _job(path, job, draft)
+    yield from _jobs_together(draft)
+    yield from _queues(draft)
+
+
+def _ports(ports: tuple[int, ...]) -> Iterator[Problem]:
+    if not ports:
+        yield Problem("", "ports", [], "must name at least one port")
+    for i, port in enumerate(ports):
+        if not 0 < port <= PORT_MAX:
+            yield Problem("ports", f"[{i}]", port, f"must be 1..{PORT_MAX} ({DROP_PORT} is the drop port)")
+    yield from repeated((("ports", f"[{i}]", port) for i, port in enumerate(ports)), "port")
+
+
+def _workers(draft: Draft) -> Iterator[Problem]:
+    workers = draft.workers_at()
+    if len(draft.workers) > ROUTES_MAX:
+        yield Problem("", "workers", f"{len(draft.workers)} workers", f"the forward table has {ROUTES_MAX} rows")
+    for path, worker in workers:
+        yield from _worker(path, worker, draft)
+    yield from repeated(((path, "name", worker.name) for path, worker in workers), "name")
+    yield from repeated(((path, "ip", str(worker.ip)) for path, worker in workers), "address")
+    yield from _macs(workers)
+
+
+def _worker(path: str, worker: Worker, draft: Draft) -> Iterator[Problem]:
+    yield from name_rule(path, worker.name)
+    yield from address_rules(path, worker.ip, worker.mac)
+    if not 0 < worker.udp_port < 1 << 16:
+        yield Problem(path, "udp_port", worker.udp_port, "must be 1..65535")
+    if worker.is_switch and worker.udp_port != SUMWIRE_PORT:
+        yield Problem(path, "udp_port", worker.udp_port, f"must be {SUMWIRE_PORT} at a switch")
+    if not 1 <= worker.weight <= COUNT_MAX:
+        yield Problem(path, "stands_for", worker.weight, f"must be 1..{COUNT_MAX} hosts")
+    if draft.ports is not None and worker.port not in draft.ports:
+        yield Problem(path, "port", worker.port, f"must be one of the switch's ports {list(draft.ports)}")
+    if draft.aggregator is not None and worker.ip == draft.aggregator.ip:
+        yield Problem(path, "ip", str(worker.ip), "must not be the aggregator's address")
+    if draft.aggregator is not None and worker.mac == draft.aggregator.mac:
+        yield Problem(path, "mac", worker.mac, "must not be the aggregator's address")
+
+
+def _macs(workers: list[tuple[str, Worker]]) -> Iterator[Problem]:
+    """One interface may have several IPv4 addresses, but it is behind one port."""
+    first: dict[str, tuple[str, Worker]] = {}
+    for path, worker in workers:
+        other_path, other = first.setdefault(worker.mac, (path, worker))
+        if other.port != worker.port:
+            rule = f"is behind port {worker.port}, but {other_path} has the same address behind port {other.port}"
+            yield Problem(path, "mac", worker.mac, rule)
+
+
+def _job(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
+    members = _members(job, draft)
+    below = next((worker.name for worker in members.values() if worker.is_switch), "")
+    elsewhere = "a switch above" if job.parents else below
+    yield from name_rule(path, job.name)
+    yield from lane_rules(path, job)
+    yield from op_rules(path, job)
+    yield from _job_workers(path, job, draft)
+    yield from port_rules(path, job, [(w.name, w.udp_port) for w in members.values() if not w.is_switch])
+    yield from quorum_rules(path, job, elsewhere)
+    yield from degrade_rules(path, job, elsewhere)
+    yield from slot_rules(f"{path}.slots", job.slots)
+    yield from _parents(path, job, draft)
+    yield from _weights(path, job, members)
+    hosts = sum(job.stands_for) if job.stands_for else sum(worker.weight for worker in members.values())
+    yield from hosts_fit(path, job, hosts)
+    if job.thc is not None:
+        yield from thc_rules(f"{path}.thc", job.thc, hosts)
+
+
+def _members(job: Job, draft: Draft) -> dict[str, Worker]:
+    """The job's workers that are known, by name."""
+    return {worker.name: worker for _, worker in draft.workers_at() if worker.name in job.workers}
+
+
+def _weights(path: str, job: Job, members: dict[str, Worker]) -> Iterator[Problem]:
+    if not job.stands_for:
+        return
+    if len(job.stands_for) != len(job.workers):
+        rule = f"must have one number for each of the {len(job.workers)} workers"
+        yield Problem(path, "stands_for", list(job.stands_for), rule)
+        return
+    for k, (name, hosts) in enumerate(zip(job.workers, job.stands_for, strict=True)):
+        if name in members and not 1 <= hosts <= members[name].weight:
+            rule = f"must be 1..{members[name].weight}, what {name} stands for"
+            yield Problem(path, f"stands_for[{k}]", hosts, rule)
+
+
+def _parents(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
+    parents = [(f"{path}.parents[{i}]", parent) for i, parent in enumerate(job.parents)]
+    if parents and len(parents) not in PARENTS:
+        yield Problem(path, "parents", f"{len(parents)} parents", f"must be {either(PARENTS)}, or none for the root")
+    elif parents and not shares_equally(job, len(parents)):
+        multiple = multiple_for(job, len(parents))
+        rule = f"must be a multiple of {multiple}, the number of parents, so that each has an equal share"
+        yield Problem(f"{path}.slots", "count", job.slots.count, rule)
+    ports = {worker.port: worker.name for worker in _members(job, draft).values()}
+    for parent_path, parent in parents:
+        yield from _parent(parent_path, parent, draft)
+        if parent.port in ports:
+            yield Problem(parent_path, "port", parent.port, f"must not be the port of a worker, {ports[parent.port]}")
+    yield from repeated(((where, "ip", str(parent.ip)) for where, parent in parents), "address")
+
+
+def _parent(path: str, parent: Parent, draft: Draft) -> Iterator[Problem]:
+    yield from address_rules(path, parent.ip, parent.mac)
+    if draft.ports is not None and parent.port not in draft.ports:
+        yield Problem(path, "port", parent.port, f"must be one of the switch's ports {list(draft.ports)}")
+    if draft.aggregator is not None and parent.ip == draft.aggregator.ip:
+        yield Problem(path, "ip", str(parent.ip), "must not be this switch's own aggregator")
+    if not 0 <= parent.worker < JOB_WORKERS_MAX:
+        yield Problem(path, "worker", parent.worker, f"must be 0..{JOB_WORKERS_MAX - 1}")
+
+
+def _job_workers(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
+    known = {worker.name for _, worker in draft.workers_at()} | draft.names_unparsed
+    if not 1 <= len(job.workers) <= JOB_WORKERS_MAX:
+        shown = f"{len(job.workers)} workers"
+        yield Problem(path, "workers", shown, f"must be 1..{JOB_WORKERS_MAX} workers, the width of the contributors")
+    for i, name in enumerate(job.workers):
+        if name not in known:
+            yield Problem(path, f"workers[{i}]", name, "no worker of that name")
+    yield from repeated(((f"{path}.workers", f"[{i}]", name) for i, name in enumerate(job.workers)), "worker")
+
+
+def _jobs_together(draft: Draft) -> Iterator[Problem]:
+    jobs = draft.jobs_at()
+    rows = len(draft.jobs) + sum(_more_lanes(job) for _, job in jobs)
+    if rows > JOBS_MAX:
+        shown = f"{rows} jobs" if rows == len(draft.jobs) else f"{rows} lanes of all jobs"
+        yield Problem("", "jobs", shown, f"at most {JOBS_MAX}: the job table has no more rows")
+    seats = sum(len(job.workers) * (_more_lanes(job) + 1) for _, job in jobs)
+    if seats > SEATS_MAX:
+        yield Problem("", "jobs", f"{seats} workers in all jobs", f"at most {SEATS_MAX}: the tables have no more rows")
+    uplinks = sum(len(job.parents) * (_more_lanes(job) + 1) for _, job in jobs)
+    if uplinks > UPLINKS_MAX:
+        yield Problem(
+            "", "jobs", f"{uplinks} parents in all jobs", f"at most {UPLINKS_MAX}: the table has no more rows"
+        )
+    yield from jobs_distinct(jobs)
+    yield from (problem for _, _, problem in overlaps(jobs))
+
+
+def _more_lanes(job: Job) -> int:
+    """Lanes besides the first; nothing is made of a number that is no lanes at all."""
+    return max(job.lanes, 1) - 1
+
+
+def _queues(draft: Draft) -> Iterator[Problem]:
+    queues = draft.queues_at()
+    for path, queue in queues:
+        if draft.ports is not None and queue.port not in draft.ports:
+            yield Problem(path, "port", queue.port, f"must be one of the switch's ports {list(draft.ports)}")
+        yield from queue_rules(path, queue)
+    yield from repeated(((path, "port", queue.port) for path, queue in queues), "port")

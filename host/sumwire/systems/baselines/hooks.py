@@ -1,0 +1,219 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Torch's own communication hooks, timed, and usable for models outside of DistributedDataParallel too."""
+
+# Annotations stay objects, not strings: DistributedDataParallel compares those of a hook.
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.futures import Future
+from torch.optim import Optimizer
+
+from sumwire.errors import UsageError
+from sumwire.training.comm_thread import CommThread
+from sumwire.training.optim import GradientOptimizer
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+else:
+    from torch.distributed import GradBucket
+
+Hook = Callable[[Any, GradBucket], Future[Tensor]]
+
+
+class TimedHook:
+    """A hook and its state, with statistics: ``seconds`` in which at least one bucket was on its way, and
+    ``sent_bytes`` of what this rank handed to collectives, of which ``bytes_of(bucket)`` is asked after the hook.
+
+    ``thread``: runs buckets on processors one after the other. A hook needs that if it makes collectives in callbacks,
+    whose order gloo leaves open, and which there wait for a thread that they keep from working.
+    """
+
+    def __init__(
+        self,
+        hook: Hook,
+        state: object,
+        bytes_of: Callable[[GradBucket], int],
+        thread: CommThread | None = None,
+    ) -> None:
+        self._hook = hook
+        self._state = state
+        self._bytes_of = bytes_of
+        self._thread = thread
+        self.sent_bytes = 0
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._since = 0.0
+        self.operations = 0
+        self.seconds = 0.0
+
+    def run(self, bucket: GradBucket) -> Future[Tensor]:
+        """The hook for one bucket."""
+        with self._lock:
+            self.operations += 1
+            self._under_way += 1
+            if self._under_way == 1:
+                self._since = time.monotonic()
+        if self._thread is None or bucket.buffer().is_cuda:
+            return self._begun(bucket).then(self._landed)
+        kept = cast(GradBucket, _Bucket.of(bucket))
+        return self._thread.submit(lambda: self._begun(kept).wait()).then(self._landed)
+
+    def close(self) -> None:
+        """End what was started."""
+        if self._thread is not None:
+            self._thread.close()
+
+    def _begun(self, bucket: GradBucket) -> Future[Tensor]:
+        future = self._hook(self._state, bucket)
+        self.sent_bytes += self._bytes_of(bucket)
+        return future
+
+    def stats(self) -> dict[str, float]:
+        """As those of a system."""
+        return {
+            "operations": self.operations,
+            "operation_s": self.seconds,
+            "payload_bytes": float(self.sent_bytes),
+        }
+
+    def _landed(self, future: Future[Tensor]) -> Tensor:
+        with self._lock:
+            self._under_way -= 1
+            if self._under_way == 0:
+                self.seconds += time.monotonic() - self._since
+        return future.value()
+
+
+def all_reduce(group: dist.ProcessGroup | None) -> TimedHook:
+    """S-SGD: the mean in the gradients' own precision."""
+    return TimedHook(allreduce_hook, group, lambda bucket: bucket.buffer().nbytes)
+
+
+def half_precision(group: dist.ProcessGroup | None) -> TimedHook:
+    """The mean of gradients rounded to float16."""
+    return TimedHook(fp16_compress_hook, group, lambda bucket: 2 * bucket.buffer().numel())
+
+
+def power_sgd(group: dist.ProcessGroup | None, *, rank: int, start_iter: int, min_compression: float) -> TimedHook:
+    """Power-SGD (Vogels et al., NeurIPS 2019): torch's, with error feedback and warm start.
+
+    The first ``start_iter`` steps, 2 or more, send whole gradients. Raises UsageError for a value out of range.
+    """
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise UsageError(f"rank = {rank!r}: must be a whole number, 1 or more")
+    if isinstance(start_iter, bool) or not isinstance(start_iter, int) or start_iter < 2:
+        rule = "must be 2 or more: error feedback and warm start need buckets that DDP rebuilds no more"
+        raise UsageError(f"start_iter = {start_iter!r}: {rule}")
+    if not 0 < min_compression < math.inf:
+        raise UsageError(f"min_compression = {min_compression!r}: must be above 0")
+    state = PowerSGDState(
+        process_group=group,
+        matrix_approximation_rank=rank,
+        start_powerSGD_iter=start_iter,
+        min_compression_rate=min_compression,
+        # Of a zero gradient: without it 0 / 0.
+        orthogonalization_epsilon=1e-8,
+    )
+    counted = 0
+
+    def bytes_of(bucket: GradBucket) -> int:
+        nonlocal counted
+        values, counted = state.total_numel_after_compression - counted, state.total_numel_after_compression
+        return bucket.buffer().element_size() * (values or bucket.buffer().numel())
+
+    return TimedHook(powerSGD_hook, state, bytes_of, CommThread("system powersgd"))
+
+
+def timed_hook(state: TimedHook, bucket: GradBucket) -> Future[Tensor]:
+    """DDP communication hook: ``model.register_comm_hook(TimedHook(...), timed_hook)``."""
+    return state.run(bucket)
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Gradients of one dtype, as a hook asks for them; the buffer's owner must not change it meanwhile."""
+
+    number: int
+    last: bool
+    flat: Tensor
+    members: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, bucket: GradBucket) -> "_Bucket":
+        """One of DDP's, which is gone when the hook returns; its buffer is not."""
+        return cls(bucket.index(), bucket.is_last(), bucket.buffer(), tuple(bucket.parameters()))
+
+    def buffer(self) -> Tensor:
+        return self.flat
+
+    def index(self) -> int:
+        return self.number
+
+    def is_last(self) -> bool:
+        return self.last
+
+    def parameters(self) -> list[Tensor]:
+        return list(self.members)
+
+    def gradients(self) -> list[Tensor]:
+        """Views of the buffer."""
+        pieces = torch.split(self.flat, [p.numel() for p in self.members])
+        return [piece.view(p.shape) for piece, p in zip(pieces, self.members, strict=True)]
+
+
+class HookSync(GradientOptimizer):
+    """A hook's result replaces the gradients before the inner optimizer's step; for plain models.
+
+    The parameters of one dtype are one bucket. A parameter without gradient counts as zeros, and gets one.
+    """
+
+    def __init__(self, optimizer: Optimizer, hook: TimedHook) -> None:
+        self._hook = hook
+        super().__init__(optimizer)
+        self._kinds = _by_kind(p for group in self.param_groups for p in group["params"] if p.requires_grad)
+        if not self._kinds:
+            raise UsageError("no parameters: nothing to optimize")
+
+    @torch.no_grad()
+    def synchronize(self) -> None:
+        """Aggregate the gradients, a bucket for each dtype and device."""
+        for number, members in enumerate(self._kinds):
+            pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in members]
+            flat = torch.cat([piece.reshape(-1) for piece in pieces])
+            bucket = _Bucket(number, number == len(self._kinds) - 1, flat, members)
+            result = self._hook.run(cast(GradBucket, bucket)).wait()
+            for p, piece in zip(members, torch.split(result, [p.numel() for p in members]), strict=True):
+                p.grad = piece.view(p.shape)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused after construction: hooks keep state by bucket."""
+        if hasattr(self, "_kinds"):
+            raise UsageError("add_param_group: make a new system, its buckets have a fixed layout")
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimizer's state; torch's hooks keep theirs to themselves."""
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the inner optimizer's state."""
+        self.inner.load_state_dict(state_dict)
+        self.param_groups = self.inner.param_groups
+
+
+def _by_kind(parameters: Iterable[Tensor]) -> list[tuple[Tensor, ...]]:
+    """By dtype and device, in the parameters' order."""
+    kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+    for p in parameters:
+        kinds.setdefault((p.dtype, p.device), []).append(p)
+    return [tuple(members) for members in kinds.values()]

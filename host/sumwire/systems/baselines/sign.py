@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sign methods without a switch: every worker's signs, eight to a byte, by all-gather.
+
+A set bit is plus, the first value in the most significant bit; zero of either sign is plus. A message is a float32
+scale and the signs. The scale is NaN where the worker's values are not all finite, so that all workers refuse alike.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sumwire.errors import NonFiniteError
+from sumwire.job.job import Residual
+from sumwire.training.reductions import Peers
+
+_SCALE_BYTES = 4
+
+
+def pack(plus: Tensor) -> Tensor:
+    """Signs, bool (length,), eight to a byte: uint8. What is left of the last byte is 0."""
+    bits = torch.nn.functional.pad(plus.to(torch.uint8), (0, -len(plus) % 8))
+    return (bits.view(-1, 8) << _shifts(plus.device)).sum(1, dtype=torch.uint8)
+
+
+def unpack(octets: Tensor, length: int) -> Tensor:
+    """The inverse of `pack`: uint8, 0 or 1, shape (length,)."""
+    return ((octets[:, None] >> _shifts(octets.device)) & 1).view(-1)[:length]
+
+
+def majority_vote(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
+    """signSGD with majority vote (Bernstein et al., ICML 2018): +-1, float32; a tie is plus. Keeps nothing.
+
+    Raises NonFiniteError, on all workers alike, for NaN or infinity on any.
+    """
+    scale = torch.where(torch.isfinite(x).all(), 1.0, torch.nan)
+    votes = torch.zeros(len(x), dtype=torch.int32, device=x.device)
+    for _, plus in _everyone(peers, x, scale, number):
+        votes += plus
+    majority = (2 * votes >= peers.workers).to(torch.float32).mul_(2).sub_(1)
+    return majority, lambda: torch.zeros_like(majority)
+
+
+def ef_sign(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
+    """EF-signSGD (Karimireddy et al., ICML 2019): a worker stands for (|x|_1 / length) sign(x). The mean of that over
+    the workers, float32, and what it leaves out of x.
+
+    Raises NonFiniteError, on all workers alike, for NaN, infinity or a mean magnitude beyond float32 on any.
+    """
+    x = x.detach().to(torch.float32)
+    scale = x.abs().mean()
+    total = torch.zeros_like(x)
+    for theirs, plus in _everyone(peers, x, scale, number):
+        total += _signed(plus, theirs)
+    return total.div_(peers.workers), lambda: x - _signed((x >= 0).to(torch.uint8), scale)
+
+
+def _everyone(peers: Peers, x: Tensor, scale: Tensor, number: int) -> list[tuple[Tensor, Tensor]]:
+    """Every worker's scale and signs, by rank."""
+    message = torch.cat([scale.to(torch.float32).reshape(1).view(torch.uint8), pack(x >= 0)])
+    messages = peers.gather(message)
+    scales = torch.stack([one[:_SCALE_BYTES] for one in messages]).view(torch.float32).view(-1)
+    if not bool(torch.isfinite(scales).all()):
+        raise NonFiniteError(f"bucket {number}: a worker's gradients hold NaN or infinity: must be finite")
+    signs = (unpack(one[_SCALE_BYTES:], len(x)) for one in messages)
+    return list(zip(scales, signs, strict=True))
+
+
+def _signed(plus: Tensor, scale: Tensor) -> Tensor:
+    """+-scale."""
+    return plus.to(torch.float32).mul_(2).sub_(1).mul_(scale)
+
+
+def _shifts(device: torch.device) -> Tensor:
+    return torch.arange(7, -1, -1, dtype=torch.uint8, device=device)

@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The simplest way in: one tensor, all workers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Literal
+
+import torch
+from torch import Tensor
+
+from sumwire.errors import UsageError
+from sumwire.job.job import Job
+
+DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def all_reduce(
+    tensor: Tensor,
+    job: Job,
+    *,
+    op: Literal["mean", "sum", "sign"] = "mean",
+    feedback: Hashable | None = None,
+    bucket: int = 0,
+) -> Tensor:
+    """Mean, sum or merged signs of ``tensor`` over the job's workers, written into ``tensor`` and returned.
+
+    Any shape, any length (0 and 1 included); float32, float16 or bfloat16, kept. The result has equal bits on all
+    workers. THC is lossy: with a ``feedback`` key, what this call's compression left out is kept in
+    ``job.feedback`` and added to the next tensor with that key. "sign" needs the op sign instead of thc, and takes no
+    feedback; see :meth:`Job.merged_signs`.
+
+    Raises UsageError for other dtypes or ops, NonFiniteError for NaN or Inf, before anything is sent. A worker that
+    is refused leaves the others waiting: they meet their deadline, see :mod:`sumwire.errors`.
+    """
+    if tensor.dtype not in DTYPES:
+        raise UsageError(f"tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    if op not in ("mean", "sum", "sign"):
+        raise UsageError(f"op = {op!r}: must be 'mean', 'sum' or 'sign'")
+    flat = tensor.detach().reshape(-1)
+    result = _mean(flat, job, feedback, bucket) if op != "sign" else _signs(flat, job, feedback, bucket)
+    total = result * job.config.workers if op == "sum" else result
+    with torch.no_grad():
+        tensor.copy_(total.view(tensor.shape))
+    return tensor
+
+
+def _mean(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int) -> Tensor:
+    x = flat if feedback is None else job.feedback.compensate(feedback, flat)
+    mean, residual = job.reduce(x, bucket)
+    if feedback is not None:
+        job.feedback.store(feedback, residual())
+    return mean
+
+
+def _signs(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int) -> Tensor:
+    if feedback is not None:
+        raise UsageError(f"feedback = {feedback!r}: merged signs leave nothing that could be added to the next")
+    return job.merged_signs(flat, bucket)

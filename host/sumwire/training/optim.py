@@ -1,0 +1,265 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Marsit (Wu et al., DAC 2022, arXiv 2204.06787) as a wrapper of any optimizer.
+
+    optimizer = sumwire.optim.Marsit(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), job, global_lr=1e-3)
+    for inputs, labels in batches:
+        optimizer.zero_grad()
+        loss(model(inputs), labels).backward()           # a plain model: no all-reduce of gradients
+        optimizer.step()                                 # one bit a value up, one down
+
+All workers start with the same parameters and keep them equal, bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast, overload
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.optim import Optimizer
+
+from sumwire.errors import NonFiniteError, UsageError
+from sumwire.training.collective import Collective
+from sumwire.training.flat import FlatParameters
+
+_Loss = TypeVar("_Loss")
+
+
+class Marsit(Optimizer):
+    """One worker's optimizer. Round t, from 0, with c = 0 before the first and x the parameters as one vector:
+
+    1. the inner optimizer makes its local step on a copy: update = x - x', with its momentum or Adam moments;
+    2. g = update + c;
+    3. if t mod ``full_precision_every`` = 0: G = mean of the workers' g, c = 0;
+       else G = global_lr x the merged signs of g (+-1; zero is plus), c = g - G;
+    4. x = x - G.
+
+    G is the global result, so c keeps what this worker wanted and the whole did not do: x - mean(c) moves
+    exactly as with the mean of the local updates. ``full_precision_every`` None never sends full precision; 1 always
+    does, which is ordinary data-parallel training of local updates. ``global_lr`` is a step in parameter units: a
+    number, or a function of the round; alike on all workers, and it may be set anew at any time.
+    ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`; a process group
+    of torch.distributed stands for its ring (:class:`sumwire.multihop.RingSigns`).
+
+    Parameters without a gradient take part with an update of 0 unless they need none (``requires_grad`` False when the
+    optimizer was made). float16 and bfloat16 parameters get float32 master values, which the inner optimizer sees.
+    Learning-rate schedulers take this optimizer or the inner one: they share their parameter groups. State: the inner
+    optimizer's, the round, and this worker's own compensation, so every worker keeps its own state dict.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        collective: Collective | dist.ProcessGroup,
+        *,
+        global_lr: float | Callable[[int], float],
+        full_precision_every: int | None = 100,
+    ) -> None:
+        if full_precision_every is not None and full_precision_every < 1:
+            raise UsageError(f"full_precision_every = {full_precision_every}: must be 1 or more, or None for never")
+        self.inner = optimizer
+        self.global_lr = global_lr
+        self.full_precision_every = full_precision_every
+        self.round = 0
+        self._collective = _carrier(collective)
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+        self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
+        self.compensation: Tensor | None = None
+        self._step_of(0)
+
+    @property
+    def full_precision_next(self) -> bool:
+        """Whether the next step sends full precision."""
+        return self.full_precision_every is not None and self.round % self.full_precision_every == 0
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One round. ``closure`` is evaluated once, before it.
+
+        Raises NonFiniteError before anything is sent or changed, for gradients with NaN or infinity; for a local
+        update with them, the inner optimizer's state has changed. Else the errors of the collective.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            self._step()
+        return loss
+
+    def _step(self) -> None:
+        flat = self._flat
+        flat.refuse_bad_gradients()
+        x = flat.read()
+        g = self._local_update(x)
+        if self.compensation is not None:
+            g.add_(self.compensation)
+        if not bool(torch.isfinite(g).all()):
+            raise NonFiniteError(f"round {self.round}: the local update holds NaN or infinity")
+        if self.full_precision_next:
+            change = self._collective.mean(g).to(g.dtype)
+            self.compensation = None
+        else:
+            change = self._signs(g)
+            self.compensation = g.sub_(change)
+        flat.write(x.sub_(change))
+        self.round += 1
+
+    def _local_update(self, x: Tensor) -> Tensor:
+        """x minus what the inner optimizer makes of it."""
+        trial = x.clone()
+        with self._flat.standing_in(trial):
+            self.inner.step()
+        return x - trial
+
+    def _signs(self, g: Tensor) -> Tensor:
+        """The merged signs, times the global step."""
+        plus = self._collective.sign_merge(g >= 0)
+        return plus.to(g.dtype).mul_(2).sub_(1).mul_(self._step_of(self.round))
+
+    def _step_of(self, round_: int) -> float:
+        step = self.global_lr(round_) if callable(self.global_lr) else self.global_lr
+        if not 0 < step < float("inf"):
+            raise UsageError(f"global_lr = {step!r} in round {round_}: must be above 0")
+        return step
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused after construction: the flat vector is laid out once."""
+        if hasattr(self, "_flat"):
+            raise UsageError("add_param_group: make a new Marsit, its vector has a fixed layout")
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> dict[str, Any]:
+        """This worker's state. Tensors are copies."""
+        return {
+            "inner": self.inner.state_dict(),
+            "round": self.round,
+            "full_precision_every": self.full_precision_every,
+            "global_lr": None if callable(self.global_lr) else self.global_lr,
+            "compensation": None if self.compensation is None else self.compensation.clone(),
+            "master": None if self._flat.master is None else self._flat.master.clone(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken. Raises UsageError if the vector has another length.
+
+        A ``global_lr`` that is a function is not in the state: the present one stays.
+        """
+        pieces = {name: state_dict[name] for name in ("compensation", "master") if state_dict[name] is not None}
+        for name, piece in pieces.items():
+            if piece.shape != (self._flat.length,):
+                rule = f"the parameters have {self._flat.length} values"
+                raise UsageError(f"state: {name} of shape {tuple(piece.shape)}: {rule}")
+        self.inner.load_state_dict(state_dict["inner"])
+        # The inner optimizer made new groups.
+        self.param_groups = self.inner.param_groups
+        self.round = state_dict["round"]
+        self.full_precision_every = state_dict["full_precision_every"]
+        if state_dict["global_lr"] is not None:
+            self.global_lr = state_dict["global_lr"]
+        own = {name: self._own(piece) for name, piece in pieces.items()}
+        self.compensation = own.get("compensation")
+        self._flat.master = own.get("master")
+
+    def _own(self, piece: Tensor) -> Tensor:
+        return piece.to(self._flat.parameters[0].device, self._flat.dtype, copy=True)
+
+
+def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
+    if not (dist.is_available() and isinstance(collective, dist.ProcessGroup)):
+        return cast(Collective, collective)
+    from sumwire.multihop import RingSigns
+
+    return RingSigns(collective)
+
+
+class GradientOptimizer(Optimizer):
+    """An optimizer around another one: gradients become their aggregate, then the inner optimizer makes its step.
+
+    Subclasses say how, in :meth:`synchronize`. Parameter groups are the inner optimizer's own.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.inner = optimizer
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+
+    def synchronize(self) -> None:
+        """Make the parameters' gradients their aggregate over the workers."""
+        raise NotImplementedError
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """:meth:`synchronize`, then the inner optimizer's step. ``closure`` is evaluated once, before."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.synchronize()
+        self.inner.step()
+        return loss
+
+
+class GradientSync(GradientOptimizer):
+    """Gradients become their aggregate over the workers before the inner optimizer's step; for plain models, without
+    DistributedDataParallel.
+
+    ``reduce(flat gradients, 0)`` gives the aggregate and a function for what this worker's share left out, which is
+    added to the next gradients unless ``error_feedback`` is False. A parameter without gradient counts as zeros, and
+    gets one.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        reduce: Callable[[Tensor, int], tuple[Tensor, Callable[[], Tensor]]],
+        *,
+        error_feedback: bool = True,
+    ) -> None:
+        self._reduction = reduce
+        self._error_feedback = error_feedback
+        self._flat: FlatParameters | None = None
+        self.residual: Tensor | None = None
+        super().__init__(optimizer)
+        self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
+
+    @torch.no_grad()
+    def synchronize(self) -> None:
+        """Aggregate all gradients as one flat tensor."""
+        assert self._flat is not None
+        parameters = self._flat.parameters
+        pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        x = torch.cat([piece.reshape(-1).to(torch.float32) for piece in pieces])
+        if self.residual is not None:
+            x += self.residual
+        result, residual = self._reduction(x, 0)
+        if self._error_feedback:
+            self.residual = residual()
+        for p, piece in zip(parameters, torch.split(result, [p.numel() for p in parameters]), strict=True):
+            p.grad = piece.view(p.shape).to(p.dtype, copy=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimizer's state and this worker's residual."""
+        return {
+            "inner": self.inner.state_dict(),
+            "residual": None if self.residual is None else self.residual.clone(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken."""
+        self.inner.load_state_dict(state_dict["inner"])
+        self.param_groups = self.inner.param_groups
+        residual = state_dict["residual"]
+        self.residual = None if residual is None else residual.to(self.param_groups[0]["params"][0].device, copy=True)

@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ways from this worker's flat tensor to the workers' mean, all of one form: :data:`sumwire.training.ddp.Reduce`.
+
+* :func:`through_job`: in the switch, or the software aggregator, whichever the job file names;
+* :func:`through_group`: the ordinary all-reduce of torch.distributed (gloo, NCCL, MPI);
+* :func:`thc_through_group`: THC over the ordinary all-reduce, which is possible since THC's sums are plain integers.
+
+A group's collectives come in the order of calls, on all ranks alike. Where calls come from a thread of their own, while
+DistributedDataParallel uses the group as well, the two orders would mix: :class:`Peers` therefore makes a group
+of its own, once.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumwire.codec import planes
+from sumwire.codec.base import GradientCodec
+from sumwire.codec.errors import CodecError
+from sumwire.codec.errors import NonFiniteError as CodecNonFiniteError
+from sumwire.codec.errors import NormRangeError as CodecNormRangeError
+from sumwire.codec.tables import SUM_MAX, ThcTable
+from sumwire.codec.thc import BLOCK_VALUES, ThcCodec, ThcRound
+from sumwire.errors import GroupError, NonFiniteError, UsageError
+from sumwire.job.job import Job, Residual
+from sumwire.training.ddp import Reduce
+
+_HALVES: Final = (torch.float16, torch.bfloat16)
+_THC_DTYPES: Final = (torch.float32, *_HALVES)
+# Bits of a float32 norm that no worker can mean: infinity. One that fails sends it, so that all fail alike.
+_NO_NORM: Final = 0x7F800000
+
+
+class Peers:
+    """The ranks of a process group, for collectives of one's own.
+
+    Makes a new group of the same ranks and backend, which is a collective call of these ranks: all make their
+    systems in the same order. ``group`` None is the default group. ``sent_bytes`` counts what this rank has handed to
+    collectives.
+    Raises UsageError without torch.distributed, or for a group that this process is not in.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
+        ranks = members(group)
+        backend = None if group is None else dist.get_backend(group)
+        self.group = dist.new_group(
+            ranks, backend=None if backend == "undefined" else backend, use_local_synchronization=group is not None
+        )
+        self.workers = len(ranks)
+        self.rank = dist.get_rank(self.group)
+        self.sent_bytes = 0
+
+    def add_(self, x: Tensor) -> Tensor:
+        """The sum over all ranks, in x itself."""
+        return self._reduced_(x, dist.ReduceOp.SUM)
+
+    def largest_(self, x: Tensor) -> Tensor:
+        """The largest of all ranks in every place, in x itself."""
+        return self._reduced_(x, dist.ReduceOp.MAX)
+
+    def gather(self, x: Tensor) -> list[Tensor]:
+        """Every rank's tensor, by rank; all of one length."""
+        everyone = [torch.empty_like(x) for _ in range(self.workers)]
+        self.sent_bytes += x.numel() * x.element_size()
+        try:
+            dist.all_gather(everyone, x, group=self.group)
+        except RuntimeError as error:
+            raise GroupError(f"rank {self.rank}: all-gather of {x.numel()} values failed: {error}") from error
+        return everyone
+
+    def _reduced_(self, x: Tensor, op: dist.ReduceOp.RedOpType) -> Tensor:
+        self.sent_bytes += x.numel() * x.element_size()
+        try:
+            dist.all_reduce(x, op, group=self.group)
+        except RuntimeError as error:
+            raise GroupError(f"rank {self.rank}: all-reduce of {x.numel()} values failed: {error}") from error
+        return x
+
+
+def members(group: dist.ProcessGroup | None) -> list[int]:
+    """The global ranks of a group, of which this process is one."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise UsageError("no process group: call torch.distributed.init_process_group first")
+    if dist.get_rank(group) < 0:
+        raise UsageError("this process is not in the group")
+    return dist.get_process_group_ranks(dist.group.WORLD if group is None else group)
+
+
+def through_job(job: Job, codec: GradientCodec | None = None) -> Reduce:
+    """The job's own reduction, THC, or that of a codec whose ops the job has."""
+    return job.reduce if codec is None else partial(job.reduce_with, codec)
+
+
+def through_group(peers: Peers | dist.ProcessGroup | None = None) -> Reduce:
+    """The mean by the ordinary all-reduce, in x's dtype; nothing is left out. NaN and infinity reach all ranks."""
+    ranks = _peers(peers)
+
+    def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
+        # Halves are divided first, since their sum may leave their range.
+        halves = x.dtype in _HALVES
+        mean = ranks.add_(x / ranks.workers) if halves else ranks.add_(x.clone()).div_(ranks.workers)
+        return mean, lambda: torch.zeros_like(x)
+
+    return reduce
+
+
+def thc_through_group(
+    peers: Peers | dist.ProcessGroup | None, table: ThcTable, *, seed: int = 1, block: int | None = BLOCK_VALUES
+) -> Reduce:
+    """THC by two ordinary all-reduces: the blocks' norms by MAX, then the table values, a byte each, by SUM.
+
+    8 bits a value each way, and 32 for a block's norm. ``table``, ``seed`` and ``block`` are alike on all ranks.
+    The mathematics is :class:`sumwire.codec.thc.ThcCodec`'s, and the mean has the same bits as a switch's.
+
+    Raises UsageError for a table whose sums over so many ranks leave a byte, one of more than 4 bits, or an impossible
+    block. Its reduction raises NonFiniteError, on
+    all ranks alike, for NaN, infinity or a norm above 2**96 on any.
+    """
+    ranks = _peers(peers)
+    if table.granularity * ranks.workers > SUM_MAX:
+        rule = f"the sum of {ranks.workers} workers must fit a byte: at most {SUM_MAX // ranks.workers}"
+        raise UsageError(f"granularity = {table.granularity}: {rule}")
+    try:
+        codec = ThcCodec(table, job=seed, worker=ranks.rank, block=block)
+    except CodecError as error:
+        raise UsageError(str(error)) from error
+    return _ThcOverGroup(ranks, codec).reduce
+
+
+class _ThcOverGroup:
+    def __init__(self, peers: Peers, codec: ThcCodec) -> None:
+        self._peers = peers
+        self._codec = codec
+        self._calls = 0
+        # By index; indices that the table does not use never come from its own worker.
+        self._values = np.zeros(2**planes.INDEX_PLANES, np.uint8)
+        self._values[: len(codec.table.values)] = codec.table.values
+
+    def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
+        if x.dtype not in _THC_DTYPES:
+            raise UsageError(f"tensor of {x.dtype}: THC takes {', '.join(map(str, _THC_DTYPES))}")
+        if x.numel() == 0:
+            return x.to(torch.float32, copy=True), lambda: torch.zeros_like(x, dtype=torch.float32)
+        sequence, self._calls = self._calls, self._calls + 1
+        round_, refusal = self._begin(x, sequence, number)
+        agreed = self._agree(x, round_)
+        if refusal is not None:
+            raise NonFiniteError(str(refusal)) from refusal
+        assert round_ is not None
+        try:
+            words = round_.encode(agreed)
+        except CodecNormRangeError as error:
+            raise NonFiniteError(f"bucket {number} of round {sequence}: refused by another worker: {error}") from error
+        counts = np.full(round_.chunks, self._peers.workers)
+        return round_.decode(self._sums(x, words), counts), round_.residual
+
+    def _begin(self, x: Tensor, sequence: int, number: int) -> tuple[ThcRound | None, CodecError | None]:
+        try:
+            return self._codec.begin(x, sequence, number), None
+        except (CodecNonFiniteError, CodecNormRangeError) as error:
+            return None, error
+
+    def _agree(self, x: Tensor, round_: ThcRound | None) -> NDArray[np.uint32]:
+        """The largest norm of every block."""
+        blocks = self._codec.layout(x.numel()).blocks
+        norms = np.full(blocks, _NO_NORM, np.uint32) if round_ is None else round_.norms()
+        # Bits of floats that are not negative: they order alike as int32, which all backends know.
+        agreed = self._peers.largest_(torch.from_numpy(norms.view(np.int32)).to(x.device))
+        return agreed.cpu().numpy().view(np.uint32)
+
+    def _sums(self, x: Tensor, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Sum planes of the table values that index planes stand for."""
+        values = self._values[planes.unpack_index_planes(words)]
+        sums = self._peers.add_(torch.from_numpy(values).to(x.device))
+        return planes.pack_index_planes(sums.cpu().numpy(), planes.SUM_PLANES)
+
+
+def _peers(peers: Peers | dist.ProcessGroup | None) -> Peers:
+    return peers if isinstance(peers, Peers) else Peers(peers)

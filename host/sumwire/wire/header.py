@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The Sumwire packet: the UDP payload between workers and switches (docs/wire-format.md).
+
+The layout itself is in p4src/include/headers.p4; codes and sizes come from there by way of
+`sumwire_protocol.constants`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from sumwire_protocol import constants as p4
+
+HEADER_BYTES: Final = p4.SUMWIRE_BYTES
+WORD_BYTES: Final = p4.WORD_BYTES
+VALUES_PER_PLANE: Final = p4.WORD_BITS
+# Bytes in front of the Sumwire header on an Ethernet link.
+LOWER_HEADER_BYTES: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
+
+_LAYOUT: Final = struct.Struct("!BBHHBBIIBBHI")
+_CHUNK_BITS: Final = dict(p4.SUMWIRE_FIELDS)["chunk"]
+_KINDS: Final = frozenset({p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_PROBE, p4.KIND_INFORM})
+
+
+class WireError(ValueError):
+    """Bytes that are no Sumwire packet, or a field that does not fit its width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The 24 bytes in front of the payload words; version is always the current one."""
+
+    kind: int
+    op: int
+    job: int
+    slot: int
+    worker: int
+    count: int = 1
+    round: int = 0
+    contributors: int = 0
+    flags: int = 0
+    words: int = 0
+    bucket: int = 0
+    chunk: int = 0
+    cut: int = 0
+
+
+def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
+    """Header and payload as one datagram.
+
+    Raises WireError for a value outside its field, or a payload that is not `words` x 128 bytes.
+    """
+    if len(payload) != header.words * WORD_BYTES:
+        raise WireError(f"payload of {len(payload)} bytes: words={header.words} needs {header.words * WORD_BYTES}")
+    h = header
+    try:
+        if not 0 <= h.kind <= 0xF:
+            raise struct.error("kind is 4 bits wide")
+        if not 0 <= h.chunk < 1 << _CHUNK_BITS:
+            raise struct.error(f"chunk is {_CHUNK_BITS} bits wide")
+        if not 0 <= h.cut <= 0xFF:
+            raise struct.error("cut is 8 bits wide")
+        head = _LAYOUT.pack(
+            p4.SUMWIRE_VERSION << 4 | h.kind, h.op, h.job, h.slot, h.worker, h.count,
+            h.round, h.contributors, h.flags, h.words, h.bucket, h.cut << _CHUNK_BITS | h.chunk,
+        )  # fmt: skip
+    except struct.error as error:
+        raise WireError(f"{header} does not fit the wire: {error}") from error
+    return head + payload
+
+
+def unpack(datagram: bytes | memoryview) -> tuple[Header, memoryview]:
+    """A datagram as header and payload (a view, no copy).
+
+    Raises WireError on a wrong version, kind or length. Whether an op is known is for the caller to decide.
+    """
+    if len(datagram) < HEADER_BYTES:
+        raise WireError(f"{len(datagram)} bytes: a Sumwire packet has at least {HEADER_BYTES}")
+    first, op, job, slot, worker, count, round_, contributors, flags, words, bucket, last = _LAYOUT.unpack_from(
+        datagram
+    )
+    version, kind = first >> 4, first & 0xF
+    if version != p4.SUMWIRE_VERSION:
+        raise WireError(f"version {version}: this library speaks {p4.SUMWIRE_VERSION}")
+    if kind not in _KINDS:
+        raise WireError(f"kind {kind} is none of {sorted(_KINDS)}")
+    payload = memoryview(datagram)[HEADER_BYTES:]
+    if len(payload) != words * WORD_BYTES:
+        raise WireError(f"{len(payload)} bytes of payload: words={words} needs {words * WORD_BYTES}")
+    cut, chunk = last >> _CHUNK_BITS, last & (1 << _CHUNK_BITS) - 1
+    header = Header(kind, op, job, slot, worker, count, round_, contributors, flags, words, bucket, chunk, cut)
+    return header, payload

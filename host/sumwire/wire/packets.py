@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Many packets at once: the layout of :mod:`sumwire.wire` for whole exchanges.
+
+`wire.pack` and `wire.unpack` are the definition, one packet a call; here the same fields are laid out as a numpy
+record derived from the generated field list, because an exchange has thousands of packets.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+
+from sumwire.wire.header import HEADER_BYTES
+
+# Words of payload of each op: from a host up, and down.
+OP_WORDS: Final = {
+    p4.OP_THC: (p4.THC_WORDS_UP, p4.THC_WORDS_DOWN),
+    p4.OP_MAX32: (p4.MAX32_WORDS, p4.MAX32_WORDS),
+    p4.OP_SUM32: (p4.SUM32_WORDS, p4.SUM32_WORDS),
+    p4.OP_SIGN: (p4.SIGN_WORDS, p4.SIGN_WORDS),
+    p4.OP_VOTE: (p4.VOTE_WORDS_UP, p4.VOTE_WORDS_DOWN),
+}
+
+
+def _byte_fields() -> list[tuple[str, int]]:
+    """(name, bytes) in wire order; version and kind share the first byte, cut and chunk the last four: numpy has no
+    integers of three bytes.
+    """
+    (version, version_bits), (kind, kind_bits), *rest, (cut, cut_bits), (chunk, chunk_bits) = p4.SUMWIRE_FIELDS
+    first, last = (f"{version}_{kind}", version_bits + kind_bits), (f"{cut}_{chunk}", cut_bits + chunk_bits)
+    return [(name, bits // 8) for name, bits in (first, *rest, last)]
+
+
+_NAMES: Final = [name for name, _ in _byte_fields()]
+_FORMATS: Final = [f">u{size}" for _, size in _byte_fields()]
+_OFFSETS: Final = list(accumulate((size for _, size in _byte_fields()), initial=0))[:-1]
+
+_CHUNK_BITS: Final = p4.SUMWIRE_FIELDS[-1][1]
+_CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
+
+# Where a datagram has its flags.
+FLAGS_AT: Final = _OFFSETS[_NAMES.index("flags")]
+
+
+def first_byte(kind: int) -> int:
+    """Version and kind as they stand in the first byte."""
+    return p4.SUMWIRE_VERSION << 4 | kind
+
+
+def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
+    """The headers of packets (n, bytes of one) as records of shape (n,), which share the packets' memory."""
+    # Plain dicts of lists are what numpy's own typing asks for.
+    record = np.dtype({"names": _NAMES, "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": packets.shape[1]})
+    return packets.view(record).reshape(len(packets))
+
+
+def chunks_of(records: NDArray[Any]) -> NDArray[np.uint32]:
+    """Chunk numbers of header records, any shape."""
+    return records["cut_chunk"].astype(np.uint32) & np.uint32(_CHUNK_MASK)
+
+
+def cuts_of(records: NDArray[Any]) -> NDArray[np.uint8]:
+    """What results lack (CUT_* of types.p4), of header records of any shape."""
+    return (records["cut_chunk"].astype(np.uint32) >> np.uint32(_CHUNK_BITS)).astype(np.uint8)
+
+
+def _mask(*fields: str) -> NDArray[np.uint64]:
+    """All bits of some header fields, as a head."""
+    octets = np.zeros(HEADER_BYTES, np.uint8)
+    for name, size in _byte_fields():
+        if name in fields:
+            octets[_OFFSETS[_NAMES.index(name)] :][:size] = 0xFF
+    return octets.view(np.uint64)
+
+
+def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The headers of packets (n, bytes of one) as 64-bit numbers of any byte order, shape (n, 3), in the same memory.
+
+    Many fields are compared at once that way.
+    """
+    return packets[:, :HEADER_BYTES].view(np.uint64)
+
+
+def number_of(head: NDArray[np.uint64]) -> int:
+    """The chunk number in one head."""
+    return int(head.view(">u4")[_OFFSETS[_NAMES.index("cut_chunk")] // 4]) & _CHUNK_MASK
+
+
+# What a result's head has in common with the chunk's contribution, or is known beforehand: no flag is set in it, and
+# nothing cut.
+RESULT_MASK: Final = ~_mask("count", "contributors")
+# In the first number of a head.
+COUNT_MASK: Final = _mask("count")[0]
+
+
+def result_heads(packets: NDArray[np.uint8], down_words: int) -> NDArray[np.uint64]:
+    """Heads that the results of contributions have, under RESULT_MASK."""
+    results = packets[:, :HEADER_BYTES].copy()
+    records = headers(results)
+    records["version_kind"] = first_byte(p4.KIND_RESULT)
+    records["words"] = down_words
+    return heads(results) & RESULT_MASK
+
+
+def write_headers(
+    packets: NDArray[np.uint8], *, op: int, job: int, seat: int, slots: int, first_sequence: int, bucket: int
+) -> None:
+    """Make CONTRIBUTE datagrams of all packets of an exchange, shape (chunks, bytes of one), but for their payload.
+
+    Chunk k is number ``first_sequence + k`` of the job. ``seat`` is the worker's number at its own switch.
+    """
+    records = headers(packets)
+    # uint64 is enough for 2**64 chunks, some 10**16 steps.
+    sequence = np.uint64(first_sequence) + np.arange(len(packets), dtype=np.uint64)
+    records["version_kind"] = first_byte(p4.KIND_CONTRIBUTE)
+    records["op"] = op
+    records["job"] = job
+    records["slot"] = sequence % np.uint64(slots)
+    records["worker"] = seat
+    records["count"] = 1
+    records["round"] = (sequence // np.uint64(slots)) & np.uint64(0xFFFFFFFF)
+    records["contributors"] = 1 << seat
+    records["flags"] = 0
+    records["words"] = OP_WORDS[op][0]
+    records["bucket"] = bucket
+    # At most CHUNKS_MAX of them, so that cut stays 0.
+    records["cut_chunk"] = np.arange(len(packets))

@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Is the merge of signs in real switches unbiased, for 2 to 16 workers? Jobs of every size on one network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from sumwire.multihop.statistics import Outcome, Signs, measure
+from sumwire_protocol import constants as p4
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.experiments.bias_worker import VALUES, BiasSpec
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import switches
+from sumwire_lab.network.fabric import Fabric, HostPlan
+from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.run.run import new_folder
+from sumwire_lab.run.session import Say, interruptible, open_session
+from sumwire_lab.system import leftovers
+from sumwire_lab.system.processes import kill_all, wait_all
+
+SIZES: Final = tuple(range(2, p4.SIGN_WORKERS_MAX + 1))
+ROUNDS: Final = 512
+_SLOTS: Final = 128
+_MBIT: Final = 1000.0
+_DEADLINE_SECONDS: Final = 300.0
+
+
+def run_bias(
+    topology: str, switch: str, results: Path, say: Say, *, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS
+) -> list[Outcome]:
+    """One outcome for each number of workers. Raises LabError, also where workers were given different results."""
+    require_tools()
+    options = RunOptions(workers=max(sizes), topology=topology, switch=switch, link=LinkOptions(_MBIT))
+    kind = switches.choose(switch)
+    folder = new_folder(results, latest=False)
+    leftovers.clean()
+    with interruptible():
+        merged = _merge(options, kind, folder, sizes, rounds)
+        outcomes = [measure(signs[:rounds], signs[rounds:], size) for size, signs in merged]
+    record = {"topology": topology, "switch": kind, "outcomes": [_plain(outcome) for outcome in outcomes]}
+    (folder / "bias.json").write_text(json.dumps(record, indent=1) + "\n")
+    for outcome in outcomes:
+        say(str(outcome))
+    return outcomes
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    return {name: value if isinstance(value, str) else float(value) for name, value in vars(outcome).items()}
+
+
+def members(fabric: Fabric, size: int) -> list[HostPlan]:
+    """Hosts of a job of that size: from all leaves in turn, so that no leaf is without one."""
+    by_leaf = [[host for host in fabric.hosts if host.switch == s.name] for s in fabric.switches]
+    in_turn = chain.from_iterable(zip_longest(*(hosts for hosts in by_leaf if hosts)))
+    return [host for host in in_turn if host is not None][:size]
+
+
+def jobs_of(fabric: Fabric, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+    """A SIGN job for each size."""
+    jobs = []
+    for number, size in enumerate(sizes):
+        entry = control.job(fabric, f"bias{size}", number + 1, ["sign"], base=number * _SLOTS, count=_SLOTS)
+        jobs.append({**entry, "workers": [host.name for host in members(fabric, size)]})
+    return jobs
+
+
+def _merge(
+    options: RunOptions, kind: str, folder: Path, sizes: tuple[int, ...], rounds: int
+) -> Iterator[tuple[int, Signs]]:
+    with open_session(options, kind, folder, lambda fabric: jobs_of(fabric, sizes)) as session:
+        hosts = session.fabric.hosts
+        chosen = [[host.name for host in members(session.fabric, size)] for size in sizes]
+        spec = BiasSpec(
+            job_files=[str(path) for path in session.job_files.values()],
+            seats=[[job.index(host.name) if host.name in job else -1 for host in hosts] for job in chosen],
+            rounds=rounds,
+            results=str(folder),
+        )
+        path = folder / "spec.json"
+        spec.save(path)
+        working: dict[str, subprocess.Popen[bytes]] = {}
+        with _ended(working):
+            for rank, host in enumerate(hosts):
+                command = [sys.executable, "-m", "sumwire_lab.experiments.bias_worker", str(path), str(rank)]
+                working[f"worker{rank}"] = session.start(f"worker{rank}", host, command)
+            wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
+    for number, size in enumerate(sizes):
+        digests = {(folder / f"digest{number}-{worker}").read_text() for worker in range(size)}
+        if len(digests) != 1:
+            raise LabError(f"{size} workers were given {len(digests)} different results; see {folder}")
+        merged = np.frombuffer((folder / f"merged{number}").read_bytes(), np.uint8).reshape(-1, VALUES // 8)
+        yield size, np.unpackbits(merged, axis=1).astype(np.bool_)
+
+
+@contextmanager
+def _ended(working: dict[str, subprocess.Popen[bytes]]) -> Iterator[None]:
+    """No worker outlives the block."""
+    try:
+        yield
+    finally:
+        kill_all(working)

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One host that merges known signs in many rounds, in one job after the other: `python -m
+sumwire_lab.experiments.bias_worker`.
+
+Arguments: SPEC.json RANK. A chunk of SIGN is a round of the test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from sumwire.config import load_job
+from sumwire.multihop.statistics import lone_signs, signs_of
+from sumwire.transport.udp import Transport
+from sumwire_protocol import constants as p4
+
+from sumwire_lab.system.processes import end_with_parent
+
+VALUES: Final = p4.SIGN_WORDS * p4.WORD_BITS
+_JOIN_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class BiasSpec:
+    """Jobs one after the other: their files, and each host's worker number in them (-1: not in it)."""
+
+    job_files: list[str]
+    seats: list[list[int]]
+    """By job and host."""
+    rounds: int
+    results: str
+    """A folder: worker 0 of a job leaves its merged signs there, every worker their digest."""
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> BiasSpec:
+        return cls(**json.loads(path.read_text()))
+
+
+def merge(job_file: str, worker: int, rounds: int) -> bytes:
+    """Merged signs, packed, 1024 bytes a round: `rounds` of mixed signs, then half as many of lone ones."""
+    config = load_job(job_file, worker=worker)
+    inputs = ((signs_of, rounds), (lone_signs, rounds // 2))
+    rows = [np.tile(np.packbits(make(config.workers, VALUES)[worker]), (count, 1)) for make, count in inputs]
+    payload = np.concatenate(rows).reshape(-1, p4.SIGN_WORDS, p4.WORD_BYTES)
+    with Transport(config) as transport:
+        transport.start(p4.OP_SIGN, payload, waits_for_workers=True, deadline_s=_JOIN_SECONDS)
+        return transport.finish().words.tobytes()
+
+
+def main(arguments: list[str]) -> None:
+    end_with_parent()
+    spec, rank = BiasSpec.load(Path(arguments[0])), int(arguments[1])
+    folder = Path(spec.results)
+    for number, (job_file, seats) in enumerate(zip(spec.job_files, spec.seats, strict=True)):
+        worker = seats[rank]
+        if worker < 0:
+            continue
+        merged = merge(job_file, worker, spec.rounds)
+        if worker == 0:
+            (folder / f"merged{number}").write_bytes(merged)
+        (folder / f"digest{number}-{worker}").write_text(hashlib.sha256(merged).hexdigest())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,125 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A spine dies while tensors are under way: how long does the longest operation take, and are all results equal?"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import sumwire_controller
+from sumwire_controller.deploy.watch import Event, Watch
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.experiments.spines import HOST_MBIT, SLOT, TRUNK_MBIT, WORKERS, jobs
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import switches
+from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.run.run import new_folder
+from sumwire_lab.run.session import Say, Session, interruptible, open_session
+from sumwire_lab.system.processes import kill_all, wait_all
+
+VALUES: Final = 50_000
+OPERATIONS: Final = 60
+# The spine dies when the first worker has done so many.
+DIES_AFTER: Final = 20
+_DEADLINE_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Failover:
+    """Seconds: ``usual`` is the median operation, ``stall`` how much longer the longest took; ``left_out`` after how
+    long the spine was out of the leaves' tables. ``digests`` of all results, one a worker."""
+
+    usual_s: float
+    stall_s: float
+    left_out_s: float
+    digests: list[str]
+    fallbacks: int
+
+    @property
+    def equal(self) -> bool:
+        return len(set(self.digests)) == 1
+
+
+def run_failover(results: Path, say: Say, switch: str = "soft") -> Failover:
+    """Kills the second spine in the middle. Raises LabError."""
+    require_tools()
+    folder = new_folder(results, latest=False)
+    link = LinkOptions(HOST_MBIT, trunk_mbit=TRUNK_MBIT)
+    options = RunOptions(workers=WORKERS, topology="leaf-spine2", switch=switch, link=link)
+    with (
+        interruptible(),
+        open_session(options, switches.choose(switch), folder, lambda fabric: jobs(fabric, SLOT)) as session,
+    ):
+        left_out_s, records = _work(session)
+    # The first operation waits for processes that are still starting.
+    seconds = [max(each) for each in zip(*(record["seconds"] for record in records), strict=True)][1:]
+    usual = median(seconds)
+    outcome = Failover(
+        usual,
+        max(seconds) - usual,
+        left_out_s,
+        [record["digest"] for record in records],
+        sum(record["fallbacks"] for record in records),
+    )
+    (folder / "failover.json").write_text(json.dumps(asdict(outcome)) + "\n")
+    say(f"a dead spine: left out after {left_out_s:.3f} s, longest stall {outcome.stall_s:.3f} s")
+    return outcome
+
+
+def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
+    hosts, folder = session.fabric.hosts, session.folder
+    spec: dict[str, Any] = {
+        "job_file": str(session.job_file),
+        "values": VALUES,
+        "operations": OPERATIONS,
+        "results": [str(folder / f"worker{rank}.json") for rank in range(len(hosts))],
+        "counts": [str(folder / f"count{rank}") for rank in range(len(hosts))],
+    }
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec))
+    working: dict[str, subprocess.Popen[bytes]] = {}
+    configs = sumwire_controller.configs_of(sumwire_controller.load_any(folder / control.CONFIGURATION))
+    serving = session.serving()
+    spine = serving.pop(session.fabric.label("spine2"))
+    died, left_out = _Moment(), _Moment()
+
+    def heard(event: Event) -> None:
+        if event.kind == "moved":
+            left_out.note()
+
+    def tick() -> None:
+        count = Path(spec["counts"][0])
+        if not died.at and count.exists() and count.stat().st_size >= DIES_AFTER:
+            died.note()
+            spine.send_signal(signal.SIGKILL)
+
+    try:
+        with Watch(configs, say=heard):
+            for rank, host in enumerate(hosts):
+                command = [sys.executable, "-m", "sumwire_lab.experiments.failover_worker", str(path), str(rank)]
+                working[f"worker{rank}"] = session.start(f"worker{rank}", host, command)
+            wait_all(working, serving, session.logs(working), _DEADLINE_SECONDS, tick)
+    finally:
+        kill_all(working)
+    if not died.at or not left_out.at:
+        raise LabError(f"the spine died: {bool(died.at)}, it was left out: {bool(left_out.at)}")
+    return left_out.at - died.at, [json.loads(Path(name).read_text()) for name in spec["results"]]
+
+
+class _Moment:
+    """When something happened last; 0.0 before."""
+
+    at = 0.0
+
+    def note(self) -> None:
+        self.at = time.monotonic()

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a job's ops must give for random contributions, in numpy alone: no codec of the library is asked.
+
+Contributions are uint8 (chunks, words, 128) as they travel: a plane is a word, value i is bit i from the left, the
+most significant plane comes first; SUM32 and MAX32 have 32 big-endian numbers in a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire.wire.header import VALUES_PER_PLANE, WORD_BYTES
+from sumwire_protocol import constants as p4
+
+Words = NDArray[np.uint8]
+_LANE: Final = np.dtype(">u4")
+WORDS_UP: Final = {
+    "thc": p4.THC_WORDS_UP,
+    "max32": p4.MAX32_WORDS,
+    "sum32": p4.SUM32_WORDS,
+    "sign": p4.SIGN_WORDS,
+    "vote": p4.VOTE_WORDS_UP,
+}
+OP_CODES: Final = {
+    "thc": p4.OP_THC,
+    "max32": p4.OP_MAX32,
+    "sum32": p4.OP_SUM32,
+    "sign": p4.OP_SIGN,
+    "vote": p4.OP_VOTE,
+}
+
+
+def contribution(op: str, worker: int, chunks: int, seed: int) -> Words:
+    """Random words of one worker; all bits are independent. Any worker can make any other's."""
+    rng = np.random.default_rng((seed, worker, OP_CODES[op]))
+    return rng.integers(0, 256, (chunks, WORDS_UP[op], WORD_BYTES), np.uint8)
+
+
+def expected(op: str, contributions: Sequence[Words], table: Sequence[int]) -> Words:
+    """The result, for the ops whose result follows from the contributions. Raises KeyError for `sign`."""
+    by_op = {"thc": _thc, "max32": _max32, "sum32": _sum32, "vote": _vote}
+    return by_op[op](contributions, table)
+
+
+def from_planes(words: Words) -> NDArray[np.int64]:
+    """Integers (chunks, 1024) of planes."""
+    bits = np.unpackbits(words, axis=2).astype(np.int64)
+    planes = bits.shape[1]
+    return sum((bits[:, p] << (planes - 1 - p) for p in range(planes)), np.zeros((len(words), VALUES_PER_PLANE), int))
+
+
+def to_planes(values: NDArray[np.int64], planes: int) -> Words:
+    """Planes of integers (chunks, 1024)."""
+    bits = [(values >> k & 1).astype(np.uint8) for k in reversed(range(planes))]
+    return np.packbits(np.stack(bits, axis=1), axis=2)
+
+
+def _thc(contributions: Sequence[Words], table: Sequence[int]) -> Words:
+    values = np.asarray(table, np.int64)
+    total = np.sum([values[from_planes(words)] for words in contributions], axis=0)
+    return to_planes(total, p4.THC_WORDS_DOWN)
+
+
+def _lanes(contributions: Sequence[Words]) -> NDArray[np.uint64]:
+    return np.stack([words.view(_LANE).astype(np.uint64) for words in contributions])
+
+
+def _as_words(lanes: NDArray[np.uint64]) -> Words:
+    words: Words = lanes.astype(_LANE).view(np.uint8)
+    return words
+
+
+def _sum32(contributions: Sequence[Words], table: Sequence[int]) -> Words:
+    return _as_words(_lanes(contributions).sum(axis=0) & np.uint64(0xFFFFFFFF))
+
+
+def _max32(contributions: Sequence[Words], table: Sequence[int]) -> Words:
+    return _as_words(_lanes(contributions).max(axis=0))
+
+
+def _vote(contributions: Sequence[Words], table: Sequence[int]) -> Words:
+    """The majority's sign; a tie is plus."""
+    plus = np.sum([np.unpackbits(words, axis=2) for words in contributions], axis=0, dtype=np.int64)
+    return np.packbits(2 * plus >= len(contributions), axis=2)
+
+
+def sign_allowed(result: Words, contributions: Sequence[Words]) -> bool:
+    """Whether every merged sign is one that some worker has."""
+    low = np.bitwise_and.reduce(list(contributions))
+    high = np.bitwise_or.reduce(list(contributions))
+    return bool(np.all(result & low == low) and np.all(result & ~high == 0))
+
+
+def sign_shares(result: Words, contributions: Sequence[Words]) -> list[float]:
+    """How often the merged sign was drawn from each worker: 1/n each, if every one has the weight that it must have.
+
+    For independent random signs the correlation of result and contribution is that share; its standard deviation
+    is below 1 / sqrt(values).
+    """
+    drawn = 2.0 * np.unpackbits(result) - 1
+    return [float(np.mean(drawn * (2.0 * np.unpackbits(words) - 1))) for words in contributions]

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Random words through every op on a network of switches: is each result right, and the same on all workers?"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_protocol import constants as p4
+
+from sumwire_lab.experiments.ops_worker import OpsSpec
+from sumwire_lab.network import switches
+from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.run.run import new_folder
+from sumwire_lab.run.session import Say, interruptible, open_session
+from sumwire_lab.system import leftovers
+from sumwire_lab.system.processes import wait_all
+
+# More than the job's slots, so that they are used anew.
+CHUNKS: Final = 400
+_DEADLINE_SECONDS: Final = 300.0
+
+
+def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) -> dict[str, Any]:
+    """Per op: right on all workers, equal on all workers, and the worst share of a worker in `sign`'s draws.
+
+    Writes ops.json into a new folder of results. Raises LabError.
+    """
+    require_tools()
+    kind = switches.choose_for(options)
+    folder = new_folder(results, latest=False)
+    leftovers.clean()
+    with interruptible():
+        workers = _exchange(kind, options, folder, chunks)
+    record = {
+        "workers": options.workers,
+        "topology": options.topology,
+        "switch": kind,
+        "impair": options.impair,
+        "chunks": chunks,
+        "sign_values": p4.SIGN_WORDS * p4.WORD_BITS,
+        **summarize(workers),
+    }
+    (folder / "ops.json").write_text(json.dumps(record, indent=1) + "\n")
+    for op, entry in record["ops"].items():
+        say(f"{op}: {entry}")
+    return record
+
+
+def summarize(workers: list[dict[str, Any]]) -> dict[str, Any]:
+    """All workers' reports as one."""
+    ops: dict[str, dict[str, Any]] = {}
+    for op in workers[0]["ops"]:
+        entries = [worker["ops"][op] for worker in workers]
+        ops[op] = {
+            "right": all(entry["right"] and entry["all_counted"] for entry in entries),
+            "equal": len({entry["digest"] for entry in entries}) == 1,
+        }
+        if "shares" in entries[0]:
+            ops[op]["worst_share_error"] = max(abs(share - 1 / len(workers)) for share in entries[0]["shares"])
+    return {"ops": ops, "retransmissions": sum(worker["retransmissions"] for worker in workers)}
+
+
+def _exchange(kind: str, options: RunOptions, folder: Path, chunks: int) -> list[dict[str, Any]]:
+    with open_session(options, kind, folder) as session:
+        hosts = session.fabric.hosts
+        names = [f"worker{rank}" for rank in range(len(hosts))]
+        reports = [folder / f"{name}.json" for name in names]
+        spec = OpsSpec(str(session.job_file), chunks, options.train.seed, [str(report) for report in reports])
+        path = folder / "spec.json"
+        spec.save(path)
+        working: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            for rank, (name, host) in enumerate(zip(names, hosts, strict=True)):
+                command = [sys.executable, "-m", "sumwire_lab.experiments.ops_worker", str(path), str(rank)]
+                working[name] = session.start(name, host, command)
+            wait_all(working, session.serving(), session.logs(names), _DEADLINE_SECONDS, lambda: None)
+        finally:
+            for process in working.values():
+                process.kill()
+                process.wait()
+    return [json.loads(report.read_text()) for report in reports]

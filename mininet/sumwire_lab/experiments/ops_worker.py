@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One worker that sends random words through every op of its job and compares what comes back.
+
+Run as `python -m sumwire_lab.experiments.ops_worker SPEC.json RANK`. It leaves as soon as it has its last result: a
+worker that
+missed one gets it from the switch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire.config import load_job
+from sumwire.transport.stats import JobStats
+from sumwire.transport.udp import Transport
+
+from sumwire_lab.experiments import ops_expect as expect
+from sumwire_lab.system.processes import end_with_parent
+
+# All workers are started together; the last may come late on a busy machine.
+_JOIN_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class OpsSpec:
+    """What to send. `results` has a file per worker."""
+
+    job_file: str
+    chunks: int
+    seed: int
+    results: list[str]
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> OpsSpec:
+        return cls(**json.loads(path.read_text()))
+
+
+def exchange_all(spec: OpsSpec, worker: int) -> dict[str, Any]:
+    """Per op: digest of the result, whether it is right; with `sign`, each worker's share of the draws."""
+    config = load_job(spec.job_file, worker=worker)
+    stats = JobStats()
+    ops: dict[str, Any] = {}
+    with Transport(config, stats=stats) as transport:
+        for op in config.ops:
+            sent = [expect.contribution(op, k, spec.chunks, spec.seed) for k in range(config.workers)]
+            transport.start(
+                expect.OP_CODES[op], sent[worker], waits_for_workers=not ops, deadline_s=None if ops else _JOIN_SECONDS
+            )
+            results = transport.finish()
+            entry: dict[str, Any] = {"digest": hashlib.sha256(results.words.tobytes()).hexdigest()}
+            if op == "sign":
+                entry["right"] = expect.sign_allowed(results.words, sent)
+                entry["shares"] = expect.sign_shares(results.words, sent)
+            else:
+                table = () if config.thc is None else config.thc.table
+                entry["right"] = bool((results.words == expect.expected(op, sent, table)).all())
+            entry["all_counted"] = bool((results.counts == config.workers).all())
+            ops[op] = entry
+    return {"ops": ops, "retransmissions": stats.retransmissions}
+
+
+def main(arguments: list[str]) -> None:
+    end_with_parent()
+    spec, worker = OpsSpec.load(Path(arguments[0])), int(arguments[1])
+    Path(spec.results[worker]).write_text(json.dumps(exchange_all(spec, worker)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

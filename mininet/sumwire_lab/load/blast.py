@@ -1,0 +1,253 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Load generator: the packets of several workers at one switch, as fast as it takes them.
+
+Run as `python -m sumwire_lab.load.blast SPEC.json`. One process plays all workers, so that on a small machine the
+switch, not the generator, gets the processors. Frames are made beforehand; numpy writes the rounds of a whole batch
+of slots, and one call of the kernel sends a worker's frames of the batch. It counts the results that reach worker 0
+and keeps at most `window` slots open: a switch that is offered more than it takes would drop contributions, and then
+be measured on rejects and repeats instead of sums.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire.wire.batch import BatchSocket
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES, Header
+from sumwire_protocol import constants as p4
+
+from sumwire_lab.errors import OptionError
+from sumwire_lab.load import frames
+from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.network.control_plane import JOB_ID
+from sumwire_lab.system.processes import end_with_parent
+
+_KIND_OFFSET: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
+_SLOT_OFFSET: Final = _KIND_OFFSET + 4
+_RESULT: Final = p4.SUMWIRE_VERSION << 4 | p4.KIND_RESULT
+# Of a result only the header is looked at.
+_RECEIVE_BYTES: Final = _KIND_OFFSET + HEADER_BYTES
+_RECEIVE_FRAMES: Final = 64
+_SO_SNDBUFFORCE: Final = 32
+_SO_RCVBUFFORCE: Final = 33
+_BUFFER_BYTES: Final = 8 << 20
+# No result for so long: something was lost, all open slots are sent again.
+_LOST_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True)
+class BlastSpec:
+    """Who sends where, for how long. `listen` false: send blindly, to measure the generator alone."""
+
+    interfaces: list[str]
+    ends: list[Endpoints]
+    op: int
+    words: int
+    """In a contribution of that op."""
+    slots: int
+    """Of the job; a multiple of `batch`."""
+    window: int
+    """At most so many are open; `batch` at least."""
+    batch: int
+    """Slots that are sent together: so many frames of each worker."""
+    seconds: float
+    listen: bool
+    result: str
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.slots % self.batch:
+            raise OptionError(f"batch={self.batch}: must be at least 1 and divide the {self.slots} slots")
+        if not self.batch <= self.window <= self.slots:
+            raise OptionError(f"window={self.window}: must be {self.batch} (a batch) to {self.slots} (all slots)")
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> BlastSpec:
+        raw = json.loads(path.read_text())
+        raw["ends"] = [Endpoints(**ends) for ends in raw["ends"]]
+        return cls(**raw)
+
+
+@dataclass
+class Count:
+    """What happened: packets sent, results seen (each slot's once), slots sent again."""
+
+    sent: int = 0
+    results: int = 0
+    resent: int = 0
+    seconds: float = 0.0
+
+
+def templates(spec: BlastSpec) -> NDArray[np.uint8]:
+    """Frames, uint8 (workers, slots, bytes), of round 0, with a different payload from each worker."""
+    size = spec.words * WORD_BYTES
+    payloads = [bytes((37 * k + 11 * worker) % 256 for k in range(size)) for worker in range(len(spec.ends))]
+
+    def one(worker: int, slot: int) -> NDArray[np.uint8]:
+        header = Header(p4.KIND_CONTRIBUTE, spec.op, JOB_ID, slot, worker, words=spec.words)
+        return np.frombuffer(frames.frame(spec.ends[worker], header, payloads[worker]), np.uint8)
+
+    return np.stack([np.stack([one(worker, slot) for slot in range(spec.slots)]) for worker in range(len(spec.ends))])
+
+
+def results_of(heads: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Slots and rounds of those frames' beginnings (n, 66 bytes or more) that are results."""
+    told = heads[heads[:, _KIND_OFFSET] == _RESULT]
+
+    def field(offset: int, form: str) -> NDArray[np.int64]:
+        size = np.dtype(form).itemsize
+        return np.ascontiguousarray(told[:, offset : offset + size]).view(form)[:, 0].astype(np.int64)
+
+    return field(_SLOT_OFFSET, ">u2"), field(frames.ROUND_OFFSET, ">u4")
+
+
+class OpenSlots:
+    """Which slots wait for a result, and of which round. Batch after batch takes the slots in turn."""
+
+    def __init__(self, slots: int, window: int, batch: int) -> None:
+        self._window = window
+        self._batch = batch
+        self._open = np.zeros(slots, np.bool_)
+        self._rounds = np.full(slots, -1, np.int64)
+        self._next = 0
+        self.count = 0
+
+    def take(self) -> tuple[int, int] | None:
+        """The next batch (first slot, its round), which is open from now on; None while there is no room."""
+        first = self._next
+        if self.count + self._batch > self._window or self._open[first : first + self._batch].any():
+            return None
+        return self.take_blindly()
+
+    def take_blindly(self) -> tuple[int, int]:
+        """The next batch, whatever became of earlier ones."""
+        part = slice(self._next, self._next + self._batch)
+        self._open[part] = True
+        self._rounds[part] += 1
+        self.count += self._batch
+        self._next = part.stop % len(self._open)
+        return part.start, int(self._rounds[part.start])
+
+    def close(self, slots: NDArray[np.int64], rounds: NDArray[np.int64]) -> int:
+        """These results came. Returns how many were waited for; repeated and late ones are not."""
+        before = self.count
+        inside = slots < len(self._open)
+        slots, rounds = slots[inside], rounds[inside]
+        self._open[slots[self._rounds[slots] == rounds]] = False
+        self.count = int(np.count_nonzero(self._open))
+        return before - self.count
+
+    def waiting(self) -> NDArray[np.int64]:
+        """The open slots."""
+        return np.flatnonzero(self._open)
+
+
+def _packet_socket(interface: str, protocol: int, batch: int) -> BatchSocket:
+    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(protocol))
+    for option in (_SO_SNDBUFFORCE, _SO_RCVBUFFORCE):
+        raw.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+    raw.bind((interface, protocol))
+    return BatchSocket(raw, row_bytes=_RECEIVE_BYTES, batch=batch)
+
+
+class Blaster:
+    """One socket per worker to send; one more, on worker 0's interface, to see the results."""
+
+    def __init__(self, spec: BlastSpec) -> None:
+        self._spec = spec
+        self._frames = templates(spec)
+        self._rounds = self._frames[:, :, frames.ROUND_OFFSET : frames.ROUND_OFFSET + 4]
+        self._slots = np.arange(spec.slots)
+        # Protocol 0: these sockets only send.
+        self._links = [_packet_socket(name, 0, spec.batch) for name in spec.interfaces]
+        for link, of_worker in zip(self._links, self._frames, strict=True):
+            link.load(of_worker, joined=1)
+        self._results = _packet_socket(spec.interfaces[0], p4.ETHERTYPE_IPV4, _RECEIVE_FRAMES)
+        self._open = OpenSlots(spec.slots, spec.window, spec.batch)
+        self.count = Count()
+
+    def close(self) -> None:
+        for link in [*self._links, self._results]:
+            link.close()
+
+    def run(self) -> Count:
+        """Send until the time is over; then, off the clock, see the open slots out."""
+        step = self._step if self._spec.listen else self._step_blindly
+        poll = select.poll()
+        poll.register(self._results, select.POLLIN)
+        began = time.perf_counter()
+        end = began + self._spec.seconds
+        while time.perf_counter() < end:
+            step(poll)
+        self.count.seconds = time.perf_counter() - began
+        while self._spec.listen and self._open.count and poll.poll(_LOST_SECONDS * 1000):
+            self._take_results()
+        return self.count
+
+    def _step_blindly(self, poll: select.poll) -> None:
+        self._send_batch(self._open.take_blindly())
+
+    def _step(self, poll: select.poll) -> None:
+        """A batch where there is room for one, else results: those that are there, or the first that comes."""
+        batch = self._open.take()
+        if batch is not None:
+            self._send_batch(batch)
+        elif not self._take_results() and not poll.poll(_LOST_SECONDS * 1000):
+            self._send_again()
+
+    def _send_batch(self, batch: tuple[int, int]) -> None:
+        first, round_ = batch
+        last = first + self._spec.batch
+        self._rounds[:, first:last] = np.frombuffer(round_.to_bytes(4, "big"), np.uint8)
+        self._send(first, last)
+
+    def _send(self, first: int, last: int) -> None:
+        """The frames of all workers for slots first..last-1."""
+        for link in self._links:
+            begin = first
+            while begin < last:
+                try:
+                    begin += link.send(self._slots[begin:last])
+                except BlockingIOError:
+                    select.select([], [link], [])
+        self.count.sent += (last - first) * len(self._links)
+
+    def _send_again(self) -> None:
+        for slot in self._open.waiting().tolist():
+            self._send(slot, slot + 1)
+            self.count.resent += 1
+
+    def _take_results(self) -> bool:
+        """All results that are there. Returns whether there was any frame."""
+        any_came = False
+        while (came := self._results.receive()) > 0:
+            any_came = True
+            self.count.results += self._open.close(*results_of(self._results.received[:came]))
+        return any_came
+
+
+def main(arguments: list[str]) -> None:
+    end_with_parent()
+    spec = BlastSpec.load(Path(arguments[0]))
+    blaster = Blaster(spec)
+    try:
+        count = blaster.run()
+    finally:
+        blaster.close()
+    Path(spec.result).write_text(json.dumps(asdict(count)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,264 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Packets that a switch must reject: every reason of the program, several shapes each, sent during a run.
+
+Run as `python -m sumwire_lab.load.malformed SPEC.json RANK` in a host's namespace. The packets come from a worker's own
+port and address, at a steady rate beside its own traffic, so that only what is wrong in them can be the reason.
+Two more jobs (`control.py`) exist only for this: ODD, whose slot is kept open, for a packet of another op in an
+open round; NARROW, admitted without MAX32.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire.wire.header import WORD_BYTES, Header
+from sumwire_protocol import constants as p4
+
+from sumwire_lab.load import frames
+from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.network.control_plane import JOB_ID, NARROW_ID, ODD_ID, SLOTS
+from sumwire_lab.system.processes import end_with_parent
+
+THC_WORDS: Final = p4.THC_INDEX_PLANES
+_SEND_BATCH: Final = 10
+_ICMP: Final = 1
+
+
+@dataclass(frozen=True)
+class Sender:
+    """The worker whose packets these pretend to be; `others` are the job's other workers' numbers."""
+
+    ends: Endpoints
+    worker: int
+    workers: int
+
+
+Build = Callable[[Sender, random.Random], bytes]
+
+
+def _max32(sender: Sender, rng: random.Random, **changes: Any) -> tuple[Header, bytes]:
+    """A good MAX32 contribution, but for the changes. Its round is far ahead: were it let in, it would do harm."""
+    header = Header(
+        kind=p4.KIND_CONTRIBUTE,
+        op=p4.OP_MAX32,
+        job=JOB_ID,
+        slot=rng.randrange(SLOTS),
+        worker=sender.worker,
+        round=rng.randrange(1 << 20, 1 << 24),
+        words=1,
+    )
+    return replace(header, **changes), rng.randbytes(WORD_BYTES)
+
+
+def _frame(sender: Sender, message: tuple[Header, bytes]) -> bytes:
+    return frames.frame(sender.ends, *message)
+
+
+def _changed(**choices: tuple[int, ...]) -> Build:
+    """A contribution in which each named field takes one of the values."""
+
+    def build(sender: Sender, rng: random.Random) -> bytes:
+        return _frame(sender, _max32(sender, rng, **{name: rng.choice(values) for name, values in choices.items()}))
+
+    return build
+
+
+def _version(sender: Sender, rng: random.Random) -> bytes:
+    version = rng.choice([v for v in range(16) if v != p4.SUMWIRE_VERSION])
+    body = frames.sumwire(*_max32(sender, rng), version=version)
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, frames.udp(body)))
+
+
+def _truncated(sender: Sender, rng: random.Random) -> bytes:
+    """Cut on its way: the frame is shorter than its IPv4 header says, but UDP's header is whole."""
+    whole = _frame(sender, _max32(sender, rng))
+    return whole[: rng.randrange(p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES, len(whole))]
+
+
+def _overlong(sender: Sender, rng: random.Random) -> bytes:
+    return _frame(sender, _max32(sender, rng)) + rng.randbytes(rng.randrange(1, 400))
+
+
+def _payload_missing(sender: Sender, rng: random.Random) -> bytes:
+    """All lengths agree, but the payload has not the size that `words` says."""
+    header, payload = _max32(sender, rng)
+    return _frame(sender, (header, payload[: rng.randrange(len(payload))]))
+
+
+def _payload_excess(sender: Sender, rng: random.Random) -> bytes:
+    header, payload = _max32(sender, rng)
+    return _frame(sender, (header, payload + rng.randbytes(rng.randrange(1, 300))))
+
+
+def _udp_length(sender: Sender, rng: random.Random) -> bytes:
+    body = frames.udp(frames.sumwire(*_max32(sender, rng)), length_error=rng.choice((-8, -1, 1, 500)))
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+
+
+def _ipv4_length(sender: Sender, rng: random.Random) -> bytes:
+    body = frames.udp(frames.sumwire(*_max32(sender, rng)))
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body, length_error=rng.choice((-40, -1, 1, 700))))
+
+
+def _no_header(sender: Sender, rng: random.Random) -> bytes:
+    """A datagram too short for a Sumwire header."""
+    body = frames.udp(rng.randbytes(rng.randrange(p4.SUMWIRE_BYTES)))
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+
+
+def _checksum(sender: Sender, rng: random.Random) -> bytes:
+    body = frames.udp(frames.sumwire(*_max32(sender, rng)))
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body, sum_error=rng.randrange(1, 0xFFFE)))
+
+
+def _foreign_worker(sender: Sender, rng: random.Random) -> bytes:
+    """Another worker's number, from this one's port."""
+    other = (sender.worker + rng.randrange(1, sender.workers)) % sender.workers
+    return _frame(sender, _max32(sender, rng, worker=other))
+
+
+def _foreign_address(sender: Sender, rng: random.Random) -> bytes:
+    ends = replace(sender.ends, src_ip=f"10.{rng.randrange(1, 255)}.0.{rng.randrange(1, 255)}")
+    return frames.frame(ends, *_max32(sender, rng))
+
+
+def _thc_words(sender: Sender, rng: random.Random) -> bytes:
+    words = rng.choice([n for n in range(p4.SLOT_WORDS + 1) if n != THC_WORDS])
+    header, _ = _max32(sender, rng, op=p4.OP_THC, words=words)
+    return _frame(sender, (header, rng.randbytes(words * WORD_BYTES)))
+
+
+def _other_port(sender: Sender, rng: random.Random) -> bytes:
+    body = frames.udp(frames.sumwire(*_max32(sender, rng)), port=rng.choice((53, p4.SUMWIRE_PORT - 1, 65535)))
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+
+
+def _ping(sender: Sender, rng: random.Random) -> bytes:
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, rng.randbytes(64), protocol=_ICMP))
+
+
+def _no_udp_header(sender: Sender, rng: random.Random) -> bytes:
+    """An IPv4 packet that says UDP and ends before UDP's header does."""
+    body = rng.randbytes(rng.randrange(p4.UDP_BYTES))
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+
+
+_BAD_KINDS: Final = tuple(kind for kind in range(16) if kind not in (p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_PROBE))
+_BAD_OPS: Final = (0, 6, 77, 255)
+
+KINDS: Final[dict[str, tuple[int, Build]]] = {
+    "truncated frame": (p4.REJECT_LENGTH, _truncated),
+    "overlong frame": (p4.REJECT_LENGTH, _overlong),
+    "payload shorter than words": (p4.REJECT_LENGTH, _payload_missing),
+    "payload longer than words": (p4.REJECT_LENGTH, _payload_excess),
+    "UDP length": (p4.REJECT_LENGTH, _udp_length),
+    "IPv4 length": (p4.REJECT_LENGTH, _ipv4_length),
+    "no room for the header": (p4.REJECT_LENGTH, _no_header),
+    "version": (p4.REJECT_VERSION, _version),
+    "kind": (p4.REJECT_KIND, _changed(kind=_BAD_KINDS)),
+    "result": (p4.REJECT_PARENT, _changed(kind=(p4.KIND_RESULT,))),
+    "op": (p4.REJECT_OP, _changed(op=_BAD_OPS)),
+    "words of MAX32": (p4.REJECT_WORDS, _changed(words=(0, 2, 4, 8, 255))),
+    "words of THC": (p4.REJECT_WORDS, _thc_words),
+    "words of the other ops": (p4.REJECT_WORDS, _changed(op=(p4.OP_SUM32, p4.OP_SIGN, p4.OP_VOTE), words=(1,))),
+    "job": (p4.REJECT_JOB, _changed(job=(0, 9, 999, 0xFFFF))),
+    "worker": (p4.REJECT_WORKER, _changed(worker=(32, 100, 255))),
+    "port": (p4.REJECT_PORT, _foreign_worker),
+    "address": (p4.REJECT_ADDRESS, _foreign_address),
+    "slot": (p4.REJECT_SLOT, _changed(slot=(SLOTS, SLOTS + 1, 0xFFFF))),
+    "op of another job": (p4.REJECT_JOB_OP, _changed(job=(NARROW_ID,), slot=(0,))),
+    "count": (p4.REJECT_COUNT, _changed(count=(0, 2, 255))),
+    "checksum": (p4.REJECT_CHECKSUM, _checksum),
+    "other UDP port": (p4.REJECT_NOT_SUMWIRE, _other_port),
+    "ICMP": (p4.REJECT_NOT_SUMWIRE, _ping),
+    "no UDP header": (p4.REJECT_NOT_SUMWIRE, _no_udp_header),
+    "op of an open slot": (p4.REJECT_SLOT_OP, _changed(job=(ODD_ID,), slot=(0,), round=(1,))),
+}
+"""name -> (the reason it must be counted under, how one is made)"""
+
+
+def opener(sender: Sender) -> bytes:
+    """A good packet that opens slot 0 of job ODD in round 1; one worker alone never closes it."""
+    header = Header(p4.KIND_CONTRIBUTE, p4.OP_THC, ODD_ID, slot=0, worker=sender.worker, round=1, words=THC_WORDS)
+    return frames.frame(sender.ends, header, bytes(THC_WORDS * WORD_BYTES))
+
+
+def packets(sender: Sender, count: int, seed: int) -> Iterator[tuple[int, bytes]]:
+    """(reason, frame) for `count` packets: all kinds in turn. One worker alone has nobody to pretend to be."""
+    rng = random.Random(seed)
+    kinds = [kind for name, kind in KINDS.items() if sender.workers > 1 or name != "port"]
+    for k in range(count):
+        reason, build = kinds[k % len(kinds)]
+        yield reason, build(sender, rng)
+
+
+@dataclass(frozen=True)
+class FloodSpec:
+    """What one host sends, and where it writes how many packets it sent per reason."""
+
+    interface: str
+    sender: Sender
+    count: int
+    per_second: float
+    seed: int
+    result: str
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> FloodSpec:
+        raw = json.loads(path.read_text())
+        sender = raw.pop("sender")
+        return cls(sender=Sender(Endpoints(**sender.pop("ends")), **sender), **raw)
+
+
+def flood(spec: FloodSpec) -> dict[int, int]:
+    """Send the packets at the rate. Returns how many per reason; a full queue is waited for, so each one leaves."""
+    sent: dict[int, int] = {}
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as link:
+        link.bind((spec.interface, 0))
+        _send(link, opener(spec.sender))
+        began = time.monotonic()
+        for number, (reason, data) in enumerate(packets(spec.sender, spec.count, spec.seed)):
+            if number % _SEND_BATCH == 0:
+                # Pacing, not waiting for somebody: the next batch is due at a time of its own.
+                time.sleep(max(0.0, began + number / spec.per_second - time.monotonic()))
+            _send(link, data)
+            sent[reason] = sent.get(reason, 0) + 1
+    return sent
+
+
+_FULL_SECONDS: Final = 0.002
+
+
+def _send(link: socket.socket, data: bytes) -> None:
+    while True:
+        try:
+            link.send(data)
+            return
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+            # A full queue wakes nobody who polls a packet socket.
+            time.sleep(_FULL_SECONDS)
+
+
+def main(arguments: list[str]) -> None:
+    end_with_parent()
+    spec = FloodSpec.load(Path(arguments[0]))
+    Path(spec.result).write_text(json.dumps(flood(spec)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The control plane's part of a run: configuration out of the plan, applied; the job file for the workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import sumwire_controller
+import yaml
+from sumwire.codec import tables
+
+from sumwire_lab.network.fabric import Fabric
+from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
+from sumwire_lab.options.priority_lanes import LanedOptions
+from sumwire_lab.options.recipes import OP_BELOW_MAX, OP_WORKERS_MAX, RECIPES, SWITCH, Recipe, table_options
+
+CONFIGURATION: Final = "controller.yaml"
+# The configuration wants an address; nobody is asked there.
+NO_SWITCH: Final = "127.0.0.1:1"
+JOB: Final = "training"
+JOB_ID: Final = 1
+SLOTS: Final = 256
+# Two jobs that only malformed packets are sent to: see malformed.py.
+ODD_ID: Final = 2
+NARROW_ID: Final = 3
+_SIDE_SLOTS: Final = 2
+P: Final = 1 / 32
+THC: Final = RECIPES["thc"]
+
+
+def thc_table(workers: int, recipe: Recipe = THC) -> list[int]:
+    """The table of a recipe for as many workers: the solver's, or evenly spaced values."""
+    options = table_options(recipe, workers)
+    table = (
+        tables.uniform(options["bits"], P)
+        if recipe.uniform
+        else tables.solve(options["bits"], options["granularity"], P)
+    )
+    return [int(value) for value in table.values]
+
+
+def ops_for(fabric: Fabric) -> list[str]:
+    """Every op that as many workers may use in such a network, so that one job serves every system."""
+    workers = len(fabric.hosts)
+    below = max((fabric.stands_for(trunk.lower) for trunk in fabric.trunks), default=0)
+    small = [op for op, most in OP_WORKERS_MAX.items() if workers <= most and below <= OP_BELOW_MAX.get(op, below)]
+    return ["thc", "max32", "sum32", *small]
+
+
+def job(
+    fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int, recipe: Recipe = THC
+) -> dict[str, Any]:
+    """A job of all hosts, as the controller reads it, with the table of a recipe."""
+    names = [host.name for host in fabric.hosts]
+    slots = {"base": base, "count": count}
+    entry: dict[str, Any] = {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots}
+    if "thc" in ops:
+        table = thc_table(len(names), recipe)
+        entry["thc"] = {"bits": (len(table) - 1).bit_length(), "p": P, "table": table}
+    return entry
+
+
+def laned_job(fabric: Fabric, options: LanedOptions, recipe: Recipe) -> list[dict[str, Any]]:
+    """The one job of a laned system."""
+    ops = list(recipe.ops[SWITCH])
+    return [job(fabric, JOB, JOB_ID, ops, base=0, count=LANED_SLOTS, recipe=recipe) | options.job()]
+
+
+def training_job(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
+    """The one job of a training run."""
+    return [job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS, recipe=recipe if recipe.tabled else THC)]
+
+
+def side_jobs(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
+    """The training job, and two that only malformed packets are sent to."""
+    return [
+        *training_job(fabric, recipe),
+        job(fabric, "odd", ODD_ID, ["thc", "max32"], base=SLOTS, count=_SIDE_SLOTS),
+        job(fabric, "narrow", NARROW_ID, ["thc"], base=SLOTS + _SIDE_SLOTS, count=_SIDE_SLOTS),
+    ]
+
+
+def configuration(
+    fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]], queues: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """What the controller reads as YAML: every host forwards, these jobs, and virtual queues where there are any.
+
+    `grpc` has the P4Runtime address of each switch. A single switch gets the controller's short form, several its
+    topology form.
+    """
+    more = {"queues": list(queues)} if queues else {}
+    if len(fabric.switches) > 1:
+        return _tree(fabric, grpc, jobs) | more
+    switch = fabric.switches[0]
+    return {
+        "switch": {"name": switch.name, "grpc": grpc[switch.name], "device_id": switch.device_id},
+        "aggregator": {"ip": switch.aggregator_ip, "mac": switch.aggregator_mac},
+        "ports": [host.port for host in fabric.hosts],
+        "workers": [{"name": h.name, "ip": h.ip, "mac": h.mac, "port": h.port} for h in fabric.hosts],
+        "jobs": jobs,
+        **more,
+    }
+
+
+def _tree(fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "switches": [
+            {
+                "name": s.name,
+                "grpc": grpc[s.name],
+                "device_id": s.device_id,
+                "aggregator": {"ip": s.aggregator_ip, "mac": s.aggregator_mac},
+            }
+            for s in fabric.switches
+        ],
+        "links": [
+            {"from": t.lower, "from_port": t.lower_port, "to": t.upper, "to_port": t.upper_port} for t in fabric.trunks
+        ],
+        "hosts": [{"name": h.name, "ip": h.ip, "mac": h.mac, "switch": h.switch, "port": h.port} for h in fabric.hosts],
+        "jobs": jobs,
+    }
+
+
+def install(
+    fabric: Fabric,
+    grpc: Mapping[str, str],
+    folder: Path,
+    jobs: list[dict[str, Any]],
+    queues: Sequence[dict[str, Any]] = (),
+) -> dict[str, Path]:
+    """Bring program and entries to the switches. Returns the job files by name; all are kept in `folder`."""
+    config = _load(fabric, grpc, folder, jobs, queues)
+    if isinstance(config, sumwire_controller.Config):
+        sumwire_controller.deploy(config)
+    else:
+        sumwire_controller.apply_topology(config)
+    return _write_jobs(config, folder, jobs)
+
+
+def describe(fabric: Fabric, folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
+    """The job files alone, checked by the same rules, for a software aggregator in place of a star's switch."""
+    nobody = {switch.name: NO_SWITCH for switch in fabric.switches}
+    return _write_jobs(_load(fabric, nobody, folder, jobs), folder, jobs)
+
+
+def _load(
+    fabric: Fabric,
+    grpc: Mapping[str, str],
+    folder: Path,
+    jobs: list[dict[str, Any]],
+    queues: Sequence[dict[str, Any]] = (),
+) -> Any:
+    path = folder / CONFIGURATION
+    path.write_text(yaml.safe_dump(configuration(fabric, grpc, jobs, queues), sort_keys=False))
+    return sumwire_controller.load_any(path)
+
+
+def _write_jobs(config: Any, folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
+    return {entry["name"]: _write_job(config, entry["name"], folder) for entry in jobs}
+
+
+def _write_job(config: Any, name: str, folder: Path) -> Path:
+    path = folder / ("job.json" if name == JOB else f"job-{name}.json")
+    path.write_text(json.dumps(sumwire_controller.job_description(config, name), indent=1) + "\n")
+    return path
+
+
+def queue_decisions(folder: Path) -> dict[tuple[int, int, str], int]:
+    """Packets by port, drop class and decision (pass, mark, drop, trim) of the virtual queues, read back from the
+    switches that were installed out of `folder`; ports of several switches with the same number count together."""
+    config = sumwire_controller.load_any(folder / CONFIGURATION)
+    single = isinstance(config, sumwire_controller.Config)
+    told = [sumwire_controller.read_status(config)] if single else sumwire_controller.read_topology_status(config)
+    decisions: dict[tuple[int, int, str], int] = {}
+    for queue in (queue for status in told for queue in status.queues):
+        key = (queue.port, queue.drop_class, queue.decision)
+        decisions[key] = decisions.get(key, 0) + queue.packets
+    return decisions
+
+
+def counters(folder: Path) -> dict[str, dict[str, int]]:
+    """Packets by verdict and by reject reason, read back from the switch that was installed out of `folder`."""
+    status = sumwire_controller.read_status(sumwire_controller.load_config(folder / CONFIGURATION))
+    return {
+        "verdicts": {name: count.packets for name, count in status.verdicts.items()},
+        "rejects": {name: count.packets for name, count in status.rejects.items()},
+    }

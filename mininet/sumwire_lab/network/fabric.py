@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of networks: hosts, switches and the links between them, as plain data. Real with Mininet: topology.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options.run_options import WORKERS_MAX, LinkOptions
+from sumwire_lab.options.shapes import SHAPES, leaves_of
+
+PREFIX_LEN: Final = 24
+_HOST_IP: Final = "10.0.0.{}"
+_HOST_MAC: Final = "00:00:00:00:00:{:02x}"
+# Aggregator addresses: of a star's switch the first, of a tree's switches one after the other, the root first.
+_AGGREGATOR_FIRST: Final = 100
+_AGGREGATOR_MAC: Final = "02:53:57:00:00:{:02x}"
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One host, its addresses, its switch and the two ends of its link."""
+
+    name: str
+    ip: str
+    mac: str
+    switch: str
+    port: int
+    host_interface: str
+    switch_interface: str
+
+
+@dataclass(frozen=True)
+class SwitchPlan:
+    """One switch and the address that workers, or the switches below, send their packets to."""
+
+    name: str
+    device_id: int
+    aggregator_ip: str
+    aggregator_mac: str
+
+
+@dataclass(frozen=True)
+class TrunkPlan:
+    """A link between two switches. A second way up is `spare`: kernel bridges leave it out, they would make a loop."""
+
+    lower: str
+    lower_port: int
+    upper: str
+    upper_port: int
+    lower_interface: str
+    upper_interface: str
+    spare: bool
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """All that a run makes in the network; every interface name begins with the run's token."""
+
+    token: str
+    link: LinkOptions
+    switches: tuple[SwitchPlan, ...]
+    trunks: tuple[TrunkPlan, ...]
+    hosts: tuple[HostPlan, ...]
+    server: HostPlan | None = None
+    """One more host, for the software aggregator: it has the aggregator's address, and its link is not limited."""
+
+    def label(self, switch: str) -> str:
+        """What a switch's process and log are called: `switch`, and in a tree its name with it."""
+        return "switch" if len(self.switches) == 1 else f"switch-{switch}"
+
+    def leaf_of(self, host: HostPlan) -> SwitchPlan:
+        """The switch that a host is connected to."""
+        return next(switch for switch in self.switches if switch.name == host.switch)
+
+    def stands_for(self, switch: str) -> int:
+        """Hosts of a switch and of all below it."""
+        below = {trunk.lower for trunk in self.trunks if trunk.upper == switch}
+        return sum(host.switch == switch for host in self.hosts) + sum(map(self.stands_for, below))
+
+    def ports_of(self, switch: str) -> tuple[int, ...]:
+        """Numbers of a switch's ports, in their order."""
+        ports = [host.port for host in self.hosts if host.switch == switch]
+        ports += [trunk.lower_port for trunk in self.trunks if trunk.lower == switch]
+        ports += [trunk.upper_port for trunk in self.trunks if trunk.upper == switch]
+        return tuple(sorted(ports))
+
+
+def plan(workers: int, link: LinkOptions, token: str, topology: str = "star", *, server: bool = False) -> Fabric:
+    """Hosts h1..hN with 10.0.0.k and 00:00:00:00:00:k, in order and evenly over the lowest switches.
+
+    A switch's ports are 1, 2, ...: hosts or lower switches first, then the ways up, and at the first switch the
+    `server` after them. Raises OptionError for an unknown topology, for more than 32 hosts and for a lowest switch
+    without any.
+    """
+    if topology not in SHAPES:
+        raise OptionError(f"topology={topology}: known are {', '.join(SHAPES)}")
+    shape = SHAPES[topology]
+    leaves = leaves_of(topology)
+    if not len(leaves) <= workers <= WORKERS_MAX:
+        raise OptionError(f"workers={workers}: topology {topology} takes {len(leaves)} to {WORKERS_MAX} workers")
+    last_port = dict.fromkeys(shape, 0)
+
+    def port(switch: str) -> int:
+        last_port[switch] += 1
+        return last_port[switch]
+
+    switches = tuple(
+        SwitchPlan(
+            name, k, _HOST_IP.format(_AGGREGATOR_FIRST + k - 1), _AGGREGATOR_MAC.format(_AGGREGATOR_FIRST + k - 1)
+        )
+        for k, name in enumerate(shape, start=1)
+    )
+    hosts = tuple(_host(k, leaf, port(leaf), token) for k, leaf in enumerate(_spread(workers, leaves), start=1))
+    trunks = _trunks(shape, port, token)
+    first = switches[0]
+    return Fabric(token, link, switches, trunks, hosts, _server(first, port(first.name), token) if server else None)
+
+
+def _spread(workers: int, leaves: Sequence[str]) -> list[str]:
+    """The leaf of each worker: equal shares, in order; the first leaves take what does not divide."""
+    share, more = divmod(workers, len(leaves))
+    return [leaf for k, leaf in enumerate(leaves) for _ in range(share + (k < more))]
+
+
+def _host(number: int, switch: str, port: int, token: str) -> HostPlan:
+    return HostPlan(
+        name=f"h{number}",
+        ip=_HOST_IP.format(number),
+        mac=_HOST_MAC.format(number),
+        switch=switch,
+        port=port,
+        host_interface=f"{token}-h{number}",
+        switch_interface=f"{token}-p{number}",
+    )
+
+
+def _server(switch: SwitchPlan, port: int, token: str) -> HostPlan:
+    return HostPlan(
+        name="server",
+        ip=switch.aggregator_ip,
+        mac=switch.aggregator_mac,
+        switch=switch.name,
+        port=port,
+        host_interface=f"{token}-agg",
+        switch_interface=f"{token}-pagg",
+    )
+
+
+def _trunks(shape: Mapping[str, tuple[str, ...]], port: Callable[[str], int], token: str) -> tuple[TrunkPlan, ...]:
+    """Links between switches. The ports to lower switches are given first, those upwards come after all of them."""
+    pairs = [(lower, upper, way) for lower, ways in shape.items() for way, upper in enumerate(ways)]
+    upper_ports = [port(upper) for _, upper, _ in pairs]
+    return tuple(
+        TrunkPlan(lower, port(lower), upper, upper_port, f"{token}-u{k}", f"{token}-d{k}", spare=way > 0)
+        for k, ((lower, upper, way), upper_port) in enumerate(zip(pairs, upper_ports, strict=True), start=1)
+    )

@@ -1,0 +1,220 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a planned network real with Mininet: hosts, switches, links of a given rate."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import IO, Any, Final
+
+from sumwire_lab.errors import LabError, MissingToolError
+from sumwire_lab.network.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
+from sumwire_lab.network.shaping import drops_by_priority, shaping_commands
+from sumwire_lab.options.run_options import LinkOptions
+from sumwire_lab.system import drop_counters as losses
+from sumwire_lab.system.leftovers import Ledger
+
+_LOG: Final = logging.getLogger("sumwire_lab")
+# Frames leave as they are on a wire: no segments joined or split by the card, no checksum left for it to fill in.
+OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
+_TOOLS: Final = ("ip", "tc", "ethtool", "mnexec", "nsenter")
+
+
+def quiet_commands(interface: str) -> list[list[str]]:
+    """No offloads, and no IPv6 talk of the kernel's own on the link."""
+    return [
+        ["ethtool", "-K", interface, *(word for name in OFFLOADS for word in (name, "off"))],
+        no_ipv6_command(interface),
+    ]
+
+
+def no_ipv6_command(interface: str) -> list[str]:
+    """IPv6 off on one interface, where the kernel has IPv6 at all."""
+    switch = f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"
+    return ["sh", "-c", f"test ! -e {switch} || echo 1 > {switch}"]
+
+
+def require_tools() -> None:
+    """Raises MissingToolError where this machine cannot run Mininet."""
+    if os.geteuid() != 0:
+        raise MissingToolError("network namespaces need root: run this as root")
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise MissingToolError(f"not on PATH: {', '.join(missing)} (Debian: apt-get install mininet iproute2 ethtool)")
+    try:
+        import mininet.net  # noqa: F401
+    except ImportError as error:
+        raise MissingToolError(f"Mininet cannot be imported ({error}); Debian: apt-get install mininet") from error
+
+
+SwitchFactory = Callable[[Any, Fabric, SwitchPlan], Any]
+"""(Mininet object, plan of all, plan of this one) -> the switch node, added to the net but not started."""
+
+
+# One end of a link: Mininet's node, interface, port (None: the next free).
+_End = tuple[Any, str, int | None]
+
+
+@dataclass(frozen=True)
+class LimitedEnd:
+    """One end of a link with a rate, at a Mininet node; `host` is whose link it is, None between switches."""
+
+    node: Any
+    interface: str
+    link: LinkOptions
+    host: HostPlan | None
+
+
+class Network:
+    """A network that exists as long as the `with` block. The switches run in the root namespace."""
+
+    def __init__(self, fabric: Fabric, ledger: Ledger, make_switch: SwitchFactory) -> None:
+        self.fabric = fabric
+        self._ledger = ledger
+        self._make_switch = make_switch
+        self._net: Any = None
+        self._hosts: dict[str, Any] = {}
+        self.switches: dict[str, Any] = {}
+
+    def __enter__(self) -> Network:
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def popen(
+        self, host: HostPlan, command: Sequence[str], *, stdout: IO[bytes] | int, env: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """Start a program in a host's namespace; its errors go where its output goes."""
+        node = self._hosts[host.name]
+        process: subprocess.Popen[bytes] = node.popen(
+            list(command),
+            mncmd=_enter(node),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.STDOUT,
+            env=env,
+            # Ctrl-C in the terminal is for the run, which then ends its processes in its turn.
+            start_new_session=True,
+        )
+        self._ledger.add_process(process.pid)
+        return process
+
+    def close(self) -> None:
+        """Take the network down; harmless when called again."""
+        net, self._net = self._net, None
+        if net is None:
+            return
+        try:
+            net.stop()
+        except AssertionError as error:
+            # Mininet asserts that no command of a node is under way, and an interrupt may have left one. What is
+            # not taken down now is in the ledger, which comes next.
+            _LOG.warning("Mininet did not stop in order: %s", error)
+
+    def queue_drops(self) -> int:
+        """Packets that the queues of all limited links' ends had no room for, so far. Raises LabError."""
+        return sum(losses.interface_drops(end.interface, partial(run_in, end.node)) for end in self.limited_ends())
+
+    def priority_drops(self) -> dict[int, int]:
+        """The same by the packets' priority, where links tell them apart. Raises LabError."""
+        drops: dict[int, int] = {}
+        for end in self.limited_ends():
+            told = run_in(end.node, ["tc", "-s", "-j", "qdisc", "show", "dev", end.interface])
+            for priority, count in drops_by_priority(told).items():
+                drops[priority] = drops.get(priority, 0) + count
+        return dict(sorted(drops.items(), reverse=True))
+
+    def limited_ends(self) -> Iterator[LimitedEnd]:
+        """Both ends of every link that has a rate: hosts' links in the hosts' order, then those between switches."""
+        for host, link in zip(self.fabric.hosts, self._host_links(self.fabric.hosts), strict=True):
+            for node, interface, _ in link:
+                yield LimitedEnd(node, interface, self.fabric.link, host)
+        for link in self._trunks():
+            for node, interface, _ in link:
+                yield LimitedEnd(node, interface, self.fabric.link.trunk(), None)
+
+    def _build(self) -> None:
+        from mininet.log import setLogLevel
+        from mininet.net import Mininet
+
+        setLogLevel("error")
+
+        class Net(Mininet):  # type: ignore[misc]
+            """Mininet without its change of the whole machine's limits (sysctl), which we do not need."""
+
+            inited = True
+
+        self._net = net = Net(controller=None, autoSetMacs=False, build=False)
+        for host in self._all_hosts():
+            node = net.addHost(host.name, ip=f"{host.ip}/{PREFIX_LEN}", mac=host.mac)
+            self._hosts[host.name] = node
+            self._ledger.add_process(node.pid)
+        for switch in self.fabric.switches:
+            self.switches[switch.name] = node = self._make_switch(net, self.fabric, switch)
+            self._ledger.add_process(node.pid)
+        ends = [*self._host_links(self._all_hosts()), *self._trunks()]
+        for (node1, name1, port1), (node2, name2, port2) in ends:
+            net.addLink(node1, node2, port1=port1, port2=port2, intfName1=name1, intfName2=name2)
+        net.build()
+        for link in ends:
+            for node, interface, _ in link:
+                self._run(node, quiet_commands(interface))
+        for end in self.limited_ends():
+            self._run(end.node, shaping_commands(end.interface, end.link))
+        net.start()
+
+    def _servers(self) -> tuple[HostPlan, ...]:
+        """Hosts whose links are not limited."""
+        return () if self.fabric.server is None else (self.fabric.server,)
+
+    def _all_hosts(self) -> tuple[HostPlan, ...]:
+        return (*self.fabric.hosts, *self._servers())
+
+    def _host_links(self, hosts: Iterable[HostPlan]) -> Iterator[tuple[_End, _End]]:
+        for host in hosts:
+            yield (
+                (self._hosts[host.name], host.host_interface, None),
+                (self.switches[host.switch], host.switch_interface, host.port),
+            )
+
+    def _trunks(self) -> Iterator[tuple[_End, _End]]:
+        for trunk in self.fabric.trunks:
+            yield (
+                (self.switches[trunk.lower], trunk.lower_interface, trunk.lower_port),
+                (self.switches[trunk.upper], trunk.upper_interface, trunk.upper_port),
+            )
+
+    def _run(self, node: Any, commands: Iterable[Sequence[str]]) -> None:
+        for command in commands:
+            run_in(node, command)
+
+
+def _enter(node: Any) -> list[str]:
+    """What runs a program in a node's network namespace.
+
+    Not Mininet's own `mnexec -a`: that enters the node's mount namespace as well, and so leaves a chroot.
+    """
+    return ["nsenter", f"--net=/proc/{node.pid}/ns/net", "--"]
+
+
+def run_in(node: Any, command: Sequence[str]) -> str:
+    """Run a command in a Mininet node's namespace. Raises LabError with its output where it fails."""
+    out, err, code = node.pexec(list(command), mncmd=_enter(node))
+    if code != 0:
+        raise LabError(f"{node.name}: {' '.join(command)} ended with {code}: {err.strip() or out.strip()}")
+    return str(out)

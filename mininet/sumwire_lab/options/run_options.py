@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run can be told, checked once. Everything later takes these objects as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options.conditions import Conditions
+from sumwire_lab.options.priority_lanes import LanedOptions
+from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, OP_WORKERS_MAX, parse
+from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
+from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS, Task
+
+# One star is one switch: the contributors bitmap of a job has this many bits.
+WORKERS_MAX: Final = 32
+AGGREGATOR: Final = "aggregator"
+SWITCHES: Final = ("auto", "soft", "bmv2", AGGREGATOR)
+"""`auto` is bmv2 where it is on PATH, else soft; `aggregator` is a server's process instead of a switch."""
+ENGINES: Final = ("auto", "native", "python")
+"""Of the soft switch; `auto` is native where a compiler is there."""
+
+
+@dataclass(frozen=True)
+class LinkOptions:
+    """One host's link: the same rate in both directions, each end with its own queue."""
+
+    mbit: float = 100.0
+    queue_packets: int = 256
+    trunk_mbit: float | None = None
+    """Rate of the links between switches; None: as the hosts' links."""
+    priorities: bool = False
+    """Eight queues at each end, served in strict order of the packets' priority (DSCP)."""
+
+    def __post_init__(self) -> None:
+        for name, mbit in (("bw", self.mbit), ("trunk-bw", self.trunk_mbit)):
+            if mbit is not None and not 0.1 <= mbit <= 10_000:
+                raise OptionError(f"{name}={mbit}: a link has 0.1 to 10000 Mbit/s")
+        if not 2 <= self.queue_packets <= 100_000:
+            raise OptionError(f"queue={self.queue_packets}: a queue holds 2 to 100000 packets")
+
+    def trunk(self) -> LinkOptions:
+        """The same for a link between switches."""
+        return self if self.trunk_mbit is None else replace(self, mbit=self.trunk_mbit, trunk_mbit=None)
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The training itself; equal for every system of a run. The defaults are those of the task `digits`."""
+
+    task: str = DEFAULT_TASK
+    epochs: int = TASKS[DEFAULT_TASK].epochs
+    batch: int = TASKS[DEFAULT_TASK].batch
+    """Samples per worker and step."""
+    hidden: int = TASKS[DEFAULT_TASK].hidden
+    """Units of a hidden layer; of the transformer, its width."""
+    learning_rate: float = TASKS[DEFAULT_TASK].learning_rate
+    """Of systems that aggregate the mean gradient."""
+    weight_decay: float = TASKS[DEFAULT_TASK].weight_decay
+    seed: int = 1
+    max_steps: int | None = None
+    """Ends the training early; the learning-rate schedule then has this many steps."""
+    nmse_samples: int = 4
+    """Steps at which the aggregated gradient is compared with the true mean."""
+    rank: int = TASKS[DEFAULT_TASK].rank
+    """Of the low-rank systems."""
+    share: float = 0.01
+    """Of the values, what Top-k sends."""
+
+    @classmethod
+    def of(cls, task: str, **given: Any) -> TrainOptions:
+        """The task's own defaults, but for what is `given` and not None. Raises OptionError."""
+        if task not in TASKS:
+            raise OptionError(f"task={task}: known are {', '.join(TASKS)}")
+        known = {f.name for f in fields(cls)} & {f.name for f in fields(Task)}
+        defaults = {name: getattr(TASKS[task], name) for name in known}
+        return cls(**{"task": task, **defaults, **{name: one for name, one in given.items() if one is not None}})
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise OptionError(f"task={self.task}: known are {', '.join(TASKS)}")
+        positive = {"epochs": self.epochs, "batch": self.batch, "hidden": self.hidden, "rank": self.rank}
+        if self.max_steps is not None:
+            positive["steps"] = self.max_steps
+        for name, value in positive.items():
+            if value < 1:
+                raise OptionError(f"{name}={value}: must be at least 1")
+        if self.seed < 0:
+            raise OptionError(f"seed={self.seed}: must not be negative")
+        if not 0 < self.share <= 1:
+            raise OptionError(f"share={self.share}: must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """One run: the same training once per system, one after the other, on the same links."""
+
+    workers: int = 4
+    link: LinkOptions = LinkOptions()
+    train: TrainOptions = TrainOptions()
+    systems: tuple[str, ...] = DEFAULT_SYSTEMS
+    topology: str = "star"
+    switch: str = "soft"
+    engine: str = "auto"
+    impair: str | None = None
+    """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
+    malformed: int = 0
+    """Malformed packets sent at the switch while the P4 system trains."""
+    conditions: Conditions = field(default_factory=Conditions)
+    laned: LanedOptions = field(default_factory=LanedOptions)
+    """Of the laned system, dlcp."""
+    deadline_s: float = 1800.0
+
+    def __post_init__(self) -> None:
+        self._check_network()
+        self._check_systems()
+        self.conditions.check_hosts(self.workers)
+        self._check_laned()
+        if self.malformed < 0:
+            raise OptionError(f"malformed={self.malformed}: must not be negative")
+        if self.malformed and self.switch == AGGREGATOR:
+            raise OptionError(f"malformed={self.malformed}: only with a P4 switch, not switch={AGGREGATOR}")
+        if self.malformed and self.topology != "star":
+            raise OptionError(f"malformed={self.malformed}: only with topology=star, where one switch counts them all")
+        if self.deadline_s <= 0:
+            raise OptionError(f"deadline={self.deadline_s}: must be above 0 seconds")
+
+    def _check_laned(self) -> None:
+        self.laned.check(self.workers, self.topology)
+        there = any(parse(name).recipe.laned for name in self.systems)
+        if self.laned != LanedOptions() and not there:
+            rule = "lanes, quorum, loss-bound, divisor and degrade are only for system dlcp"
+            raise OptionError(f"systems={','.join(self.systems)}: {rule}")
+        if self.laned.degrade is not None and (self.topology != "star" or self.switch == AGGREGATOR):
+            raise OptionError(f"degrade={self.laned.degrade.mode}: only with a P4 switch in topology=star")
+        if self.malformed and there:
+            raise OptionError(f"malformed={self.malformed}: not with system dlcp, whose lanes need the other jobs' ids")
+
+    @property
+    def meets(self) -> bool:
+        """Whether workers wait for each other beside the network, whose state must not count as a step's time."""
+        return self.conditions.any or any(parse(name).recipe.laned for name in self.systems)
+
+    def _check_systems(self) -> None:
+        if not self.systems:
+            raise OptionError("systems: name at least one")
+        chosen = [parse(name) for name in self.systems]
+        if len({one.name for one in chosen}) != len(chosen):
+            raise OptionError(f"systems={','.join(self.systems)}: each at most once")
+        for one in chosen:
+            most = min((OP_WORKERS_MAX.get(op, WORKERS_MAX) for op in one.ops), default=WORKERS_MAX)
+            if self.workers > most:
+                raise OptionError(f"workers={self.workers}: system {one.name} takes at most {most}")
+
+    def _check_network(self) -> None:
+        if not 1 <= self.workers <= WORKERS_MAX:
+            raise OptionError(f"workers={self.workers}: a run has 1 to {WORKERS_MAX} workers")
+        if self.topology not in TOPOLOGIES:
+            raise OptionError(f"topology={self.topology}: known are {', '.join(TOPOLOGIES)}")
+        leaves = len(leaves_of(self.topology))
+        if self.workers < leaves:
+            raise OptionError(f"workers={self.workers}: topology {self.topology} has {leaves} leaves, each needs one")
+        if self.switch not in SWITCHES:
+            raise OptionError(f"switch={self.switch}: known are {', '.join(SWITCHES)}")
+        if self.switch == AGGREGATOR and self.topology != "star":
+            raise OptionError(f"topology={self.topology}: switch={AGGREGATOR} is a single level, a star")
+        if self.engine not in ENGINES:
+            raise OptionError(f"engine={self.engine}: known are {', '.join(ENGINES)}")
+        other = self.switch in ("bmv2", AGGREGATOR)
+        if self.engine != "auto" and other:
+            raise OptionError(f"engine={self.engine}: only the soft switch has engines, not switch={self.switch}")
+        if self.impair is not None and other:
+            rule = f"only the soft switch can impair its ports, not switch={self.switch}"
+            raise OptionError(f"impair={self.impair}: {rule}")
+        if self.impair is not None:
+            _check_impairment(self.impair)
+
+
+def _check_impairment(text: str) -> None:
+    """The soft switch's own rules, but before a baseline has run for minutes."""
+    from softswitch.impair import ImpairmentError, parse_impairment
+
+    try:
+        parse_impairment(text)
+    except ImpairmentError as error:
+        raise OptionError(f"impair={text}: {error}") from error

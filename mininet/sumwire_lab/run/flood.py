@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Malformed packets beside a training run: starts the senders, then compares what was sent with what was counted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_controller.deploy.status import REJECT_NAMES
+
+from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.load.malformed import FloodSpec, Sender
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network.fabric import HostPlan
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.run.session import Session
+from sumwire_lab.system.processes import wait_all
+
+# Of all hosts together: slow enough to leave the links to the training, fast enough to end within it.
+PACKETS_PER_SECOND: Final = 4000.0
+
+
+class Flood:
+    """Every host sends its share. Does nothing for a run without malformed packets or without a P4 switch."""
+
+    def __init__(self, session: Session, options: RunOptions) -> None:
+        self._session = session
+        self._count = 0 if session.job_file is None else options.malformed
+        self._seed = options.train.seed
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._results: list[Path] = []
+
+    def start(self) -> None:
+        """Called when the training is under way."""
+        if self._count == 0:
+            return
+        hosts = self._session.fabric.hosts
+        for rank, host in enumerate(hosts):
+            name = f"malformed{rank}"
+            spec = self._spec(host, rank, len(hosts))
+            path = self._session.folder / f"{name}.spec.json"
+            spec.save(path)
+            self._results.append(Path(spec.result))
+            command = [sys.executable, "-m", "sumwire_lab.load.malformed", str(path)]
+            self._processes[name] = self._session.start(name, host, command)
+
+    def finish(self, deadline_s: float) -> dict[str, Any]:
+        """Wait for the senders. Returns what belongs into the system's summary: sent and counted by reason."""
+        if not self._processes:
+            return {}
+        ended = all(process.poll() is not None for process in self._processes.values())
+        session = self._session
+        wait_all(self._processes, session.serving(), session.logs(self._processes), deadline_s, lambda: None)
+        sent: dict[str, int] = {}
+        for path in self._results:
+            for reason, count in json.loads(path.read_text()).items():
+                name = REJECT_NAMES[int(reason)]
+                sent[name] = sent.get(name, 0) + count
+        counted = control.counters(self._session.folder)["rejects"]
+        return {"malformed": {"sent": sent, "counted": counted, "all_sent_during_training": ended}}
+
+    def _spec(self, host: HostPlan, rank: int, hosts: int) -> FloodSpec:
+        switch = self._session.fabric.leaf_of(host)
+        ends = Endpoints(host.mac, switch.aggregator_mac, host.ip, switch.aggregator_ip)
+        return FloodSpec(
+            interface=host.host_interface,
+            sender=Sender(ends, rank, hosts),
+            count=self._count // hosts + (rank < self._count % hosts),
+            per_second=PACKETS_PER_SECOND / hosts,
+            seed=self._seed * hosts + rank,
+            result=str(self._session.folder / f"malformed{rank}.sent.json"),
+        )

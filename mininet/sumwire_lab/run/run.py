@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`make run`: the same training once per system, then the comparison."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sumwire_lab.errors import DeadlineError, OptionError
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import switches
+from sumwire_lab.network.fabric import plan
+from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.recipes import parse
+from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
+from sumwire_lab.run import report
+from sumwire_lab.run.apply_conditions import lay
+from sumwire_lab.run.flood import Flood
+from sumwire_lab.run.session import Say, interruptible, open_session, train
+from sumwire_lab.run.summary import SystemResult, run_summary
+from sumwire_lab.run.virtual_queues import drops, no_queues, virtual_queues
+from sumwire_lab.system import drop_counters as losses
+from sumwire_lab.system import leftovers
+
+
+def new_folder(results: Path, latest: bool = True) -> Path:
+    """`results/<time>/`, and with `latest` the link `results/latest` to it."""
+    results.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    for suffix in ["", *(f"-{n}" for n in range(2, 100))]:
+        folder = results / (stamp + suffix)
+        if not folder.exists():
+            break
+    folder.mkdir()
+    if not latest:
+        return folder
+    partial = results / f".latest-{folder.name}"
+    partial.symlink_to(folder.name)
+    partial.replace(results / "latest")
+    return folder
+
+
+def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], Path]:
+    """Returns the summary and the folder with everything else. Raises LabError, KeyboardInterrupt."""
+    require_tools()
+    _check_ops(options)
+    kind = switches.choose_for(options)
+    if kind == "soft":
+        options = replace(options, engine=switches.choose_engine(options.engine))
+    folder = new_folder(results)
+    for line in leftovers.clean():
+        say(f"removed from an earlier run: {line}")
+    deadline = time.monotonic() + options.deadline_s
+    done: list[SystemResult] = []
+    with interruptible():
+        for system in (parse(name).name for name in options.systems):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise DeadlineError(f"the run took longer than {options.deadline_s:g} s")
+            used = kind if parse(system).switched else None
+            done.append(_one(system, options, used, folder, deadline_s=left, say=say))
+            # After each system, so that a later one that fails does not take the numbers of this one with it.
+            summary = run_summary(options, kind, done)
+            report.write(folder, summary, done)
+    return summary, folder
+
+
+def _check_ops(options: RunOptions) -> None:
+    """Raises OptionError for a system whose ops the network has no room for, before anything runs."""
+    there = control.ops_for(plan(options.workers, options.link, "", options.topology))
+    for name in options.systems:
+        missing = [op for op in parse(name).ops if op not in there]
+        if missing:
+            where = f"{options.workers} workers in topology {options.topology}"
+            raise OptionError(f"systems={name}: op {missing[0]} has no room for {where}")
+
+
+def _one(
+    system: str, options: RunOptions, kind: str | None, folder: Path, *, deadline_s: float, say: Say
+) -> SystemResult:
+    where = {None: "kernel bridges", AGGREGATOR: "a software aggregator"}.get(kind, f"{kind} switches")
+    where += f", {options.engine} engine" if kind == "soft" else ""
+    where += f"; {options.conditions.words()}" if options.conditions.any else ""
+    say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
+    recipe = parse(system).recipe
+    jobs = partial(control.side_jobs if options.malformed else control.training_job, recipe=recipe)
+    has_queues = recipe.laned and options.laned.queues and kind != AGGREGATOR
+    if recipe.laned:
+        jobs = partial(control.laned_job, options=options.laned, recipe=recipe)
+        options = replace(options, link=replace(options.link, priorities=True))
+    backlog = losses.backlog()
+    with (
+        open_session(options, kind, folder / system, jobs, virtual_queues if has_queues else no_queues) as session,
+        lay(session, options.conditions) as burden,
+    ):
+        flood = Flood(session, options)
+        result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
+        extra = flood.finish(deadline_s) | burden.as_dict()
+        if recipe.laned:
+            extra["drops"] = drops(session, queues=has_queues)
+        counted = session.counted()
+    sockets = sum(worker.host_sockets for worker in result.workers)
+    lost = losses.gather(counted, backlog_before=backlog, sockets=sockets)
+    return replace(result, extra={**extra, "lost": lost.as_dict()})

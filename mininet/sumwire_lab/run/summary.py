@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""From the workers' records to the numbers of `summary.json`. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any, Final
+
+from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.options.recipes import BASELINE, parse
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.tasks import TASKS, Task
+from sumwire_lab.run.records import StepRecord, WorkerRecord
+
+# Ethernet, IPv4, UDP and Sumwire; Ethernet, IPv4 and TCP with time stamps are as many.
+PACKET_HEADER_BYTES: Final = LOWER_HEADER_BYTES + HEADER_BYTES
+# Of JobStats.
+DELIVERY: Final = (
+    "missing", "left_out", "flushed", "probes", "informs", "trimmed", "ce_marks", "recovered", "ahead"
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """One system's training: a record per worker, and how long everything took, set-up included."""
+
+    system: str
+    workers: tuple[WorkerRecord, ...]
+    wall_s: float
+    extra: dict[str, Any] = field(default_factory=dict)
+    """More of this system, for summary.json as it is."""
+
+
+def time_to_target(steps: Sequence[StepRecord], target: float) -> float | None:
+    """Training seconds until the test accuracy first reached the target; None if it never did."""
+    return next((s.clock_s for s in steps if s.accuracy is not None and s.accuracy >= target), None)
+
+
+def steps_to_target(steps: Sequence[StepRecord], target: float) -> int | None:
+    """The same in steps."""
+    return next((s.step + 1 for s in steps if s.accuracy is not None and s.accuracy >= target), None)
+
+
+def measured(steps: Sequence[StepRecord], warm_up: int) -> Sequence[StepRecord]:
+    """The steps that averages are taken over: all but the first few, where there are more."""
+    return steps[warm_up:] if len(steps) > warm_up else steps
+
+
+def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
+    """One entry of `systems`. Per step: over all workers and all measured steps; bytes are one worker's link, both
+    directions. Raises LabError where a worker has no steps or not as many as the others."""
+    counts = {len(w.steps) for w in result.workers}
+    if len(counts) != 1 or counts == {0}:
+        raise LabError(f"{result.system}: workers made {sorted(counts)} steps, they must be equal and above 0")
+    first = result.workers[0].steps
+    warm_up = parse(result.system).recipe.warm_up_steps
+    steps = [s for w in result.workers for s in measured(w.steps, warm_up)]
+    fingerprints = {w.fingerprint for w in result.workers}
+    entry: dict[str, Any] = {
+        "accuracy": _last(s.accuracy for s in first),
+        "bits_per_answer": _last(s.bits for s in first),
+        "time_to_target_s": time_to_target(first, task.target),
+        "comm_s_per_step": fmean(s.comm_s for s in steps),
+        "compute_s_per_step": fmean(s.step_s - s.comm_s for s in steps),
+        "wire_bytes_per_step": fmean(s.tx_bytes + s.rx_bytes for s in steps),
+        "steps": len(first),
+        "steps_to_target": steps_to_target(first, task.target),
+        "step_s": fmean(s.step_s for s in steps),
+        "step_s_p50": percentile([s.step_s for s in steps], 50),
+        "step_s_p99": percentile([s.step_s for s in steps], 99),
+        "comm_s_per_step_median": median(s.comm_s for s in steps),
+        "comm_s_per_step_p99": percentile([s.comm_s for s in steps], 99),
+        "tx_bytes_per_step": fmean(s.tx_bytes for s in steps),
+        "rx_bytes_per_step": fmean(s.rx_bytes for s in steps),
+        "warm_up_steps": warm_up,
+        "train_s": first[-1].clock_s,
+        "wall_s": result.wall_s,
+        "parameters": result.workers[0].parameters,
+        "replicas_equal": len(fingerprints) == 1 and None not in fingerprints,
+        "fingerprints": [w.fingerprint for w in result.workers],
+        **bits_per_value(result.workers),
+        **tensor_times(result.workers, warm_up),
+    }
+    if result.system != BASELINE:
+        entry |= _switch_numbers(result.workers)
+    return entry | result.extra
+
+
+def tensor_times(workers: Sequence[WorkerRecord], warm_up: int) -> dict[str, Any]:
+    """Seconds from a tensor's hand-over to its result, over all workers and measured steps; nothing without records.
+
+    `tensor_by_lane` where tensors went in lanes: the same for each, the most urgent first. `tensor_missing_max` is the
+    largest share of a tensor's contributions that its sums lacked.
+    """
+    tensors = [one for w in workers for s in measured(w.steps, warm_up) if not s.followed for one in s.tensors]
+    if not tensors:
+        return {}
+    times: dict[str, Any] = {f"tensor_{name}": value for name, value in _spread(tensors).items()}
+    lanes = sorted({one["lane"] for one in tensors if "lane" in one})
+    if lanes:
+        of_lane = {lane: [one for one in tensors if one["lane"] == lane] for lane in lanes}
+        times["tensor_by_lane"] = [
+            {"lane": lane, "priority": ones[0]["priority"], **_spread(ones)} for lane, ones in of_lane.items()
+        ]
+        times["tensor_missing_max"] = max(one["missing_share"] for one in tensors)
+    return times
+
+
+def _spread(tensors: Sequence[dict[str, Any]]) -> dict[str, float]:
+    seconds = [float(one["seconds"]) for one in tensors]
+    return {"s": fmean(seconds), "s_p50": percentile(seconds, 50), "s_p99": percentile(seconds, 99)}
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The smallest of the values that so many percent of them do not exceed."""
+    return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
+
+
+def _last(values: Iterable[float | None]) -> float | None:
+    return next((value for value in reversed(list(values)) if value is not None), None)
+
+
+def bits_per_value(workers: Sequence[WorkerRecord]) -> dict[str, float]:
+    """Bits on a worker's link per step and parameter, up (sent) and down, with headers and without.
+
+    Mean over all steps, also the first two: a system may have rounds that are larger than the others, and the run
+    holds whole periods of them or not, as the options say.
+    """
+    steps = [s for w in workers for s in w.steps]
+    values = len(steps) * workers[0].parameters
+
+    def share(byte_count: int) -> float:
+        return 8 * byte_count / values
+
+    up, down = sum(s.tx_bytes for s in steps), sum(s.rx_bytes for s in steps)
+    up_headers = PACKET_HEADER_BYTES * sum(s.tx_packets for s in steps)
+    down_headers = PACKET_HEADER_BYTES * sum(s.rx_packets for s in steps)
+    return {
+        "bits_per_value_up": share(up),
+        "bits_per_value_down": share(down),
+        "payload_bits_per_value_up": share(up - up_headers),
+        "payload_bits_per_value_down": share(down - down_headers),
+    }
+
+
+def _switch_numbers(workers: Iterable[WorkerRecord]) -> dict[str, Any]:
+    """What only systems through the switch have; counts are sums over the workers."""
+    workers = tuple(workers)
+    nmse = [s.nmse for s in workers[0].steps if s.nmse is not None]
+    return {
+        "nmse": fmean(nmse) if nmse else None,
+        "nmse_samples": len(nmse),
+        "retransmissions": sum(int(w.stats.get("retransmissions", 0)) for w in workers),
+        "fallbacks": sum(int(w.stats.get("fallbacks", 0)) for w in workers),
+        **_delivery_numbers(workers),
+    }
+
+
+def _delivery_numbers(workers: Sequence[WorkerRecord]) -> dict[str, Any]:
+    """What a bound of loss and a quorum have done, where either was there."""
+    followed = [sum(s.followed for s in w.steps) for w in workers]
+    counts = {name: sum(int(w.stats.get(name, 0)) for w in workers) for name in DELIVERY}
+    return {**(counts if any(counts.values()) else {}), **({"followed": followed} if any(followed) else {})}
+
+
+def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult]) -> dict[str, Any]:
+    """The whole of `summary.json`; `switch` is the kind that was really used."""
+    return {
+        "workers": options.workers,
+        "link_mbit": options.link.mbit,
+        "topology": options.topology,
+        "switch": switch,
+        "engine": options.engine if switch == "soft" else None,
+        "queue_packets": options.link.queue_packets,
+        "seed": options.train.seed,
+        "impair": options.impair,
+        "conditions": options.conditions.as_dict() if options.conditions.any else None,
+        "laned": options.laned.as_dict() if any(parse(r.system).recipe.laned for r in results) else None,
+        "task": options.train.task,
+        "target_accuracy": TASKS[options.train.task].target,
+        "systems": {r.system: system_summary(r, TASKS[options.train.task]) for r in results},
+    }
+
+
+def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = BASELINE) -> float | None:
+    """How many times less of `key` a system has than the baseline; None where one of them lacks it."""
+    systems = summary["systems"]
+    if system not in systems or baseline not in systems:
+        return None
+    mine, theirs = systems[system].get(key), systems[baseline].get(key)
+    return theirs / mine if mine and theirs else None

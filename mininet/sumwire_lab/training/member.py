@@ -1,0 +1,227 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One worker's part in a system: the model and the optimizer as the system wants them, under the lab's timers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import sumwire
+import torch
+import torch.distributed as dist
+from sumwire import systems
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.options.recipes import MOMENTUM, Chosen, table_options
+from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.training.comm_timing import HookTimer
+
+# One bucket for the whole model. DDP's default is the same, but for a first bucket of 1 MB that would split this model
+# of 1.2 MB into a large part and a tail, whose collective is all latency.
+BUCKET_MB: Final = 25
+
+
+class StepTimer:
+    """Communication of a system that works in the optimizer's step.
+
+    Began: the first collective call of the step. Ended: the optimizer's step is done, so the result is applied.
+    """
+
+    def __init__(self) -> None:
+        self._entered = 0.0
+        self._began: float | None = None
+        self._ended = 0.0
+
+    def enter(self) -> None:
+        """The optimizer's step begins."""
+        self._began = None
+        self._entered = time.perf_counter()
+
+    def communicates(self) -> None:
+        """A collective call begins."""
+        if self._began is None:
+            self._began = time.perf_counter()
+
+    def leave(self) -> None:
+        """The optimizer's step is done."""
+        self._ended = time.perf_counter()
+
+    def seconds(self) -> float:
+        """Without a call that said so, communication began with the step."""
+        return self._ended - (self._entered if self._began is None else self._began)
+
+
+class TimedJob(sumwire.Job):
+    """A job that tells a timer when Marsit begins to communicate."""
+
+    timer: StepTimer | None = None
+
+    def sign_merge(self, plus: torch.Tensor, bucket: int = 0) -> torch.Tensor:
+        """See Job."""
+        if self.timer is not None:
+            self.timer.communicates()
+        return super().sign_merge(plus, bucket)
+
+    def mean(self, x: torch.Tensor, bucket: int = 0) -> torch.Tensor:
+        """See Job."""
+        if self.timer is not None:
+            self.timer.communicates()
+        return super().mean(x, bucket)
+
+
+class OperationTimer:
+    """Communication of a system that counts the seconds of its operations, on a thread of their own or not."""
+
+    def __init__(self, stats: Callable[[], dict[str, Any]]) -> None:
+        self._stats = stats
+        self._before = 0.0
+
+    def enter(self) -> None:
+        """A step begins."""
+        self._before = self._total()
+
+    def seconds(self) -> float:
+        """Of this step's operations so far."""
+        return self._total() - self._before
+
+    def _total(self) -> float:
+        return float(self._stats()["operation_s"])
+
+
+class Member:
+    """`model` to call, `step()` instead of the optimizer's, and what was measured.
+
+    One timer: the hook's, Marsit's in the optimizer's step, or that of operations.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: Optimizer,
+        stats: Callable[[], dict[str, Any]],
+        close: Callable[[], None],
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.close = close
+        self._stats = stats
+        self.hook: HookTimer | None = None
+        self.update: StepTimer | None = None
+        self._operations = OperationTimer(self.stats)
+
+    def stats(self) -> dict[str, Any]:
+        """The system's."""
+        return dict(self._stats())
+
+    def behind(self) -> bool:
+        """Whether the others have made the next step without this worker; only where not all have to take part."""
+        return False
+
+    def follow(self) -> None:
+        """Take the next step's gradients from the others."""
+        raise LabError("this system makes every step with every worker")
+
+    def tensors(self) -> list[dict[str, Any]]:
+        """Since the last call, of every tensor handed over: number, values, seconds from there to its result."""
+        return [] if self.hook is None else self.hook.take_tensors()
+
+    def begin_step(self, keep: bool) -> None:
+        """Forget the step before; `keep` copies of gradients and results, where there is a hook."""
+        self._operations.enter()
+        if self.hook is not None:
+            self.hook.begin_step(keep)
+
+    def step(self) -> None:
+        """The optimizer's step."""
+        if self.update is not None:
+            self.update.enter()
+        self.optimizer.step()
+        if self.update is not None:
+            self.update.leave()
+
+    def seconds(self) -> float:
+        """Communication of the step that has ended."""
+        return (self.hook or self.update or self._operations).seconds()
+
+
+def make_optimizer(chosen: Chosen, network: torch.nn.Module, options: TrainOptions) -> Optimizer:
+    """The worker's own, which the system feeds or wraps."""
+    rates = chosen.recipe.rates
+    own: dict[str, Any] = {"params": network.parameters(), "weight_decay": options.weight_decay}
+    if rates is not None:
+        return torch.optim.SGD(lr=rates[options.task].learning_rate, **own)
+    if TASKS[options.task].adam:
+        return torch.optim.AdamW(lr=options.learning_rate, **own)
+    return torch.optim.SGD(lr=options.learning_rate, momentum=MOMENTUM, nesterov=True, **own)
+
+
+def system_options(
+    chosen: Chosen, options: TrainOptions, workers: int, factor: Callable[[int], float]
+) -> dict[str, Any]:
+    """What the library's `make` is given. `factor` is the schedule."""
+    recipe = chosen.recipe
+    given = dict(recipe.options)
+    if recipe.ranked:
+        given["rank"] = options.rank
+    if recipe.sparse:
+        given["k"] = options.share
+    if recipe.tabled and not chosen.switched:
+        given |= table_options(recipe, workers)
+    step = None if recipe.rates is None else recipe.rates[options.task].global_lr
+    if step is not None:
+        given["global_lr"] = lambda round_: step * factor(round_)
+    return given
+
+
+def join(
+    chosen: Chosen,
+    network: torch.nn.Module,
+    optimizer: Optimizer,
+    options: TrainOptions,
+    *,
+    job_file: Path | None,
+    rank: int,
+    factor: Callable[[int], float],
+) -> Member:
+    """Make one worker a member. Collective: every worker joins at the same time. `factor` is the schedule."""
+    job = None
+    if chosen.switched:
+        if job_file is None:
+            raise ValueError(f"system {chosen.name} needs a job file")
+        job = TimedJob(sumwire.load_job(job_file, worker=rank))
+    given = system_options(chosen, options, dist.get_world_size(), factor)
+    system = systems.make(chosen.recipe.system, job, transport=chosen.transport, **given)
+
+    def close() -> None:
+        system.close()
+        if job is not None:
+            job.close()
+
+    if systems.TABLE[chosen.recipe.system].acts == "hook":
+        return _with_hook(network, optimizer, system, close)
+    member = Member(network, system.attach(network, optimizer), lambda: dict(system.stats), close)
+    if "global_lr" in given:
+        member.update = StepTimer()
+        if job is not None:
+            job.timer = member.update
+    return member
+
+
+def _with_hook(
+    network: torch.nn.Module, optimizer: Optimizer, system: systems.System, close: Callable[[], None]
+) -> Member:
+    """Gradients go through DDP's communication hook, between the lab's timer."""
+    ddp = DistributedDataParallel(network, bucket_cap_mb=BUCKET_MB)
+    state, hook = system.hook()
+    timer = HookTimer(hook, state)
+    # A lambda, because DDP compares a hook's annotations and does not know those written as text.
+    ddp.register_comm_hook(None, lambda _, bucket: timer.hand_over(bucket))
+    member = Member(ddp, optimizer, lambda: dict(system.stats), close)
+    member.hook = timer
+    return member

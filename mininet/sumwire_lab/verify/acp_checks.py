@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of `make verify-acp` out of what was measured. Pure: every number comes in, a verdict goes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final
+
+from sumwire.lowrank.shapes import MEGABYTE, Sizes
+
+from sumwire_lab.bench import accuracy, contenders
+from sumwire_lab.bench.accuracy import Row
+from sumwire_lab.run.records import StepRecord
+from sumwire_lab.verify.checks import Check, at_least, at_most
+
+# The paper's averages over its models.
+OVER_SSGD_MIN: Final = 4.06
+OVER_POWERSGD_MIN: Final = 1.43
+AGGREGATOR_MIN: Final = 4.0
+ACCURACY_RATIO_MIN: Final = 1.5
+# Of facts known beforehand (docs/acp.md), as they are printed there: MB are 2**20 bytes.
+GOLDEN: Final[Mapping[str, Mapping[str, str]]] = {
+    "resnet50": {
+        "parameters": "25.56 M",
+        "gradient": "97.49 MB",
+        "P": "0.627 MB",
+        "Q": "1.045 MB",
+        "P threshold": "0.161 MB",
+        "Q threshold": "0.268 MB",
+        "buffers P, Q, uncompressed": "4, 4, 5",
+        "tensors, matrices": "161, 54",
+        "ratio": "116.6, 58.3",
+    },
+    "resnet152": {
+        "parameters": "60.19 M",
+        "gradient": "229.62 MB",
+        "P": "1.752 MB",
+        "Q": "3.170 MB",
+        "P threshold": "0.191 MB",
+        "Q threshold": "0.345 MB",
+        "buffers P, Q, uncompressed": "10, 10, 10",
+        "tensors, matrices": "467, 156",
+        "ratio": "93.3, 46.7",
+    },
+    "bert-large": {
+        "parameters": "336.23 M",
+        "gradient": "1282.62 MB",
+        "P": "32.398 MB",
+        "Q": "28.874 MB",
+        "P threshold": "0.631 MB",
+        "Q threshold": "0.563 MB",
+        "buffers P, Q, uncompressed": "73, 73, 50",
+        "tensors, matrices": "398, 150",
+        "ratio": "41.9, 20.9",
+    },
+}
+# A number with the unit of something measured. Rates of links and sizes of models are settings.
+_MEASURED: Final = re.compile(r"\d\s?(?:s|ms|us|µs|%|packets/s|times(?= (?:less|faster|more)))(?![\w/])")
+_PLACEHOLDER: Final = re.compile(r"\bMEASURE\b")
+_FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_COMMAND: Final = re.compile(r"\bmake ([a-z][a-z0-9-]*)")
+_TARGET: Final = re.compile(r"^([a-z][a-z0-9-]*):", re.MULTILINE)
+
+
+def reference(found: Mapping[str, Any]) -> list[Check]:
+    """ACP-SGD against the plain reference of its equations; see `sumwire.lowrank.check`."""
+    label = f"ACP-SGD against a plain reference, {found['workers']} workers, {found['steps']} steps, float64"
+    equal = bool(found["replicas_equal"])
+    return [
+        at_most(f"{label}: largest difference", found["largest_difference"], found["target"]),
+        Check(f"{label}: replicas bit-equal", equal, "true", equal),
+    ]
+
+
+def printed(sizes: Sizes) -> dict[str, str]:
+    """Sizes as GOLDEN has them."""
+
+    def megabytes(count: float, digits: int = 3) -> str:
+        return f"{count / MEGABYTE:.{digits}f} MB"
+
+    return {
+        "parameters": f"{sizes.parameters / 1e6:.2f} M",
+        "gradient": megabytes(sizes.dense_bytes, 2),
+        "P": megabytes(sizes.p_bytes),
+        "Q": megabytes(sizes.q_bytes),
+        "P threshold": megabytes(sizes.p_threshold),
+        "Q threshold": megabytes(sizes.q_threshold),
+        "buffers P, Q, uncompressed": f"{sizes.p_groups}, {sizes.q_groups}, {sizes.dense_groups}",
+        "tensors, matrices": f"{sizes.tensors}, {sizes.matrices}",
+        "ratio": f"{sizes.ratio:.1f}, {sizes.ratio_both:.1f}",
+    }
+
+
+def golden(model: str, sizes: Sizes) -> Check:
+    """One model's sizes, every one of them."""
+    found = printed(sizes)
+    target = "; ".join(f"{name} {value}" for name, value in GOLDEN[model].items())
+    return Check(f"golden sizes, {model}", found, f"equal: {target}", found == GOLDEN[model])
+
+
+def step_seconds(workers: Sequence[Sequence[StepRecord]], warm_up: int) -> float | None:
+    """Mean whole step after the first `warm_up` ones; None where there are no more."""
+    steps = [step.step_s for steps in workers for step in steps if step.step >= warm_up]
+    return fmean(steps) if steps else None
+
+
+def steps(label: str, seconds: Mapping[str, float | None], *, acp: str, gloo: str, powersgd: str) -> list[Check]:
+    """Time per step, the baselines' over ACP-SGD's."""
+
+    def over(other: str) -> float | None:
+        mine, theirs = seconds.get(acp), seconds.get(other)
+        return theirs / mine if mine and theirs else None
+
+    shown = {name: value and round(value, 4) for name, value in seconds.items()}
+    return [
+        at_least(f"{label}: time per step, S-SGD over gloo / ACP-SGD", over(gloo), OVER_SSGD_MIN),
+        at_least(f"{label}: time per step, Power-SGD of the same rank / ACP-SGD", over(powersgd), OVER_POWERSGD_MIN),
+        Check(f"{label}: seconds per step", shown, "reported", None not in shown.values()),
+    ]
+
+
+def aggregator(summary: Mapping[str, Any], label: str) -> list[Check]:
+    """THC over the software aggregator against gloo; the run must not have fallen back."""
+    systems = summary["systems"]
+    mine, theirs = systems["thc"], systems["gloo"]
+    ratio = theirs["comm_s_per_step"] / mine["comm_s_per_step"]
+    sound = bool(mine["replicas_equal"]) and mine["fallbacks"] == 0
+    state = {"replicas_equal": mine["replicas_equal"], "fallbacks": mine["fallbacks"]}
+    return [
+        at_least(f"{label}: communication per step, gloo / Sumwire", ratio, AGGREGATOR_MIN),
+        Check(f"{label}: replicas and fall-backs", state, "bit-equal, 0", sound),
+    ]
+
+
+def accuracy_ratio(task: str, rows: Sequence[Row]) -> list[Check]:
+    """The best published-style baseline's time to the target over the best of Sumwire's."""
+    label = f"time to accuracy, {task}"
+    times = {row.system: row.time_to_target_s for row in rows if row.task == task}
+    found = accuracy.speed_up(task, rows)
+    baselines = [name for name in contenders.PUBLISHED if name in times]
+    name = f"{label}: best of {', '.join(baselines)} / best of Sumwire"
+    missing = sorted(set(contenders.PUBLISHED) - times.keys())
+    ratio = None if found is None or missing else found[2]
+    reached = {system: value if value is None else round(value, 2) for system, value in times.items()}
+    return [
+        at_least(name if found is None else f"{name} ({found[0]} / {found[1]})", ratio, ACCURACY_RATIO_MIN),
+        Check(f"{label}: seconds to the target (null: never)", reached, "reported", bool(reached) and not missing),
+    ]
+
+
+def unsourced(readme: str, targets: Collection[str]) -> list[str]:
+    """Paragraphs of a page that hold a measured number, and name no `make TARGET` that makes it, or still have a
+    placeholder. An HTML comment in the paragraph may name it."""
+    paragraphs = re.split(r"\n\s*\n", _FENCE.sub("", readme))
+    found = []
+    for paragraph in paragraphs:
+        commands = _COMMAND.findall(paragraph)
+        sourced = any(command in targets for command in commands)
+        if _PLACEHOLDER.search(paragraph) or (_MEASURED.search(paragraph) and not sourced):
+            found.append(" ".join(paragraph.split())[:100])
+    return found
+
+
+def readme(text: str, makefile: str) -> Check:
+    """Every measured number in README stands beside a command of this repository."""
+    found = unsourced(text, _TARGET.findall(makefile))
+    return Check("README: paragraphs with a measured number and no command that makes it", found, "none", not found)

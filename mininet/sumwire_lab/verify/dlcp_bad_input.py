@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Settings that must be refused, each where a user would give it, with the reason in the error."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import sumwire_controller
+import yaml
+from sumwire.dlcp.tags import LayerMagnitude, check_priorities
+from sumwire.transport.delivery import Delivery
+
+from sumwire_lab.network import control_plane as control
+from sumwire_lab.network.fabric import plan
+from sumwire_lab.options.run_options import LinkOptions
+from sumwire_lab.verify.checks import Check
+
+_ORDERLY: Final[dict[str, Any]] = {
+    "port": 1,
+    "rate_mbit": 20.0,
+    "mark_bytes": 20_000,
+    "drop_bytes": [10_000, 40_000, 60_000, 80_000],
+    "drop_all_bytes": 120_000,
+}
+
+
+def load(queue: dict[str, Any]) -> None:
+    """Give the controller one virtual queue in a file."""
+    fabric = plan(2, LinkOptions(), "x")
+    nobody = {switch.name: control.NO_SWITCH for switch in fabric.switches}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / control.CONFIGURATION
+        path.write_text(yaml.safe_dump(control.configuration(fabric, nobody, control.training_job(fabric), [queue])))
+        sumwire_controller.load_config(path)
+
+
+def refused(label: str, give: Callable[[], object], reason: str) -> Check:
+    """Whether giving it raises the typed error, and its text has the reason."""
+    try:
+        give()
+    except (ValueError, sumwire_controller.ConfigError) as error:
+        return Check(
+            f"bad input: {label}", str(error).strip().splitlines()[-1], "refused with the reason", reason in str(error)
+        )
+    return Check(f"bad input: {label}", "taken", "refused with the reason", False)
+
+
+def rows() -> list[Check]:
+    """All of them, and that the orderly ones are taken."""
+    load(_ORDERLY)
+    LayerMagnitude.for_lanes(4)
+    Delivery(loss_bound=0.0)
+    disorder = [10_000, 60_000, 40_000, 80_000]
+    return [
+        refused("p = 1", lambda: Delivery(loss_bound=1.0), "loss_bound = 1.0"),
+        refused("p = -0.01", lambda: Delivery(loss_bound=-0.01), "loss_bound = -0.01"),
+        refused("a priority map with a hole", lambda: check_priorities({0: 7, 1: 5, 3: 1}, 4), "lane 2"),
+        refused("thresholds out of order", lambda: load(_ORDERLY | {"drop_bytes": disorder}), "drop_bytes"),
+    ]

@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of `make verify-sign` out of what was measured. Pure: every number comes in, a verdict goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sumwire.multihop.statistics import BIAS_MAX, Outcome
+
+from sumwire_lab.run.summary import ratio
+from sumwire_lab.verify.checks import ROUNDING, Check, absent, at_least
+
+IDENTITY_MAX: Final = 1e-10
+COMM_RATIO_MIN: Final = 30.0
+ACCURACY_GAP_MAX: Final = 0.01
+BIAS_TARGET: Final = f"<= {BIAS_MAX:.4g}, and no single value beyond its threshold"
+BITS_MAX: Final = 1.32
+# Standard deviations that a worker's share of the draws may be off. A share of a million values or more.
+SHARE_SIGMAS: Final = 5.0
+
+
+def identity(deviation: float) -> Check:
+    """The largest distance of x - mean(compensation) from the uncompressed training."""
+    return Check(
+        "identity: x - mean(compensation) against uncompressed SGD, float64, largest difference",
+        deviation,
+        f"<= {IDENTITY_MAX:g}",
+        deviation <= IDENTITY_MAX,
+    )
+
+
+def digits(summary: Mapping[str, Any], label: str) -> list[Check]:
+    """A run of gloo, Marsit without and with full precision, and majority vote."""
+    systems = summary["systems"]
+    speed = at_least(
+        f"{label}: communication time per step, gloo / Marsit (K = never)",
+        ratio(dict(summary), "comm_s_per_step", "marsit"),
+        COMM_RATIO_MIN,
+    )
+    return [speed, accuracy(systems, label), bits(systems["marsit100"], label), replicas(systems, label)]
+
+
+def accuracy(systems: Mapping[str, Any], label: str) -> Check:
+    """Marsit-100 against S-SGD; majority vote stands beside it."""
+    values = {name: systems[name]["accuracy"] for name in ("marsit100", "gloo", "marsit", "vote")}
+    gap = values["gloo"] - values["marsit100"]
+    return Check(
+        f"{label}: test accuracy of Marsit-100, of S-SGD (gloo); Marsit (K = never) and majority vote beside them",
+        values,
+        "Marsit-100 not more than 1 point below S-SGD",
+        gap <= ACCURACY_GAP_MAX + ROUNDING,
+    )
+
+
+def bits(marsit100: Mapping[str, Any], label: str) -> Check:
+    """Bits per value on the wire, the worse direction decides."""
+    up, down = marsit100["payload_bits_per_value_up"], marsit100["payload_bits_per_value_down"]
+    return Check(
+        f"{label}: bits per value on the wire, Marsit-100, headers aside, up and down",
+        [up, down],
+        f"<= {BITS_MAX:g} each",
+        max(up, down) <= BITS_MAX,
+    )
+
+
+def replicas(systems: Mapping[str, Any], label: str) -> Check:
+    """All workers of every system end with the same parameters, without having left the switch."""
+    equal = {name: bool(entry["replicas_equal"]) for name, entry in systems.items()}
+    stayed = all(entry.get("fallbacks", 0) == 0 for entry in systems.values())
+    return Check(
+        f"{label}: replicas bit-equal, no fall-back", equal, "true for every system", all(equal.values()) and stayed
+    )
+
+
+def ops(record: Mapping[str, Any]) -> list[Check]:
+    """Random words through every op: exact ops as computed, merged signs allowed and the same, weights right."""
+    label = f"{record['topology']}, {record['workers']} workers, {record['switch']} switches"
+    label += f", {record['impair']} on every port" if record["impair"] else ", no losses"
+    by_op = record["ops"]
+    exact = {op: bool(entry["right"] and entry["equal"]) for op, entry in by_op.items() if op != "sign"}
+    sign = by_op["sign"]
+    values = record["chunks"] * record["sign_values"]
+    limit = SHARE_SIGMAS / values**0.5
+    rows = [
+        Check(
+            f"{label}: bit-equal to the golden model on all workers", exact, "true for every op", all(exact.values())
+        ),
+        Check(
+            f"{label}: SIGN equal on all workers, and every sign one that a worker sent",
+            [bool(sign["equal"]), bool(sign["right"])],
+            "true",
+            bool(sign["equal"] and sign["right"]),
+        ),
+        Check(
+            f"{label}: SIGN takes from every worker 1 / {record['workers']} of the signs, largest error",
+            sign["worst_share_error"],
+            f"<= {limit:.4g} ({SHARE_SIGMAS:g} standard deviations)",
+            sign["worst_share_error"] <= limit,
+        ),
+    ]
+    if record["impair"]:
+        lost = record["retransmissions"]
+        rows.append(Check(f"{label}: retransmissions", lost, "> 0: losses did happen", lost > 0))
+    return rows
+
+
+def bias(label: str, outcomes: Sequence[Outcome]) -> list[Check]:
+    """The bias test of sumwire.multihop.statistics, for several numbers of workers."""
+    worst = max(outcome.pooled_bias for outcome in outcomes)
+    correlated = [outcome.workers for outcome in outcomes if not outcome.uncorrelated]
+    return [
+        Check(
+            f"{label}: largest bias of a pattern of signs",
+            worst,
+            BIAS_TARGET,
+            all(outcome.unbiased for outcome in outcomes),
+        ),
+        Check(
+            f"{label}: numbers of workers with correlated values or rounds",
+            correlated,
+            "none",
+            not correlated,
+            why="" if not correlated else str(max(outcomes, key=lambda outcome: outcome.correlation_z)),
+        ),
+    ]
+
+
+def tests(label: str, target: str, counts: Mapping[str, int]) -> Check:
+    """A group of tests: all ran and passed. Skipped ones leave it undecided."""
+    if not counts["failed"] and counts["skipped"]:
+        return absent(label, target, "skipped: this machine lacks what they need", value=dict(counts))
+    return Check(label, dict(counts), target, counts["passed"] > 0 and not counts["failed"])

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of `make verify-speed` out of what was measured. Pure: every number comes in, a verdict goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sumwire_lab.bench.one_allreduce import Result, Row
+from sumwire_lab.options.recipes import BASELINE
+from sumwire_lab.verify import checks
+from sumwire_lab.verify.checks import Check, at_least, reported
+
+OVER_BMV2_MIN: Final = 8.0
+OVER_PYTHON_MIN: Final = 6.0
+# The generator, by itself, over the fastest switch: else it would be the generator that is measured.
+GENERATOR_MIN: Final = 1.05
+LINK_SHARE_MIN: Final = 0.85
+CODEC_MS_MAX: Final = 15.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One all-reduce that the targets speak of. Ratios are gloo's seconds over the system's."""
+
+    name: str
+    link_mbit: float
+    values: int
+    ratios: Mapping[str, float]
+    link_share: Mapping[str, float]
+
+
+SETTINGS: Final = (
+    Setting("10 MB, 100 Mbit/s", 100.0, 2_500_000, {"thc": 5.0, "sign": 30.0}, {"thc": LINK_SHARE_MIN}),
+    Setting("40 MB, 1 Gbit/s", 1000.0, 10_000_000, {"thc": 1.2, "sign": 6.0}, {}),
+)
+
+
+def rates(entry: Mapping[str, Any]) -> list[Check]:
+    """Packets/s of the native engine against the others, out of bench-switch's entry for THC."""
+    measured = entry["packets_per_second"]
+    label = "soft switch, THC packets in over veth, 4 workers, native engine against"
+    rows = [
+        checks.switch_rate(f"{label} bmv2", measured, "native", "bmv2", OVER_BMV2_MIN),
+        checks.switch_rate(f"{label} the Python engine", measured, "native", "python", OVER_PYTHON_MIN),
+        reported("THC packets per second in", {name: round(rate) for name, rate in measured.items()}),
+    ]
+    over = entry["generator_alone"] / max(measured.values())
+    return [*rows, at_least("load generator alone against the fastest switch", over, GENERATOR_MIN)]
+
+
+def all_reduce(setting: Setting, results: Sequence[Result]) -> list[Check]:
+    """One setting: how much faster than gloo, how full the link, what it cost, what was lost."""
+    by_system = {result.system: result for result in results}
+    rows = {name: _row(result, setting) for name, result in by_system.items()}
+    label = f"all-reduce, {setting.name}"
+    done = [
+        at_least(f"{label}: gloo / {name.upper()}", rows[BASELINE].seconds / rows[name].seconds, least)
+        for name, least in setting.ratios.items()
+    ]
+    for name, least in setting.link_share.items():
+        done.append(at_least(f"{label}: share of the downlink used, {name.upper()}", rows[name].link_share, least))
+    done.append(reported(f"{label}: CPU seconds per million values, each host", _costs(rows, "host_cpu_s")))
+    done.append(reported(f"{label}: CPU seconds per million values, switch", _costs(rows, "switch_cpu_s")))
+    switched = {name: result for name, result in by_system.items() if name != BASELINE}
+    return [*done, *(_lost(f"{label}: {name.upper()}", result) for name, result in switched.items())]
+
+
+def _row(result: Result, setting: Setting) -> Row:
+    (row,) = (row for row in result.rows if row.values == setting.values)
+    return row
+
+
+def _costs(rows: Mapping[str, Row], field: str) -> dict[str, float]:
+    """Of the systems of which it is known."""
+    costs = {name: getattr(row, field) for name, row in rows.items()}
+    return {name: round(cost, 5) for name, cost in costs.items() if cost is not None}
+
+
+def _lost(label: str, result: Result) -> Check:
+    """Packets lost inside switch and hosts, by place. A place that does not tell leaves it undecided."""
+    lost = result.lost.as_dict()
+    label, target = f"{label}: packets lost inside switch, host and links' queues", "0"
+    unknown = [place for place, count in lost.items() if count is None]
+    known = all(count == 0 for count in lost.values() if count is not None)
+    if unknown and known:
+        return checks.absent(label, target, f"not told: {', '.join(unknown)}", value=lost)
+    return Check(label, lost, target, known)
+
+
+def codec(milliseconds: float) -> Check:
+    """Encode and decode of a million values on one core, as `make bench-codec` measures it (CPU time)."""
+    return checks.at_most(
+        "encode + decode of 1 million float32 on one core, error feedback included, ms", milliseconds, CODEC_MS_MAX
+    )
+
+
+def engine(summary: Mapping[str, Any]) -> list[Check]:
+    """What `make run` uses when it is not told."""
+    mbit = summary["link_mbit"]
+    used = [summary["switch"], summary["engine"]]
+    if summary["engine"] == "python":
+        first = checks.absent("make run: switch and engine", "soft, native", checks.WHY_ABSENT["native"], value=used)
+    else:
+        first = Check("make run: switch and engine", used, "soft, native", used == ["soft", "native"])
+    return [first, Check("make run: Mbit/s of a link", mbit, "100", mbit == 100)]
