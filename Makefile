@@ -41,7 +41,7 @@ export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 # Network namespaces and raw sockets need root, and the programs the same variables there.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
-.PHONY: help setup run test lint format p4 bench bench-codec bench-allreduce bench-switch \
+.PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp fuzz clean
 .DEFAULT_GOAL := help
 
@@ -51,6 +51,7 @@ help:
 	@echo "                      SWITCH=$(SWITCH) ENGINE=$(ENGINE))"
 	@echo "make test             all tests (TEST_JOBS=$(TEST_JOBS) side by side; PYTEST_FLAGS=...)"
 	@echo "make lint             ruff and mypy"
+	@echo "make docs             the pages and the API reference as a site, in site/"
 	@echo "make p4               recompile the P4 program (needs p4c)"
 	@echo "make bench            all systems compared, on one page (QUICK=1 for minutes; SUITES=$(SUITES))"
 	@echo "make bench-codec      time of THC encode and decode"
@@ -95,6 +96,9 @@ format: $(READY)
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
+docs: $(READY)
+	$(PYTHON) -m mkdocs build --strict --quiet
+
 p4: $(READY)
 	$(PYTHON) p4src/tools/build.py
 
@@ -134,6 +138,6 @@ fuzz: $(READY)
 	  --packets $(FUZZ_PACKETS) --seed $(FUZZ_SEED)
 
 clean:
-	$(SUDO) rm -rf $(VENV) .cache results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	$(SUDO) rm -rf $(VENV) .cache results site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf ./*.egg-info
