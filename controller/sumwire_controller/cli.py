@@ -53,11 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     watch = commands.add_parser("watch", help="leave a root that is gone out of the switches below it, until Ctrl-C")
     watch.add_argument("--interval", metavar="SECONDS", type=_seconds, help="between two questions to a root")
     watch.add_argument("--patience", metavar="SECONDS", type=_seconds, help="for an answer of a root")
-    watch.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: p4src/build")
+    watch.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
     watch.add_argument("--json", action="store_true", help="machine-readable: an object for each line")
 
     for command in (apply, status):
-        command.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: p4src/build")
+        command.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
         command.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="for each call to a switch")
         command.add_argument("--json", action="store_true", help="machine-readable")
     for command in (check, apply, status, watch):

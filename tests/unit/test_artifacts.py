@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sumwire_protocol import program
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "p4src/tools"))
@@ -53,6 +54,11 @@ def test_manifest_matches_sources_and_artifacts() -> None:
 
 def test_python_constants_are_current() -> None:
     assert (ROOT / constants.TARGET).read_text() == constants.render(ROOT / "p4src/include"), "stale: run `make p4`"
+
+
+def test_the_package_has_the_compiled_program() -> None:
+    assert program.JSON.read_bytes() == (ROOT / build.JSON).read_bytes()
+    assert program.P4INFO.read_bytes() == (ROOT / build.P4INFO).read_bytes()
 
 
 @pytest.mark.p4c

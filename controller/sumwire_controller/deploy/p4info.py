@@ -13,6 +13,7 @@ from typing import Any, Final
 from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
+from sumwire_protocol import program
 
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry
 from sumwire_controller.derive.program import (
@@ -24,11 +25,6 @@ from sumwire_controller.derive.program import (
     TableShape,
 )
 from sumwire_controller.errors import ArtifactError
-
-DEFAULT_BUILD_DIR: Final = Path(__file__).resolve().parents[3] / "p4src" / "build"
-JSON_NAME: Final = "sumwire.json"
-P4INFO_NAME: Final = "sumwire.p4info.txtpb"
-
 
 _LPM: Final = p4info_pb2.MatchField.LPM
 _TERNARY: Final = p4info_pb2.MatchField.TERNARY
@@ -83,19 +79,19 @@ class Program:
 
     @classmethod
     def load(cls, build_dir: Path | str | None = None) -> Program:
-        """Reads JSON and P4Info from a folder; by default the checkout's p4src/build.
+        """Reads JSON and P4Info from a folder; by default the one that comes with Sumwire.
 
         :raises ArtifactError: a file is missing or not P4Info.
         """
-        folder = DEFAULT_BUILD_DIR if build_dir is None else Path(build_dir)
+        folder = program.FOLDER if build_dir is None else Path(build_dir)
         p4info = p4info_pb2.P4Info()
         try:
-            text_format.Parse((folder / P4INFO_NAME).read_text(encoding="utf-8"), p4info)
-            device_config = (folder / JSON_NAME).read_bytes()
+            text_format.Parse((folder / program.P4INFO_NAME).read_text(encoding="utf-8"), p4info)
+            device_config = (folder / program.JSON_NAME).read_bytes()
         except OSError as error:
             raise ArtifactError(f"{error.filename}: {error.strerror}; want the folder of `make p4`") from error
         except (text_format.ParseError, UnicodeDecodeError) as error:
-            raise ArtifactError(f"{folder / P4INFO_NAME}: not P4Info: {error}") from error
+            raise ArtifactError(f"{folder / program.P4INFO_NAME}: not P4Info: {error}") from error
         return cls(p4info, device_config)
 
     def table_id(self, name: str) -> int:
