@@ -97,7 +97,7 @@ format: $(READY)
 	$(PYTHON) -m ruff format .
 
 docs: $(READY)
-	$(PYTHON) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 p4: $(READY)
 	$(PYTHON) p4src/tools/build.py
@@ -140,4 +140,4 @@ fuzz: $(READY)
 clean:
 	$(SUDO) rm -rf $(VENV) .cache results site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -rf ./*.egg-info
+	rm -rf ./*.egg-info build

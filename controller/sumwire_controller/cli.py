@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sumwire_protocol.version import __version__
+
 from sumwire_controller.derive.derive import configs_of
 from sumwire_controller.derive.jobfile import job_json
 from sumwire_controller.errors import ControllerError
@@ -39,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sumwire-controller", description="Control plane of Sumwire switches.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--verbose", action="store_true", help="show the log of the P4Runtime library")
     commands = parser.add_subparsers(dest="command", required=True)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from sumwire_protocol.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from sumwire.config import JobConfig as JobConfig
     from sumwire.config import load_job as load_job

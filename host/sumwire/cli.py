@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from sumwire_protocol.version import __version__
+
 from sumwire.dlcp import layers, loss_profile, packet_loss
 from sumwire.dlcp.tags import LayerMagnitude, Policy
 from sumwire.errors import SumwireError
@@ -33,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sumwire", description="Sums gradients inside the network.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     show = commands.add_parser("inspect", help="what a model's tensors get: lanes, priorities, drop classes")

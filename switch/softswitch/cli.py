@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from nativelib import NativeError
+from sumwire_protocol.version import __version__
 
 from softswitch.device import DeviceError
 from softswitch.emit import emit_program
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs a P4 program that p4c compiled for bmv2 (v1model).",
         epilog="Options may stand before or after '--', as with simple_switch_grpc.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("program", nargs="?", type=Path, help="the JSON that p4c emits for bmv2")
     parser.add_argument("--no-p4", action="store_true", help="start without a program, P4Runtime will bring it")
     parser.add_argument(

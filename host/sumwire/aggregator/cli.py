@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.version import __version__
 
 from sumwire.aggregator.jobs import aggregator_of, load_jobs
 from sumwire.aggregator.processes import Fleet, signals_held
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="sumwire-aggregator",
         description="Do a Sumwire switch's work on this server. SIGHUP readies silent jobs for a new run.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("jobs", metavar="JOB.json", nargs="+", help="the job file that the job's workers use")
     parser.add_argument(
         "--listen", metavar="ADDRESS[:PORT]", type=_listen, help="default: the aggregator's address in the job files"
