@@ -135,7 +135,7 @@ def install(
     """Bring program and entries to the switches. Returns the job files by name; all are kept in `folder`."""
     config = _load(fabric, grpc, folder, jobs, queues)
     if isinstance(config, sumwire_controller.Config):
-        sumwire_controller.deploy(config)
+        sumwire_controller.apply(config)
     else:
         sumwire_controller.apply_topology(config)
     return _write_jobs(config, folder, jobs)
