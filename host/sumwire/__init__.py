@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sumwire.errors import RecreateError as RecreateError
     from sumwire.errors import RetryError as RetryError
     from sumwire.errors import StaleRunError as StaleRunError
+    from sumwire.errors import SumOverflowError as SumOverflowError
     from sumwire.errors import SumwireError as SumwireError
     from sumwire.errors import TransportError as TransportError
     from sumwire.errors import UsageError as UsageError
@@ -52,6 +53,7 @@ _HOMES: Final = {
     "RecreateError": "errors",
     "RetryError": "errors",
     "StaleRunError": "errors",
+    "SumOverflowError": "errors",
     "SumwireError": "errors",
     "TransportError": "errors",
     "UsageError": "errors",

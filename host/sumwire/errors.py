@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, sorted by what the caller should do about it.
+"""Errors of the host library, grouped by what the caller should do.
 
-* :class:`RetryError`: nothing left this worker, or all workers were told alike; the call may be made again with
-  other data.
-* :class:`RecreateError`: the job's sequence is lost; close it, renew its generation, make a new one.
-* :class:`UsageError`: a mistake in the program or its configuration; repeating the call changes nothing.
+* :class:`RetryError`: nothing was sent, or all workers got the same error. The call may be repeated with other data.
+* :class:`RecreateError`: the job cannot continue. Close it, renew its generation on the switch, and create a new one.
+* :class:`UsageError`: the call or the configuration is wrong. Repeating the call does not help.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ class SumwireError(Exception):
 
 
 class RetryError(SumwireError):
-    """Nothing was sent, or all workers were told the same. The same call, with good data, may follow."""
+    """Nothing was sent, or all workers got the same error. The call may be repeated with other data."""
 
 
 class RecreateError(SumwireError):
-    """The job cannot go on. Renew its generation on the switch and make a new one on every worker."""
+    """The job cannot continue. Renew its generation on the switch and create a new job on every worker."""
 
 
 class UsageError(SumwireError):
@@ -30,10 +29,7 @@ class UsageError(SumwireError):
 
 
 class ConfigError(UsageError, ValueError):
-    """A job file or option that breaks a rule.
-
-    The message reads ``where: field = value: rule``.
-    """
+    """A job file or an option breaks a rule. The message reads ``where: field = value: rule``."""
 
     def __init__(self, field: str, value: object, rule: str, *, where: str = "job") -> None:
         super().__init__(f"{where}: {field} = {value!r}: {rule}")
@@ -49,20 +45,24 @@ class ClosedError(UsageError):
 class NonFiniteError(RetryError, ValueError):
     """The tensor holds NaN or infinity, or its norm overflows float32.
 
-    Raised before anything is sent. The other workers of the job wait for this one and then meet their
-    deadline: the caller ends the run, or calls again with finite data.
+    Raised before anything is sent. The other workers wait for this one until their deadline: the caller ends the run,
+    or calls again with finite data.
     """
 
 
-class LaneOverflowError(RetryError, OverflowError):
-    """A SUM32 sum left the range of int32. Raised on all workers alike."""
+class SumOverflowError(RetryError, OverflowError):
+    """A SUM32 sum left the range of int32. Raised on all workers."""
+
+
+# An earlier name, for programs that catch it.
+LaneOverflowError = SumOverflowError
 
 
 class DeadlineError(RecreateError, TimeoutError):
-    """No result came for ``waited_s`` seconds; of this worker, or of another one that gave up first.
+    """No new result came for ``waited_s`` seconds, at this worker or at another one whose deadline passed first.
 
-    ``missing`` are the workers not in the slot's sum, as far as this worker's switch knows. None when unknown, because
-    the switch does not answer or they are behind other switches.
+    ``missing``: workers that are not in the slot's sum, as far as this worker's switch knows. None if unknown: the
+    switch does not answer, or the missing workers are behind other switches.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class DeadlineError(RecreateError, TimeoutError):
         self.missing = None if missing is None else tuple(sorted(missing))
 
     def with_detail(self, detail: str) -> DeadlineError:
-        """The same error with more to say."""
+        """A copy of this error whose message ends with ``detail``."""
         return DeadlineError(
             job=self.job,
             slot=self.slot,
@@ -105,20 +105,20 @@ class DeadlineError(RecreateError, TimeoutError):
 
 
 class StaleRunError(RecreateError):
-    """The switch holds state of another run under this job's generation, or is ahead of this worker."""
+    """The switch holds state of an earlier run with this job's generation, or is already past this worker's rounds."""
 
 
 class OrderError(RecreateError):
-    """The workers of a job do not make the same calls in the same order, with the same lengths and settings."""
+    """The workers of a job make different calls: in another order, or with other lengths or settings."""
 
 
 class TransportError(RecreateError):
-    """The worker's own socket failed in a way that sending again cannot mend."""
+    """This worker's socket failed, and a retransmission cannot help."""
 
 
 class FallbackError(RecreateError):
-    """The workers could not agree on the ordinary all-reduce: a peer died, or closed the job."""
+    """The workers could not agree on the fall-back to the ordinary all-reduce: a peer died or closed the job."""
 
 
 class GroupError(RecreateError):
-    """A collective of a process group failed: a peer is gone, or the ranks make different calls."""
+    """A collective of a process group failed: a peer is gone, or the ranks made different calls."""

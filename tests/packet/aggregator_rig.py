@@ -15,7 +15,7 @@ from packet.star import AGGREGATOR, JOBS, OP_NAMES
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import SILENCE_S, State
-from sumwire.config import JobConfig
+from sumwire.config import JobConfig, parse_job
 from sumwire_protocol import constants as p4
 
 SERVED = [job for job in JOBS if job.parent is None and not any(worker.is_switch for worker in job.workers)]
@@ -48,7 +48,7 @@ def job_config(job: Job) -> JobConfig:
         ],
         "thc": {"bits": 4, "p": 0.03125, "table": list(job.table)},
     }
-    return JobConfig.from_mapping(mapping, 0)
+    return parse_job(mapping, 0)
 
 
 class AggregatorRig:

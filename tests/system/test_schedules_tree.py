@@ -122,7 +122,7 @@ def test_overflow_is_told_to_all_and_the_job_goes_on(rig: TreeRig) -> None:
         lanes = np.zeros(300, np.int32)
         lanes[290] = 2**31 - 1 if worker in (0, workers - 1) else 0
         with sumwire.Job(configs(mapping)[worker], fallback="never") as job:
-            with pytest.raises(sumwire.LaneOverflowError, match="leaves int32"):
+            with pytest.raises(sumwire.SumOverflowError, match="leaves int32"):
                 job.sum32(lanes)
             lanes[290] = (2**31 - 1) * (1 if worker == 0 else -1 if worker == workers - 1 else 0)
             lanes[0] = worker

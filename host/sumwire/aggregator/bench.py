@@ -25,7 +25,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.aggregator.kernels import SWITCH
 from sumwire.aggregator.processes import Fleet, signals_held
-from sumwire.config import OP_CODES, JobConfig
+from sumwire.config import OP_CODES, JobConfig, parse_job
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import OP_WORDS, headers, write_headers
@@ -148,7 +148,7 @@ def measure(
     workers: int, op: int, processes: int, *, seconds: float, rate: float, piece: int, runs: int, priority: int = 0
 ) -> list[Spent]:
     """Start an aggregator, and use it for `runs` times `seconds`."""
-    job = JobConfig.from_mapping(job_mapping(workers), 0)
+    job = parse_job(job_mapping(workers), 0)
     spent = []
     with signals_held(), Fleet((job,), _AGGREGATOR, p4.SUMWIRE_PORT, processes) as fleet:
         load = Workers(job, op, tos=priority << _PRIORITY_AT)

@@ -24,7 +24,7 @@ from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.config import OP_NAMES, JobConfig
-from sumwire.errors import ClosedError, ConfigError, DeadlineError, FallbackError, LaneOverflowError, RecreateError
+from sumwire.errors import ClosedError, ConfigError, DeadlineError, FallbackError, RecreateError, SumOverflowError
 from sumwire.job.fallback import Fallback, Standing
 from sumwire.job.greeting import Greeting
 from sumwire.job.operations import CodecOperation, Max32, Operation, SignMerge, Sum32, Tagging, Vote, require
@@ -230,11 +230,11 @@ class Job:
     def sum32(self, lanes: NDArray[np.int32], bucket: int = 0) -> NDArray[np.int32]:
         """Exact sum of the workers' int32 values of shape (length,).
 
-        Raises LaneOverflowError, on all workers alike, where a partial or whole sum leaves int32; the job goes on.
+        Raises SumOverflowError, on all workers alike, where a partial or whole sum leaves int32; the job goes on.
         """
         sums = self._collective(Sum32(lanes, bucket % _BUCKETS)).numpy()
         if len(lanes) and sums[-1]:
-            raise LaneOverflowError(f"job {self.config.name}: a sum of {self.workers} workers leaves int32")
+            raise SumOverflowError(f"job {self.config.name}: a sum of {self.workers} workers leaves int32")
         return sums[: len(lanes)]
 
     def merged_signs(self, x: Tensor, bucket: int = 0) -> Tensor:

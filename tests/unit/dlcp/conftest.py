@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
-from sumwire.config import JobConfig
+from sumwire.config import JobConfig, parse_job
 from sumwire.dlcp import lanes as lanes_module
 from sumwire.dlcp.lanes import Lanes
 from unit.dlcp.fake_jobs import FakeJob, Table
@@ -21,7 +21,7 @@ def lane_config(worker: int, workers: int, lanes: int) -> JobConfig:
     """Jobs 40, 41 ... with 16 slots each."""
     mapping = job_mapping(workers, 16, job=40)
     mapping |= {"format": 3, "lanes": [{"job": 40 + lane, "slots": 16} for lane in range(lanes)]}
-    return JobConfig.from_mapping(mapping, worker)
+    return parse_job(mapping, worker)
 
 
 @pytest.fixture

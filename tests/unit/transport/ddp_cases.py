@@ -12,7 +12,7 @@ import sumwire
 import torch
 import torch.distributed as dist
 from sumwire import systems
-from sumwire.config import JobConfig
+from sumwire.config import parse_job
 from sumwire.training.optim import Marsit
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -38,7 +38,7 @@ class Net(nn.Module):
 
 
 def open_job(rank: int, mapping: dict[str, Any], **options: Any) -> sumwire.Job:
-    return sumwire.Job(JobConfig.from_mapping(mapping, rank), block=1024, **options)
+    return sumwire.Job(parse_job(mapping, rank), block=1024, **options)
 
 
 def flat_grads(model: nn.Module) -> Tensor:
@@ -140,7 +140,7 @@ def collectives(rank: int, mapping: dict[str, Any], length: int) -> list[list[in
         ]
         try:
             job.sum32(np.full(3, 2**30, np.int32))
-        except sumwire.LaneOverflowError as error:
+        except sumwire.SumOverflowError as error:
             outcome.append([len(str(error)) > 0])
         outcome.append([job.stats.fallbacks, job.stats.fallback_operations, job.stats.operations])
     return outcome

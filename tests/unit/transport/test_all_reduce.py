@@ -13,7 +13,7 @@ import sumwire
 import torch
 from golden import model
 from sumwire.codec.thc import BLOCK_VALUES
-from sumwire.config import JobConfig
+from sumwire.config import parse_job
 from sumwire.job.greeting import Greeting
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
@@ -261,7 +261,7 @@ def test_workers_with_other_settings_are_told() -> None:
     ],
 )
 def test_job_that_cannot_reduce_is_refused(change: dict[str, Any], text: str) -> None:
-    config = JobConfig.from_mapping({**job_mapping(2, 8), **change}, 0)
+    config = parse_job({**job_mapping(2, 8), **change}, 0)
     with pytest.raises(sumwire.ConfigError, match=text):
         sumwire.Job(config)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sumwire.config import JobConfig
+from sumwire.config import JobConfig, parse_job
 from sumwire.errors import OrderError, StaleRunError
 from sumwire.job.greeting import Greeting
 from unit.transport.udp_bridge import job_mapping
@@ -18,7 +18,7 @@ def configs(workers: int) -> list[JobConfig]:
     mapping = {**job_mapping(workers, 8), "ops": ["max32"]}
     for number, entry in enumerate(mapping["addresses"]):
         entry.update(aggregator=f"10.0.{number // 20}.250", seat=number % 20)
-    return [JobConfig.from_mapping(mapping, worker) for worker in range(workers)]
+    return [parse_job(mapping, worker) for worker in range(workers)]
 
 
 def maximum(greetings: list[Greeting]) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import sumwire
-from sumwire.config import Address, JobConfig, Lane, ThcParameters, load_job
+from sumwire.config import Address, JobConfig, Lane, ThcParameters, load_job, parse_job
 from sumwire.errors import ConfigError
 from unit.transport.udp_bridge import TABLE, job_mapping, write_job
 
@@ -39,10 +39,10 @@ def test_thc_is_needed_only_for_its_op() -> None:
     mapping = job_mapping(1, 2)
     mapping["ops"] = ["max32"]
     del mapping["thc"]
-    assert JobConfig.from_mapping(mapping, 0).thc is None
+    assert parse_job(mapping, 0).thc is None
     mapping["ops"] = ["thc"]
     with pytest.raises(ConfigError, match="thc = None: is required"):
-        JobConfig.from_mapping(mapping, 0)
+        parse_job(mapping, 0)
 
 
 def changed(**fields: Any) -> dict[str, Any]:
@@ -120,19 +120,19 @@ def second(**fields: Any) -> dict[str, Any]:
 )
 def test_every_rule_names_field_and_value(mapping: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        JobConfig.from_mapping(mapping, 0)
+        parse_job(mapping, 0)
 
 
 @pytest.mark.parametrize("number", [2, 3])
 def test_without_lanes_there_is_one(number: int) -> None:
-    config = JobConfig.from_mapping(changed(format=number), 0)
+    config = parse_job(changed(format=number), 0)
     assert (config.lanes, config.paths) == ((Lane(7, 64),), 1)
     assert config.for_lane(0) is config
 
 
 def test_lanes_are_jobs_with_ports_of_their_own() -> None:
     mapping = changed(lanes=[*lanes(7, 9), {"job": 8, "slots": 32}], paths=2)
-    config = JobConfig.from_mapping(mapping, 1)
+    config = parse_job(mapping, 1)
     assert config.lanes == (Lane(7, 64), Lane(9, 64), Lane(8, 32))
     assert config.paths == 2
     parts = [config.for_lane(lane) for lane in range(3)]
@@ -152,16 +152,16 @@ def test_lanes_are_jobs_with_ports_of_their_own() -> None:
 def test_lanes_of_workers_at_one_address_need_ports_apart() -> None:
     mapping = second(udp_port=21336)
     mapping["addresses"][1]["ip"] = mapping["addresses"][0]["ip"]
-    assert JobConfig.from_mapping(mapping, 0).own_address.udp_port == 21335
+    assert parse_job(mapping, 0).own_address.udp_port == 21335
     with pytest.raises(ConfigError, match="must not share ip and udp_port, of any lane"):
-        JobConfig.from_mapping({**mapping, "lanes": lanes(7, 8)}, 0)
+        parse_job({**mapping, "lanes": lanes(7, 8)}, 0)
 
 
 def test_seats_are_numbers_at_the_own_switch() -> None:
     mapping = job_mapping(5, 64)
     for number, (aggregator, seat) in enumerate([("10.0.1.1", 4), ("10.0.1.2", 4), ("10.0.1.1", 0)]):
         mapping["addresses"][2 + number].update(aggregator=aggregator, seat=seat)
-    configs = [JobConfig.from_mapping(mapping, worker) for worker in range(5)]
+    configs = [parse_job(mapping, worker) for worker in range(5)]
     assert [config.seat for config in configs] == [0, 1, 4, 4, 0]
     assert configs[2].seats == configs[4].seats == {4: 2, 0: 4}
     assert configs[3].seats == {4: 3}
@@ -171,15 +171,15 @@ def test_two_workers_at_one_address() -> None:
     mapping = job_mapping(3, 64)
     mapping["addresses"][1]["ip"] = mapping["addresses"][0]["ip"]
     with pytest.raises(ConfigError, match="must not share"):
-        JobConfig.from_mapping(mapping, 0)
+        parse_job(mapping, 0)
     mapping["addresses"][1]["udp_port"] = 4000
-    assert JobConfig.from_mapping(mapping, 1).own_address.udp_port == 4000
+    assert parse_job(mapping, 1).own_address.udp_port == 4000
 
 
 @pytest.mark.parametrize("worker", [-1, 3])
 def test_worker_outside_the_job(worker: int) -> None:
     with pytest.raises(ConfigError, match=rf"worker = {worker}: must be in 0\.\.2"):
-        JobConfig.from_mapping(job_mapping(3, 64), worker)
+        parse_job(job_mapping(3, 64), worker)
 
 
 @pytest.mark.parametrize("field", ["format", "job", "slots", "addresses", "ops", "workers", "quorum"])
@@ -187,7 +187,7 @@ def test_missing_field(field: str) -> None:
     mapping = job_mapping(3, 64)
     del mapping[field]
     with pytest.raises(ConfigError, match=f"job: {field} = None: is required"):
-        JobConfig.from_mapping(mapping, 0)
+        parse_job(mapping, 0)
 
 
 @pytest.mark.parametrize(("content", "text"), [("{", "must be JSON"), ("[1]", "must hold one JSON object")])

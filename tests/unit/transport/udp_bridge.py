@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from golden import model
-from sumwire.config import JobConfig
+from sumwire.config import JobConfig, parse_job
 
 TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 JOB = 7
@@ -131,7 +131,7 @@ def to_loopback(mapping: dict[str, Any]) -> dict[str, Any]:
 
 
 def configs(mapping: dict[str, Any]) -> list[JobConfig]:
-    return [JobConfig.from_mapping(mapping, worker) for worker in range(mapping["workers"])]
+    return [parse_job(mapping, worker) for worker in range(mapping["workers"])]
 
 
 class Bridge:

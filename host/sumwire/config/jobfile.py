@@ -1,15 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The job file: what a worker must know to take part in a job.
-
-The controller writes it (``sumwire-controller job-file``); :func:`load_job` reads and checks it.
-"""
+"""Reads and checks job files, which the controller writes (``sumwire-controller job-file``)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address
 from itertools import pairwise
 from pathlib import Path
@@ -17,154 +13,29 @@ from typing import Any, Final
 
 from sumwire_protocol import constants as p4
 
+from sumwire.config.job_config import (
+    LANES_MAX,
+    OP_CODES,
+    OP_WORKERS_MAX,
+    PATHS,
+    SLOTS_MIN,
+    WORKERS_MAX,
+    Address,
+    JobConfig,
+    Lane,
+    ThcParameters,
+)
 from sumwire.errors import ConfigError
 
 FORMAT: Final = 3
-# Format 2 knows neither lanes nor paths, and means one of each.
+# Format 2 has neither lanes nor paths, and means one of each.
 _FORMAT_MIN: Final = 2
-OP_CODES: Final[Mapping[str, int]] = {
-    "thc": p4.OP_THC,
-    "max32": p4.OP_MAX32,
-    "sum32": p4.OP_SUM32,
-    "sign": p4.OP_SIGN,
-    "vote": p4.OP_VOTE,
-}
-OP_NAMES: Final[Mapping[int, str]] = {code: name for name, code in OP_CODES.items()}
-# The smallest range that leaves one slot in flight and one behind it.
-SLOTS_MIN: Final = 2
 _SUM_MAX: Final = (1 << p4.SLOT_WORDS) - 1
 _PORT_MAX: Final = 0xFFFF
 _JOB_MAX: Final = 0xFFFF
-# The packet's count of contributors is 8 bits wide.
-WORKERS_MAX: Final = 0xFF
-# Most workers of a job that uses the op, in the whole tree.
-OP_WORKERS_MAX: Final[Mapping[str, int]] = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
-
-# A packet's priority has three bits.
-LANES_MAX: Final = 8
-# Ways between a leaf and the root that a job's packets may take.
-PATHS: Final = (1, 2, 4)
 
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
-_LATER_FIELDS: Final = frozenset({"lanes", "paths"})
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a worker sends from and listens, the switch it sends to, and its number there (its seat)."""
-
-    ip: str
-    udp_port: int
-    aggregator: str
-    seat: int
-
-
-@dataclass(frozen=True)
-class ThcParameters:
-    """The job's table: ``bits`` per index, clipped share ``p``, ``table`` of 2**bits rising integers from 0."""
-
-    bits: int
-    p: float
-    table: tuple[int, ...]
-
-    @property
-    def granularity(self) -> int:
-        return self.table[-1]
-
-
-@dataclass(frozen=True)
-class Lane:
-    """What a priority class has of its own: the number in its packets, and slots. Lane 0 is the most urgent."""
-
-    job: int
-    slots: int
-
-
-@dataclass(frozen=True)
-class JobConfig:
-    """One job as one worker sees it. ``job`` is the number in the packets, ``name`` is for people.
-
-    ``worker`` counts the hosts of the whole job; packets carry the ``seat``, the worker's number at its own switch.
-    ``lanes``: the job's priority classes, of which ``job`` and ``slots`` are the first; for one of them alone see
-    :meth:`for_lane`. With more than one of ``paths`` between leaf and root, results may overtake each other.
-    """
-
-    name: str
-    job: int
-    worker: int
-    workers: int
-    quorum: int
-    slots: int
-    ops: tuple[str, ...]
-    addresses: tuple[Address, ...]
-    thc: ThcParameters | None
-    lanes: tuple[Lane, ...] = ()
-    paths: int = 1
-
-    def __post_init__(self) -> None:
-        if not self.lanes:
-            object.__setattr__(self, "lanes", (Lane(self.job, self.slots),))
-
-    def for_lane(self, lane: int) -> JobConfig:
-        """One lane as a job of its own, with its number, slots and UDP ports. Raises ConfigError for an unknown one."""
-        if not 0 <= lane < len(self.lanes):
-            raise ConfigError("lane", lane, f"must be in 0..{len(self.lanes) - 1}", where=f"job {self.name}")
-        if len(self.lanes) == 1:
-            return self
-        own = self.lanes[lane]
-        return replace(
-            self,
-            name=f"{self.name}/{lane}",
-            job=own.job,
-            slots=own.slots,
-            addresses=tuple(replace(address, udp_port=address.udp_port + lane) for address in self.addresses),
-            lanes=(own,),
-        )
-
-    @property
-    def own_address(self) -> Address:
-        return self.addresses[self.worker]
-
-    @property
-    def aggregator(self) -> str:
-        """Address of this worker's own switch."""
-        return self.own_address.aggregator
-
-    @property
-    def seat(self) -> int:
-        """This worker's number at its own switch: what packets carry, and its bit among the contributors."""
-        return self.own_address.seat
-
-    @property
-    def seats(self) -> dict[int, int]:
-        """Seat -> worker number, of the workers at this worker's switch."""
-        return {a.seat: number for number, a in enumerate(self.addresses) if a.aggregator == self.aggregator}
-
-    @classmethod
-    def from_mapping(cls, data: Mapping[str, Any], worker: int, *, where: str = "job") -> JobConfig:
-        """Check the content of a job file. Raises ConfigError at the first broken rule."""
-        fields = _Fields(data, where)
-        newest = fields.integer("format", _FORMAT_MIN, FORMAT) == FORMAT
-        fields.only(_FIELDS | _LATER_FIELDS if newest else _FIELDS)
-        workers = fields.integer("workers", 1, WORKERS_MAX)
-        ops = _ops(fields, workers)
-        if not 0 <= worker < workers:
-            raise ConfigError("worker", worker, f"must be in 0..{workers - 1}", where=where)
-        first = Lane(fields.integer("job", 0, _JOB_MAX), fields.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL))
-        lanes = _lanes(fields, first) if "lanes" in data else (first,)
-        return cls(
-            name=fields.text("name"),
-            job=first.job,
-            worker=worker,
-            workers=workers,
-            quorum=fields.integer("quorum", 1, workers),
-            slots=first.slots,
-            ops=ops,
-            addresses=_addresses(fields, workers, len(lanes)),
-            thc=_thc(fields, workers) if "thc" in ops else None,
-            lanes=lanes,
-            paths=_paths(fields) if "paths" in data else 1,
-        )
+_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths"})
 
 
 def load_job(path: str | Path, worker: int) -> JobConfig:
@@ -179,11 +50,37 @@ def load_job(path: str | Path, worker: int) -> JobConfig:
         raise ConfigError("file", where, f"must be JSON ({error})", where=where) from error
     if not isinstance(data, dict):
         raise ConfigError("file", type(data).__name__, "must hold one JSON object", where=where)
-    return JobConfig.from_mapping(data, worker, where=where)
+    return parse_job(data, worker, where=where)
+
+
+def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> JobConfig:
+    """Check the content of a job file. Raises ConfigError at the first broken rule; ``where`` begins its message."""
+    fields = _Fields(data, where)
+    newest = fields.integer("format", _FORMAT_MIN, FORMAT) == FORMAT
+    fields.only(_FIELDS | _FIELDS_OF_FORMAT_3 if newest else _FIELDS)
+    workers = fields.integer("workers", 1, WORKERS_MAX)
+    ops = _ops(fields, workers)
+    if not 0 <= worker < workers:
+        raise ConfigError("worker", worker, f"must be in 0..{workers - 1}", where=where)
+    first = Lane(fields.integer("job", 0, _JOB_MAX), fields.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL))
+    lanes = _lanes(fields, first) if "lanes" in data else (first,)
+    return JobConfig(
+        name=fields.text("name"),
+        job=first.job,
+        worker=worker,
+        workers=workers,
+        quorum=fields.integer("quorum", 1, workers),
+        slots=first.slots,
+        ops=ops,
+        addresses=_addresses(fields, workers, len(lanes)),
+        thc=_thc(fields, workers) if "thc" in ops else None,
+        lanes=lanes,
+        paths=_paths(fields) if "paths" in data else 1,
+    )
 
 
 class _Fields:
-    """Typed access to a JSON object; ``where`` starts every message."""
+    """Typed access to a JSON object. ``where`` begins the message of every ConfigError."""
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
         self._data = data
@@ -272,7 +169,7 @@ def _paths(fields: _Fields) -> int:
 
 
 def _addresses(fields: _Fields, workers: int, lanes: int) -> tuple[Address, ...]:
-    """Every lane has a port of its own at each worker, from ``udp_port`` on."""
+    """Check all addresses. Lane i of a worker uses port ``udp_port`` + i, so no two workers may overlap there."""
     entries = fields.items("addresses")
     if len(entries) != workers:
         raise fields.error("addresses", f"must have one entry for each of {workers} workers")

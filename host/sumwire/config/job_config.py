@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker must know to take part in a job: its number, slots, ops, addresses and lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sumwire_protocol import constants as p4
+
+from sumwire.errors import ConfigError
+
+OP_CODES: Final[Mapping[str, int]] = {
+    "thc": p4.OP_THC,
+    "max32": p4.OP_MAX32,
+    "sum32": p4.OP_SUM32,
+    "sign": p4.OP_SIGN,
+    "vote": p4.OP_VOTE,
+}
+OP_NAMES: Final[Mapping[int, str]] = {code: name for name, code in OP_CODES.items()}
+# Most workers of a job that uses the op, in the whole tree.
+OP_WORKERS_MAX: Final[Mapping[str, int]] = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
+# With fewer slots, no chunk could be in flight while the one before it is still kept for repeats.
+SLOTS_MIN: Final = 2
+# The packet's count of contributors is 8 bits wide.
+WORKERS_MAX: Final = 0xFF
+# A packet's priority has three bits.
+LANES_MAX: Final = 8
+# How many paths between a leaf and the root a job's packets may use.
+PATHS: Final = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A worker's own address, the address of its switch (``aggregator``), and its number there (``seat``)."""
+
+    ip: str
+    udp_port: int
+    aggregator: str
+    seat: int
+
+
+@dataclass(frozen=True)
+class ThcParameters:
+    """THC's lookup table: ``bits`` per index, the clipped share ``p``, and 2**bits strictly rising integers from 0."""
+
+    bits: int
+    p: float
+    table: tuple[int, ...]
+
+    @property
+    def granularity(self) -> int:
+        """The largest value of the table."""
+        return self.table[-1]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One priority lane of a job: the job number in its packets, and its slots. Lane 0 is the most urgent."""
+
+    job: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """One job as one worker sees it. ``job`` is the number in the packets; ``name`` is for people.
+
+    ``worker`` is this worker's number in the whole job. Packets carry the ``seat``, its number at its own switch.
+    ``lanes``: the job's priority lanes. ``job`` and ``slots`` are those of lane 0; see :meth:`for_lane` for the others.
+    ``paths``: paths between leaf and root that packets may use. With more than one, results can arrive out of order.
+
+    Example: with two lanes, jobs 7 and 8, lane 1 sends as job 8 and from the UDP port after lane 0's.
+    """
+
+    name: str
+    job: int
+    worker: int
+    workers: int
+    quorum: int
+    slots: int
+    ops: tuple[str, ...]
+    addresses: tuple[Address, ...]
+    thc: ThcParameters | None
+    lanes: tuple[Lane, ...] = ()
+    paths: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.lanes:
+            object.__setattr__(self, "lanes", (Lane(self.job, self.slots),))
+
+    def for_lane(self, lane: int) -> JobConfig:
+        """One lane as a job with a number, slots and UDP ports of its own. Raises ConfigError if there is none."""
+        if not 0 <= lane < len(self.lanes):
+            raise ConfigError("lane", lane, f"must be in 0..{len(self.lanes) - 1}", where=f"job {self.name}")
+        if len(self.lanes) == 1:
+            return self
+        own = self.lanes[lane]
+        return replace(
+            self,
+            name=f"{self.name}/{lane}",
+            job=own.job,
+            slots=own.slots,
+            addresses=tuple(replace(address, udp_port=address.udp_port + lane) for address in self.addresses),
+            lanes=(own,),
+        )
+
+    @property
+    def own_address(self) -> Address:
+        """This worker's entry in ``addresses``."""
+        return self.addresses[self.worker]
+
+    @property
+    def aggregator(self) -> str:
+        """Address of this worker's own switch."""
+        return self.own_address.aggregator
+
+    @property
+    def seat(self) -> int:
+        """This worker's number at its own switch: it is in its packets, and is its bit in ``contributors``."""
+        return self.own_address.seat
+
+    @property
+    def seats(self) -> dict[int, int]:
+        """Seat -> worker number, for the workers at this worker's switch."""
+        return {a.seat: number for number, a in enumerate(self.addresses) if a.aggregator == self.aggregator}
