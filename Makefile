@@ -134,7 +134,7 @@ verify-dlcp: $(READY)
 fuzz: $(READY)
 	mkdir -p results
 	$(PYTHON) tests/differential/star_state.py results/fuzz-state.json
-	$(PYTHON) -m softswitch.native.fuzz p4src/build/sumwire.json --config results/fuzz-state.json \
+	$(PYTHON) -m softswitch.fuzz p4src/build/sumwire.json --config results/fuzz-state.json \
 	  --packets $(FUZZ_PACKETS) --seed $(FUZZ_SEED)
 
 clean:

@@ -17,14 +17,14 @@ from pathlib import Path
 from nativelib import NativeError
 from sumwire_protocol.version import __version__
 
-from softswitch.device import DeviceError
-from softswitch.emit import emit_program
-from softswitch.impair import ImpairmentError, ImpairmentSpec, parse_impairment
-from softswitch.interface import PortCounters, PortError
-from softswitch.load import load_program
+from softswitch.errors import DeviceError
 from softswitch.native.emit import emit_c
-from softswitch.ports import port_runner
-from softswitch.switch import DROP_PORT, ENGINES, SoftSwitch
+from softswitch.program.load import load_program
+from softswitch.program.standard import DROP_PORT
+from softswitch.python.emit import emit_program
+from softswitch.runtime.impair import ImpairmentError, ImpairmentSpec, parse_impairment
+from softswitch.runtime.interface import PortCounters, PortError
+from softswitch.switch import ENGINES, SoftSwitch
 
 _log = logging.getLogger("softswitch")
 
@@ -137,7 +137,7 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
     previous = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ExitStack() as stack:
-            runner = port_runner(switch, dict(arguments.interfaces), arguments.impair, failed)
+            runner = switch.port_runner(dict(arguments.interfaces), arguments.impair, failed)
             stack.enter_context(runner)
             server = serve(
                 switch, arguments.grpc_server_addr, arguments.device_id, arguments.cpu_port, verify=switch.verify

@@ -10,91 +10,9 @@ respect to packets: it takes effect between two packets.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-
-class DeviceError(Exception):
-    """A request the device refuses; the message names the value and the rule."""
-
-
-class UnsupportedProgramError(DeviceError):
-    """The program uses a construct outside the supported subset; the message has its P4 file and line."""
-
-
-class NotFoundError(DeviceError):
-    """No such table, action, entry, counter, index or group."""
-
-
-class EntryExistsError(DeviceError):
-    """An entry with this key (and priority) is already there."""
-
-
-class TableFullError(DeviceError):
-    """The table holds as many entries as its declared size."""
-
-
-class InvalidEntryError(DeviceError):
-    """The entry does not fit the table: key shape, value width, action, read-only table."""
-
-
-@dataclass(frozen=True)
-class Exact:
-    value: int
-
-
-@dataclass(frozen=True)
-class Lpm:
-    value: int
-    prefix_len: int
-
-
-@dataclass(frozen=True)
-class Ternary:
-    value: int
-    mask: int
-
-
-@dataclass(frozen=True)
-class Range:
-    low: int
-    high: int
-
-
-KeyMatch = Exact | Lpm | Ternary | Range
-
-
-@dataclass(frozen=True)
-class ActionCall:
-    """``args`` in the action's parameter order."""
-
-    name: str
-    args: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class CounterValue:
-    packets: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of a table. ``key`` has one match per key field, in the table's order (a "don't care" is
-    Lpm(0, 0), Ternary(0, 0) or the full Range). ``priority`` is P4Runtime's: larger wins, 0 where the
-    table has neither ternary nor range keys. ``counter`` is None without a direct counter."""
-
-    key: tuple[KeyMatch, ...]
-    action: ActionCall
-    priority: int = 0
-    is_const: bool = False
-    counter: CounterValue | None = None
-
-
-@dataclass(frozen=True)
-class Replica:
-    port: int
-    instance: int
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
 
 
 class Device(Protocol):

@@ -5,57 +5,31 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from nativelib import NativeError, find_compiler
+from nativelib import NativeError
 
-from softswitch import ir
-from softswitch.device import (
-    ActionCall,
-    CounterValue,
-    Entry,
-    InvalidEntryError,
-    KeyMatch,
-    NotFoundError,
-    Replica,
-    UnsupportedProgramError,
-)
-from softswitch.emit import emit_program
-from softswitch.load import load_program
-from softswitch.machine import Machine
-from softswitch.native.emit import emit_c
-from softswitch.native.gate import Gate
-from softswitch.native.machine import NativeMachine
-from softswitch.splitmix import SplitMix
-from softswitch.tables import RuntimeTable
+from softswitch.errors import InvalidEntryError, NotFoundError, UnsupportedProgramError
+from softswitch.native.engine import NativeEngine
+from softswitch.program import ir
+from softswitch.program.load import load_program
+from softswitch.program.standard import DROP_PORT
+from softswitch.python.engine import PythonEngine
+from softswitch.runtime.engine import Engine, PortRunner, Transmit
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
+from softswitch.runtime.impair import ImpairmentSpec
+from softswitch.runtime.machine import CounterCell, CounterCells, Machine
+from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.tables import RuntimeTable
 
 _log = logging.getLogger("softswitch")
 
-DROP_PORT = 511
 MAX_GROUP = 0xFFFF
 
 ENGINES = ("auto", "python", "native")
 EngineChoice = Literal["auto", "python", "native"]
-
-Transmit = Callable[[int, bytes], None]
-
-
-class CounterCell(Protocol):
-    """Packets at 0, bytes at 1."""
-
-    def __getitem__(self, index: int, /) -> int: ...
-
-    def __setitem__(self, index: int, value: int, /) -> None: ...
-
-
-class CounterCells(Protocol):
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> CounterCell: ...
 
 
 class SoftSwitch:
@@ -85,33 +59,47 @@ class SoftSwitch:
         self._clock = clock or (lambda: (time.monotonic_ns() - start_ns) // 1000)
         self._transmit: Transmit | None = None
         self._cpu_frame: Callable[[bytes], None] | None = None
-        self._machine: Machine | NativeMachine | None = None
-        #: The native engine's lock, which its packet loop holds too; None with the Python engine.
-        self.gate: Gate | None = None
+        self._machine: Machine | None = None
         if isinstance(program, str):
             program = load_program(program)
-        if engine != "python":
-            self._start_native(program, start_ns, may_fail=engine == "auto")
-        self._lock: AbstractContextManager[Any] = self.gate or threading.RLock()
+        self._engine = self._start_engine(engine, program, start_ns)
+        self._lock = self._engine.lock
         if program is not None and self._machine is None:
             self.load(program)
 
-    def _start_native(self, program: ir.Program | None, start_ns: int, *, may_fail: bool) -> None:
+    def _start_engine(self, wanted: EngineChoice, program: ir.Program | None, start_ns: int) -> Engine[Any]:
+        """The engine that runs from now on. With the native one ``program`` is loaded already."""
+        if wanted == "python":
+            return PythonEngine()
         try:
-            find_compiler(wide_bitint=True)
-            gate = Gate(start_ns)
+            native = NativeEngine(start_ns)
             if program is not None:
-                self._machine = NativeMachine(program, self._random, self._clock)
-                gate.run(self._machine.address)
-            self.gate = gate
+                machine = native.machine(program, self._random, self._clock)
+                native.run(machine)
+                self._machine = machine
         except (NativeError, UnsupportedProgramError) as error:
-            if not may_fail:
+            if wanted == "native":
                 raise
             _log.warning("the Python engine runs, not the native one: %s", error)
+            return PythonEngine()
+        return native
 
     @property
     def engine(self) -> Literal["python", "native"]:
-        return "python" if self.gate is None else "native"
+        """Name of the engine that runs."""
+        return self._engine.name
+
+    def port_runner(
+        self,
+        interfaces: Mapping[int, str],
+        impairment: ImpairmentSpec | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> PortRunner:
+        """Ports for this switch on ``interfaces`` (names by port number); start it, or use it as a context manager.
+
+        ``on_failure`` gets the exception that ended a thread, in that thread. Raises PortError.
+        """
+        return self._engine.port_runner(self, interfaces, impairment, on_failure)
 
     # -- packets ---------------------------------------------------------
 
@@ -156,29 +144,21 @@ class SoftSwitch:
     # -- program ---------------------------------------------------------
 
     def load(self, program: str | ir.Program) -> None:
-        if self.gate is None:
-            machine = Machine(program, self._random, self._clock)
-            with self._lock:
-                self._machine = machine
-            return
+        loaded = load_program(program) if isinstance(program, str) else program
         try:
-            native = NativeMachine(program, self._random, self._clock)
+            machine = self._engine.machine(loaded, self._random, self._clock)
         except NativeError as error:
             raise UnsupportedProgramError(f"the program cannot be compiled: {error}") from error
         with self._lock:
-            self.gate.run(native.address)
-            self._machine = native
+            self._engine.run(machine)
+            self._machine = machine
 
     def verify(self, program: str | ir.Program) -> None:
         """Raises UnsupportedProgramError where :meth:`load` would because of a construct; changes nothing."""
-        loaded = load_program(program) if isinstance(program, str) else program
-        if self.gate is None:
-            emit_program(loaded)
-        else:
-            emit_c(loaded)
+        self._engine.check(load_program(program) if isinstance(program, str) else program)
 
     @property
-    def loaded(self) -> Machine | NativeMachine:
+    def loaded(self) -> Machine:
         """The running program; NotFoundError without one. For tests and tools: not guarded by the lock."""
         if self._machine is None:
             raise NotFoundError("no program is loaded")

@@ -13,8 +13,9 @@ from typing import Protocol
 from differential import events
 from differential.events import Event
 from differential.reference import Frames, Reference
-from softswitch import ir
-from softswitch.device import CounterValue, DeviceError, Entry, KeyMatch
+from softswitch.errors import DeviceError
+from softswitch.program import ir
+from softswitch.runtime.entries import CounterValue, Entry, KeyMatch
 from softswitch.switch import EngineChoice, SoftSwitch
 
 SEED = 0xFEEDFACE12345678

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from differential.draws import Draws, full
-from softswitch import ir
-from softswitch.device import Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.program import ir
+from softswitch.runtime.entries import Exact, KeyMatch, Lpm, Range, Ternary
 
 
 def make_pattern(draws: Draws, key: ir.Key) -> ir.Pattern:

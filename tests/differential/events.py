@@ -11,8 +11,8 @@ from differential.draws import Draws
 from differential.entries import make_match
 from differential.frames import make_frame
 from differential.reference import Reference
-from softswitch import ir
-from softswitch.device import ActionCall, CounterValue, Entry, KeyMatch, Replica
+from softswitch.program import ir
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from differential.draws import Draws, full
-from softswitch import ir
+from softswitch.program import ir
 
 MAX_LOOKAHEAD = 96
 

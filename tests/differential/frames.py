@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from differential.draws import Draws
-from softswitch import ir
+from softswitch.program import ir
 
 LONG = 1500
 

@@ -8,7 +8,7 @@ from differential.draws import Draws, full
 from differential.entries import make_pattern
 from differential.expressions import Expressions, Scope
 from differential.statements import Declared, make_action, make_probe
-from softswitch import ir
+from softswitch.program import ir
 
 _STRENGTH = [ir.MatchKind.EXACT, ir.MatchKind.LPM, ir.MatchKind.TERNARY, ir.MatchKind.RANGE]
 MOST_BRANCHES = 2  # nested

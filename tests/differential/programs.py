@@ -11,7 +11,7 @@ from differential.draws import Draws, full
 from differential.expressions import Expressions, Scope
 from differential.pipelines import PipelineMaker
 from differential.statements import Declared, Statements
-from softswitch import ir
+from softswitch.program import ir
 
 STANDARD = "standard_metadata"
 # As v1model declares it.

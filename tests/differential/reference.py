@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from differential.checksums import DIGESTS
-from softswitch import ir
-from softswitch.device import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.program import ir
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 
 STANDARD = "standard_metadata"
 DROP_PORT = 511

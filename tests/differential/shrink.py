@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from differential.events import Event
-from softswitch import ir
-from softswitch.graph import topological
-from softswitch.load_pipeline import successors
+from softswitch.program import ir
+from softswitch.program.flow import successors
+from softswitch.program.graph import topological
 
 T = TypeVar("T")
 Fails = Callable[[ir.Program, list[Event]], bool]

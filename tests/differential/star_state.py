@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real job's tables and frames: what the controller writes for the packet tests' star, and packets of every kind.
 
-``python tests/differential/star_state.py FILE`` writes both for softswitch.native.fuzz.
+``python tests/differential/star_state.py FILE`` writes both for softswitch.fuzz.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Raw
-from softswitch.native.fuzz import describe
+from softswitch.fuzz import describe
 from softswitch.switch import SoftSwitch
 
 Frames = list[tuple[int, bytes]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from differential.draws import Draws
 from differential.expressions import Expressions, Scope
-from softswitch import ir
+from softswitch.program import ir
 
 # Fields of standard_metadata that programs set.
 WRITABLE = ("egress_spec", "mcast_grp", "priority", "egress_rid", "enq_qdepth")

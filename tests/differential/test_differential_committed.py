@@ -12,8 +12,8 @@ from differential.duel import EngineContestant, ReferenceContestant, duel
 from differential.events import Event, EventMaker, Insert, PacketIn, SetDefault, SetGroup
 from differential.frames import damaged, make_frame
 from differential.star_state import Frames, star_switch
-from softswitch import ir
-from softswitch.load import load_program
+from softswitch.program import ir
+from softswitch.program.load import load_program
 from softswitch.switch import SoftSwitch
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from differential.duel import Contestant, DifferenceError, EngineContestant, Ref
 from differential.events import Event, EventMaker
 from differential.programs import make_program
 from differential.shrink import listing, shrink
-from softswitch import ir
+from softswitch.program import ir
 from softswitch.switch import EngineChoice
 
 PACKETS = 120

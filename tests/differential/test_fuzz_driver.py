@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from nativelib import CompileError
-from softswitch.load import load_program
-from softswitch.native import fuzz
+from softswitch import fuzz
 from softswitch.native.emit import CProgram, emit_c
+from softswitch.program.load import load_program
 from softswitch.switch import SoftSwitch
 
 PROGRAM = Path(__file__).parents[1] / "unit/softswitch/programs/multicast.json"

@@ -180,7 +180,7 @@ class RunOptions:
 
 def _check_impairment(text: str) -> None:
     """The soft switch's own rules, but before a baseline has run for minutes."""
-    from softswitch.impair import ImpairmentError, parse_impairment
+    from softswitch.runtime.impair import ImpairmentError, parse_impairment
 
     try:
         parse_impairment(text)

@@ -11,9 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from softswitch import ir
-from softswitch.analysis import STANDARD, analyse
-from softswitch.emit import INSTANCE_REPLICA
+from softswitch.native.definite_assignment import unset_fields
 from softswitch.native.emit_bounds import binary
 from softswitch.native.emit_carrier import LIMB, Kind
 from softswitch.native.emit_code import INDENT, Code
@@ -25,8 +23,10 @@ from softswitch.native.emit_parser import emit_parser
 from softswitch.native.emit_pipeline import emit_actions, emit_pipeline, emit_tables
 from softswitch.native.emit_stmt import StatementEmitter
 from softswitch.native.emit_storage import plan_storage
-from softswitch.native.emit_unset import unset_fields
 from softswitch.native.limbs import limbs
+from softswitch.program import ir
+from softswitch.program.analysis import analyse
+from softswitch.program.standard import INSTANCE_REPLICA, STANDARD
 
 _PER_REPLICA = ("egress_spec", "egress_port", "egress_rid")  # set anew for every replica
 _COUNTER_LIMBS = 2

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from softswitch import ir
-from softswitch.device import UnsupportedProgramError
-from softswitch.emit_expr import MAX_SHIFT, full
+from softswitch.errors import UnsupportedProgramError
 from softswitch.native.emit_carrier import Carrier
+from softswitch.program import ir
+from softswitch.program.numbers import MAX_SHIFT, full
 
 Interval = tuple[int, int]
 COMPARISONS = frozenset(["==", "!=", "<", "<=", ">", ">="])

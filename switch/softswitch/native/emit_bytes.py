@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from softswitch import ir
-from softswitch.emit_expr import full
 from softswitch.native.emit_carrier import LIMB, Kind, carrier
 from softswitch.native.emit_code import Code
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.limbs import LIMB_BITS, limbs
+from softswitch.program import ir
+from softswitch.program.numbers import full
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from softswitch import ir
-from softswitch.analysis import STANDARD, Usage, flatten
 from softswitch.native.emit_code import Code
 from softswitch.native.emit_storage import Storage
-from softswitch.writer import identifier
+from softswitch.program import ir
+from softswitch.program.analysis import Usage
+from softswitch.program.identifiers import identifier
+from softswitch.program.standard import PACKET_LENGTH, STANDARD
+from softswitch.program.traverse import flatten
 
-LENGTH = "packet_length"  # member of the state: the packet's length with the headers added and removed so far
+LENGTH = PACKET_LENGTH  # member of the state: the packet's length with the headers added and removed so far
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from softswitch import ir
 from softswitch.native.emit_bytes import write_header
 from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
+from softswitch.program import ir
 
 
 def emit_deparser(context: Context) -> list[str]:

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from softswitch import ir
-from softswitch.emit_expr import full
 from softswitch.native.emit_bounds import COMPARISONS, Bits, Bounds, Expr, Temp, binary, borrows, carries
 from softswitch.native.emit_carrier import (
     LIMB,
@@ -29,6 +27,8 @@ from softswitch.native.emit_carrier import (
 from softswitch.native.emit_code import Code
 from softswitch.native.emit_storage import Storage
 from softswitch.native.limbs import LIMB_BITS, argument_offsets, limbs
+from softswitch.program import ir
+from softswitch.program.numbers import full
 
 LARGE_BITINT = 8  # limbs from which on a product is left to a loop: written out it would be hundreds of lines
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from softswitch import ir
-from softswitch.emit_expr import full
-from softswitch.emit_hash import HASH_WIDTHS, is_word_aligned, runs_of
 from softswitch.native.emit_bounds import Temp
 from softswitch.native.emit_carrier import LIMB, carrier
 from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.limbs import limbs
+from softswitch.program import ir
+from softswitch.program.calculations import HASH_WIDTHS, is_word_aligned, runs_of
+from softswitch.program.numbers import full
 
 _PLAIN = 32  # bits of a chunk up to which its terms cannot overflow a sum of 64 bits
 

@@ -8,12 +8,7 @@ checked against the frame's length before.
 
 from __future__ import annotations
 
-from softswitch import ir
-from softswitch.analysis import STANDARD, flatten, operands
-from softswitch.device import UnsupportedProgramError
-from softswitch.emit_expr import full
-from softswitch.emit_parser import lookaheads
-from softswitch.graph import topological
+from softswitch.errors import UnsupportedProgramError
 from softswitch.native.emit_bounds import Temp, binary
 from softswitch.native.emit_bytes import Slice, read_bits, slices
 from softswitch.native.emit_carrier import LIMB, carrier, carrier_of
@@ -21,7 +16,12 @@ from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_stmt import StatementEmitter
-from softswitch.writer import identifier
+from softswitch.program import ir
+from softswitch.program.graph import topological
+from softswitch.program.identifiers import identifier
+from softswitch.program.numbers import full
+from softswitch.program.standard import STANDARD
+from softswitch.program.traverse import flatten, lookaheads, operands
 
 _HEAD = "(struct packet *p, size_t at0)"
 

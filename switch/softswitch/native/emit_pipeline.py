@@ -4,10 +4,6 @@
 
 from __future__ import annotations
 
-from softswitch import ir
-from softswitch.emit_expr import full
-from softswitch.graph import topological
-from softswitch.load_pipeline import successors
 from softswitch.native.emit_bounds import Expr
 from softswitch.native.emit_carrier import LIMB
 from softswitch.native.emit_code import Code
@@ -15,6 +11,10 @@ from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_stmt import StatementEmitter
 from softswitch.native.limbs import LIMB_BITS, WIDE_BITS, argument_offsets, limbs
+from softswitch.program import ir
+from softswitch.program.flow import successors
+from softswitch.program.graph import topological
+from softswitch.program.numbers import full
 
 _LOOKUPS = {
     ir.MatchKind.EXACT: "ss_lookup_exact",

@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from softswitch import ir
-from softswitch.emit_expr import full
 from softswitch.native.emit_bounds import Expr, Temp, binary
 from softswitch.native.emit_carrier import LIMB, carrier
 from softswitch.native.emit_code import Code
@@ -16,6 +14,8 @@ from softswitch.native.emit_context import LENGTH, Context, Message, MessageValu
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_hash import hash_value
 from softswitch.native.limbs import LIMB_BITS, argument_offsets, limbs
+from softswitch.program import ir
+from softswitch.program.numbers import full
 
 
 class StatementEmitter:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from softswitch import ir
-from softswitch.analysis import STANDARD, FieldKey, Usage
 from softswitch.native.emit_carrier import Carrier, carrier
-from softswitch.writer import identifier
+from softswitch.program import ir
+from softswitch.program.analysis import Usage
+from softswitch.program.identifiers import identifier
+from softswitch.program.standard import STANDARD
+from softswitch.program.traverse import FieldKey
 
 INTRINSIC = ("egress_spec", "mcast_grp")  # fields of standard_metadata that the engine itself reads
 

@@ -10,22 +10,23 @@ from collections.abc import Callable, Iterator, Sequence
 
 from nativelib import build, load
 
-from softswitch import ir
-from softswitch.load import load_program
-from softswitch.machine import TIMESTAMP_MASK, log_message
 from softswitch.native.abi import FOLDER, LogFunction, Replica, present, runtime
 from softswitch.native.emit import emit_c
 from softswitch.native.emit_context import Message
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
 from softswitch.native.table import NativeRow, NativeTable
-from softswitch.splitmix import SplitMix
-from softswitch.tables import RuntimeTable
+from softswitch.program import ir
+from softswitch.program.load import load_program
+from softswitch.runtime.machine import TIMESTAMP_MASK
+from softswitch.runtime.messages import log_message
+from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.tables import RuntimeTable
 
 COUNTER_LIMBS = 2  # packets, bytes
 
 
 class NativeMachine:
-    """One loaded program in the native engine, with the interface of :class:`softswitch.machine.Machine`.
+    """One loaded program in the native engine, with the interface of :class:`softswitch.python.machine.Machine`.
 
     ``address`` is that of C's ``struct ss_machine``; it is good as long as this object. ``source`` is C. Raises
     UnsupportedProgramError, and nativelib.NativeError where C cannot be compiled.

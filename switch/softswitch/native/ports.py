@@ -16,12 +16,12 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from softswitch.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, lane_state
-from softswitch.interface import SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
 from softswitch.native.gate import Gate
 from softswitch.native.portlib import CounterStruct, LaneSpec, port_library
+from softswitch.runtime.engine import PacketSwitch
+from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, lane_state
+from softswitch.runtime.interface import SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
 
 _log = logging.getLogger("softswitch.ports")
 
@@ -32,18 +32,6 @@ RECEIVE, SEND = 0, 1
 MAX_MAIL_BYTES = 1 << 20  # as much as C can collect
 MAIL_BUFFER_BYTES = 16 << 20
 _FRAME, _CUT = ord("F"), ord("C")
-
-
-class PacketSwitch(Protocol):
-    """What the ports need of a switch."""
-
-    @property
-    def cpu_port(self) -> int | None: ...
-
-    def to_cpu(self, frame: bytes) -> None:
-        """A frame left by the CPU port. Called outside the gate."""
-
-    def on_transmit(self, transmit: Callable[[int, bytes], None] | None) -> None: ...
 
 
 @dataclass(frozen=True)

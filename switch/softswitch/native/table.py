@@ -8,11 +8,11 @@ import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 
-from softswitch import ir
-from softswitch.device import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.native.abi import Field, present, runtime
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, limbs, to_limbs
-from softswitch.tables import prefix_mask
+from softswitch.program import ir
+from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.tables import prefix_mask
 
 
 class NativeRow:
@@ -27,7 +27,7 @@ class NativeRow:
 
 
 class NativeTable:
-    """A :class:`softswitch.tables.Backend`: table ``number`` of the ``struct ss_machine`` at ``machine``."""
+    """A :class:`softswitch.runtime.tables.Backend`: table ``number`` of the ``struct ss_machine`` at ``machine``."""
 
     def __init__(self, machine: int, number: int, table: ir.Table, actions: Mapping[int, ir.Action]) -> None:
         self._machine = machine

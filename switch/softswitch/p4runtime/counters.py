@@ -9,9 +9,10 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.device import CounterValue, Device
+from softswitch.device import Device
 from softswitch.p4runtime.errors import InvalidArgumentError, OutOfRangeError
 from softswitch.p4runtime.p4info import Counter, P4Info
+from softswitch.runtime.entries import CounterValue
 
 
 def decode_data(data: Any, what: str) -> CounterValue:

@@ -12,10 +12,10 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.device import ActionCall, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import InternalError, InvalidArgumentError, PermissionDeniedError, UnimplementedError
 from softswitch.p4runtime.p4info import KeyField, MatchKind, P4Info, Scope, Table
+from softswitch.runtime.entries import ActionCall, Exact, KeyMatch, Lpm, Range, Ternary
 
 _OMIT = 'a "don\'t care" match must be left out'
 

@@ -14,7 +14,7 @@ from google.protobuf import any_pb2
 from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2
 
-from softswitch.device import DeviceError, EntryExistsError, NotFoundError, TableFullError
+from softswitch.errors import DeviceError, EntryExistsError, NotFoundError, TableFullError
 
 #: A gRPC client refuses more than 8 KiB of trailing metadata by default, and then shows no detail at all.
 MAX_DETAILS_BYTES = 6000

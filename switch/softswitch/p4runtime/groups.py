@@ -9,10 +9,11 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.device import Device, Replica
+from softswitch.device import Device
 from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import AlreadyExistsError, InvalidArgumentError, NotThereError, UnimplementedError
 from softswitch.p4runtime.pipeline import GroupNote
+from softswitch.runtime.entries import Replica
 
 #: Widths of v1model's standard_metadata fields mcast_grp, egress_rid and egress_port.
 GROUP_BITS = 16

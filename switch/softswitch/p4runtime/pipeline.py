@@ -13,9 +13,9 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.device import KeyMatch
 from softswitch.p4runtime import p4info
 from softswitch.p4runtime.errors import InvalidArgumentError
+from softswitch.runtime.entries import KeyMatch
 
 #: Table name, key, priority.
 EntryKey = tuple[str, tuple[KeyMatch, ...], int]

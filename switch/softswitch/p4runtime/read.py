@@ -10,12 +10,14 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.device import CounterValue, Device, DeviceError, Entry, NotFoundError
+from softswitch.device import Device
+from softswitch.errors import DeviceError, NotFoundError
 from softswitch.p4runtime import counters, groups, tables
 from softswitch.p4runtime.entries import decode_key, encode_action, encode_key
 from softswitch.p4runtime.errors import InvalidArgumentError, P4RuntimeError, UnimplementedError, from_device
 from softswitch.p4runtime.p4info import Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
+from softswitch.runtime.entries import CounterValue, Entry
 
 #: Small enough for a client's default limit of 4 MiB a message, even with one more entity in it.
 RESPONSE_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.device import CounterValue, Device, Entry, KeyMatch
+from softswitch.device import Device
 from softswitch.p4runtime import counters
 from softswitch.p4runtime.entries import decode_action, decode_key, decode_priority
 from softswitch.p4runtime.errors import (
@@ -23,6 +23,7 @@ from softswitch.p4runtime.errors import (
 )
 from softswitch.p4runtime.p4info import Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
+from softswitch.runtime.entries import CounterValue, Entry, KeyMatch
 
 _INSERT = p4runtime_pb2.Update.INSERT
 _MODIFY = p4runtime_pb2.Update.MODIFY

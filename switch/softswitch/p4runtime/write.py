@@ -9,7 +9,8 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.device import Device, DeviceError
+from softswitch.device import Device
+from softswitch.errors import DeviceError
 from softswitch.p4runtime import counters, groups, tables
 from softswitch.p4runtime.errors import (
     BatchError,

@@ -13,22 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from softswitch.device import (
-    ActionCall,
-    CounterValue,
-    Entry,
+from softswitch.errors import (
     EntryExistsError,
-    Exact,
     InvalidEntryError,
-    KeyMatch,
-    Lpm,
     NotFoundError,
-    Range,
-    Replica,
     TableFullError,
-    Ternary,
     UnsupportedProgramError,
 )
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Replica, Ternary
 
 #: (ingress port, frame) to the frames that leave by the CPU port.
 FakePipeline = Callable[[int, bytes], Iterable[bytes]]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.device import ActionCall, Entry
 from softswitch.p4runtime.server import MAX_STREAMS, Server, serve
+from softswitch.runtime.entries import ActionCall, Entry
 from unit.p4runtime.client import DEVICE_ID, Controller, Program, code_of, insert
 from unit.p4runtime.fake_device import FakeDevice
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.device import DeviceError
+from softswitch.errors import DeviceError
 from softswitch.p4runtime import packetio
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.p4info import Value

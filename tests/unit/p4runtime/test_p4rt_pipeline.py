@@ -11,7 +11,7 @@ import pytest
 from google.rpc import code_pb2
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.device import UnsupportedProgramError
+from softswitch.errors import UnsupportedProgramError
 from softswitch.p4runtime import p4info, pipeline, write
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.server import serve

@@ -10,14 +10,15 @@ from collections.abc import Callable
 
 import pytest
 from nativelib import CompileError, NoCompilerError
-from softswitch import ir, switch
 from softswitch.cli import main
-from softswitch.device import UnsupportedProgramError
-from softswitch.load import load_program
-from softswitch.machine import Machine
+from softswitch.errors import UnsupportedProgramError
+from softswitch.native import engine as native_engine
 from softswitch.native import machine as native_machine
 from softswitch.native.emit import CProgram
 from softswitch.native.machine import NativeMachine
+from softswitch.program import ir
+from softswitch.program.load import load_program
+from softswitch.python.machine import PythonMachine
 from softswitch.switch import EngineChoice, SoftSwitch
 from unit.softswitch.conftest import PROGRAMS
 
@@ -37,7 +38,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
         raise UnsupportedProgramError("too wide for C")
 
     monkeypatch.setattr(native_machine, "emit_c", refuse)
-    monkeypatch.setattr(switch, "emit_c", refuse)
+    monkeypatch.setattr(native_engine, "emit_c", refuse)
 
 
 def ran(chosen: SoftSwitch) -> list[tuple[int, bytes]]:
@@ -62,7 +63,7 @@ def test_auto_is_python_without_a_compiler_and_says_so_once(
     chosen = SoftSwitch(program_text("tables"))
     chosen.load(program_text("wide"))
     assert chosen.engine == "python"
-    assert isinstance(chosen.loaded, Machine)
+    assert isinstance(chosen.loaded, PythonMachine)
     (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "Python engine" in warning.getMessage()
     assert "/bin/false" in warning.getMessage()
@@ -82,9 +83,9 @@ def test_python_asks_for_no_compiler(
     def find(**_: object) -> None:
         raise AssertionError("nobody asked for a compiler")
 
-    monkeypatch.setattr(switch, "find_compiler", find)
+    monkeypatch.setattr(native_engine, "find_compiler", find)
     chosen = SoftSwitch(program_text("tables"), engine="python")
-    assert (chosen.engine, chosen.gate) == ("python", None)
+    assert chosen.engine == "python"
     assert "def process" in chosen.loaded.source
     assert caplog.records == []
 
@@ -93,7 +94,7 @@ def test_python_asks_for_no_compiler(
 @pytest.mark.usefixtures("refusing")
 def test_what_only_python_runs(program_text: ProgramText, caplog: pytest.LogCaptureFixture) -> None:
     chosen = SoftSwitch(program_text("tables"))
-    assert (chosen.engine, chosen.gate) == ("python", None)
+    assert chosen.engine == "python"
     assert "too wide for C" in caplog.text
     assert ran(chosen) == ran(SoftSwitch(program_text("tables"), engine="python"))
     with pytest.raises(UnsupportedProgramError, match="too wide for C"):

@@ -14,16 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from softswitch import ir
-from softswitch.analysis import analyse
-from softswitch.device import UnsupportedProgramError
+from softswitch.errors import UnsupportedProgramError
+from softswitch.native.definite_assignment import unset_fields
 from softswitch.native.emit import emit_c
 from softswitch.native.emit_bounds import Bits, Bounds
 from softswitch.native.emit_carrier import LIMB, Kind, carrier, carrier_of
-from softswitch.native.emit_unset import unset_fields
 from softswitch.native.limbs import argument_offsets, from_limbs, limbs, to_limbs
 from softswitch.native.machine import NativeMachine
-from softswitch.splitmix import SplitMix
+from softswitch.program import ir
+from softswitch.program.analysis import analyse
+from softswitch.runtime.splitmix import SplitMix
 
 PROGRAMS = Path(__file__).parent / "programs"
 STANDARD = ir.Header("standard_metadata", (ir.Field("egress_spec", 9), ir.Field("mcast_grp", 16)), metadata=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from softswitch.impair import HOLD_LIMIT_NS, Impairment, ImpairmentSpec
 from softswitch.native.portlib import LaneCounters, Pass, port_library
 from softswitch.native.ports import lane_spec
+from softswitch.runtime.impair import HOLD_LIMIT_NS, Impairment, ImpairmentSpec
 
 pytestmark = pytest.mark.cc
 

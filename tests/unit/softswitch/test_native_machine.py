@@ -13,23 +13,14 @@ import weakref
 from pathlib import Path
 
 import pytest
-from softswitch import ir
-from softswitch.device import (
-    ActionCall,
-    CounterValue,
-    Entry,
-    Exact,
-    KeyMatch,
-    Lpm,
-    Range,
-    TableFullError,
-    Ternary,
-)
+from softswitch.errors import TableFullError
 from softswitch.native import machine as native_machine
 from softswitch.native.emit import CProgram
 from softswitch.native.emit_context import Message, MessageValue
 from softswitch.native.machine import NativeMachine
-from softswitch.splitmix import SplitMix
+from softswitch.program import ir
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.splitmix import SplitMix
 from softswitch.switch import SoftSwitch
 
 pytestmark = pytest.mark.cc

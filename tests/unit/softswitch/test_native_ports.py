@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from softswitch.impair import Impairment, ImpairmentSpec
-from softswitch.interface import PortError
 from softswitch.native import ports as native_ports
 from softswitch.native.gate import Gate
 from softswitch.native.ports import NativePortRunner
-from softswitch.ports import AUXDATA_SPACE, PACKET_AUXDATA
+from softswitch.python.ports import AUXDATA_SPACE, PACKET_AUXDATA
+from softswitch.runtime.impair import Impairment, ImpairmentSpec
+from softswitch.runtime.interface import PortError
 from unit.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector, frame
 from unit.softswitch.veths import SOL_PACKET, TIMEOUT_S, Host, ip, veth_pairs
 

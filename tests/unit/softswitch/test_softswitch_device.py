@@ -8,22 +8,15 @@ import re
 from collections.abc import Callable
 
 import pytest
-from softswitch.device import (
-    ActionCall,
-    CounterValue,
+from softswitch.errors import (
     DeviceError,
-    Entry,
     EntryExistsError,
-    Exact,
     InvalidEntryError,
-    Lpm,
     NotFoundError,
-    Range,
-    Replica,
     TableFullError,
-    Ternary,
     UnsupportedProgramError,
 )
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Replica, Ternary
 from softswitch.switch import EngineChoice, SoftSwitch
 
 NOTHING = ActionCall("ingress.nothing")

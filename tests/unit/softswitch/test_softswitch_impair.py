@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from softswitch.impair import (
+from softswitch.runtime.impair import (
     HOLD_LIMIT_NS,
     MAX_HELD_FRAMES,
     Impairment,

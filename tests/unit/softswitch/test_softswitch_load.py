@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from softswitch import ir
-from softswitch.device import UnsupportedProgramError
-from softswitch.load import load_program
+from softswitch.errors import UnsupportedProgramError
+from softswitch.program import ir
+from softswitch.program.load import load_program
 from softswitch.switch import EngineChoice, SoftSwitch
 
 Json = dict[str, Any]

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from softswitch import interface
 from softswitch.cli import main
-from softswitch.device import Replica
-from softswitch.impair import ImpairmentSpec
-from softswitch.interface import PortError
-from softswitch.ports import port_runner
+from softswitch.runtime import interface
+from softswitch.runtime.entries import Replica
+from softswitch.runtime.impair import ImpairmentSpec
+from softswitch.runtime.interface import PortError
 from softswitch.switch import EngineChoice, SoftSwitch
 from unit.softswitch.veths import TIMEOUT_S, Host, ip, wait_for_carrier
 
@@ -53,7 +52,7 @@ def note_of(frame: bytes) -> int:
 def test_unicast_multicast_and_counters(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
     switch = switch_for("multicast")
     switch.set_group(1, [Replica(1, 1), Replica(2, 2), Replica(3, 3)])
-    with port_runner(switch, wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+    with switch.port_runner(wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         for number in range(100):
             one.socket.send(probe(0, 2, number))
         assert [note_of(two.socket.recv(2048)) for _ in range(100)] == list(range(1, 101))
@@ -75,7 +74,7 @@ def test_frames_that_the_machine_itself_sends_do_not_come_in(
 ) -> None:
     if is_left_out_by == "switch":
         monkeypatch.setattr(interface, "PACKET_IGNORE_OUTGOING", 999)  # as before Linux 4.20: no such option
-    with port_runner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+    with switch_for("multicast").port_runner(wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as local:
             local.bind((wires[1], 0))
             local.send(probe(0, 2, 1))
@@ -90,7 +89,7 @@ def test_a_vlan_tag_is_part_of_the_frame(
     wires: dict[int, str], switch_for: Callable[[str], SoftSwitch], kind: int
 ) -> None:
     tagged = struct.pack(">HHHHIHH", 0, 2, 1, 0, 0, kind, 0x0123) + b"\x08\x00" + bytes(range(42))
-    with port_runner(switch_for("multicast"), wires), Host(wires[1]) as one, Host(wires[2]) as two:
+    with switch_for("multicast").port_runner(wires), Host(wires[1]) as one, Host(wires[2]) as two:
         one.socket.send(tagged)
         out = two.socket.recv(2048)
     # The program writes the packet's length over the tag.
@@ -100,7 +99,7 @@ def test_a_vlan_tag_is_part_of_the_frame(
 
 def test_frames_longer_than_the_mtu_are_counted(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
     ip("link", "set", wires[2], "mtu", "500")
-    with port_runner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+    with switch_for("multicast").port_runner(wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         one.socket.send(probe(0, 2, 1) + bytes(1000))
         one.socket.send(probe(0, 2, 2))
         assert note_of(two.socket.recv(2048)) == 3
@@ -108,7 +107,7 @@ def test_frames_longer_than_the_mtu_are_counted(wires: dict[int, str], switch_fo
 
 
 def test_an_interface_that_goes_down_and_up(wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]) -> None:
-    with port_runner(switch_for("multicast"), wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
+    with switch_for("multicast").port_runner(wires) as runner, Host(wires[1]) as one, Host(wires[2]) as two:
         ip("link", "set", wires[2], "down")
         one.socket.send(probe(0, 2, 1))
         one.socket.send(probe(0, 1, 7))  # comes back when the first has been through
@@ -128,7 +127,7 @@ def test_impairment_on_one_port(
     wires: dict[int, str], switch_for: Callable[[str], SoftSwitch], receive: bool, send: bool
 ) -> None:
     spec = ImpairmentSpec(dup=1.0, ports=frozenset({2}), receive=receive, send=send)
-    with port_runner(switch_for("multicast"), wires, spec), Host(wires[1]) as one, Host(wires[2]) as two:
+    with switch_for("multicast").port_runner(wires, spec), Host(wires[1]) as one, Host(wires[2]) as two:
         two.socket.send(probe(0, 1, 10))
         assert [note_of(one.socket.recv(2048)) for _ in range(1 + receive)] == [11] * (1 + receive)
         one.socket.send(probe(0, 1, 30))  # port 1 is not impaired: nothing more came from port 2
@@ -142,7 +141,7 @@ def test_held_frames_come_without_further_traffic(
     wires: dict[int, str], switch_for: Callable[[str], SoftSwitch]
 ) -> None:
     switch = switch_for("multicast")
-    with port_runner(switch, wires, ImpairmentSpec(reorder=1.0)), Host(wires[1]) as one, Host(wires[2]) as two:
+    with switch.port_runner(wires, ImpairmentSpec(reorder=1.0)), Host(wires[1]) as one, Host(wires[2]) as two:
         one.socket.send(probe(0, 2, 5))
         assert note_of(two.socket.recv(2048)) == 6
         switch.inject(9, probe(0, 2, 6))  # held by another thread than the one that waits
@@ -151,7 +150,7 @@ def test_held_frames_come_without_further_traffic(
 
 def test_an_interface_that_is_not_there(engine: EngineChoice) -> None:
     with pytest.raises(PortError, match="port 1 on nothere0: no interface"):
-        port_runner(SoftSwitch(engine=engine), {1: "nothere0"})
+        SoftSwitch(engine=engine).port_runner({1: "nothere0"})
 
 
 def test_command_runs_until_a_signal(wires: dict[int, str]) -> None:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from softswitch.device import CounterValue, Replica
+from softswitch.runtime.entries import CounterValue, Replica
 from softswitch.switch import SoftSwitch
 
 NORMAL, REPLICA = 0, 5

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from softswitch.share import share_subexpressions
+from softswitch.python.common_subexpressions import share_subexpressions
 
 NAMES = ["a", "b", "c", "d"]
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from softswitch.device import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Ternary
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Ternary
 from softswitch.switch import SoftSwitch
 
 EXACT, LPM, MASKED, RANGE, FIXED_EXACT, FIXED_TERNARY, OPTIONAL, FIXED_LPM, MIXED = range(9)

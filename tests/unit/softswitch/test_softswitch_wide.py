@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from softswitch.device import ActionCall, Entry, Exact
+from softswitch.runtime.entries import ActionCall, Entry, Exact
 from softswitch.switch import EngineChoice, SoftSwitch
 from unit.softswitch.conftest import PROGRAMS
 

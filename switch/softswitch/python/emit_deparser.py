@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from softswitch.emit_stmt import Context
-from softswitch.layout import UnitKind, group_width, pack_arguments, struct_codes
-from softswitch.writer import Writer
+from softswitch.python.emit_stmt import Context
+from softswitch.python.layout import UnitKind, group_width, pack_arguments, struct_codes
+from softswitch.python.source_writer import Writer
 
 
 class DeparserEmitter:

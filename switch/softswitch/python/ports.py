@@ -20,10 +20,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from softswitch.impair import Impairment, ImpairmentSpec
-from softswitch.interface import SOL_PACKET, PortCounters, PortError, open_interface
-from softswitch.native.ports import NativePortRunner
-from softswitch.switch import SoftSwitch
+from softswitch.runtime.engine import PacketSwitch
+from softswitch.runtime.impair import Impairment, ImpairmentSpec
+from softswitch.runtime.interface import SOL_PACKET, PortCounters, PortError, open_interface
 
 _log = logging.getLogger("softswitch.ports")
 
@@ -108,19 +107,7 @@ class Port:
         self.socket.close()
 
 
-def port_runner(
-    switch: SoftSwitch,
-    interfaces: Mapping[int, str],
-    impairment: ImpairmentSpec | None = None,
-    on_failure: Callable[[BaseException], None] | None = None,
-) -> PortRunner | NativePortRunner:
-    """The runner that fits the switch's engine; both are used alike. Raises PortError."""
-    if switch.gate is None:
-        return PortRunner(switch, interfaces, impairment, on_failure)
-    return NativePortRunner(switch, switch.gate, interfaces, impairment, on_failure)
-
-
-class PortRunner:
+class PythonPortRunner:
     """Runs a switch with the Python engine on interfaces, in one thread of its own.
 
     Use as a context manager, or start and stop. ``interfaces`` maps port numbers to interface names.
@@ -129,7 +116,7 @@ class PortRunner:
 
     def __init__(
         self,
-        switch: SoftSwitch,
+        switch: PacketSwitch,
         interfaces: Mapping[int, str],
         impairment: ImpairmentSpec | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
@@ -176,7 +163,7 @@ class PortRunner:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    def __enter__(self) -> PortRunner:
+    def __enter__(self) -> PythonPortRunner:
         self.start()
         return self
 

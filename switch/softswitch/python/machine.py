@@ -5,31 +5,29 @@
 from __future__ import annotations
 
 import linecache
-import logging
 import struct
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from softswitch import ir
-from softswitch.device import UnsupportedProgramError
-from softswitch.emit import Emitted, emit_program
-from softswitch.emit_hash import RUNTIME
-from softswitch.emit_pipeline import is_specialised, specialised_source
-from softswitch.load import load_program
-from softswitch.lookup import Cell, Compiled, PythonRow, PythonTable
-from softswitch.splitmix import SplitMix
-from softswitch.tables import RuntimeTable
+from softswitch.errors import UnsupportedProgramError
+from softswitch.program import ir
+from softswitch.program.load import load_program
+from softswitch.python.emit import Emitted, emit_program
+from softswitch.python.emit_specialised import is_specialised, specialised_source
+from softswitch.python.hashes import RUNTIME
+from softswitch.python.lookup import Cell, Compiled, PythonRow, PythonTable
+from softswitch.runtime.machine import TIMESTAMP_MASK
+from softswitch.runtime.messages import log_message
+from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.tables import RuntimeTable
 
-_log = logging.getLogger("softswitch.program")
 _numbers = count(1)
-
-TIMESTAMP_MASK = (1 << 48) - 1
 
 Process = Callable[[int, bytes], list[tuple[int, bytes]]]
 
 
-class Machine:
+class PythonMachine:
     """One loaded program in the Python engine. Not thread-safe: :class:`softswitch.switch.SoftSwitch` holds the lock.
 
     ``process(port, frame)`` returns the frames that leave, with their ports. ``registers`` are lists of numbers,
@@ -113,12 +111,3 @@ def _execute(source: str, name: str, space: dict[str, Any]) -> None:
     except (IndentationError, RecursionError, MemoryError) as error:
         raise UnsupportedProgramError(f"the program is nested too deeply for Python: {error}") from error
     exec(code, space)
-
-
-def log_message(text: str, values: tuple[int, ...]) -> None:
-    """P4's log_msg: braces stand for the values in turn."""
-    if not _log.isEnabledFor(logging.INFO):
-        return
-    for value in values:
-        text = text.replace("{}", str(value), 1)
-    _log.info("%s", text)

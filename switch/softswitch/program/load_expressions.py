@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From bmv2 JSON values and expressions to :mod:`softswitch.ir` expressions."""
+"""From bmv2 JSON values and expressions to :mod:`softswitch.program.ir` expressions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from softswitch import ir
-from softswitch.device import UnsupportedProgramError
+from softswitch.errors import UnsupportedProgramError
+from softswitch.program import ir
 
 Json = Any  # what json.loads returns; every use below names the shape it expects
 

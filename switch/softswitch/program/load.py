@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the JSON that p4c emits for bmv2 into a :class:`softswitch.ir.Program`.
+"""Loads the JSON that p4c emits for bmv2 into a :class:`softswitch.program.ir.Program`.
 
 Whatever the engines cannot run is refused here, by name and P4 source line, so that a program which
 loads also runs. The format is described in p4lang/behavioral-model, docs/JSON_format.md.
@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from softswitch import ir
-from softswitch.device import UnsupportedProgramError
-from softswitch.graph import CycleError, topological
-from softswitch.load_actions import STANDARD_METADATA, ActionLoader
-from softswitch.load_expr import ExprLoader, number, source_of, unsupported
-from softswitch.load_pipeline import load_pipeline
+from softswitch.errors import UnsupportedProgramError
+from softswitch.program import ir
+from softswitch.program.graph import CycleError, topological
+from softswitch.program.load_actions import ActionLoader
+from softswitch.program.load_expressions import ExprLoader, number, source_of, unsupported
+from softswitch.program.load_pipeline import load_pipeline
+from softswitch.program.standard import STANDARD
 
 Json = Any
 
@@ -53,7 +54,7 @@ def _program(root: Json) -> ir.Program:
         for node in root.get(section, []):
             raise unsupported(f"{what} {node['name']!r}", source_of(node))
     headers = _headers(root)
-    if STANDARD_METADATA not in headers:
+    if STANDARD not in headers:
         raise UnsupportedProgramError("the program has no standard_metadata: only v1model programs run here")
     expressions = ExprLoader(headers)
     registers = {node["name"]: _register(node) for node in root.get("register_arrays", [])}

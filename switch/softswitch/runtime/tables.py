@@ -11,21 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from softswitch import ir
-from softswitch.device import (
-    ActionCall,
-    CounterValue,
-    Entry,
-    EntryExistsError,
-    Exact,
-    InvalidEntryError,
-    KeyMatch,
-    Lpm,
-    NotFoundError,
-    Range,
-    TableFullError,
-    Ternary,
-)
+from softswitch.errors import EntryExistsError, InvalidEntryError, NotFoundError, TableFullError
+from softswitch.program import ir
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 
 Identity = tuple[tuple[KeyMatch, ...], int]
 

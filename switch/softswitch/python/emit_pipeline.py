@@ -9,19 +9,19 @@ that entry with the data as constants (:func:`specialised_source`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from softswitch import ir
-from softswitch.analysis import FieldKey, expr_fields, flatten, operands, written_field
-from softswitch.device import UnsupportedProgramError
-from softswitch.emit_expr import ExprEmitter, Value, constant, full
-from softswitch.emit_stmt import Context, StatementEmitter
-from softswitch.graph import joins
-from softswitch.load_pipeline import successors
-from softswitch.writer import Writer, bare
+from softswitch.errors import UnsupportedProgramError
+from softswitch.program import ir
+from softswitch.program.flow import successors
+from softswitch.program.graph import joins
+from softswitch.program.numbers import full
+from softswitch.program.traverse import flatten
+from softswitch.python.emit_expr import ExprEmitter
+from softswitch.python.emit_specialised import call_specialised, is_specialised
+from softswitch.python.emit_stmt import Context, StatementEmitter
+from softswitch.python.source_writer import Writer, bare
+from softswitch.python.values import Value, constant
 
 MAX_NODES = 20000
-SPECIALISE_WIDTH = 64
 
 
 class PipelineEmitter:
@@ -206,80 +206,3 @@ class PipelineEmitter:
         if table.on_miss != join:
             with self._out.block("else:"):
                 self._block(table.on_miss, join)
-
-
-# ---------------------------------------------------------------- actions written for one entry
-
-
-def is_specialised(action: ir.Action) -> bool:
-    """Whether entries carry a function for this action: wide data, and nothing but computing."""
-    wide = any(parameter.width > SPECIALISE_WIDTH for parameter in action.parameters)
-    return wide and all(isinstance(s, ir.Assign | ir.If) for s in flatten(action.body))
-
-
-def kept_by_entries(program: ir.Program) -> set[FieldKey]:
-    """Fields that such a function may return as they were: it gets them whether or not anybody reads them."""
-    kept: set[FieldKey] = set()
-    for action in program.actions:
-        statements = list(flatten(action.body))
-        if is_specialised(action) and any(isinstance(statement, ir.If) for statement in statements):
-            kept.update(key for statement in statements if (key := written_field(statement)) is not None)
-    return kept
-
-
-def _interface(context: Context, action: ir.Action) -> tuple[list[str], list[str], list[str]]:
-    """Locals the action reads, locals it writes, and headers it changes."""
-    fields = context.storage.fields
-    reads: list[str] = []
-    writes: list[str] = []
-    headers: list[str] = []
-    conditional = False
-    for statement in flatten(action.body):
-        conditional = conditional or isinstance(statement, ir.If)
-        for operand in operands(statement):
-            reads += [fields[key] for key in expr_fields(operand)]
-            reads += [context.storage.valid(header) for header in _valid_headers(operand)]
-        written = written_field(statement)
-        if written is not None and written in fields:
-            writes.append(fields[written])
-            headers.append(written[0])
-    if conditional:
-        reads += writes
-    return list(dict.fromkeys(reads)), list(dict.fromkeys(writes)), list(dict.fromkeys(headers))
-
-
-def _valid_headers(expr: ir.Expr) -> list[str]:
-    match expr:
-        case ir.Valid(header):
-            return [header]
-        case ir.Unary(_, operand) | ir.Cast(_, operand, _):
-            return _valid_headers(operand)
-        case ir.Binary(_, left, right):
-            return _valid_headers(left) + _valid_headers(right)
-        case ir.Ternary(condition, then, otherwise):
-            return _valid_headers(condition) + _valid_headers(then) + _valid_headers(otherwise)
-    return []
-
-
-def call_specialised(context: Context, action: ir.Action, out: Writer) -> None:
-    reads, writes, headers = _interface(context, action)
-    if not writes:
-        return
-    targets = ", ".join(writes)
-    out.line(f"{targets} = entry[2]({', '.join(reads)})")
-    for header in headers:
-        if context.keeps_position(header):
-            out.line(f"{context.storage.layouts[header].position} = -1")
-
-
-def specialised_source(context: Context, action: ir.Action, args: Sequence[int]) -> str:
-    """A function ``specialised`` that computes ``action`` with its data as constants."""
-    reads, writes, headers = _interface(context, action)
-    out = Writer()
-    with out.block(f"def specialised({', '.join(reads)}):"):
-        expressions = ExprEmitter(context.storage)
-        expressions.params = [constant(value) for value in args]
-        statements = StatementEmitter(context, out, expressions)
-        statements.body(action.body, set(headers), action.source, tail=True)
-        out.line(f"return {', '.join(writes) or 'None'}")
-    return out.text()

@@ -4,63 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from softswitch import ir
-
-FieldKey = tuple[str, str]
-STANDARD = "standard_metadata"
-
-
-def expr_fields(expr: ir.Expr) -> Iterator[FieldKey]:
-    """Fields whose value ``expr`` uses."""
-    match expr:
-        case ir.FieldRef(header, name, _, _):
-            yield header, name
-        case ir.Unary(_, operand) | ir.Cast(_, operand, _):
-            yield from expr_fields(operand)
-        case ir.Binary(_, left, right):
-            yield from expr_fields(left)
-            yield from expr_fields(right)
-        case ir.Ternary(condition, then, otherwise):
-            for part in (condition, then, otherwise):
-                yield from expr_fields(part)
-
-
-def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 - one case per statement
-    """Expressions that ``statement`` itself evaluates, those inside an If's branches not included."""
-    match statement:
-        case ir.Assign(_, value):
-            return (value,)
-        case ir.RegisterRead(_, _, index) | ir.Count(_, index):
-            return (index,)
-        case ir.RegisterWrite(_, index, value):
-            return (index, value)
-        case ir.Random(_, low, high):
-            return (low, high)
-        case ir.Hash(_, base, _, modulus):
-            return (base, modulus)
-        case ir.LogMessage(_, values):
-            return values
-        case ir.If(condition, _, _):
-            return (condition,)
-    return ()
-
-
-def flatten(statements: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
-    """Every statement, those inside branches included."""
-    for statement in statements:
-        yield statement
-        if isinstance(statement, ir.If):
-            yield from flatten(statement.then)
-            yield from flatten(statement.otherwise)
-
-
-def written_field(statement: ir.Statement) -> FieldKey | None:
-    if isinstance(statement, ir.Assign | ir.RegisterRead | ir.Random | ir.Hash):
-        return statement.target.header, statement.target.field
-    return None
+from softswitch.program import ir
+from softswitch.program.standard import STANDARD
+from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, written_field
 
 
 @dataclass

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Millions of mutated frames through a compiled program under AddressSanitizer and UndefinedBehaviorSanitizer.
 
-``python -m softswitch.native.fuzz PROGRAM.json --packets 10000000 --seed 1 --config STATE.json``. STATE has tables,
+``python -m softswitch.fuzz PROGRAM.json --packets 10000000 --seed 1 --config STATE.json``. STATE has tables,
 groups and the frames to start from, as :func:`describe` writes them. Ends with status 1 at the first finding, and
 then says the seed and the packet.
 """
@@ -23,15 +23,15 @@ from typing import Any
 
 from nativelib import build
 
-from softswitch import ir
-from softswitch.device import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
-from softswitch.load import load_program
 from softswitch.native.abi import FOLDER
 from softswitch.native.emit import emit_c
 from softswitch.native.limbs import LIMB_BYTES, limbs
 from softswitch.native.table import pack_arguments, pack_key
+from softswitch.program import ir
+from softswitch.program.load import load_program
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.tables import RuntimeTable
 from softswitch.switch import SoftSwitch
-from softswitch.tables import RuntimeTable
 
 MOST_BYTES = 4096  # MOST_BYTES of fuzz.c
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
@@ -183,7 +183,7 @@ def fuzz(program: ir.Program, state: Json, packets: int, seed: int) -> Result:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m softswitch.native.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m softswitch.fuzz", description=__doc__)
     parser.add_argument("program", type=Path, help="bmv2 JSON")
     parser.add_argument("--config", type=Path, help="tables, groups and frames as JSON; none: the program's own")
     parser.add_argument("--packets", type=int, default=10_000_000)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from softswitch import ir
-from softswitch.device import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
-from softswitch.tables import prefix_mask
+from softswitch.program import ir
+from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.tables import prefix_mask
 
 MEMO_SIZE = 4096
 
@@ -28,8 +28,11 @@ class PythonRow:
 
 
 class PythonTable:
-    """A :class:`softswitch.tables.Backend`. ``exact`` (for exact tables) and ``memo`` (for the others) are looked up
-    by the generated code; both keep their identity for the life of the table."""
+    """A :class:`softswitch.runtime.tables.Backend` in dicts.
+
+    The generated code looks entries up in ``exact`` (exact tables) or in ``memo`` (the others). Both are the same
+    objects for the life of the table.
+    """
 
     def __init__(self, table: ir.Table, compiler: Compiler, publish_default: Callable[[Compiled], None]) -> None:
         self._table = table

@@ -4,21 +4,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from softswitch.share import share_subexpressions
-
-
-def identifier(name: str, taken: set[str]) -> str:
-    """An identifier of Python and C near ``name`` that is not in ``taken``; adds it there."""
-    base = re.sub(r"\W", "_", name, flags=re.ASCII)
-    candidate, number = base, 2
-    while candidate in taken:
-        candidate, number = f"{base}_{number}", number + 1
-    taken.add(candidate)
-    return candidate
+from softswitch.python.common_subexpressions import share_subexpressions
 
 
 def bare(text: str) -> str:

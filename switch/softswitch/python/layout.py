@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from softswitch import ir
-from softswitch.analysis import FieldKey, Usage
-from softswitch.writer import identifier
+from softswitch.program import ir
+from softswitch.program.analysis import Usage
+from softswitch.program.identifiers import identifier
+from softswitch.program.traverse import FieldKey
 
 _CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 

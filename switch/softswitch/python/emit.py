@@ -4,25 +4,26 @@
 
 Everything a packet carries is a local variable of that function: no objects, no copies between stages. The
 names the function uses besides (tables, registers, counters, groups) are put into its namespace by
-:mod:`softswitch.machine`.
+:mod:`softswitch.python.machine`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softswitch import ir
-from softswitch.analysis import STANDARD, FieldKey, analyse
-from softswitch.emit_deparser import DeparserEmitter
-from softswitch.emit_expr import ExprEmitter
-from softswitch.emit_hash import hash_value
-from softswitch.emit_parser import ParserEmitter
-from softswitch.emit_pipeline import PipelineEmitter, kept_by_entries
-from softswitch.emit_stmt import DROP_PORT, LENGTH, Context, Names, StatementEmitter
-from softswitch.layout import UnitKind, plan_storage
-from softswitch.writer import Writer, bare
-
-INSTANCE_REPLICA = 5
+from softswitch.program import ir
+from softswitch.program.analysis import analyse
+from softswitch.program.standard import DROP_PORT, INSTANCE_REPLICA, STANDARD
+from softswitch.program.traverse import FieldKey
+from softswitch.python.emit_deparser import DeparserEmitter
+from softswitch.python.emit_expr import ExprEmitter
+from softswitch.python.emit_hash import hash_value
+from softswitch.python.emit_parser import ParserEmitter
+from softswitch.python.emit_pipeline import PipelineEmitter
+from softswitch.python.emit_specialised import kept_by_entries
+from softswitch.python.emit_stmt import LENGTH, Context, Names, StatementEmitter
+from softswitch.python.layout import UnitKind, plan_storage
+from softswitch.python.source_writer import Writer, bare
 
 
 @dataclass(frozen=True)

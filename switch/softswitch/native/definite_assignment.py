@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from softswitch import ir
-from softswitch.analysis import FieldKey, Usage, expr_fields, operands
-from softswitch.graph import topological
-from softswitch.load_pipeline import successors
 from softswitch.native.emit_bounds import Bounds
+from softswitch.program import ir
+from softswitch.program.analysis import Usage
+from softswitch.program.flow import successors
+from softswitch.program.graph import topological
+from softswitch.program.traverse import FieldKey, expr_fields, operands
 
 Fields = frozenset[FieldKey]
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from softswitch import ir
-from softswitch.graph import CycleError, joins
-from softswitch.load_expr import ExprLoader, bind_params, source_of, unsupported
+from softswitch.program import ir
+from softswitch.program.graph import CycleError, joins
+from softswitch.program.load_expressions import ExprLoader, bind_params, source_of, unsupported
 
 Json = Any
-
-STANDARD_METADATA = "standard_metadata"
 
 
 class ActionLoader:

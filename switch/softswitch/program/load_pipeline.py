@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from softswitch import ir
-from softswitch.graph import CycleError, topological
-from softswitch.load_expr import ExprLoader, number, source_of, unsupported
+from softswitch.program import ir
+from softswitch.program.flow import successors
+from softswitch.program.graph import CycleError, topological
+from softswitch.program.load_expressions import ExprLoader, number, source_of, unsupported
 
 Json = Any
 
@@ -36,15 +37,6 @@ def load_pipeline(node: Json, expressions: ExprLoader, actions: dict[int, ir.Act
     except CycleError as error:
         raise unsupported("a loop in a control", nodes[error.args[0]].source) from error
     return pipeline
-
-
-def successors(node: ir.Node) -> list[str | None]:
-    """Where control may go after ``node``; None is the end of the pipeline."""
-    if isinstance(node, ir.Conditional):
-        return [node.on_true, node.on_false]
-    if node.by_hit:
-        return [node.on_hit, node.on_miss]
-    return [node.next[action] for action in node.actions]
 
 
 def _table(node: Json, expressions: ExprLoader, actions: dict[int, ir.Action]) -> ir.Table:

@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from softswitch import ir
-from softswitch.analysis import STANDARD
-from softswitch.device import UnsupportedProgramError
-from softswitch.emit_expr import ExprEmitter
-from softswitch.emit_stmt import Context, StatementEmitter
-from softswitch.layout import struct_codes, unpack_targets
-from softswitch.writer import Writer
+from softswitch.errors import UnsupportedProgramError
+from softswitch.program import ir
+from softswitch.program.standard import STANDARD
+from softswitch.program.traverse import lookaheads
+from softswitch.python.emit_expr import ExprEmitter
+from softswitch.python.emit_stmt import Context, StatementEmitter
+from softswitch.python.layout import struct_codes, unpack_targets
+from softswitch.python.source_writer import Writer
 
 MAX_STATES = 2000
 
@@ -30,20 +30,6 @@ class Position:
 
     def plus(self, more: int) -> Position:
         return Position(self.offset + more, self.base)
-
-
-def lookaheads(expr: ir.Expr) -> Iterator[ir.Lookahead]:
-    match expr:
-        case ir.Lookahead():
-            yield expr
-        case ir.Unary(_, operand) | ir.Cast(_, operand, _):
-            yield from lookaheads(operand)
-        case ir.Binary(_, left, right):
-            yield from lookaheads(left)
-            yield from lookaheads(right)
-        case ir.Ternary(condition, then, otherwise):
-            for part in (condition, then, otherwise):
-                yield from lookaheads(part)
 
 
 class ParserEmitter:

@@ -7,17 +7,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from softswitch import ir
-from softswitch.analysis import STANDARD, Usage
-from softswitch.device import UnsupportedProgramError
-from softswitch.emit_expr import ExprEmitter, Value, wrap
-from softswitch.emit_hash import hash_value
-from softswitch.layout import Layout, Storage, UnitKind
-from softswitch.splitmix import LIMB_BITS
-from softswitch.writer import Writer, bare, identifier
+from softswitch.errors import UnsupportedProgramError
+from softswitch.program import ir
+from softswitch.program.analysis import Usage
+from softswitch.program.identifiers import identifier
+from softswitch.program.standard import DROP_PORT, PACKET_LENGTH, STANDARD
+from softswitch.python.emit_expr import ExprEmitter
+from softswitch.python.emit_hash import hash_value
+from softswitch.python.layout import Layout, Storage, UnitKind
+from softswitch.python.source_writer import Writer, bare
+from softswitch.python.values import Value, wrap
+from softswitch.runtime.splitmix import LIMB_BITS
 
-DROP_PORT = 511
-LENGTH = "packet_length"  # local variable: the packet's length with the headers added and removed so far
+LENGTH = PACKET_LENGTH  # local variable: the packet's length with the headers added and removed so far
 
 
 @dataclass

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from softswitch.splitmix import SplitMix
+from softswitch.runtime.splitmix import SplitMix
 
 MAX_HELD_FRAMES = 3  # later frames that may overtake a held one
 HOLD_LIMIT_NS = 5_000_000  # a held frame goes out after this time at the latest

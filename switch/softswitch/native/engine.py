@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The native engine as the switch sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from nativelib import find_compiler
+
+from softswitch.native.emit import emit_c
+from softswitch.native.gate import Gate
+from softswitch.native.machine import NativeMachine
+from softswitch.native.ports import NativePortRunner
+from softswitch.program import ir
+from softswitch.runtime.engine import PacketSwitch
+from softswitch.runtime.impair import ImpairmentSpec
+from softswitch.runtime.splitmix import SplitMix
+
+
+class NativeEngine:
+    """An :class:`softswitch.runtime.engine.Engine` that compiles programs to machine code.
+
+    ``start_ns``: the moment of the monotonic clock at which P4's timestamps are 0. Raises nativelib.NativeError
+    without a compiler.
+    """
+
+    name: Literal["native"] = "native"
+
+    def __init__(self, start_ns: int) -> None:
+        find_compiler(wide_bitint=True)
+        self.lock = Gate(start_ns)
+
+    def machine(self, program: ir.Program, generator: SplitMix, clock: Callable[[], int]) -> NativeMachine:
+        return NativeMachine(program, generator, clock)
+
+    def run(self, machine: NativeMachine) -> None:
+        self.lock.run(machine.address)
+
+    def check(self, program: ir.Program) -> None:
+        emit_c(program)
+
+    def port_runner(
+        self,
+        switch: PacketSwitch,
+        interfaces: Mapping[int, str],
+        impairment: ImpairmentSpec | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> NativePortRunner:
+        return NativePortRunner(switch, self.lock, interfaces, impairment, on_failure)

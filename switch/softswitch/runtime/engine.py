@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the switch asks of an engine, and what an engine's ports ask of the switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol, TypeVar
+
+from softswitch.program import ir
+from softswitch.runtime.impair import ImpairmentSpec
+from softswitch.runtime.interface import PortCounters
+from softswitch.runtime.machine import Machine
+from softswitch.runtime.splitmix import SplitMix
+
+M = TypeVar("M", bound=Machine)
+
+Transmit = Callable[[int, bytes], None]
+
+
+class PacketSwitch(Protocol):
+    """What port runners use of a switch."""
+
+    @property
+    def cpu_port(self) -> int | None:
+        """Port of packet-in and packet-out."""
+
+    def receive(self, port: int, frame: bytes) -> None:
+        """Run one frame and send what leaves."""
+
+    def to_cpu(self, frame: bytes) -> None:
+        """Take a frame that left by the CPU port. Called without the engine's lock by the native engine."""
+
+    def on_transmit(self, transmit: Transmit | None) -> None:
+        """``transmit(port, frame)`` gets every frame for the wire that Python code sends."""
+
+
+class PortRunner(Protocol):
+    """Runs a switch on network interfaces, in threads of its own. Use as a context manager, or start and stop."""
+
+    @property
+    def counters(self) -> dict[int, PortCounters]:
+        """By port, at this moment."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """End the threads and close the ports."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Engine(Protocol[M]):
+    """Turns programs into machines and runs one of them at a time.
+
+    ``lock`` is re-entrant. Packets hold it, and so does everybody who touches the running machine.
+    """
+
+    @property
+    def name(self) -> Literal["python", "native"]: ...
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]: ...
+
+    def machine(self, program: ir.Program, generator: SplitMix, clock: Callable[[], int]) -> M:
+        """A machine for ``program``. ``clock`` gives microseconds.
+
+        Raises UnsupportedProgramError, and nativelib.NativeError where C cannot be compiled.
+        """
+
+    def run(self, machine: M) -> None:
+        """From the next packet on ``machine`` is the running one. Whoever passes it keeps it alive."""
+
+    def check(self, program: ir.Program) -> None:
+        """Raises UnsupportedProgramError for a construct that this engine cannot run."""
+
+    def port_runner(
+        self,
+        switch: PacketSwitch,
+        interfaces: Mapping[int, str],
+        impairment: ImpairmentSpec | None = None,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> PortRunner:
+        """Ports on ``interfaces`` (names by port number).
+
+        ``on_failure`` gets the exception that ended a thread, in that thread. Raises PortError.
+        """

@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the control plane writes, as plain numbers: table entries, action calls, counter values, replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Exact:
+    value: int
+
+
+@dataclass(frozen=True)
+class Lpm:
+    value: int
+    prefix_len: int
+
+
+@dataclass(frozen=True)
+class Ternary:
+    value: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class Range:
+    low: int
+    high: int
+
+
+KeyMatch = Exact | Lpm | Ternary | Range
+
+
+@dataclass(frozen=True)
+class ActionCall:
+    """``args`` in the action's parameter order."""
+
+    name: str
+    args: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class CounterValue:
+    packets: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a table. ``key`` has one match per key field, in the table's order (a "don't care" is
+    Lpm(0, 0), Ternary(0, 0) or the full Range). ``priority`` is P4Runtime's: larger wins, 0 where the
+    table has neither ternary nor range keys. ``counter`` is None without a direct counter."""
+
+    key: tuple[KeyMatch, ...]
+    action: ActionCall
+    priority: int = 0
+    is_const: bool = False
+    counter: CounterValue | None = None
+
+
+@dataclass(frozen=True)
+class Replica:
+    port: int
+    instance: int

@@ -1,0 +1,18 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""P4's log_msg."""
+
+from __future__ import annotations
+
+import logging
+
+_log = logging.getLogger("softswitch.program")
+
+
+def log_message(text: str, values: tuple[int, ...]) -> None:
+    """P4's log_msg: braces stand for the values in turn."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    for value in values:
+        text = text.replace("{}", str(value), 1)
+    _log.info("%s", text)
