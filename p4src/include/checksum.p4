@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // IPv4's header checksum, checked on the way in and filled in for replies. UDP's is 0, "not computed"
-// (RFC 768, allowed over IPv4): the payload is made in the switch, a checksum over 1 KB of it would cost
-// more than the sums themselves, and Ethernet's own CRC covers every link.
+// (RFC 768, allowed over IPv4): a checksum over 1 KB of payload would cost the switch more than the sums themselves,
+// and Ethernet's CRC covers every link.
 
 #ifndef SUMWIRE_CHECKSUM_P4_
 #define SUMWIRE_CHECKSUM_P4_

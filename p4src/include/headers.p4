@@ -67,7 +67,7 @@ header sumwire_h {
     bit<24> chunk;
 }
 
-// One word of payload. Separate headers, not fields of one, so that a packet carries as many as it needs.
+// One word of payload. Each word is a header of its own, so that a packet carries as many as it needs.
 header word_h {
     word_t bits;
 }

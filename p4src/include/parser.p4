@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parses ARP, IPv4, UDP and Sumwire. A packet on Sumwire's port that is no packet for a switch is not dropped
-// here, since it may be ordinary traffic between hosts: the reason is noted, what was not extracted stays
-// payload, and ingress decides by the destination address.
+// Parses ARP, IPv4, UDP and Sumwire. A malformed packet on Sumwire's port is not dropped here, since it may be ordinary
+// traffic between hosts: meta.reject has the reason, what is not extracted stays payload, and ingress decides by the
+// destination address.
 
 #ifndef SUMWIRE_PARSER_P4_
 #define SUMWIRE_PARSER_P4_
@@ -30,7 +30,7 @@ parser SumwireParser(packet_in packet,
         transition accept;
     }
 
-    // Fragments and packets with options are forwarded by their address, and never parsed further.
+    // Fragments and packets with options are parsed no further: they are forwarded by their address.
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
         transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.more_fragments,
@@ -117,7 +117,7 @@ parser SumwireParser(packet_in packet,
         }
     }
 
-    // Two words are no contribution but one that says it was cut.
+    // A THC contribution has two words only if it says that it was trimmed.
     state check_trimmed {
         bit<1> says_so = hdr.sumwire.flags[3:3];
         transition select(says_so) {
@@ -163,7 +163,7 @@ parser SumwireParser(packet_in packet,
     }
 
     state check_payload {
-        // Where it does not fit, the reason is REJECT_LENGTH still.
+        // Where it does not fit, meta.reject is still REJECT_LENGTH.
         bit<1> payload_fits = (bit<1>)(
             hdr.udp.len == UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES);
         transition select(payload_fits, hdr.sumwire.words) {

@@ -6,23 +6,22 @@
 #ifndef SUMWIRE_SIZES_P4_
 #define SUMWIRE_SIZES_P4_
 
-// One word of payload: a plane of 1024 values, or 32 lanes of 32 bits.
+// One word of payload: a plane of 1024 values, or 32 elements of 32 bits.
 const int WORD_BITS = 1024;
 const int WORD_BYTES = WORD_BITS / 8;
 // Words of payload in a slot, and the most a packet carries. 8 words are 8 sum planes: sums up to 255.
 const int SLOT_WORDS = 8;
-const int LANE_BITS = 32;
-// The most contributors an op's payload has room for.
+const int ELEMENT_BITS = 32;
+// The most hosts whose contributions an op's payload has room for, where that is less than the field count.
 const int SIGN_WORKERS_MAX = 16;  // rows of the weight table
 const int VOTE_WORKERS_MAX = 15;  // counters of four planes
-// A lower switch sends counters of three planes for its hosts: from two words to six is as much as bmv2 lets a
-// packet grow (512 bytes of headroom).
+// A lower switch sends counters of three planes: bmv2 lets a packet grow by 512 bytes, from two words to six.
 const int VOTE_WORKERS_BELOW_MAX = 7;
 // Planes of a THC index on the way up.
 const int THC_INDEX_PLANES = 4;
 // A tensor's chunk number has 24 bits.
 const int CHUNKS_MAX = 16777216;
-// Tags: classes of priority (7 is the most urgent) and of drop preference (3 is lost first).
+// Tags: priorities (7 is the most urgent) and drop classes (3 is lost first).
 const int PRIORITIES = 8;
 const int DROP_CLASSES = 4;
 
@@ -34,7 +33,7 @@ const int WORKERS_MAX = 1024;
 const int JOB_WORKERS_MAX = 32;
 const int ROUTES_MAX = 1024;
 const int AGGREGATORS_MAX = 16;
-// Ports that there may be: egress_spec has 9 bits.
+// Port numbers: egress_spec has 9 bits.
 const int PORTS_MAX = 512;
 // Cells of the counter queue_decisions: port, drop class (2 bits), decision (2 bits).
 const int QUEUE_CELLS = PORTS_MAX * 16;

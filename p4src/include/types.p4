@@ -48,7 +48,7 @@ const bit<8> OP_VOTE = 5;
 const bit<8> THC_WORDS_UP = 4;
 const bit<8> THC_WORDS_PARTIAL = 8;
 const bit<8> THC_WORDS_DOWN = 8;
-// A contribution cut to its top two planes (FLAG_TRIMMED), and a result cut to its top six (CUT_RESULT).
+// A contribution cut to its two top planes (FLAG_TRIMMED), and a result cut to its top six (CUT_RESULT).
 const bit<8> THC_WORDS_TRIMMED = 2;
 const bit<8> THC_WORDS_CUT = 6;
 const bit<8> MAX32_WORDS = 1;
@@ -59,16 +59,16 @@ const bit<8> VOTE_WORDS_PARTIAL = 6;
 const bit<8> VOTE_WORDS_DOWN = 2;
 
 // flags
-const bit<8> FLAG_FLUSH = 0x01;
-const bit<8> FLAG_PARTIAL = 0x02;
-const bit<8> FLAG_OVERFLOW = 0x04;
-const bit<8> FLAG_TRIMMED = 0x08;
-const bit<8> FLAG_CE = 0x10;
-const bit<8> FLAG_RESYNC = 0x20;
-const bit<8> FLAG_MISSING = 0x40;  // closed by a FLUSH that says how few are enough, or with void contributions
-const bit<8> FLAG_CLOSED = 0x80;   // of an INFORM: the slot has its result
+const bit<8> FLAG_FLUSH = 0x01;       // close the slot, if as many contributors are in as the header says
+const bit<8> FLAG_INCOMPLETE = 0x02;  // closed by a FLUSH that any number was enough for
+const bit<8> FLAG_OVERFLOW = 0x04;    // an element of SUM32 left its range
+const bit<8> FLAG_TRIMMED = 0x08;     // a THC contribution lost its low planes on its way
+const bit<8> FLAG_CE = 0x10;          // a contribution met a long queue (ECN)
+const bit<8> FLAG_RESYNC = 0x20;      // sent once more
+const bit<8> FLAG_MISSING = 0x40;     // closed by a FLUSH that says how few are enough, or with void contributions
+const bit<8> FLAG_CLOSED = 0x80;      // of an INFORM: the slot has its result
 
-// cut, of a result: the low bits say how many planes the contributions lacked, all together.
+// cut, of a result: the low bits count the planes that its contributions lacked, all together.
 const bit<8> CUT_RESULT = 0x80;  // the result itself has only its top six planes
 const bit<8> CUT_PLANES = 0x7F;
 // Each byte of the plane that stands for a missing plane; its complement stands for the one below.
@@ -87,7 +87,7 @@ const bit<2> QUEUE_MARK = 1;
 const bit<2> QUEUE_DROP = 2;
 const bit<2> QUEUE_TRIM = 3;
 
-// What the table `degrade` does to those it hits.
+// What the table `degrade` does to the packets it hits.
 const bit<8> DEGRADE_TRIM = 1;     // contributions lose their low planes
 const bit<8> DEGRADE_DROP = 2;     // contributions arrive, but do not count
 const bit<8> DEGRADE_RESULTS = 4;  // results lose their low planes

@@ -7,7 +7,7 @@ from typing import Final
 WORD_BITS: Final = 1024
 WORD_BYTES: Final = 128
 SLOT_WORDS: Final = 8
-LANE_BITS: Final = 32
+ELEMENT_BITS: Final = 32
 SIGN_WORKERS_MAX: Final = 16
 VOTE_WORKERS_MAX: Final = 15
 VOTE_WORKERS_BELOW_MAX: Final = 7
@@ -58,7 +58,7 @@ VOTE_WORDS_UP: Final = 2
 VOTE_WORDS_PARTIAL: Final = 6
 VOTE_WORDS_DOWN: Final = 2
 FLAG_FLUSH: Final = 1
-FLAG_PARTIAL: Final = 2
+FLAG_INCOMPLETE: Final = 2
 FLAG_OVERFLOW: Final = 4
 FLAG_TRIMMED: Final = 8
 FLAG_CE: Final = 16

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from sumwire_protocol import program
+from sumwire_protocol.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "p4src/tools"))
@@ -18,6 +19,7 @@ sys.path.insert(0, str(ROOT / "p4src/tools"))
 import build  # noqa: E402
 import constants  # noqa: E402
 
+INCLUDE = ROOT / "p4src/include"
 MANIFEST = json.loads((ROOT / build.MANIFEST).read_text())
 
 # Ids and aliases are the interface to control planes: this list only ever grows.
@@ -53,7 +55,7 @@ def test_manifest_matches_sources_and_artifacts() -> None:
 
 
 def test_python_constants_are_current() -> None:
-    assert (ROOT / constants.TARGET).read_text() == constants.render(ROOT / "p4src/include"), "stale: run `make p4`"
+    assert (ROOT / constants.TARGET).read_text() == constants.render(INCLUDE), "stale: run `make p4`"
 
 
 def test_the_package_has_the_compiled_program() -> None:
@@ -84,6 +86,34 @@ def test_the_table_and_the_action_that_share_a_name_have_stable_ids() -> None:
     assert dict(numbers) == {"tables": str(0x0200000B), "actions": str(0x0100001E)}
 
 
+def test_every_id_is_in_one_file_and_the_next_free_ones_are_named() -> None:
+    text = (INCLUDE / "ids.p4").read_text()
+    ids = {name: int(number, 16) for name, number in re.findall(r"^#define (ID_\w+) (0x\w+)$", text, re.MULTILINE)}
+    used = re.findall(r"^ *@id\((\w+)\)$", "".join(_sources().values()), re.MULTILINE)
+    assert sorted(used) == sorted(ids)
+    for kind in (0x02, 0x01, 0x12, 0x13):
+        assert f"Next free: 0x{max(n for n in ids.values() if n >> 24 == kind) + 1:08X}." in text
+
+
+def test_the_program_has_the_version_of_the_project() -> None:
+    assert f'name: "sumwire"\n  version: "{__version__}"\n' in (ROOT / build.P4INFO).read_text()
+
+
+def test_metadata_says_who_writes_and_who_reads_each_field() -> None:
+    code = {name: re.sub(r"//.*", "", text) for name, text in _sources().items()}
+    text = (INCLUDE / "metadata.p4").read_text().partition("struct metadata_t {")[2]
+    said = re.findall(r"// ([\w, ]+) -> ([\w, ]+)\.[^;]*?\n +\w+(?:<\d+>)? (\w+);", text)
+    assert len(said) == text.count(";")
+    for writers, readers, field in said:
+        accesses = {name: re.findall(rf"\bmeta\.{field}\b(?:\.\w+)*( = )?", source) for name, source in code.items()}
+        assert {name for name, found in accesses.items() if " = " in found} == set(writers.split(", ")), field
+        assert {name for name, found in accesses.items() if "" in found} == set(readers.split(", ")), field
+
+
+def _sources() -> dict[str, str]:
+    return {path.stem: (ROOT / path).read_text() for path in build.sources()}
+
+
 def test_without_p4c_the_message_says_what_is_missing_and_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(build.BuildError, match=r"p4c-bm2-ss is not on PATH.*packages.*container"):
@@ -102,8 +132,8 @@ def test_a_constant_the_reader_cannot_evaluate_is_refused(tmp_path: Path) -> Non
 
 
 def test_the_header_is_as_long_as_sizes_say() -> None:
-    bits = sum(width for _, width in constants.sumwire_fields(ROOT / "p4src/include"))
-    assert bits == 8 * constants.constants(ROOT / "p4src/include")["SUMWIRE_BYTES"]
+    bits = sum(width for _, width in constants.sumwire_fields(INCLUDE))
+    assert bits == 8 * constants.constants(INCLUDE)["SUMWIRE_BYTES"]
 
 
 def test_no_package_hides_the_real_mininet() -> None:

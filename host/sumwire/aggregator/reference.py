@@ -27,7 +27,7 @@ _FOLDS = (p4.VERDICT_FIRST, p4.VERDICT_ADD, p4.VERDICT_LAST)
 _CLOSES = (p4.VERDICT_LAST, p4.VERDICT_FLUSH)
 _ANSWERS = (*_CLOSES, p4.VERDICT_DUPLICATE, p4.VERDICT_STALE, p4.VERDICT_INFORM)
 # What a contribution's flags say that holds of the whole sum.
-_EARNED_BELOW = p4.FLAG_PARTIAL | p4.FLAG_OVERFLOW | p4.FLAG_TRIMMED | p4.FLAG_CE | p4.FLAG_MISSING
+_EARNED_BELOW = p4.FLAG_INCOMPLETE | p4.FLAG_OVERFLOW | p4.FLAG_TRIMMED | p4.FLAG_CE | p4.FLAG_MISSING
 # Of replies, by verdict.
 _KINDS = np.full(p4.VERDICTS, p4.KIND_RESULT, np.uint8)
 _KINDS[[p4.VERDICT_STALE, p4.VERDICT_INFORM]] = p4.KIND_STALE, p4.KIND_INFORM
@@ -98,7 +98,7 @@ class _Step:
         self._take_in(folding)
         closing = np.isin(self.verdicts, _CLOSES)
         self.slots["closed"][closing] = 1
-        left_out = np.where(self._packets["contributors"] == 0, p4.FLAG_PARTIAL, p4.FLAG_MISSING).astype(np.uint8)
+        left_out = np.where(self._packets["contributors"] == 0, p4.FLAG_INCOMPLETE, p4.FLAG_MISSING).astype(np.uint8)
         self.slots["flags"] |= np.where(self.verdicts == p4.VERDICT_FLUSH, left_out, 0).astype(np.uint8)
         self._close_votes(np.flatnonzero(closing & (self._packets["op"] == p4.OP_VOTE)))
         self._close_cut(np.flatnonzero(closing & self._trimmed))

@@ -27,9 +27,9 @@ from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
 from sumwire.codec.values import check_values
 
-LANES: Final = p4.WORD_BITS // p4.LANE_BITS
+LANES: Final = p4.WORD_BITS // p4.ELEMENT_BITS
 CHUNK_VALUES: Final = p4.SUM32_WORDS * LANES
-SUM_MAX: Final = (1 << (p4.LANE_BITS - 1)) - 1
+SUM_MAX: Final = (1 << (p4.ELEMENT_BITS - 1)) - 1
 # Exponents travel above 0, which stands for a block of zeros. Those of float64:
 EXPONENT_BIAS: Final = 2048
 EXPONENT_MIN: Final = -1073

@@ -27,7 +27,7 @@ from sumwire.config import JobConfig
 from sumwire.errors import OrderError, StaleRunError
 from sumwire.wire.header import WORD_BYTES
 
-LANES: Final = p4.WORD_BITS // p4.LANE_BITS
+LANES: Final = p4.WORD_BITS // p4.ELEMENT_BITS
 _DIGEST_LANES: Final = 8
 _LANE: Final = np.dtype(">u4")
 

@@ -515,7 +515,7 @@ class Transport:
         those up to the first that cannot be one."""
         buffers, now = self._buffers, time.monotonic()
         assert buffers is not None
-        partial = records["flags"] & p4.FLAG_PARTIAL != 0
+        partial = records["flags"] & p4.FLAG_INCOMPLETE != 0
         wrong = partial | (records["bucket"] != buffers.bucket) | (chunks_of(records) != chunks)
         wrong |= records["op"] != buffers.op
         good = int(wrong.argmax()) if wrong.any() else len(rows)

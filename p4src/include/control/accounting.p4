@@ -1,18 +1,19 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// One count for every packet to the aggregator's Sumwire port: its verdict, and if rejected the reason.
+// Counts every packet to the aggregator: by its verdict, and if it is refused by the reason.
 
 #ifndef SUMWIRE_ACCOUNTING_P4_
 #define SUMWIRE_ACCOUNTING_P4_
 
+#include "../ids.p4"
 #include "../metadata.p4"
 
 control Accounting(inout metadata_t meta) {
-    @id(0x12000001)
+    @id(ID_COUNTER_VERDICTS)
     counter(VERDICTS, CounterType.packets_and_bytes) verdicts;
 
-    @id(0x12000002)
+    @id(ID_COUNTER_REJECTS)
     counter(REJECTS, CounterType.packets_and_bytes) rejects;
 
     apply {

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may add to which slot. Ends with meta.reject == REJECT_NONE and meta.admission filled, or with the reason.
+// Who may contribute to which slot. Fills meta.admission, or sets meta.reject to the reason.
 
 #ifndef SUMWIRE_ADMISSION_P4_
 #define SUMWIRE_ADMISSION_P4_
 
 #include "../headers.p4"
+#include "../ids.p4"
 #include "../metadata.p4"
 
 control Admission(inout headers_t hdr,
@@ -16,15 +17,15 @@ control Admission(inout headers_t hdr,
     bit<8> ops = 0;
     port_t worker_port = 0;
     ipv4_t worker_address = 0;
-    bit<8> weight = 0;          // how many contributors the worker may stand for
+    bit<8> weight = 0;          // hosts that the worker stands for: 1, or those of a lower switch
     bit<1> sends_partials = 0;  // a lower switch
     bit<1> slot_outside = 0;
     bit<1> op_refused = 0;
 
-    @id(0x13000001)
+    @id(ID_DIRECT_COUNTER_WORKER_PACKETS)
     direct_counter(CounterType.packets_and_bytes) worker_packets;
 
-    @id(0x01000005)
+    @id(ID_ACTION_ADMIT_JOB)
     action admit_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
                      @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) bit<1> spray) {
         meta.admission.generation = generation;
@@ -36,12 +37,12 @@ control Admission(inout headers_t hdr,
         ops = job_ops;
     }
 
-    @id(0x01000006)
+    @id(ID_ACTION_UNKNOWN_JOB)
     action unknown_job() {
         meta.reject = REJECT_JOB;
     }
 
-    @id(0x01000007)
+    @id(ID_ACTION_ADMIT_WORKER)
     action admit_worker(@id(1) port_t port, @id(2) ipv4_t address, @id(3) bitmap_t worker_bit,
                         @id(4) bit<8> worker_weight, @id(5) bit<1> is_switch) {
         worker_packets.count();
@@ -52,13 +53,13 @@ control Admission(inout headers_t hdr,
         sends_partials = is_switch;
     }
 
-    @id(0x01000008)
+    @id(ID_ACTION_UNKNOWN_WORKER)
     action unknown_worker() {
         worker_packets.count();
         meta.reject = REJECT_WORKER;
     }
 
-    @id(0x02000003)
+    @id(ID_TABLE_JOB)
     table job {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");
@@ -71,7 +72,7 @@ control Admission(inout headers_t hdr,
         size = JOBS_MAX;
     }
 
-    @id(0x02000004)
+    @id(ID_TABLE_WORKER)
     table worker {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");
@@ -86,9 +87,9 @@ control Admission(inout headers_t hdr,
         size = WORKERS_MAX;
     }
 
-    // What holds of the job whoever sends: the slot and the op.
+    // Rules of the job, for every sender: the slot and the op.
     action check_job() {
-        // An op the parser knows is below 8.
+        // The parser knows only ops below 8.
         bit<8> op_bit = 8w1 << (bit<3>)hdr.sumwire.op;
         slot_outside = (bit<1>)(hdr.sumwire.slot >= slots);
         op_refused = (bit<1>)(ops & op_bit == 0);

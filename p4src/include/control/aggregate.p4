@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The payload of the slots, and what an op does to it. Leaves the slot's payload in the packet's words where
-// a packet goes out.
+// The payload of the slots, and what an op does to it. Where a packet goes out, the slot's payload is put into its
+// words.
 
 #ifndef SUMWIRE_AGGREGATE_P4_
 #define SUMWIRE_AGGREGATE_P4_
@@ -60,7 +60,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         word7.write(meta.admission.slot, sum.w7);
     }
 
-    // Words that the packet does not have are of no meaning to its op.
+    // Words that the packet does not have hold anything: its op ignores them.
     action take_words() {
         sum.w0 = hdr.word0.bits;
         sum.w1 = hdr.word1.bits;
@@ -120,7 +120,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         hdr.sumwire.words = VOTE_WORDS_DOWN;
     }
 
-    // As many as two words can become (bmv2's 512 bytes); the low planes are made up, everywhere the same.
+    // A packet of two words can grow to six (bmv2's 512 bytes). The receiver makes up the two low planes.
     action give_top_words() {
         hdr.word1.setValid();
         hdr.word2.setValid();
@@ -138,8 +138,8 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         hdr.sumwire.words = THC_WORDS_CUT;
     }
 
-    // Planes that a contribution lacks: half of the values get 2, the other half 1, which is as near to the middle of
-    // 0 to 3 as integers come.
+    // The low planes that a contribution lacks: half of the values get 2, the other half 1, the integers nearest to the
+    // middle of 0 to 3.
     action fill_indices() {
         hdr.word2.setValid();
         hdr.word3.setValid();
@@ -147,7 +147,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         hdr.word3.bits = ~CUT_FILL;
     }
 
-    // Index 0 stands for 0, so the sum is as without the packet.
+    // Of a void contribution: index 0 stands for the value 0, so the sum does not change.
     action clear_indices() {
         hdr.word0.bits = 0;
         hdr.word1.bits = 0;
@@ -165,7 +165,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        // Of no meaning where the slot is fresh; the ops know.
+        // Of a fresh slot these are an earlier round's, and the ops ignore them.
         read_stored();
         if (meta.verdict == VERDICT_DOWN) {
             take_words();
@@ -192,7 +192,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
                 vote.apply(hdr, meta, sum, stored);
             }
         }
-        // The root's slot closes now: the counters have done their work.
+        // When the root's slot closes, its counters become the vote.
         if (hdr.sumwire.op == OP_VOTE && meta.answers == 1 && meta.closes == 1) {
             vote_close.apply(meta, sum);
         }

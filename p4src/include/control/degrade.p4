@@ -1,15 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loss on purpose, for experiments: of a job that has a row here a share of the contributions or results loses its low
-// planes, or a share of the contributions is void: they have arrived, but the sum is without them. Which ones a hash
-// decides, so that an experiment can be repeated, and so that cutting and dropping hit the same packets. A resend
-// (FLAG_RESYNC) is spared.
+// Loss on purpose, for experiments. Of a job with a row here a share of the contributions or results loses its low
+// planes, or a share of the contributions is void: they arrive, but the sum is without them. A hash chooses which, so
+// that an experiment can be repeated, and so that cutting and dropping hit the same packets. A resend (FLAG_RESYNC) is
+// spared.
 
 #ifndef SUMWIRE_DEGRADE_P4_
 #define SUMWIRE_DEGRADE_P4_
 
 #include "../headers.p4"
+#include "../ids.p4"
 #include "../metadata.p4"
 #include "mix.p4"
 
@@ -21,17 +22,17 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
     bit<1> hit;
     bit<1> resent;
 
-    @id(0x0100001E)
+    @id(ID_ACTION_DEGRADE)
     action degrade(@id(1) bit<32> seed, @id(2) bit<32> share, @id(3) bit<8> mode) {
         what = mode;
         hit_share = share;
         resent = hdr.sumwire.flags[5:5];
-        // A result is cut whoever brings it about.
+        // Results are chosen by slot and round alone, whichever worker's contribution closes the slot.
         hashed = seed ^ ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND)
             ^ (mode == DEGRADE_RESULTS ? 0 : (bit<32>)hdr.sumwire.worker * SALT_WORKER);
     }
 
-    @id(0x0100001F)
+    @id(ID_ACTION_LEAVE)
     action leave() {
         what = 0;
         hit_share = 0;
@@ -39,7 +40,7 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
         hashed = 0;
     }
 
-    @id(0x0200000B)
+    @id(ID_TABLE_DEGRADE)
     @name("degrade")
     table row {
         key = {

@@ -1,40 +1,41 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is not for the aggregator: ARP and IPv4 leave by the port of their destination address, untouched.
+// Packets that are not for the aggregator: ARP and IPv4 leave by the port of their destination address, unchanged.
 // The aggregator is an address without a machine: the switch answers ARP for it.
 
 #ifndef SUMWIRE_FORWARDING_P4_
 #define SUMWIRE_FORWARDING_P4_
 
 #include "../headers.p4"
+#include "../ids.p4"
 #include "../metadata.p4"
 
 control Forwarding(inout headers_t hdr,
                    inout metadata_t meta,
                    inout standard_metadata_t standard_metadata) {
-    @id(0x01000001)
+    @id(ID_ACTION_TO_PORT)
     action to_port(@id(1) port_t port) {
         standard_metadata.egress_spec = port;
     }
 
-    @id(0x01000002)
+    @id(ID_ACTION_NO_ROUTE)
     action no_route() {
         mark_to_drop(standard_metadata);
     }
 
-    @id(0x01000003)
+    @id(ID_ACTION_SERVE)
     action serve(@id(1) mac_t mac) {
         meta.to_switch = 1;
         meta.switch_mac = mac;
     }
 
-    @id(0x01000004)
+    @id(ID_ACTION_NOT_SERVED)
     action not_served() {
         meta.to_switch = 0;
     }
 
-    @id(0x02000001)
+    @id(ID_TABLE_FORWARD)
     @name("forward")
     table forward {
         key = {
@@ -48,7 +49,7 @@ control Forwarding(inout headers_t hdr,
         size = ROUTES_MAX;
     }
 
-    @id(0x02000002)
+    @id(ID_TABLE_AGGREGATOR)
     table aggregator {
         key = {
             meta.lookup_address : exact @id(1) @name("address");
@@ -74,7 +75,7 @@ control Forwarding(inout headers_t hdr,
     }
 
     apply {
-        // Undefined otherwise: a packet nobody decides on would leave by port 0.
+        // Unless something below decides otherwise: by default a packet would leave by port 0.
         mark_to_drop(standard_metadata);
         if (hdr.arp.isValid() || hdr.ipv4.isValid()) {
             meta.lookup_address = hdr.ipv4.dst;

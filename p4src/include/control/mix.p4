@@ -6,7 +6,7 @@
 #ifndef SUMWIRE_MIX_P4_
 #define SUMWIRE_MIX_P4_
 
-// Odd numbers that keep slot, round and worker from cancelling each other in what is hashed.
+// Odd factors for slot, round and worker, so that they do not cancel each other in the XOR that is hashed.
 const bit<32> SALT_SLOT = 0x9E3779B1;
 const bit<32> SALT_ROUND = 0x85EBCA77;
 const bit<32> SALT_WORKER = 0xC2B2AE3D;

@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns a packet into what the switch says to it: a RESULT for all or for one, a STALE or an INFORM for one, a partial
-// result for the switch above, or nothing.
+// Turns a packet into the switch's reply: a RESULT for all or for one, a STALE or an INFORM for one, a partial result
+// for the switch above, or nothing.
 
 #ifndef SUMWIRE_REPLY_P4_
 #define SUMWIRE_REPLY_P4_
 
 #include "../headers.p4"
+#include "../ids.p4"
 #include "../metadata.p4"
 
-// Ingress: what is said, and to whom.
+// Ingress: what the reply is, and to whom it goes.
 control Reply(inout headers_t hdr,
               inout metadata_t meta,
               inout standard_metadata_t standard_metadata) {
@@ -24,8 +25,7 @@ control Reply(inout headers_t hdr,
         standard_metadata.mcast_grp = meta.admission.group;
     }
 
-    // This switch is a worker of the one above. The flags that the partial result has earned go along; FLUSH only
-    // where a worker asks again, since only then has the one above had its chance.
+    // To the switch above this one is a worker. The partial result takes its flags along.
     action fill_partial() {
         hdr.sumwire.kind = KIND_CONTRIBUTE;
         hdr.sumwire.worker = meta.uplink.worker;
@@ -82,7 +82,7 @@ control Reply(inout headers_t hdr,
         hdr.udp.checksum = 0;
         hdr.udp.src_port = SUMWIRE_PORT;
         hdr.ipv4.total_len = IPV4_BYTES + hdr.udp.len;
-        // As urgent as what it answers, and protected: a result is worth as much as all that went into it.
+        // The priority of the packet that it answers, and drop class 0: a lost result loses all that went into it.
         hdr.ipv4.dscp = hdr.ipv4.dscp & DSCP_PRIORITY;
         hdr.ipv4.ecn = ECN_ECT;
         hdr.ipv4.id = 0;
@@ -92,7 +92,8 @@ control Reply(inout headers_t hdr,
     }
 
     apply {
-        // Only a FLUSH that gives up whatever is there: enough below says nothing of enough above.
+        // A FLUSH is passed on if any number is enough for it: how many are in here says nothing of the whole tree. It
+        // goes along when a partial result is sent again: by then the switch above has had time for the others.
         bit<8> asked = hdr.sumwire.contributors == 0 ? hdr.sumwire.flags & FLAG_FLUSH : 0;
         if (meta.goes_up == 1) {
             fill_partial();
@@ -125,19 +126,19 @@ control Reply(inout headers_t hdr,
 control ReplyAddress(inout headers_t hdr,
                      in metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
-    @id(0x01000015)
+    @id(ID_ACTION_ADDRESS)
     action address(@id(1) mac_t mac, @id(2) ipv4_t ip, @id(3) bit<16> udp_port) {
         hdr.ethernet.dst = mac;
         hdr.ipv4.dst = ip;
         hdr.udp.dst_port = udp_port;
     }
 
-    @id(0x01000016)
+    @id(ID_ACTION_NO_ADDRESS)
     action no_address() {
         mark_to_drop(standard_metadata);
     }
 
-    @id(0x02000008)
+    @id(ID_TABLE_REPLICA)
     table replica {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Marsit's one-bit merge (arXiv 2204.06787). A slot holds one sign per value for `held` workers, the packet one for
-// `incoming`. Where they differ the packet's wins with probability incoming / (held + incoming), which keeps
-// the mean: P(plus) is the share of plus among all workers, whatever the order they come in.
+// `incoming` workers. Where they differ the packet's sign wins with probability incoming / (held + incoming). That
+// keeps the mean: P(plus) is the fraction of the workers that have a plus, in whatever order they come.
 //
 // A plane of 1024 independent draws with probability p = 0.b11 b10 .. b0 (binary) takes one random plane a bit, from
-// b0 on: w = w OR r where the bit is 1, w AND r where it is 0. Both are the majority of w, r and the bit.
+// b0 on: w = w OR r where the bit is 1, w AND r where it is 0. Either is the majority of w, r and the bit.
 //
 // Random planes come from a linear generator of 1024 bits, three shifts and XORs a step (Marsaglia's xorshift, one
 // word wide). The shifts give it the full period 2^1024 - 1. A must not be above B: the low A - B bits would hang on
@@ -16,6 +16,7 @@
 #define SUMWIRE_SIGN_P4_
 
 #include "../headers.p4"
+#include "../ids.p4"
 #include "../metadata.p4"
 
 const int SIGN_SHIFT_A = 121;
@@ -45,15 +46,15 @@ struct sign_weight_t {
 // p = incoming / (held + incoming) to 12 bits, as planes.
 control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_t weight) {
     bit<8> both = held + incoming;
-    bit<32> share = 0;
+    bit<32> probability = 0;  // of 2^12
 
-    @id(0x0100001C)
+    @id(ID_ACTION_RECIPROCAL)
     action reciprocal(@id(1) bit<32> of_both) {
-        // Rounded; of_both is 2^20 / both, so 8 bits more than kept.
-        share = ((bit<32>)incoming * of_both + 128) >> 8;
+        // of_both is 2^20 / both: 8 bits more than are kept, so that the result can be rounded.
+        probability = ((bit<32>)incoming * of_both + 128) >> 8;
     }
 
-    @id(0x0200000A)
+    @id(ID_TABLE_SIGN_RECIPROCAL)
     table sign_reciprocal {
         key = {
             both : exact @id(1);
@@ -83,18 +84,18 @@ control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_t weight)
     }
 
     action spread() {
-        weight.b0 = 0 - (word_t)share[0:0];
-        weight.b1 = 0 - (word_t)share[1:1];
-        weight.b2 = 0 - (word_t)share[2:2];
-        weight.b3 = 0 - (word_t)share[3:3];
-        weight.b4 = 0 - (word_t)share[4:4];
-        weight.b5 = 0 - (word_t)share[5:5];
-        weight.b6 = 0 - (word_t)share[6:6];
-        weight.b7 = 0 - (word_t)share[7:7];
-        weight.b8 = 0 - (word_t)share[8:8];
-        weight.b9 = 0 - (word_t)share[9:9];
-        weight.b10 = 0 - (word_t)share[10:10];
-        weight.b11 = 0 - (word_t)share[11:11];
+        weight.b0 = 0 - (word_t)probability[0:0];
+        weight.b1 = 0 - (word_t)probability[1:1];
+        weight.b2 = 0 - (word_t)probability[2:2];
+        weight.b3 = 0 - (word_t)probability[3:3];
+        weight.b4 = 0 - (word_t)probability[4:4];
+        weight.b5 = 0 - (word_t)probability[5:5];
+        weight.b6 = 0 - (word_t)probability[6:6];
+        weight.b7 = 0 - (word_t)probability[7:7];
+        weight.b8 = 0 - (word_t)probability[8:8];
+        weight.b9 = 0 - (word_t)probability[9:9];
+        weight.b10 = 0 - (word_t)probability[10:10];
+        weight.b11 = 0 - (word_t)probability[11:11];
     }
 
     apply {
@@ -175,7 +176,7 @@ control SignFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in p
             if (random_bits == 0) {
                 seed_generator();
             }
-            // `sum` holds the packet's signs so far: the slot's are what comes in.
+            // `sum` holds the packet's signs, so to the merge the slot's are the incoming ones.
             sign_weight.apply(hdr.sumwire.count, meta.state.count - hdr.sumwire.count, weight);
             merge0.apply(sum.w0, stored.w0, weight, random_bits);
             merge1.apply(sum.w1, stored.w1, weight, random_bits);

@@ -2,18 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The slot protocol (docs/protocol.md): reads a slot's state, comes to a verdict, has the payload folded in
-// (aggregate.p4, which may add a flag), writes the new state.
-// Nothing but packets ever changes a slot; owner and round make what an earlier job or use left harmless.
+// (aggregate.p4, which may add a flag) and writes the new state.
+// Only packets change a slot. Owner and round show that what an earlier job or round has left is void.
 
 #ifndef SUMWIRE_SLOT_P4_
 #define SUMWIRE_SLOT_P4_
 
 #include "../headers.p4"
+#include "../ids.p4"
 #include "../metadata.p4"
 #include "aggregate.p4"
 
 // Flags of a contribution that become flags of the result.
-const bit<8> FLAGS_KEPT = FLAG_PARTIAL | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING;
+const bit<8> FLAGS_KEPT = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING;
 
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     Aggregate() aggregate;
@@ -32,10 +33,10 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     bit<32> slot_owner;
     bit<1> older;        // the packet is of a round before the slot's
     bit<1> contributed;  // the worker is in already
-    bit<1> flush;        // asked to close, and enough are in for the one who asks
-    bit<1> asks;         // wants to be told how the slot stands
-    bit<1> completes;    // with this packet the quorum is there
-    bit<8> arrivals;     // with this packet; a worker that was void has arrived already
+    bit<1> flush;        // a FLUSH, and as many are in as its sender asks for
+    bit<1> asks;         // the sender is to be told how the slot stands
+    bit<1> completes;    // with this packet the quorum is in
+    bit<8> arrivals;     // `arrived` with this packet; a worker whose contribution was void is counted already
 
     action read_state() {
         owner.read(slot_owner, meta.admission.slot);
@@ -82,7 +83,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state.voided = (meta.state.voided | meta.admission.worker_bit) & ~counts;
         meta.state.count = meta.state.count + (meta.voids == 1 ? 0 : hdr.sumwire.count);
         meta.state.arrived = arrivals;
-        // What a lower switch says of its partial result holds of the whole.
+        // The flags of a partial result hold of the whole sum.
         meta.state.flags = meta.state.flags | (hdr.sumwire.flags & FLAGS_KEPT)
             | (hdr.ipv4.ecn == ECN_CE ? FLAG_CE : 0);
         meta.state.cut = meta.state.cut + ((bit<8>)meta.trimmed << 1);
@@ -90,16 +91,16 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.stores = 1;
     }
 
-    // Bits for the verdict's key, in an action: as statements of a control each would be a branch and two tables.
+    // Bits for the verdict's key. In an action: as statements of a control each would become a branch and two tables.
     action compare() {
         contributed = (bit<1>)(meta.state.contributors & meta.admission.worker_bit != 0);
         arrivals = meta.state.arrived + (meta.state.voided & meta.admission.worker_bit == 0 ? 8w1 : 0);
         completes = (bit<1>)(arrivals >= meta.admission.quorum);
-        // No host takes a result of nobody: the last one counts where all others are void.
+        // A result of no contributors would be refused by the hosts: where all others are void, the last one counts.
         meta.voids = meta.voids & ~(completes & (bit<1>)(meta.state.count == 0));
         flush = (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
                          (bit<32>)meta.state.arrived >= hdr.sumwire.contributors);
-        // Two words have no room to become the eight of a whole result: such a duplicate is told to come again.
+        // A packet of two words has no room for the eight words of a whole result, so its sender is told to ask again.
         asks = meta.probe | (meta.trimmed & meta.state.phase[1:1] & ~meta.state.cut[7:7]);
     }
 
@@ -116,58 +117,58 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.stores = 1;
     }
 
-    @id(0x01000009)
+    @id(ID_ACTION_FIRST)
     action first() {
         meta.verdict = VERDICT_FIRST;
         add_contributor();
     }
 
-    @id(0x0100000A)
+    @id(ID_ACTION_ADD)
     action add() {
         meta.verdict = VERDICT_ADD;
         add_contributor();
     }
 
-    @id(0x0100000B)
+    @id(ID_ACTION_LAST)
     action last() {
         meta.verdict = VERDICT_LAST;
         add_contributor();
         close();
     }
 
-    @id(0x0100000C)
+    @id(ID_ACTION_DUPLICATE)
     action duplicate() {
         meta.verdict = VERDICT_DUPLICATE;
         meta.answers = 1;
     }
 
-    @id(0x0100000D)
+    @id(ID_ACTION_REPEAT)
     action repeat() {
         meta.verdict = VERDICT_REPEAT;
     }
 
-    @id(0x0100000E)
+    @id(ID_ACTION_FLUSH_SLOT)
     action flush_slot() {
         meta.verdict = VERDICT_FLUSH;
-        // Whoever says how few are enough takes part in a bounded loss; else everybody gives up.
-        meta.state.flags = meta.state.flags | (hdr.sumwire.contributors == 0 ? FLAG_PARTIAL : FLAG_MISSING);
+        // A FLUSH that says how few are enough is of a bounded loss: the sum is valid. Else the result is of no use.
+        meta.state.flags = meta.state.flags | (hdr.sumwire.contributors == 0 ? FLAG_INCOMPLETE : FLAG_MISSING);
         close();
     }
 
-    @id(0x0100000F)
+    @id(ID_ACTION_STALE)
     action stale() {
         meta.verdict = VERDICT_STALE;
     }
 
-    @id(0x01000019)
+    @id(ID_ACTION_ASK)
     action ask() {
         meta.verdict = VERDICT_ASK;
         meta.goes_up = 1;
     }
 
-    // The switch above has decided, whatever is here. Its contributors are switches: a worker is in the result
-    // if it is in the partial result of this switch and this switch is in the result.
-    @id(0x0100001A)
+    // The result of the switch above replaces what is here. Its contributors are switches: a worker is in the result if
+    // it is in this switch's partial result and this switch is in the result.
+    @id(ID_ACTION_DOWN)
     action down() {
         meta.verdict = VERDICT_DOWN;
         meta.state.contributors = hdr.sumwire.contributors & meta.uplink.worker_bit == 0 ? 0 : meta.state.contributors;
@@ -180,22 +181,22 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.stores = 1;
     }
 
-    @id(0x0100001B)
+    @id(ID_ACTION_KNOWN)
     action known() {
         meta.verdict = VERDICT_KNOWN;
     }
 
-    @id(0x01000020)
+    @id(ID_ACTION_INFORM)
     action inform() {
         meta.verdict = VERDICT_INFORM;
     }
 
-    @id(0x01000010)
+    @id(ID_ACTION_NO_VERDICT)
     action no_verdict() {
         meta.verdict = VERDICT_NONE;
     }
 
-    @id(0x02000005)
+    @id(ID_TABLE_VERDICT)
     table verdict {
         key = {
             older : ternary @id(1);
@@ -230,9 +231,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             (0, 0, _, _, _, _, _, 1) : inform();                // changes nothing
             (0, 0, 1, _, _, 1, _, 0) : last();                  // a job whose quorum is one
             (0, 0, 1, _, _, 0, _, 0) : first();                 // opens the round
-            (0, 0, 0, PHASE_CLOSED, _, _, _, 0) : duplicate();  // the result was lost on its way to this worker, or it came late
-            (0, 0, 0, PHASE_WAITING, _, _, _, 0) : ask();       // complete here, but no result yet: something was lost above
-            (0, 0, 0, PHASE_OPEN, 1, _, 1, 0) : flush_slot();   // asked to close without the missing
+            (0, 0, 0, PHASE_CLOSED, _, _, _, 0) : duplicate();  // the worker's result was lost, or the worker is late
+            (0, 0, 0, PHASE_WAITING, _, _, _, 0) : ask();       // complete here, no result yet: a packet was lost above
+            (0, 0, 0, PHASE_OPEN, 1, _, 1, 0) : flush_slot();   // closes without the missing
             (0, 0, 0, PHASE_OPEN, 1, _, 0, 0) : repeat();       // counted already
             (0, 0, 0, PHASE_OPEN, 0, 1, _, 0) : last();         // reaches the quorum
             (0, 0, 0, PHASE_OPEN, 0, 0, _, 0) : add();

@@ -11,6 +11,7 @@
 #define SUMWIRE_THC_P4_
 
 #include "../headers.p4"
+#include "../ids.p4"
 #include "../metadata.p4"
 
 control ThcLookup(in headers_t hdr, out payload_t sums) {
@@ -20,7 +21,7 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
     word_t z1 = hdr.word2.bits;
     word_t z0 = hdr.word3.bits;
 
-    @id(0x01000011)
+    @id(ID_ACTION_COEFFICIENTS_LOW)
     action coefficients_low(
             @id(1) word_t p0_c00, @id(2) word_t p0_c01, @id(3) word_t p0_c02, @id(4) word_t p0_c03,
             @id(5) word_t p0_c04, @id(6) word_t p0_c05, @id(7) word_t p0_c06, @id(8) word_t p0_c07,
@@ -64,7 +65,7 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
              ^ (z2 & ((p4_c12 ^ (z0 & p4_c13)) ^ (z1 & (p4_c14 ^ (z0 & p4_c15)))))));
     }
 
-    @id(0x01000012)
+    @id(ID_ACTION_LOW_ZERO)
     action low_zero() {
         sums.w7 = 0;
         sums.w6 = 0;
@@ -73,7 +74,7 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
         sums.w3 = 0;
     }
 
-    @id(0x01000013)
+    @id(ID_ACTION_COEFFICIENTS_HIGH)
     action coefficients_high(
             @id(1) word_t p5_c00, @id(2) word_t p5_c01, @id(3) word_t p5_c02, @id(4) word_t p5_c03,
             @id(5) word_t p5_c04, @id(6) word_t p5_c05, @id(7) word_t p5_c06, @id(8) word_t p5_c07,
@@ -101,14 +102,14 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
              ^ (z2 & ((p7_c12 ^ (z0 & p7_c13)) ^ (z1 & (p7_c14 ^ (z0 & p7_c15)))))));
     }
 
-    @id(0x01000014)
+    @id(ID_ACTION_HIGH_ZERO)
     action high_zero() {
         sums.w2 = 0;
         sums.w1 = 0;
         sums.w0 = 0;
     }
 
-    @id(0x02000006)
+    @id(ID_TABLE_THC_LOW)
     table thc_low {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");
@@ -121,8 +122,8 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
         size = JOBS_MAX;
     }
 
-    // Apart from the low planes since most tables end below 32 and need none of these.
-    @id(0x02000007)
+    // A table of its own: most jobs' values are below 32 and have no high planes, so they need no row here.
+    @id(ID_TABLE_THC_HIGH)
     table thc_high {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");
@@ -187,7 +188,7 @@ control ThcFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in pa
     RippleAdd() ripple_add;
 
     apply {
-        // A lower switch has looked its workers' indices up: its words are sums already.
+        // A lower switch has looked its workers' indices up: a partial result holds sums.
         if (meta.partial == 0) {
             lookup.apply(hdr, sum);
         }

@@ -1,21 +1,22 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A queue that is only counted: how long the port's queue would be if it sent at the rate of its row. Above its thresholds
-// it marks packets, drops them by their drop class, or cuts contributions to their top planes, as switches do with
-// RED and ECN (RFC 3168): protected packets are ECN-capable and marked, the others are lost, each class above its own
-// length. bmv2 and the soft switch have no queue of a link's rate that a program could look at.
-// Only packets for one port: results go to all and are never lost on purpose.
+// A virtual queue: how long a port's queue would be if the port sent at the rate of its row. Above its thresholds
+// packets are marked, dropped by their drop class, or cut to their top planes, as switches do with RED and ECN (RFC
+// 3168): protected packets are ECN-capable and are marked, the others are dropped, each class above its own length.
+// bmv2 and the soft switch have no queue of a link's rate that a program could look at.
+// Only packets for one port pass here: results go to all and are never dropped on purpose.
 
 #ifndef SUMWIRE_VIRTUAL_QUEUE_P4_
 #define SUMWIRE_VIRTUAL_QUEUE_P4_
 
 #include "../headers.p4"
+#include "../ids.p4"
 #include "../metadata.p4"
 
-// Rates are bytes in 1024 us, lengths of queues are kept in 1/1024 bytes: so a time in us times a rate is a length.
+// Rates are bytes in 1024 us, and lengths are kept in 1/1024 bytes, so that a time in us times a rate is a length.
 const bit<8> QUEUE_SHIFT = 10;
-// The longest time that is looked back on, 18 minutes: times a rate of 32 bits it fits 64 bits.
+// The longest time between two packets that counts, 18 minutes: times a rate of 32 bits it fits 64 bits.
 const bit<48> QUEUE_LOOKBACK_US = 1 << 30;
 const bit<16> TRIMMED_BYTES = 2 * WORD_BYTES;
 
@@ -23,7 +24,7 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     register<bit<48>>(PORTS_MAX) last_seen;  // us
     register<bit<64>>(PORTS_MAX) backlog;    // bytes << QUEUE_SHIFT
 
-    @id(0x12000003)
+    @id(ID_COUNTER_QUEUE_DECISIONS)
     counter(QUEUE_CELLS, CounterType.packets_and_bytes) queue_decisions;
 
     bit<64> queued;
@@ -39,7 +40,7 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
                                     : (bit<64>)standard_metadata.packet_length;
     }
 
-    @id(0x01000021)
+    @id(ID_ACTION_LIMIT)
     action limit(@id(1) bit<32> rate, @id(2) bit<32> mark, @id(3) bit<32> drop3, @id(4) bit<32> drop2,
                  @id(5) bit<32> drop1, @id(6) bit<32> drop0, @id(7) bit<32> drop_all, @id(8) bit<1> trims) {
         bit<32> port = (bit<32>)standard_metadata.egress_spec;
@@ -67,13 +68,13 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
         queue_decisions.count((bit<32>)(standard_metadata.egress_spec ++ class ++ decision));
     }
 
-    @id(0x0100001D)
+    @id(ID_ACTION_NO_LIMIT)
     action no_limit() {
         queued = 0;
         decision = QUEUE_PASS;
     }
 
-    @id(0x0200000C)
+    @id(ID_TABLE_VIRTUAL_QUEUE)
     table virtual_queue {
         key = {
             standard_metadata.egress_spec : exact @id(1) @name("port");
@@ -86,8 +87,8 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
         size = PORTS_MAX;
     }
 
-    // IPv4's checksum follows a field that grew by `more` (RFC 1624), in ones' complement: a wrong one stays wrong, and
-    // options need not be known.
+    // Updates IPv4's checksum for a field that grew by `more` (RFC 1624), in ones' complement: a wrong checksum stays
+    // wrong, and options need not be known.
     action grow(in bit<16> more) {
         bit<32> sum = (bit<32>)(~hdr.ipv4.checksum) + (bit<32>)more;
         sum = (sum & 0xFFFF) + (sum >> 16);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Majority vote over 1024 signs: a counter of four planes, c3 the most significant, counts the plus votes.
+// Majority vote: of each of 1024 values a counter of four planes, c3 the most significant, counts the plus votes.
 
 #ifndef SUMWIRE_VOTE_P4_
 #define SUMWIRE_VOTE_P4_
@@ -34,8 +34,8 @@ control VoteAdd(inout word_t c3, inout word_t c2, inout word_t c1, inout word_t 
     }
 }
 
-// The least counter that wins among `count` votes, complemented, as planes of all ones or 0. Half of the votes, rounded
-// up, so a tie is plus, as is the sign of 0.
+// The complement of the least counter that wins among `count` votes, as planes of all ones or 0. That counter is half
+// of the votes, rounded up: a tie is plus, as is the sign of 0.
 control VoteThreshold(in bit<8> count, out word_t n3, out word_t n2, out word_t n1, out word_t n0) {
     action spread() {
         bit<8> least = (count + 1) >> 1;
@@ -50,8 +50,9 @@ control VoteThreshold(in bit<8> count, out word_t n3, out word_t n2, out word_t 
     }
 }
 
-// won = 1 where counter >= threshold, from the least significant bit on: where counter and threshold differ, the
-// counter's bit decides, else what the lower bits said. With the complement that is the majority of all three.
+// won = 1 where counter >= threshold. From the least significant bit on: where counter and threshold differ, the
+// counter's bit decides, else what the lower bits have said. With the complement of the threshold that is the majority
+// of the three bits.
 control VoteMajority(in word_t c3, in word_t c2, in word_t c1, in word_t c0,
                      in word_t n3, in word_t n2, in word_t n1, in word_t n0, out word_t won) {
     action compare() {
@@ -83,7 +84,7 @@ control VoteFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in p
         sum.w7 = hdr.word1.bits;
     }
 
-    // A lower switch sends its counters, not its vote: three planes each, since it stands for few.
+    // A lower switch sends counters, not its vote. They have three planes, for at most seven hosts.
     action take_counters() {
         sum.w0 = 0;
         sum.w1 = hdr.word0.bits;

@@ -4,7 +4,7 @@
 #include "packet.h"
 
 // What a contribution's flags say that holds of the whole sum.
-enum { EARNED_BELOW = FLAG_PARTIAL | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING };
+enum { EARNED_BELOW = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING };
 
 // The verdict where the round alone decides, else NONE. Wipes a slot that is another owner's, or of an older round.
 static int compare_rounds(struct one *p) {
@@ -74,7 +74,7 @@ static int decide(struct one *p) {
   // The fewest contributions that the sender is content with; 0 closes with whatever is there.
   const uint32_t least = load32(p->row + AT_CONTRIBUTORS);
   if (p->slot->count < least) return VERDICT_REPEAT;
-  p->slot->flags |= least ? FLAG_MISSING : FLAG_PARTIAL;
+  p->slot->flags |= least ? FLAG_MISSING : FLAG_INCOMPLETE;
   close_slot(p);
   return VERDICT_FLUSH;
 }

@@ -35,7 +35,7 @@ def whole_results(config: JobConfig, records: NDArray[Any], sizes: NDArray[np.in
     known &= sizes == HEADER_BYTES + words.astype(np.int64) * WORD_BYTES
     known &= (records["version_kind"] == _RESULT) & (records["job"] == config.job) & (records["worker"] == config.seat)
     known &= (records["count"] != 0) & (records["slot"] < config.slots)
-    known &= records["flags"] & p4.FLAG_PARTIAL == 0
+    known &= records["flags"] & p4.FLAG_INCOMPLETE == 0
     return known
 
 
