@@ -17,9 +17,9 @@ if __name__ == "__main__":
 import numpy as np
 from golden import model
 from golden.model import Host, Job, udp_frame
-from packet import rigs
-from packet.play import contribution, random_partial, random_payload
-from packet.star import AGGREGATOR, HOSTS, JOBS
+from helpers.packet import rigs
+from helpers.packet.play import contribution, random_partial, random_payload
+from helpers.packet.star import AGGREGATOR, HOSTS, JOBS
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether

@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from differential.draws import Draws
 from differential.duel import EngineContestant, ReferenceContestant, duel
 from differential.events import Event, EventMaker, Insert, PacketIn, SetDefault, SetGroup
 from differential.frames import damaged, make_frame
 from differential.star_state import Frames, star_switch
+from helpers.paths import ROOT
 from softswitch.program import ir
 from softswitch.program.load import load_program
 from softswitch.switch import SoftSwitch
 
-ROOT = Path(__file__).parents[2]
-PROGRAMS = {path.stem: path for path in sorted((ROOT / "tests/unit/softswitch/programs").glob("*.json"))
+PROGRAMS = {path.stem: path for path in sorted((ROOT / "tests/helpers/softswitch/programs").glob("*.json"))
             if path.stem != "sources"}  # fmt: skip
 
 pytestmark = pytest.mark.cc

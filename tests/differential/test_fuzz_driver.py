@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from helpers.paths import ROOT
 from nativelib import CompileError
 from softswitch import fuzz
 from softswitch.native.emit import CProgram, emit_c
 from softswitch.program.load import load_program
 from softswitch.switch import SoftSwitch
 
-PROGRAM = Path(__file__).parents[1] / "unit/softswitch/programs/multicast.json"
+PROGRAM = ROOT / "tests/helpers/softswitch/programs/multicast.json"
 PACKETS = 20_000
 
 pytestmark = pytest.mark.cc

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from packet import rigs
-from packet.aggregator_rig import AggregatorRig
-from packet.play import Rig
+from helpers.packet import rigs
+from helpers.packet.aggregator_rig import AggregatorRig
+from helpers.packet.play import Rig
 
 ALL_RIGS = [
     pytest.param("python", id="soft-python"),

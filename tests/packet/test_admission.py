@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import Packet
-from packet.play import Game, Rig, contribution, random_payload
-from packet.star import AGGREGATOR, FULL, HOSTS, NORMS, QUORUM, WIDE
+from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.star import AGGREGATOR, FULL, HOSTS, NORMS, QUORUM, WIDE
 from scapy.layers.inet import IP, TCP, UDP, IPOption_NOP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet as Frame

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from packet.play import Game, Rig, contribution, random_payload
-from packet.star import EVERY, FULL, LEAF, PUBLISHED_TABLE, ROOT, SINGLE, WIDE
+from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.star import EVERY, FULL, LEAF, PUBLISHED_TABLE, ROOT, SINGLE, WIDE
 
 TABLE = np.asarray(PUBLISHED_TABLE)
 LOW = np.array([2, 1] * 512)

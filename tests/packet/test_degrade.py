@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import Degrade
-from packet.play import Game, Rig, contribution
-from packet.star import EVERY, FULL, LEAF, ROOT, SINGLE
+from helpers.packet.play import Game, Rig, contribution
+from helpers.packet.star import EVERY, FULL, LEAF, ROOT, SINGLE
 
 HALF = 1 << 15
 ALL = 1 << 16

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 from golden import model
 from golden.model import udp_frame
-from packet.play import Game, Rig, contribution, random_payload
-from packet.star import AGGREGATOR, FULL, HOSTS
+from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.star import AGGREGATOR, FULL, HOSTS
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Ether

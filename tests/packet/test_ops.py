@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from packet.play import Game, Rig, contribution, random_payload
-from packet.star import EVERY
+from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.star import EVERY
 
 OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE])
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from golden.model import Queue, udp_frame
-from packet import rigs
-from packet.play import Game
-from packet.star import HOSTS
+from helpers.packet import rigs
+from helpers.packet.play import Game
+from helpers.packet.star import HOSTS
 
 FAR = 2**31
 ENGINES = [pytest.param("python", id="soft-python"), pytest.param("native", id="soft-native", marks=pytest.mark.cc)]

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from golden import model
-from packet.play import Game, Rig, contribution, random_payload
-from packet.star import FULL, NORMS, QUORUM, SINGLE, SOLOS, WIDE
+from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.star import FULL, NORMS, QUORUM, SINGLE, SOLOS, WIDE
 
 OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32])
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 from golden import model
-from packet.play import Game, Rig
-from packet.star import EVERY, LEAF, ROOT, SINGLE
+from helpers.packet.play import Game, Rig
+from helpers.packet.star import EVERY, LEAF, ROOT, SINGLE
 
 OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE])
 

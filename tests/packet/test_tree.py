@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import udp_frame
-from packet.play import Game, Rig, contribution, random_partial, random_payload
-from packet.star import AGGREGATOR, EVERY, FIFTEEN, HOSTS, LEAF, LOWER, MIDDLE, PARENT, ROOT
+from helpers.packet.play import Game, Rig, contribution, random_partial, random_payload
+from helpers.packet.star import AGGREGATOR, EVERY, FIFTEEN, HOSTS, LEAF, LOWER, MIDDLE, PARENT, ROOT
 
 OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE])
 TREES = pytest.mark.parametrize("job", [LEAF, MIDDLE], ids=["leaf", "middle"])

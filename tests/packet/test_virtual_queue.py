@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from golden import model
 from golden.model import Queue, udp_frame
-from packet.play import Game, Rig, contribution, random_payload
-from packet.star import AGGREGATOR, EVERY, HOSTS, LEAF, PARENT, SINGLE
+from helpers.packet.play import Game, Rig, contribution, random_payload
+from helpers.packet.star import AGGREGATOR, EVERY, HOSTS, LEAF, PARENT, SINGLE
 
 FAR = 2**31
 SLOW = 1

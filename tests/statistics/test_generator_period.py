@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import random
 import re
-from pathlib import Path
 
 import pytest
+from helpers.paths import ROOT
 from sumwire_protocol import constants as p4
 
-SIGN_P4 = Path(__file__).parents[2] / "p4src" / "include" / "control" / "sign.p4"
+SIGN_P4 = ROOT / "p4src" / "include" / "control" / "sign.p4"
 BITS = p4.WORD_BITS
 ALL = (1 << BITS) - 1
 # 2^1024 - 1 is the product of the Fermat numbers F0..F9; these are their prime factors.

@@ -15,7 +15,7 @@ from typing import Final
 
 import grpc
 import numpy as np
-from packet import rigs
+from helpers.packet import rigs
 from sumwire.multihop.statistics import Signs
 from sumwire.wire.header import unpack
 from sumwire_controller.deploy.operations import apply

@@ -13,6 +13,10 @@ import numpy as np
 import pytest
 from golden import model
 from golden.queues import mix32, salted
+from helpers.controller.cables import Cables, placed, wire_host
+from helpers.controller.config_texts import job, queue, star, text
+from helpers.controller.real_switches import bmv2, soft_switch
+from helpers.controller.topology_texts import leaf_spine, tree_job
 from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.failover import below_shared_roots, redirections
 from sumwire_controller.deploy.operations import apply, apply_topology, read_status
@@ -25,10 +29,6 @@ from sumwire_controller.model.config import Config
 from sumwire_controller.model.topology import Topology
 from sumwire_controller.parse.parse import parse_config
 from sumwire_controller.parse.topology_parse import parse_topology
-from system.test_controller_tree import Cables, placed, wire_host
-from unit.controller.config_texts import job, queue, star, text
-from unit.controller.real_switches import bmv2, soft_switch
-from unit.controller.topology_texts import leaf_spine, tree_job
 
 PROGRAM = Program.load()
 LANED = {**job("a", 5, 4, 0, 64, "thc max32"), "lanes": 4, "quorum": 3, "spray": "hash"}

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.controller.config_texts import job, star, text
+from helpers.controller.real_switches import bmv2, soft_switch
+from helpers.paths import ROOT
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
 from sumwire_controller.deploy.operations import apply, read_status
@@ -21,10 +24,8 @@ from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError
 from sumwire_controller.model.config import Config
 from sumwire_controller.parse.parse import parse_config
-from unit.controller.config_texts import job, star, text
-from unit.controller.real_switches import bmv2, soft_switch
 
-PROGRAM_DIR = Path(__file__).parents[2] / "p4src" / "build"
+PROGRAM_DIR = ROOT / "p4src" / "build"
 PROGRAM = Program.load(PROGRAM_DIR)
 
 

@@ -5,26 +5,27 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from golden import model
+from helpers.controller.cables import Cables, placed, running, wire_host
+from helpers.controller.config_texts import text
+from helpers.controller.real_switches import bmv2, soft_switch
+from helpers.controller.topology_texts import leaf_spine
+from helpers.paths import ROOT
 from softswitch.switch import SoftSwitch
 from sumwire_controller import apply_topology, load_topology, parse_topology, read_topology_status
 from sumwire_controller.cli import main
 from sumwire_controller.derive.tree import job_tree
 from sumwire_controller.errors import SwitchUnreachableError
 from sumwire_controller.model.topology import Topology
-from unit.controller.config_texts import text
-from unit.controller.real_switches import bmv2, soft_switch
-from unit.controller.topology_texts import leaf_spine
 
-EXAMPLES = Path(__file__).parents[2] / "controller" / "examples"
+EXAMPLES = ROOT / "controller" / "examples"
 NAMES = ("spine1", "spine2", "leaf1", "leaf2")
 
 
@@ -38,16 +39,6 @@ def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             one = soft_switch(SoftSwitch(), k) if request.param == "soft" else bmv2(folder / f"{name}.log", k)
             running[name] = stack.enter_context(one)
         yield running
-
-
-def placed(topology: Topology, addresses: dict[str, str]) -> Topology:
-    """The topology with the addresses at which its switches really are."""
-    return replace(
-        topology,
-        switches=tuple(
-            replace(node, switch=replace(node.switch, grpc=addresses[node.name])) for node in topology.switches
-        ),
-    )
 
 
 def network(addresses: dict[str, str], spines: int = 2) -> Topology:
@@ -124,52 +115,10 @@ def test_commands(addresses: dict[str, str], tmp_path: Path, capsys: pytest.Capt
 # -- frames through a tree of soft switches -------------------------------------------------------------
 
 
-class Cables:
-    """Soft switches connected as a topology says; `send` follows a frame until it has left the network."""
-
-    def __init__(self, topology: Topology, devices: dict[str, SoftSwitch]) -> None:
-        self.topology, self._devices = topology, devices
-        self._ends = {end: other for link in topology.links for end, other in (link.ends, link.ends[::-1])}
-        self._hosts = {(host.switch, host.port): host.name for host in topology.hosts}
-        self.visited: set[str] = set()
-
-    def send(self, host: str, frame: bytes) -> list[tuple[str, bytes]]:
-        """(host, frame) of all that arrives."""
-        start = self.topology.host(host)
-        waiting, arrived = deque([(start.switch, start.port, frame)]), []
-        while waiting:
-            at, port, data = waiting.popleft()
-            self.visited.add(at)
-            for out_port, out in self._devices[at].process(port, data):
-                if (at, out_port) in self._ends:
-                    waiting.append((*self._ends[at, out_port], bytes(out)))
-                else:
-                    arrived.append((self._hosts[at, out_port], bytes(out)))
-        return arrived
-
-
-@contextmanager
-def running(topology: Topology) -> Iterator[Cables]:
-    """All switches of a topology in this process, with its entries."""
-    with ExitStack() as stack:
-        devices = {node.name: SoftSwitch(seed=1) for node in topology.switches}
-        addresses = {
-            node.name: stack.enter_context(soft_switch(devices[node.name], node.switch.device_id))
-            for node in topology.switches
-        }
-        apply_topology(placed(topology, addresses))
-        yield Cables(topology, devices)
-
-
 @pytest.fixture(scope="module", params=["leaf-spine8", "three-level"])
 def cables(request: pytest.FixtureRequest) -> Iterator[Cables]:
     with running(load_topology(EXAMPLES / f"{request.param}.yaml")) as ready:
         yield ready
-
-
-def wire_host(cables: Cables, name: str) -> model.Host:
-    host = cables.topology.host(name)
-    return model.Host(host.port, bytes.fromhex(host.mac.replace(":", "")), host.ip.packed, udp_port=host.udp_port)
 
 
 def contribution(cables: Cables, job_name: str, name: str, slot: int, values: np.ndarray) -> bytes:

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from helpers.controller.config_texts import text
+from helpers.controller.real_switches import soft_switch
+from helpers.controller.topology_texts import leaf_spine
 from softswitch.switch import SoftSwitch
 from sumwire_controller import Topology, apply_topology, configs_of, parse_topology, read_status
 from sumwire_controller.deploy.p4info import Program
@@ -25,9 +28,6 @@ from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.derive.program import UPLINK
 from sumwire_controller.model.config import Switch
-from unit.controller.config_texts import text
-from unit.controller.real_switches import soft_switch
-from unit.controller.topology_texts import leaf_spine
 
 SPINES = 4
 READY_S = 60.0

@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import ledgers
 import pytest
+from helpers import ledgers
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]

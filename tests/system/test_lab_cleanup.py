@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import ledgers
 import pytest
+from helpers import ledgers
 from sumwire_lab.system import leftovers
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]

@@ -17,6 +17,17 @@ import pytest
 import sumwire
 import torch
 from golden import model
+from helpers.transport.soft_tree import InProcess
+from helpers.transport.udp_bridge import (
+    TABLE,
+    Bridge,
+    Impairment,
+    addresses,
+    configs,
+    in_frames,
+    run_workers,
+    to_loopback,
+)
 from numpy.typing import NDArray
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
@@ -28,8 +39,6 @@ from sumwire_controller.derive.jobfile import job_description
 from sumwire_controller.model.config import Config
 from sumwire_controller.parse.parse import parse_config
 from sumwire_protocol import constants as p4
-from unit.transport.soft_tree import InProcess
-from unit.transport.udp_bridge import TABLE, Bridge, Impairment, addresses, configs, in_frames, run_workers, to_loopback
 
 WORKERS = 4
 # Name and slots of the jobs: odd and even, smaller and larger than the tensors.

@@ -17,11 +17,20 @@ import pytest
 import sumwire
 import torch
 from golden import model
+from helpers.transport.soft_tree import (
+    LEAF_SPINE,
+    STAR,
+    THREE_LEVELS,
+    TWO_SPINES,
+    UPLINK_PORT,
+    Shape,
+    TreeRig,
+    soft_tree,
+)
+from helpers.transport.udp_bridge import TABLE, Impairment, configs, run_workers
 from numpy.typing import NDArray
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
-from unit.transport.soft_tree import LEAF_SPINE, STAR, THREE_LEVELS, TWO_SPINES, UPLINK_PORT, Shape, TreeRig, soft_tree
-from unit.transport.udp_bridge import TABLE, Impairment, configs, run_workers
 
 SHAPES = {"star": STAR, "leaf-spine": LEAF_SPINE, "two spines": TWO_SPINES, "three levels": THREE_LEVELS}
 # The range's length is even wherever slots are shared out among spines.

@@ -1,38 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The test programs beside this file, compiled: ``switch_for("parse")`` is a fresh switch that runs parse.p4."""
+"""The compiled test programs on both engines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from helpers.softswitch.fixtures import engine, program_text, switch_for
 
-import pytest
-from softswitch.switch import EngineChoice, SoftSwitch
-from unit.softswitch.veths import veth_pairs
-
-PROGRAMS = Path(__file__).parent / "programs"
-
-
-@pytest.fixture
-def program_text() -> Callable[[str], str]:
-    return lambda name: (PROGRAMS / f"{name}.json").read_text()
-
-
-@pytest.fixture(scope="session", params=["python", pytest.param("native", marks=pytest.mark.cc)])
-def engine(request: pytest.FixtureRequest) -> EngineChoice:
-    """Both do the same."""
-    chosen: EngineChoice = request.param
-    return chosen
-
-
-@pytest.fixture
-def switch_for(program_text: Callable[[str], str], engine: EngineChoice) -> Callable[[str], SoftSwitch]:
-    return lambda name: SoftSwitch(program_text(name), seed=1, cpu_port=510, engine=engine)
-
-
-@pytest.fixture
-def wires() -> Iterator[dict[int, str]]:
-    """Two veth pairs: ports 1 and 2 of the switch."""
-    with veth_pairs(2) as pairs:
-        yield pairs
+__all__ = ["engine", "program_text", "switch_for"]

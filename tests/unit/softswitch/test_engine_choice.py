@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
+from helpers.softswitch.compile_programs import PROGRAMS
 from nativelib import CompileError, NoCompilerError
 from softswitch.cli import main
 from softswitch.errors import UnsupportedProgramError
@@ -20,7 +21,6 @@ from softswitch.program import ir
 from softswitch.program.load import load_program
 from softswitch.python.machine import PythonMachine
 from softswitch.switch import EngineChoice, SoftSwitch
-from unit.softswitch.conftest import PROGRAMS
 
 ProgramText = Callable[[str], str]
 

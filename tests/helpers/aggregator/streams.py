@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Streams of datagrams as a bad network would bring them, cut into batches, and what the golden model says to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from golden import model
+from golden.model import Job, udp_frame
+from helpers.packet.aggregator_rig import SERVED, job_config
+from helpers.packet.play import contribution, random_payload
+from helpers.packet.star import AGGREGATOR, EVERY, FULL, QUORUM, SINGLE, golden_switch
+from numpy.typing import NDArray
+from sumwire.aggregator.batches import ROW_BYTES, Batch
+from sumwire.aggregator.core import Aggregator
+from sumwire.aggregator.state import Shared, State
+
+# Without tags; of two priorities, protected or not; marked on the way.
+TOS = (0x00, 0x02, 0xE2, 0x58, 0xE3, 0x03)
+ALL_OPS = (model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE)
+
+
+class Datagram(NamedTuple):
+    source: bytes
+    data: bytes
+    tos: int = 0
+
+
+class Reply(NamedTuple):
+    place: int
+    data: bytes
+    tos: int
+
+
+def aggregator(*, native: bool, room: int = 64, shared: Shared | None = None) -> Aggregator:
+    """With the star's jobs that are of one level; the draws are always the same."""
+    state = State([job_config(job) for job in SERVED], shared, seed=99)
+    return Aggregator(state, batch=room, native=native)
+
+
+def load(datagrams: Sequence[Datagram], rng: np.random.Generator) -> Batch:
+    """A batch with rubbish wherever no datagram has its bytes."""
+    rows = rng.integers(0, 256, (len(datagrams), ROW_BYTES), np.uint8)
+    sizes, sources = np.zeros(len(datagrams), np.uint32), np.zeros(len(datagrams), np.uint32)
+    marks = np.array([datagram.tos for datagram in datagrams], np.uint8)
+    for k, (source, data, _) in enumerate(datagrams):
+        own = np.frombuffer(data[:ROW_BYTES], np.uint8)
+        rows[k, : len(own)] = own
+        sizes[k], sources[k] = len(data), np.frombuffer(source, np.uint32)[0]
+    return Batch(rows, sizes, sources, marks, len(datagrams))
+
+
+def cut(stream: Sequence[Datagram], rng: np.random.Generator, most: int) -> Iterator[Sequence[Datagram]]:
+    """The stream in pieces of 1 to `most`."""
+    at = 0
+    while at < len(stream):
+        length = int(rng.integers(1, most + 1))
+        yield stream[at : at + length]
+        at += length
+
+
+def play(served: Aggregator, stream: Sequence[Datagram], rng: np.random.Generator, most: int) -> list[Reply]:
+    """All replies, in order."""
+    out = []
+    for piece in cut(stream, rng, most):
+        replies = served.process(load(piece, rng), 0.0)
+        out += [
+            Reply(int(replies.places[k]), replies.rows[k, : replies.sizes[k]].tobytes(), int(replies.tos[k]))
+            for k in range(replies.count)
+        ]
+    return out
+
+
+def bad_network(rng: np.random.Generator, rounds: int = 12, slots: int = 3) -> list[Datagram]:
+    """Workers of four jobs that go through rounds: packets lost, doubled, overtaken, and late by rounds."""
+    due: list[tuple[float, Datagram]] = []
+    for round_ in range(rounds):
+        for job in (FULL, QUORUM, EVERY, SINGLE):
+            for slot in range(min(slots, job.slots)):
+                due += _round(rng, job, slot, round_)
+    return [datagram for _, datagram in sorted(due, key=lambda entry: entry[0])]
+
+
+def _round(rng: np.random.Generator, job: Job, slot: int, round_: int) -> Iterator[tuple[float, Datagram]]:
+    op = ALL_OPS[(slot + round_) % 5] if job is EVERY else (model.THC, model.MAX32)[round_ % 2]
+    if rng.random() < 0.05:
+        op = int(rng.choice(ALL_OPS))
+    for worker, host in enumerate(job.workers):
+        packet = contribution(job, worker, slot, (round_ - 3) % 2**32, random_payload(rng, op), op)
+        for _ in range(1 + rng.binomial(2, 0.3)):
+            late = 2.5 * rng.random() if rng.random() < 0.1 else 0.4 * rng.random()
+            if rng.random() > 0.1:
+                yield round_ + late, Datagram(host.ip, _sent(rng, packet).encode(), int(rng.choice(TOS)))
+
+
+def _sent(rng: np.random.Generator, packet: model.Packet) -> model.Packet:
+    """A contribution as it comes: with flags, cut to its top planes on the way, or only asked about."""
+    flags = int(rng.choice([0, model.FLUSH, model.OVERFLOW], p=[0.65, 0.3, 0.05]))
+    least = int(rng.choice([0, 1 << packet.worker, 2, 3], p=[0.5, 0.1, 0.2, 0.2]))
+    packet = packet._replace(flags=flags, contributors=least)
+    kind = rng.random()
+    if kind < 0.1:
+        return packet._replace(kind=model.PROBE, words=0, payload=b"")
+    if kind < 0.25 and packet.op == model.THC:
+        # Some do not say so, and are refused.
+        flags |= model.TRIMMED if rng.random() < 0.9 else 0
+        return packet._replace(flags=flags, words=2, payload=packet.payload[: 2 * model.WORD])
+    return packet
+
+
+def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.GoldenSwitch, list[Reply]]:
+    """What the golden model replies; signs are taken from `got` where the model allows them."""
+    golden, out = golden_switch(), []
+    places = places_by_job()
+    for source, data, tos in stream:
+        sender = next(host for host in golden.hosts if host.ip == source)
+        for _, frame in sorted(golden.receive(sender.port, udp_frame(sender, AGGREGATOR, data, dscp_ecn=tos))):
+            packet = model.decode(frame[42:])
+            reply = Reply(places[packet.job][packet.worker], frame[42:], frame[15])
+            if packet.op == model.SIGN and packet.payload and len(got) > len(out):
+                drawn = got[len(out)].data[24:]
+                golden.settle(packet.job, packet.slot, drawn)
+                reply = reply._replace(data=packet._replace(payload=drawn).encode())
+            out.append(reply)
+    return golden, out
+
+
+def places_by_job() -> dict[int, dict[int, int]]:
+    """Job, worker: place, counted as State does."""
+    numbers = iter(range(1000))
+    return {job.number: {worker: next(numbers) for worker in range(len(job.workers))} for job in SERVED}
+
+
+def counted(cells: NDArray[np.uint64], names: dict[int, str]) -> dict[str, int]:
+    return {names[index]: int(count) for index, count in enumerate(cells) if count}

@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Real gloo ranks for tests: one process each, kept over many cases, with a process group over loopback.
+
+They are forked by multiprocessing's fork server, which has loaded torch once and started no threads.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+Case = Callable[..., Any]
+
+
+def _serve(rank: int, ranks: int, store: str, pipe: Connection) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=30)
+    )
+    while (request := pipe.recv()) is not None:
+        case, arguments = request
+        try:
+            pipe.send((True, case(rank, *arguments)))
+        except Exception as error:  # noqa: BLE001 - travels to the test process
+            pipe.send((False, f"rank {rank}: {type(error).__name__}: {error}\n{traceback.format_exc()}"))
+    dist.destroy_process_group()
+
+
+class Ranks:
+    """``ranks`` processes in one default gloo group; :meth:`run` runs a module-level function on all of them."""
+
+    def __init__(self, ranks: int, directory: Path) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.training.ddp", "helpers.gloo.ddp_cases"])
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for rank in range(ranks):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(rank, ranks, str(directory / "store"), theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pipe in self._pipes:
+            if not pipe.closed:
+                pipe.send(None)
+        for process in self._processes:
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+    def run(self, case: Case, *arguments: Any, timeout_s: float = 60.0) -> list[Any]:
+        """Results by rank. Fails with the text of every rank's error, or if a rank does not answer in time."""
+        for pipe in self._pipes:
+            pipe.send((case, arguments))
+        outcomes: list[Any] = []
+        failures: list[str] = []
+        for rank, pipe in enumerate(self._pipes):
+            if not pipe.poll(timeout_s):
+                failures.append(f"rank {rank} hangs")
+                self._processes[rank].kill()
+                continue
+            good, outcome = pipe.recv()
+            (outcomes if good else failures).append(outcome)
+        assert not failures, "\n".join(failures)
+        return outcomes

@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The software aggregator behind frames: what its machine's kernel would take off them on the way in, and put on."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import numpy as np
+from golden import model
+from golden.model import Host, Job, udp_frame
+from helpers.packet.play import Frames, NotHereError
+from helpers.packet.star import AGGREGATOR, JOBS, OP_NAMES
+from sumwire.aggregator.batches import ROW_BYTES, Batch
+from sumwire.aggregator.core import Aggregator
+from sumwire.aggregator.state import SILENCE_S, State
+from sumwire.config import JobConfig, parse_job
+from sumwire_protocol import constants as p4
+
+SERVED = [job for job in JOBS if job.parent is None and not any(worker.is_switch for worker in job.workers)]
+TREE_JOBS = {job.number for job in JOBS if job not in SERVED}
+
+
+def _ip(ip: bytes) -> str:
+    return ".".join(map(str, ip))
+
+
+def job_config(job: Job) -> JobConfig:
+    """One of the star's jobs, as its job file would have it."""
+    mapping = {
+        "format": 2,
+        "name": f"job{job.number}",
+        "job": job.number,
+        "ops": [OP_NAMES[op] for op in sorted(job.ops)],
+        "workers": len(job.workers),
+        "quorum": job.quorum,
+        "slots": job.slots,
+        "addresses": [
+            {
+                "worker": k,
+                "ip": _ip(host.ip),
+                "udp_port": host.udp_port,
+                "aggregator": _ip(AGGREGATOR.ip),
+                "seat": k,
+            }
+            for k, host in enumerate(job.workers)
+        ],
+        "thc": {"bits": 4, "p": 0.03125, "table": list(job.table)},
+    }
+    return parse_job(mapping, 0)
+
+
+class AggregatorRig:
+    """`exchange` takes a datagram out of its frame, and puts replies into frames."""
+
+    def __init__(self, *, native: bool) -> None:
+        self.name = f"software aggregator, {'native' if native else 'numpy'}"
+        self._aggregator = Aggregator(State([job_config(job) for job in SERVED], seed=1), batch=1, native=native)
+        assert self._aggregator.is_native == native
+        self._hosts: list[Host] = [host for job in SERVED for host in job.workers]
+        sizes, sources = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
+        self._batch = Batch(np.zeros((1, ROW_BYTES), np.uint8), sizes, sources, np.zeros(1, np.uint8), 1)
+
+    def renew(self) -> None:
+        now = time.monotonic() + SILENCE_S
+        assert self._aggregator.state.shared.renew(now).all()
+
+    def exchange(self, port: int, frame: bytes) -> Frames:
+        datagram = received(port, frame)
+        row, batch = np.frombuffer(datagram[:ROW_BYTES], np.uint8), self._batch
+        # What an earlier datagram left behind it must not matter.
+        batch.rows[0] = 0xA5
+        batch.rows[0, : len(row)] = row
+        batch.sizes[0], batch.sources[0] = len(datagram), np.frombuffer(frame[26:30], np.uint32)[0]
+        batch.tos[0] = frame[15]
+        replies = self._aggregator.process(batch, time.monotonic())
+        out = []
+        for reply in range(replies.count):
+            host = self._hosts[replies.places[reply]]
+            data = replies.rows[reply, : replies.sizes[reply]].tobytes()
+            out.append((host.port, udp_frame(AGGREGATOR, host, data, dscp_ecn=int(replies.tos[reply]))))
+        return out
+
+    def counters(self) -> tuple[Counter[str], Counter[str]]:
+        state = self._aggregator.state
+        return _named("VERDICT_", state.verdicts.tolist()), _named("REJECT_", state.rejects.tolist())
+
+
+def _named(prefix: str, cells: list[int]) -> Counter[str]:
+    names = {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
+    return Counter({names[index]: count for index, count in enumerate(cells) if count})
+
+
+def received(port: int, frame: bytes) -> bytes:
+    """The datagram that a socket at the aggregator's address and port is given.
+
+    Raises NotHereError for what the kernel keeps from it, and for what only a switch does.
+    """
+    if frame[12:14] != b"\x08\x00" or len(frame) < 34 or frame[30:34] != AGGREGATOR.ip:
+        raise NotHereError("what is not for the aggregator's address is another machine's business")
+    reason = model.malformed(frame)
+    lengths_agree = len(frame) >= 42 and len(frame) == 14 + int.from_bytes(frame[16:18])
+    lengths_agree = lengths_agree and len(frame) == 34 + int.from_bytes(frame[38:40])
+    if reason == "NOT_SUMWIRE" or not lengths_agree or model.ones_complement_sum(frame[14:34]) != 0xFFFF:
+        raise NotHereError("the kernel drops the frame")
+    if reason is None:
+        _check_no_switch(port, frame)
+    return frame[42:]
+
+
+def _check_no_switch(port: int, frame: bytes) -> None:
+    packet = model.decode(frame[42:])
+    if packet.job in TREE_JOBS:
+        raise NotHereError("the aggregator is one level")
+    job = next((job for job in SERVED if job.number == packet.job), None)
+    if job and packet.worker < len(job.workers) and job.workers[packet.worker].port != port:
+        raise NotHereError("a socket does not know the port of a packet")

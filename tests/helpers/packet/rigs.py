@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Switches under test: the soft switch in process, and any switch program over veth pairs.
+
+All get their entries from the real controller over real gRPC.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+from golden.model import Degrade, Host, Queue, udp_frame
+from helpers.packet.play import Frames
+from helpers.packet.star import HOSTS, controller_yaml
+from softswitch.p4runtime.server import serve
+from softswitch.switch import EngineChoice, SoftSwitch
+from sumwire_controller.deploy.operations import bring_about
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import choose_generations, desired_state, plan
+from sumwire_controller.deploy.switch import P4Switch
+from sumwire_controller.derive.entries import Entry, TableEntry
+from sumwire_controller.parse.parse import parse_config
+from sumwire_protocol import constants as _p4
+
+ETH_P_ALL = 3
+READY_S = 30.0
+ANSWER_S = 5.0
+# Of a virtual queue: all it ever held is gone in a microsecond.
+FASTEST = 2**32 - 1
+NAMES = {prefix: {value: name.removeprefix(prefix) for name, value in vars(_p4).items() if name.startswith(prefix)}
+         for prefix in ("VERDICT_", "REJECT_")}  # fmt: skip
+
+
+class Controlled:
+    """The control plane's side of a rig: entries, generations, counters."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self._config = parse_config(controller_yaml(address))
+        self._program = Program.load(None)
+        self._switch = P4Switch(self._config.switch)
+        self._held: Collection[Entry] | None = None
+        self._base: Collection[Entry] = ()
+        self._ports: tuple[int, ...] = ()
+        self._decided: Counter[tuple[int, int, int]] = Counter()
+
+    def renew(self) -> None:
+        """Reads the switch back once, then trusts what it wrote: hundreds of tests renew, one reads."""
+        jobs = [job.name for job in self._config.jobs]
+        now = int(time.time())
+        if self._held is None:
+            bring_about(self._config, self._switch, self._program, jobs, now)
+            self._held = self._switch.entries(self._program)
+        desired = desired_state(self._config, choose_generations(self._config, self._held, jobs, now))
+        for change in plan(desired, self._held):
+            self._switch.write(self._program, change)
+        self._held = self._base = desired
+
+    def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade], first: int) -> None:
+        """Rows beside those of the configuration, until the next renewal; see `Rig.install`."""
+        if queues:
+            self._write(_queue_row(port, replace(queue, rate=FASTEST)) for port, queue in queues.items())
+            for port in queues:
+                self._empty(port, first)
+        rows = [_queue_row(port, queue) for port, queue in queues.items()]
+        rows += [TableEntry("degrade", (job,), (one.seed, one.share, one.mode)) for job, one in degrades.items()]
+        self._write(rows)
+        self._ports = tuple(queues)
+        self._decided = self._decisions()
+
+    def _write(self, rows: Iterable[Entry]) -> None:
+        desired = frozenset(self._base).union(rows)
+        assert self._held is not None
+        for change in plan(desired, self._held):
+            self._switch.write(self._program, change)
+        self._held = desired
+
+    def _empty(self, port: int, first: int) -> None:
+        """What an earlier test left in the queue is gone at this rate; the frame itself is its first content."""
+        host = HOSTS[port - 1]
+        source = HOSTS[port % len(HOSTS)]
+        self.exchange(source.port, udp_frame(source, replace(host, udp_port=9), bytes(first - 42)))
+
+    def exchange(self, port: int, frame: bytes) -> Frames:
+        raise NotImplementedError
+
+    def _decisions(self) -> Counter[tuple[int, int, int]]:
+        wanted = [port << 4 | low for port in self._ports for low in range(16)]
+        cells = self._switch.counter_cells(self._program.queues_id, wanted)
+        return Counter({(cell >> 4, cell >> 2 & 3, cell & 3): packets for cell, (packets, _) in cells.items()})
+
+    def decisions(self) -> Counter[tuple[int, int, int]]:
+        now = self._decisions()
+        now.subtract(self._decided)
+        return +now
+
+    def counters(self) -> tuple[Counter[str], Counter[str]]:
+        verdicts = self._switch.counter(self._program.verdicts_id)
+        rejects = self._switch.counter(self._program.rejects_id)
+        return _named(verdicts, "VERDICT_"), _named(rejects, "REJECT_")
+
+    def close(self) -> None:
+        self._switch.close()
+
+
+def _arp_request(source: Host, target: Host) -> bytes:
+    head = target.mac + source.mac + bytes.fromhex("0806 0001 0800 06 04 0001")
+    return head + source.mac + source.ip + bytes(6) + target.ip
+
+
+def _queue_row(port: int, queue: Queue) -> TableEntry:
+    # Rows have the classes from 3 down to 0.
+    args = (queue.rate, queue.mark, *reversed(queue.drop), queue.drop_all, int(queue.trims))
+    return TableEntry("virtual_queue", (port,), args)
+
+
+def _named(cells: dict[int, tuple[int, int]], prefix: str) -> Counter[str]:
+    return Counter({NAMES[prefix].get(index, str(index)): packets for index, (packets, _) in cells.items() if packets})
+
+
+class ProcessRig(Controlled):
+    """`exchange` calls the pipeline in this process."""
+
+    def __init__(self, name: str, address: str, switch: SoftSwitch) -> None:
+        super().__init__(name, address)
+        self.switch = switch
+
+    def exchange(self, port: int, frame: bytes) -> Frames:
+        return [(out, bytes(sent)) for out, sent in self.switch.process(port, frame)]
+
+
+class VethRig(Controlled):
+    """`exchange` sends on one end of a veth pair.
+
+    A sentinel to every host follows each frame: per port nothing overtakes, so what came before the
+    sentinel is all there is, and no time-out decides. It is an ARP request, which no virtual queue loses.
+    """
+
+    def __init__(self, name: str, address: str, sockets: dict[int, socket.socket]) -> None:
+        super().__init__(name, address)
+        self._sockets = sockets
+        self._numbers = itertools.count()
+
+    def exchange(self, port: int, frame: bytes) -> Frames:
+        mark = b"sentinel %d" % next(self._numbers)
+        source = HOSTS[port - 1]
+        self._sockets[port].send(frame)
+        for host in HOSTS:
+            self._sockets[port].send(_arp_request(source, host) + mark)
+        return [(host.port, got) for host in HOSTS for got in self._until(host.port, mark)]
+
+    def _until(self, port: int, mark: bytes) -> Iterator[bytes]:
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            ready, _, _ = select.select([self._sockets[port]], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise AssertionError(f"{self.name}: port {port} did not forward the frame after the test frame")
+            frame = self._sockets[port].recv(4096)
+            if mark in frame:
+                return
+            yield frame
+
+
+# -- bringing switches up ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def soft_in_process(engine: EngineChoice, clock: Callable[[], int] | None = None) -> Iterator[ProcessRig]:
+    device = SoftSwitch(seed=1, engine=engine, clock=clock)
+    server = serve(device, "127.0.0.1:0", 1)
+    rig = ProcessRig(f"soft switch in process, {engine} engine", f"127.0.0.1:{server.port}", device)
+    try:
+        yield rig
+    finally:
+        rig.close()
+        server.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def soft_command(interfaces: list[str], address: str) -> list[str]:
+    ports = itertools.chain.from_iterable(("-i", f"{k}@{name}") for k, name in enumerate(interfaces, 1))
+    return [sys.executable, "-m", "softswitch.cli", "--no-p4", "--device-id", "1", *ports, "--",
+            "--grpc-server-addr", address]  # fmt: skip
+
+
+def bmv2_command(interfaces: list[str], address: str) -> list[str]:
+    command = soft_command(interfaces, address)
+    thrift = ["--thrift-port", str(free_port())] if _has_thrift() else []
+    return ["simple_switch_grpc", *thrift, *command[3:]]
+
+
+def _has_thrift() -> bool:
+    """bmv2 may be built without Thrift, and then refuses the option."""
+    text = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False)
+    return "--thrift-port" in text.stdout + text.stderr
+
+
+@contextlib.contextmanager
+def over_veth(name: str, make_command: Callable[[list[str], str], list[str]], log: Path) -> Iterator[VethRig]:
+    address = f"127.0.0.1:{free_port()}"
+    with contextlib.ExitStack() as stack:
+        pairs = [stack.enter_context(veth_pair(f"swt{os.getpid() % 10000}p{k}")) for k in range(1, len(HOSTS) + 1)]
+        output = stack.enter_context(log.open("wb"))
+        process = subprocess.Popen(make_command([ours for ours, _ in pairs], address), stdout=output, stderr=output)
+        stack.callback(_end, process)
+        with grpc.insecure_channel(address) as channel:
+            grpc.channel_ready_future(channel).result(READY_S)
+        sockets = {k: stack.enter_context(raw_socket(theirs)) for k, (_, theirs) in enumerate(pairs, 1)}
+        rig = VethRig(name, address, sockets)
+        stack.callback(rig.close)
+        yield rig
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def veth_pair(stem: str) -> Iterator[tuple[str, str]]:
+    """Two connected interfaces that carry nothing but what we send."""
+    ends = (f"{stem}a", f"{stem}b")
+    subprocess.run(["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True)
+    try:
+        for end in ends:
+            Path(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6").write_text("1")
+            subprocess.run(["ip", "link", "set", end, "mtu", "2000", "up"], check=True)
+        yield ends
+    finally:
+        subprocess.run(["ip", "link", "del", ends[0]], check=True)
+
+
+@contextlib.contextmanager
+def raw_socket(interface: str) -> Iterator[socket.socket]:
+    # Protocol 0 until bound: the socket would hear every interface in between.
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sock:
+        sock.setsockopt(263, 23, 1)  # SOL_PACKET, PACKET_IGNORE_OUTGOING: not our own frames
+        sock.bind((interface, ETH_P_ALL))
+        yield sock

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command `sumwire-aggregator`, as a program of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+import sumwire
+import torch
+from golden import model
+from helpers.aggregator.served import every_op_mapping
+from helpers.paths import ROOT
+from helpers.transport.udp_bridge import aggregator_of, configs, run_workers, write_job
+from sumwire.aggregator import cli
+
+PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))
+
+
+@contextmanager
+def program(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "sumwire.aggregator.cli", *arguments]
+    environment = {**os.environ, "PYTHONPATH": PATH}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_of(stream: IO[str] | None) -> str:
+    assert stream is not None
+    return stream.readline()
+
+
+def reduce_once(mapping: dict[str, Any]) -> None:
+    def work(worker: int) -> torch.Tensor:
+        with sumwire.Job(configs(mapping)[worker], fallback="never") as job:
+            return job.mean(torch.full((5000,), float(worker)))
+
+    assert all(torch.equal(mean, torch.full((5000,), 1.5)) for mean in run_workers(work, 4))
+
+
+@pytest.mark.parametrize(("processes", "stop"), [(1, signal.SIGINT), (2, signal.SIGTERM)])
+def test_serves_until_a_signal_and_says_what_it_counted(tmp_path: Path, processes: int, stop: int) -> None:
+    mapping = every_op_mapping()
+    path = write_job(mapping, tmp_path / "job.json")
+    with program(str(path), "--processes", str(processes)) as process:
+        address = f"{aggregator_of(mapping)}:{model.UDP_PORT}"
+        assert line_of(process.stdout) == f"ready: {address}, processes: {processes}, jobs: test (7, 4 workers)\n"
+        reduce_once(mapping)
+        process.send_signal(stop)
+        out, errors = process.communicate(timeout=20)
+    assert process.returncode == 0, errors
+    counted = re.match(r"verdicts: FIRST (\d+), ADD (\d+), LAST (\d+)", out)
+    assert counted is not None, out
+    first, added, last = map(int, counted.groups())
+    # 5000 lanes of SUM32 and what goes before them.
+    assert first == last >= 20 and added == 2 * first
+    assert "rejected: none" in out and "Traceback" not in errors
+
+
+def test_lanes_are_served_side_by_side(tmp_path: Path) -> None:
+    mapping = every_op_mapping()
+    lanes = [{"job": mapping["job"], "slots": mapping["slots"]}, {"job": 40, "slots": 16}]
+    mapping |= {"format": 3, "lanes": lanes}
+    xs = [torch.arange(3000) % 50 - 9.0, torch.arange(2000) % 7 + 1.0]
+
+    def work(number: int) -> torch.Tensor:
+        worker, lane = divmod(number, 2)
+        with sumwire.Job(configs(mapping)[worker].for_lane(lane), fallback="never") as job:
+            return job.mean(xs[lane] * worker)
+
+    with program(str(write_job(mapping, tmp_path / "job.json"))) as process:
+        assert line_of(process.stdout).endswith("jobs: test (7, 4 workers, 2 lanes)\n")
+        means = run_workers(work, 8)
+    assert all(torch.allclose(mean, xs[number % 2] * 1.5, atol=1e-4) for number, mean in enumerate(means))
+
+
+def test_renewed_by_sighup(tmp_path: Path) -> None:
+    mapping = every_op_mapping()
+    path = write_job(mapping, tmp_path / "job.json")
+    with program(str(path)) as process:
+        line_of(process.stdout)
+        process.send_signal(signal.SIGHUP)
+        assert "job test (7): renewed" in line_of(process.stderr)
+        reduce_once(mapping)
+        process.send_signal(signal.SIGHUP)
+        assert "job test (7): not renewed, its workers are sending" in line_of(process.stderr)
+
+
+def test_a_process_that_dies_ends_all(tmp_path: Path) -> None:
+    mapping = every_op_mapping()
+    with program(str(write_job(mapping, tmp_path / "job.json")), "--processes", "2") as process:
+        line_of(process.stdout)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(children[1]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "aggregator-1 ended with status -9" in errors
+
+
+def refused(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> str:
+    assert cli.main(arguments) == 1
+    return capsys.readouterr().err
+
+
+def test_bad_files_are_errors_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nowhere.json" in refused(capsys, [str(tmp_path / "nowhere.json")])
+    bad = tmp_path / "bad.json"
+    bad.write_text("{")
+    assert "must be JSON" in refused(capsys, [str(bad)])
+
+
+def test_a_taken_port_is_an_error_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mapping = every_op_mapping()
+    path = str(write_job(mapping, tmp_path / "job.json"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((aggregator_of(mapping), model.UDP_PORT))
+        message = refused(capsys, [path])
+    assert message == f"cannot listen at {aggregator_of(mapping)}:{model.UDP_PORT}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    "options", [["--listen", "nowhere"], ["--listen", "127.0.0.1:0"], ["--processes", "0"], ["--processes", "x"], []]
+)
+def test_wrong_usage(options: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*options, "job.json"] if options else [])
+    assert ended.value.code == 2

@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The aggregator on real sockets, with the host library's workers."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import sumwire
+import torch
+from golden import model
+from helpers.aggregator.served import every_op_mapping, serving
+from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
+from sumwire.aggregator import kernels
+from sumwire.aggregator.state import SILENCE_S
+from sumwire.codec.sign import VoteCodec
+from sumwire.errors import DeadlineError, StaleRunError
+from sumwire.transport.delivery import Delivery
+from sumwire_protocol import constants as p4
+from torch import Tensor
+
+FORMS = pytest.mark.parametrize("form", ["numpy", pytest.param("native", marks=pytest.mark.cc)])
+LENGTH = 30_000
+
+
+@pytest.fixture
+def _form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if form == "numpy":
+        monkeypatch.setenv(kernels.SWITCH, "0")
+
+
+def gradients(workers: int = 4) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(8)
+    return [torch.randn(LENGTH, generator=generator) + 0.3 for _ in range(workers)]
+
+
+def every_operation(job: sumwire.Job, x: Tensor) -> list[Tensor]:
+    mean, residual = job.reduce(x)
+    votes, _ = job.reduce_with(VoteCodec(), x)
+    return [mean, job.mean(x), job.merged_signs(x), job.vote(x >= 0), votes, residual()]
+
+
+def run(mapping: dict[str, Any], xs: list[Tensor]) -> list[list[Tensor]]:
+    def work(worker: int) -> list[Tensor]:
+        with sumwire.Job(configs(mapping)[worker], fallback="never", deadline_s=20.0) as job:
+            return every_operation(job, xs[worker])
+
+    return run_workers(work, len(xs))
+
+
+@FORMS
+@pytest.mark.usefixtures("_form")
+@pytest.mark.parametrize("loss", [0.0, 0.02])
+def test_workers_cannot_tell_it_from_a_switch(form: str, loss: float) -> None:
+    xs, mapping = gradients(), every_op_mapping(slots=256)
+    with serving(mapping, loss) as state:
+        results = run(mapping, xs)
+    stacked = torch.stack(xs)
+    mean = stacked.mean(0)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0][:-1], other[:-1], strict=True))
+    thc, exact, signs, vote, _, _ = results[0]
+    assert float((thc - mean).square().sum() / mean.square().sum()) < 0.03
+    assert float((exact - mean).abs().max()) < 1e-6
+    # A sign of somebody's, and right on average: the mean of 30,000 draws is within five standard deviations.
+    plus = (stacked >= 0).double().mean(0)
+    assert torch.equal(signs[plus == 1], torch.ones(int((plus == 1).sum())))
+    assert torch.equal(signs[plus == 0], -torch.ones(int((plus == 0).sum())))
+    assert abs(float((signs > 0).double().mean() - plus.mean())) < 5 * 0.5 / LENGTH**0.5
+    assert torch.equal(vote, (stacked >= 0).sum(0) >= 2)
+    counted = {name: int(state.verdicts[getattr(p4, f"VERDICT_{name}")]) for name in ("FIRST", "LAST", "REJECT")}
+    assert counted["FIRST"] == counted["LAST"] > 100 and counted["REJECT"] == 0
+    if loss:
+        assert state.verdicts[p4.VERDICT_DUPLICATE] + state.verdicts[p4.VERDICT_REPEAT] > 0
+
+
+@FORMS
+@pytest.mark.usefixtures("_form")
+def test_a_bounded_loss_leaves_some_out_and_all_agree(form: str) -> None:
+    xs, mapping = gradients(), every_op_mapping(slots=256)
+    delivery = Delivery(loss_bound=0.05)
+
+    def work(worker: int) -> tuple[Tensor, int]:
+        with sumwire.Job(configs(mapping)[worker], delivery=delivery, fallback="never", deadline_s=20.0) as job:
+            mean, _ = job.reduce(torch.cat([xs[worker]] * 8))
+            return mean, job.stats.missing
+
+    with serving(mapping, loss=0.03) as state:
+        results = run_workers(work, 4)
+    # 240,000 values, of 1024 in a chunk, rotated as a power of two of them.
+    chunks = 256
+    for mean, missing in results:
+        assert torch.equal(mean, results[0][0])
+        assert missing == results[0][1] <= 0.05 * 4 * chunks
+    # Some were left out, and each of them by a flush that said how few are enough.
+    assert 0 < state.verdicts[p4.VERDICT_FLUSH] <= results[0][1]
+
+
+@FORMS
+@pytest.mark.usefixtures("_form")
+def test_a_new_run_needs_a_new_generation(form: str) -> None:
+    xs, mapping = gradients(), every_op_mapping()
+    with serving(mapping) as state:
+        run(mapping, xs)
+        with pytest.raises(StaleRunError, match="renew"):
+            run(mapping, xs)
+        now = time.monotonic()
+        assert state.shared.renew(now).tolist() == [False], "its workers were heard a moment ago"
+        assert state.shared.renew(now + SILENCE_S).tolist() == [True]
+        run(mapping, xs)
+
+
+def test_a_missing_worker_is_named() -> None:
+    xs, mapping = gradients(), every_op_mapping()
+
+    def work(worker: int) -> str:
+        with sumwire.Job(configs(mapping)[worker], fallback="never", join_s=0.5) as job:
+            try:
+                every_operation(job, xs[worker])
+            except DeadlineError as error:
+                return str(error)
+        return ""
+
+    with serving(mapping):
+        told = run_workers(work, 3)
+    assert all("missing workers: [3]" in text for text in told)
+
+
+def test_strangers_are_refused_and_counted() -> None:
+    mapping = every_op_mapping()
+    packet = model.Packet(1, model.MAX32, mapping["job"], 0, 0, 1, 0, 0, 0, 1, 0, 0, bytes(128))
+    with serving(mapping) as state, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        for datagram in (packet.encode(), b"", b"\x11", bytes(2000)):
+            stranger.sendto(datagram, (aggregator_of(mapping), model.UDP_PORT))
+        until = time.monotonic() + 10
+        while state.verdicts.sum() < 4 and time.monotonic() < until:
+            time.sleep(0.005)
+    rejects = {index: int(count) for index, count in enumerate(state.rejects) if count}
+    # The kernel keeps 2,000 bytes from nobody: they are too many, and of version 0 before that.
+    assert rejects == {p4.REJECT_ADDRESS: 1, p4.REJECT_LENGTH: 2, p4.REJECT_VERSION: 1}
+    assert np.array_equal(state.slots, np.zeros_like(state.slots))

@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes on real sockets, through a software aggregator that loses packets."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sumwire
+import torch
+from golden import model
+from helpers.aggregator.served import LossyServer, running
+from helpers.training.replicas import flat
+from helpers.transport.udp_bridge import aggregator_of, configs, job_mapping, run_workers
+from sumwire import systems
+from sumwire.aggregator.jobs import lanes_of
+from sumwire.aggregator.processes import listen
+from sumwire.aggregator.state import State
+from sumwire.config import JobConfig
+from sumwire.dlcp.lanes import Lanes, TensorRecord
+from sumwire.dlcp.sync import LaneState, LaneSync
+from sumwire.transport.delivery import Delivery
+from torch import Tensor, nn
+
+WORKERS = 4
+
+
+def laned(lanes: int = 4, slots: int = 32, quorum: int = WORKERS) -> dict[str, Any]:
+    mapping = job_mapping(WORKERS, slots, job=40)
+    # Lanes have ports of their own from the worker's on; the aggregator has other addresses.
+    return mapping | {
+        "format": 3,
+        "quorum": quorum,
+        "lanes": [{"job": 40 + lane, "slots": slots} for lane in range(lanes)],
+    }
+
+
+@contextmanager
+def serving(mapping: dict[str, Any], loss: float) -> Iterator[None]:
+    state = State(lanes_of(configs(mapping)[:1]), seed=3)
+    (udp,) = listen(aggregator_of(mapping), model.UDP_PORT, 1)
+    with udp:
+        server = LossyServer(udp, state)
+        server.loss = loss
+        with running([server]):
+            yield
+
+
+def net() -> nn.Sequential:
+    """The same weights at every call; not to be called by threads, since seeds are the process's."""
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def train(
+    config: JobConfig, network: nn.Module, steps: int, delivery: Delivery
+) -> tuple[Tensor, list[TensorRecord], list[float]]:
+    with Lanes(config, delivery=delivery, fallback="never") as lanes:
+        worker = config.worker
+        system = systems.make("dlcp", lanes)
+        optimizer = system.attach(network, torch.optim.SGD(network.parameters(), lr=1.0))
+        generator = torch.Generator().manual_seed(worker)
+        losses = []
+        for _ in range(steps):
+            x = torch.randn(32, 64, generator=generator)
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(network(x), x[:, :10].argmax(1))
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        system.close()
+        return flat(network), lanes.take_records(), losses
+
+
+@pytest.mark.parametrize("divisor", ["contributors", "workers"])
+def test_replicas_are_equal_and_the_bound_is_kept(divisor: Any) -> None:
+    steps, bound = 25, 0.03
+    delivery = Delivery(loss_bound=bound, divisor=divisor)
+    mapping, networks = laned(), [net() for _ in range(WORKERS)]
+    with serving(mapping, loss=0.02):
+        outcomes = run_workers(lambda w: train(configs(mapping)[w], networks[w], steps, delivery), WORKERS)
+    for parameters, records, _ in outcomes:
+        assert torch.equal(parameters, outcomes[0][0])
+        assert len(records) == steps * len({record.lane for record in records})
+        assert all(record.missing_share <= bound for record in records)
+    assert sum(record.missing for record in outcomes[0][1]) > 0
+    # What is missing is missing for all alike.
+    shares = [sorted((r.bucket, r.missing) for r in records) for _, records, _ in outcomes]
+    assert shares == [shares[0]] * WORKERS
+    mean = torch.tensor([losses for _, _, losses in outcomes]).mean(0)
+    assert float(mean[-5:].mean()) < float(mean[:5].mean()) * 0.9
+
+
+def test_without_a_bound_nothing_is_missing() -> None:
+    mapping, networks = laned(), [net() for _ in range(WORKERS)]
+    with serving(mapping, loss=0.01):
+        outcomes = run_workers(lambda w: train(configs(mapping)[w], networks[w], 8, Delivery()), WORKERS)
+    for parameters, records, _ in outcomes:
+        assert torch.equal(parameters, outcomes[0][0])
+        assert sum(record.missing for record in records) == 0
+
+
+def test_a_lapped_worker_follows() -> None:
+    """Three of four go on; the fourth stands still for some steps, then catches up without a gradient of its own."""
+    mapping, networks = laned(quorum=WORKERS - 1), [net() for _ in range(WORKERS)]
+    meet = threading.Barrier(WORKERS)
+    steps = 10
+
+    def work(worker: int) -> tuple[Tensor, int]:
+        with Lanes(configs(mapping)[worker], delivery=Delivery(), fallback="never") as lanes:
+            network, followed = networks[worker], 0
+            state = LaneState(lanes, network)
+            optimizer = LaneSync(torch.optim.SGD(network.parameters(), lr=0.05), state)
+            generator = torch.Generator().manual_seed(worker)
+            for step in range(steps):
+                if step == 3 and worker == 3:
+                    # The others are through with all their steps.
+                    meet.wait(30)
+                if state.behind():
+                    state.follow()
+                    optimizer.inner.step()
+                    followed += 1
+                    continue
+                optimizer.zero_grad()
+                network(torch.randn(8, 64, generator=generator)).square().mean().backward()
+                optimizer.step()
+            if worker != 3:
+                meet.wait(30)
+            # Nobody ends while another one may ask for a result.
+            meet.wait(30)
+            return flat(network), followed
+
+    with serving(mapping, loss=0.0):
+        outcomes = run_workers(work, WORKERS)
+    # It may have been lapped before, too.
+    assert steps - 3 <= outcomes[3][1] <= steps
+    for parameters, _ in outcomes:
+        assert torch.equal(parameters, outcomes[0][0])
+
+
+def test_public_way_in() -> None:
+    assert sumwire.dlcp.Lanes is Lanes

@@ -1,0 +1,227 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every system by its name, training a small model through soft switches; and what it puts on the wire."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sumwire
+import torch
+from helpers.paths import ROOT
+from helpers.training.replicas import backward, flat, in_threads, net
+from helpers.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree
+from helpers.transport.udp_bridge import Impairment, configs, job_mapping, run_workers
+from sumwire import systems
+from sumwire.lowrank.sync import AcpSgd
+from sumwire.systems import makers, table
+from sumwire.training.collective import Collective
+from torch import Tensor, nn
+
+STEPS = 50
+OPTIONS: dict[str, dict[str, Any]] = {
+    "thc": {},
+    "sum32": {},
+    "vote": {"scale": 0.3},
+    "ef-sign": {},
+    "ssdm": {"scale": 0.5},
+    "marsit": {"global_lr": 0.01, "full_precision_every": 10},
+    "acp": {"rank": 1, "min_compression": 1.0},
+    "acp-thc": {"rank": 1, "min_compression": 1.0},
+}
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[TreeRig]:
+    with soft_tree(STAR, {"train": 16}) as running:
+        yield running
+
+
+def train(
+    rig: TreeRig, name: str, steps: int, impairment: Impairment | None = None
+) -> list[tuple[Tensor, list[float], dict[str, float]]]:
+    """(parameters, losses, statistics) of every worker."""
+    mapping = rig.fresh_job("train")
+
+    def work(worker: int) -> tuple[Tensor, list[float], dict[str, float]]:
+        model = net(torch.float32)
+        with sumwire.Job(configs(mapping)[worker], fallback="never", block=1024) as job:
+            system = systems.make(name, job, **OPTIONS[name])
+            optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=0.03))
+            losses = []
+            for step in range(steps):
+                optimizer.zero_grad()
+                losses.append(backward(model, worker, step))
+                optimizer.step()
+            system.close()
+            return flat(model), losses, system.stats
+
+    with rig.bridge(mapping, impairment):
+        return run_workers(work, rig.shape.workers)
+
+
+def test_marsit_in_a_tree() -> None:
+    with soft_tree(LEAF_SPINE, {"train": 16}) as rig:
+        outcomes = train(rig, "marsit", 30, Impairment(7, 0.01, 0.01, 0.02, 0.01))
+    losses = torch.tensor([losses for _, losses, _ in outcomes]).mean(0)
+    assert float(losses[-5:].mean()) < float(losses[:5].mean()) / 2, losses.tolist()
+    for parameters, _, _ in outcomes:
+        assert torch.equal(parameters, outcomes[0][0])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_system_learns_and_keeps_its_replicas_equal(rig: TreeRig, name: str) -> None:
+    outcomes = train(rig, name, STEPS, Impairment(7, 0.005, 0.005, 0.01, 0.005))
+    for parameters, _, stats in outcomes:
+        assert torch.equal(parameters, outcomes[0][0])
+        assert stats["operations"] == STEPS
+        assert name not in ("acp", "acp-thc") or stats["values"] < STEPS * len(parameters)
+        assert stats["operation_s"] > 0
+    losses = torch.tensor([losses for _, losses, _ in outcomes]).mean(0)
+    # Stochastic signs of this few workers are mostly noise.
+    share = 0.85 if name == "ssdm" else 0.5
+    assert float(losses[-10:].mean()) < float(losses[:5].mean()) * share, losses.tolist()
+
+
+def test_full_precision_is_the_mean_gradient(rig: TreeRig) -> None:
+    """SUM32 against one optimizer on the mean of all workers' gradients."""
+    outcomes = train(rig, "sum32", 10)
+    model = net(torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03)
+    for step in range(10):
+        grads = []
+        for worker in range(rig.shape.workers):
+            backward(model, worker, step)
+            grads.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        for p, *pieces in zip(model.parameters(), *grads, strict=True):
+            p.grad = torch.stack(pieces).mean(0)
+        optimizer.step()
+    torch.testing.assert_close(outcomes[0][0], flat(model), rtol=0, atol=1e-5)
+
+
+def payload_bits(rig: TreeRig, values: int, every: int | None) -> tuple[float, float]:
+    """Bits per value and step, (up, down), of Marsit's payloads; the job's greeting was before."""
+    mapping = rig.fresh_job("train")
+    header = 14 + 20 + 8 + 24
+
+    def work(worker: int) -> tuple[float, float]:
+        weight = nn.Parameter(torch.zeros(values))
+        with sumwire.Job(configs(mapping)[worker], fallback="never") as job:
+            system = systems.make("marsit", job, global_lr=0.01, full_precision_every=every)
+            marsit = system.attach(nn.ParameterList([weight]), torch.optim.SGD([weight], lr=0.01))
+            assert isinstance(marsit, sumwire.optim.Marsit)
+            job.vote(torch.ones(1, dtype=torch.bool))
+            before = job.stats.as_dict()
+            weight.grad = torch.randn(values)
+            marsit.step()
+            used = {key: value - before[key] for key, value in job.stats.as_dict().items()}
+        # What was sent or came twice is left out, as packets of 8 words, which nearly all are.
+        up = used["bytes_sent"] - used["packets_sent"] * header - used["retransmissions"] * 1024
+        down = used["bytes_received"] - used["packets_received"] * header - used["duplicates"] * 1024
+        return 8 * up / values, 8 * down / values
+
+    with rig.bridge(mapping):
+        return min(run_workers(work, rig.shape.workers))  # type: ignore[no-any-return]
+
+
+def test_bits_on_the_wire(rig: TreeRig) -> None:
+    """Marsit-100 from its two kinds of rounds: 1 full-precision round in 100. Whole chunks, headers aside."""
+    values = 32 * 8192
+    sign = payload_bits(rig, values, None)
+    full = payload_bits(rig, values, 1)
+    assert sign == pytest.approx((1.0, 1.0), abs=0.01)
+    assert full == pytest.approx((32.125, 32.125), abs=0.2)
+    for direction in range(2):
+        assert (99 * sign[direction] + full[direction]) / 100 <= 1.32
+
+
+def test_acp_over_the_switch_is_acp_with_exact_sums(rig: TreeRig) -> None:
+    """The same training by threads that add exactly: fixed point makes next to no difference."""
+
+    def work(worker: int, collective: Collective) -> Tensor:
+        model = net(torch.float32)
+
+        def reduce(x: Tensor, number: int) -> tuple[Tensor, Callable[[], Tensor]]:
+            return collective.mean(x), lambda: torch.zeros_like(x)
+
+        inner = torch.optim.SGD(model.parameters(), lr=0.03)
+        optimizer = AcpSgd(model, inner, reduce, **OPTIONS["acp"])
+        for step in range(10):
+            backward(model, worker, step)
+            optimizer.step()
+        return flat(model)
+
+    expected = in_threads(work, rig.shape.workers)[0]
+    assert float((expected - flat(net(torch.float32))).norm()) > 0.05
+    torch.testing.assert_close(train(rig, "acp", 10)[0][0], expected, rtol=0, atol=1e-5)
+
+
+def test_made_by_name_only_with_what_it_needs() -> None:
+    job_file = {**job_mapping(1, 8), "ops": ["max32", "sign", "thc"]}
+    with sumwire.Job(configs(job_file)[0]) as job:
+        with pytest.raises(sumwire.UsageError, match="'marsit2': known are ssgd, fp16, sum32, thc"):
+            systems.make("marsit2", job)
+        with pytest.raises(sumwire.ConfigError, match="must have sum32 for system marsit"):
+            systems.make("marsit", job, global_lr=0.1)
+        with pytest.raises(sumwire.UsageError, match="transport 'wire': known are auto, switch, group"):
+            systems.make("vote", job, transport="wire")
+        with pytest.raises(sumwire.UsageError, match=r"topk: transport 'switch': it runs over group; .* sum32, thc,"):
+            systems.make("topk", job, transport="switch")
+        with pytest.raises(sumwire.UsageError, match=r"marsit: transport 'group': it runs over switch; .* ssgd, fp16"):
+            systems.make("marsit", job, transport="group", global_lr=0.1)
+        with pytest.raises(sumwire.UsageError, match="system ssdm: needs a job, with ops sign, max32"):
+            systems.make("ssdm")
+        with pytest.raises(sumwire.UsageError, match="system vote: needs a job, with ops vote, max32"):
+            systems.make("vote", transport="switch")
+        with pytest.raises(sumwire.UsageError, match="no process group: call torch"):
+            systems.make("vote")
+        with pytest.raises(sumwire.UsageError, match="ssdm: option 'speed': over switch it has scale"):
+            systems.make("ssdm", job, speed=1)
+        with pytest.raises(sumwire.UsageError, match="thc: option 'bits': over switch it has error_feedback"):
+            systems.make("thc", job, bits=3)
+        with pytest.raises(sumwire.UsageError, match="marsit: needs option global_lr"):
+            systems.make("marsit", job)
+        with pytest.raises(sumwire.ConfigError, match=r"table = .*: must be 0, 1 \.\.\. for system thc-uniform"):
+            systems.make("thc-uniform", job)
+        model = nn.Linear(4, 6)
+        with pytest.raises(sumwire.UsageError, match="rank = 5: must be at most 4"):
+            systems.make("acp-thc", job, rank=5).attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        with pytest.raises(sumwire.UsageError, match="thc: the model has no parameters"):
+            systems.make("thc", job).attach(nn.Flatten(), torch.optim.SGD(model.parameters(), lr=0.1))
+        system = systems.make("ssdm", job)
+        model = nn.Linear(2, 1)
+        system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        with pytest.raises(sumwire.UsageError, match="serves one model"):
+            system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_uniform_thc_takes_a_job_with_the_uniform_table() -> None:
+    plain = job_mapping(1, 8)
+    job_file = {**plain, "thc": {"bits": 4, "p": 0.03125, "table": list(range(16))}}
+    with sumwire.Job(configs(job_file)[0]) as job:
+        assert systems.make("thc-uniform", job).transport == "switch"
+
+
+def test_table_and_makers_have_the_same_systems() -> None:
+    for transport, made in (("switch", makers._OVER_JOB), ("group", makers._OVER_GROUP)):
+        assert {name for name, spec in systems.TABLE.items() if transport in spec.routes} == set(made)
+    used = {option for spec in systems.TABLE.values() for route in spec.routes.values() for option in route.options}
+    assert used == set(table.OPTIONS)
+    assert set(OPTIONS) | {"thc-uniform", "dlcp"} == set(makers._OVER_JOB)
+
+
+def test_defaults_of_the_page_are_those_of_the_code() -> None:
+    acp = inspect.signature(AcpSgd.__init__).parameters
+    marsit = inspect.signature(sumwire.optim.Marsit.__init__).parameters
+    for name in ("rank", "seed", "min_compression", "accumulation"):
+        assert table.OPTIONS[name].default == str(acp[name].default)
+    assert acp["threshold_bytes"].default == 25 << 20
+    assert table.OPTIONS["full_precision_every"].default == str(marsit["full_precision_every"].default)
+
+
+def test_page_of_systems_is_current() -> None:
+    page = (ROOT / "docs" / "systems.md").read_text()
+    assert table.as_markdown() in page, "python -m sumwire.systems writes the tables"

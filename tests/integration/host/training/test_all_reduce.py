@@ -1,0 +1,301 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`sumwire.all_reduce` from tensors to tensors, with the golden switch on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sumwire
+import torch
+from golden import model
+from helpers.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
+from sumwire.codec.thc import BLOCK_VALUES
+from sumwire.config import parse_job
+from sumwire.job.greeting import Greeting
+from sumwire.transport.udp import Transport
+from sumwire_protocol import constants as p4
+from torch import Tensor
+
+WORKERS = 4
+
+
+def inputs(length: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    return [torch.randn(length, generator=torch.Generator().manual_seed(w)).to(dtype) for w in range(WORKERS)]
+
+
+def play(
+    work: Callable[[sumwire.Job, int], Any],
+    *,
+    slots: int = 16,
+    impairment: Impairment | None = None,
+    **options: Any,
+) -> list[Any]:
+    """``work(job, worker)`` on all workers of a fresh job."""
+    mapping = job_mapping(WORKERS, slots)
+
+    def run(worker: int) -> Any:
+        with sumwire.Job(configs(mapping)[worker], block=1024, **options) as job:
+            return work(job, worker)
+
+    with Bridge(mapping, golden_switch(mapping), impairment):
+        return run_workers(run, WORKERS)
+
+
+@pytest.mark.parametrize("op", ["mean", "sum"])
+@pytest.mark.parametrize("length", [0, 1, 2, 1023, 1024, 1025, 40_000])
+def test_result_and_residuals_account_for_the_inputs(length: int, op: Any) -> None:
+    """Equal bits on all workers; mean of the results' shares plus mean of the residuals is the exact mean."""
+    tensors = inputs(length)
+
+    def work(job: sumwire.Job, worker: int) -> tuple[Tensor, Tensor]:
+        tensor = tensors[worker].clone()
+        result = sumwire.all_reduce(tensor, job, op=op, feedback="t")
+        assert result is tensor
+        return result, job.feedback.compensate("t", torch.zeros(length))
+
+    outcomes = play(work)
+    exact = torch.stack(tensors).mean(0)
+    mean = outcomes[0][0] / (WORKERS if op == "sum" else 1)
+    left = torch.stack([residual for _, residual in outcomes]).mean(0)
+    torch.testing.assert_close(mean + left, exact, rtol=0, atol=1e-5)
+    assert all(torch.equal(result, outcomes[0][0]) for result, _ in outcomes)
+    if length > 1000:
+        # 4 independent workers: 0.0203 of the mean's energy.
+        assert 0.01 < float((mean - exact).square().sum() / exact.square().sum()) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_kept(dtype: torch.dtype) -> None:
+    tensors = inputs(3000, dtype)
+    outcomes = play(lambda job, worker: sumwire.all_reduce(tensors[worker].clone(), job))
+    exact = torch.stack(tensors).float().mean(0)
+    for result in outcomes:
+        assert result.dtype == dtype
+        assert torch.equal(result, outcomes[0])
+    assert float((outcomes[0].float() - exact).square().sum() / exact.square().sum()) < 0.03
+
+
+def test_any_shape_and_stride_in_place() -> None:
+    tensors = [tensor.view(40, 50) for tensor in inputs(2000)]
+
+    def work(job: sumwire.Job, worker: int) -> tuple[Tensor, Tensor]:
+        transposed = tensors[worker].clone().t()
+        parameter = tensors[worker].clone().requires_grad_()
+        sumwire.all_reduce(transposed, job)
+        sumwire.all_reduce(parameter, job)
+        return transposed, parameter.detach()
+
+    exact = torch.stack(tensors).mean(0)
+    for transposed, parameter in play(work):
+        assert transposed.shape == (50, 40)
+        for result in (transposed.t(), parameter):
+            assert float((result - exact).square().sum() / exact.square().sum()) < 0.03
+
+
+def test_signs_take_no_feedback() -> None:
+    with sumwire.Job(configs(job_mapping(WORKERS, 8))[0]) as job:
+        with pytest.raises(sumwire.UsageError, match="feedback = 'w'"):
+            sumwire.all_reduce(torch.ones(3), job, op="sign", feedback="w")
+        with pytest.raises(sumwire.ConfigError, match="must have sign"):
+            sumwire.all_reduce(torch.ones(3), job, op="sign")
+
+
+def test_zeros_come_back_as_zeros() -> None:
+    for result in play(lambda job, worker: sumwire.all_reduce(torch.zeros(2500), job)):
+        assert not result.any()
+
+
+def test_error_feedback_repays_what_was_left_out() -> None:
+    tensors, rounds = inputs(5000), 8
+
+    def work(job: sumwire.Job, worker: int) -> Tensor:
+        results = [sumwire.all_reduce(tensors[worker].clone(), job, feedback=0) for _ in range(rounds)]
+        return torch.stack(results).mean(0)
+
+    exact = torch.stack(tensors).mean(0)
+    result = play(work)[0]
+    assert float((result - exact).square().sum() / exact.square().sum()) < 0.003
+
+
+def test_bad_network_changes_no_bit() -> None:
+    tensors = inputs(30_000)
+
+    def work(job: sumwire.Job, worker: int) -> Tensor:
+        return torch.cat([sumwire.all_reduce(t[:n].clone(), job) for n in (30_000, 5, 2047) for t in [tensors[worker]]])
+
+    clean = play(work, slots=9)
+    bad = play(work, slots=9, impairment=Impairment(3, drop=0.02, duplicate=0.02, reorder=0.04, late=0.02))
+    for result in (*clean, *bad):
+        assert torch.equal(result, clean[0])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_non_finite_is_refused_before_anything_is_sent(value: float) -> None:
+    mapping = job_mapping(WORKERS, 8)
+    with Bridge(mapping, golden_switch(mapping)) as bridge, sumwire.Job(configs(mapping)[0]) as job:
+        with pytest.raises(sumwire.NonFiniteError, match="index 3"):
+            sumwire.all_reduce(torch.tensor([1.0, 2.0, 3.0, value]), job)
+        with pytest.raises(sumwire.NonFiniteError, match="norm"):
+            sumwire.all_reduce(torch.full((10,), 1e38), job)
+        assert bridge.heard == 0
+
+
+def test_a_refused_call_may_be_made_again() -> None:
+    def work(job: sumwire.Job, worker: int) -> Tensor:
+        if worker == 1:
+            with pytest.raises(sumwire.RetryError):
+                sumwire.all_reduce(torch.tensor([float("nan")]), job)
+        return sumwire.all_reduce(torch.ones(1), job)
+
+    for result in play(work):
+        torch.testing.assert_close(result, torch.ones(1), rtol=0, atol=0.2)
+
+
+@pytest.mark.parametrize("tensor", [torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.int32)])
+def test_other_dtypes_are_refused(tensor: Tensor) -> None:
+    with sumwire.Job(configs(job_mapping(1, 8))[0]) as job, pytest.raises(sumwire.UsageError, match=str(tensor.dtype)):
+        sumwire.all_reduce(tensor, job)
+
+
+def test_other_ops_are_refused() -> None:
+    with sumwire.Job(configs(job_mapping(1, 8))[0]) as job, pytest.raises(sumwire.UsageError, match="'max'"):
+        sumwire.all_reduce(torch.zeros(1), job, op="max")  # type: ignore[arg-type]
+
+
+def test_closed_job_refuses() -> None:
+    job = sumwire.Job(configs(job_mapping(1, 8))[0])
+    job.close()
+    job.close()
+    with pytest.raises(sumwire.ClosedError, match="closed"):
+        sumwire.all_reduce(torch.zeros(1), job)
+
+
+def test_after_a_deadline_the_job_is_unusable() -> None:
+    mapping = job_mapping(2, 8)
+    with Bridge(mapping, golden_switch(mapping)) as bridge, sumwire.Job(configs(mapping)[0], join_s=0.3) as job:
+        with pytest.raises(sumwire.DeadlineError) as first:
+            sumwire.all_reduce(torch.zeros(1), job)
+        heard = bridge.heard
+        with pytest.raises(sumwire.DeadlineError) as second:
+            sumwire.all_reduce(torch.zeros(1), job)
+        assert second.value is first.value
+        assert bridge.heard == heard
+
+
+@pytest.mark.parametrize("earlier", [1, 3000], ids=["shorter", "longer"])
+def test_second_run_under_the_same_generation_is_told(earlier: int) -> None:
+    mapping = job_mapping(2, 8)
+
+    def run(length: int) -> Callable[[int], str]:
+        def work(worker: int) -> str:
+            with sumwire.Job(configs(mapping)[worker], join_s=1.0) as job:
+                try:
+                    sumwire.all_reduce(torch.ones(length), job)
+                except sumwire.StaleRunError as error:
+                    return str(error)
+                return ""
+
+        return work
+
+    with Bridge(mapping, golden_switch(mapping)):
+        assert run_workers(run(earlier), 2) == ["", ""]
+        for text in run_workers(run(1), 2):
+            assert "renew the job's generation" in text
+
+
+def test_earlier_run_that_died_at_its_first_packet_is_told() -> None:
+    """Its packet is in the slot's sum, this run's is taken for a repetition of it: only the greeting shows it."""
+    mapping = job_mapping(2, 8)
+    with Bridge(mapping, golden_switch(mapping)):
+        with Transport(configs(mapping)[0]) as killed:
+            greeting = Greeting(configs(mapping)[0], {"block": BLOCK_VALUES, "delivery": None})
+            killed.start(p4.OP_MAX32, greeting.payload())
+
+        def work(worker: int) -> str:
+            with sumwire.Job(configs(mapping)[worker], join_s=0.5, deadline_s=0.5) as job:
+                try:
+                    sumwire.all_reduce(torch.ones(1), job)
+                except sumwire.RecreateError as error:
+                    return type(error).__name__
+                return ""
+
+        assert run_workers(work, 2) == ["StaleRunError", "DeadlineError"]
+
+
+def test_missing_worker_is_named_to_all_at_the_start_and_to_the_next_run() -> None:
+    mapping = job_mapping(3, 8)
+
+    def work(worker: int) -> tuple[Any, str]:
+        with sumwire.Job(configs(mapping)[worker], join_s=0.3) as job:
+            with pytest.raises(sumwire.DeadlineError) as caught:
+                sumwire.all_reduce(torch.ones(1), job)
+            return caught.value.missing, str(caught.value)
+
+    with Bridge(mapping, golden_switch(mapping)):
+        for missing, _ in run_workers(work, 2):
+            assert missing == (2,)
+        assert "generation was not renewed" in work(1)[1]
+
+
+def test_workers_with_other_settings_are_told() -> None:
+    mapping = job_mapping(2, 8)
+
+    def work(worker: int) -> str:
+        with sumwire.Job(configs(mapping)[worker], block=1024 << worker) as job:
+            with pytest.raises(sumwire.OrderError, match="not all workers have the same job file and settings"):
+                sumwire.all_reduce(torch.ones(1), job)
+            return "told"
+
+    with Bridge(mapping, golden_switch(mapping)):
+        assert run_workers(work, 2) == ["told", "told"]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"ops": ["thc"]}, "must have max32"),
+    ],
+)
+def test_job_that_cannot_reduce_is_refused(change: dict[str, Any], text: str) -> None:
+    config = parse_job({**job_mapping(2, 8), **change}, 0)
+    with pytest.raises(sumwire.ConfigError, match=text):
+        sumwire.Job(config)
+
+
+def test_a_call_whose_op_the_job_lacks_is_refused() -> None:
+    mapping = job_mapping(1, 8)
+    with sumwire.Job(configs({**mapping, "ops": ["max32"]})[0]) as job:
+        calls: list[tuple[str, Callable[[], Any]]] = [
+            ("thc", lambda: sumwire.all_reduce(torch.ones(1), job)),
+            ("sum32", lambda: job.mean(torch.ones(1))),
+            ("sum32", lambda: job.sum32(np.ones(1, np.int32))),
+            ("sign", lambda: job.sign_merge(torch.ones(1, dtype=torch.bool))),
+            ("vote", lambda: job.vote(torch.ones(1, dtype=torch.bool))),
+        ]
+        for op, call in calls:
+            with pytest.raises(sumwire.ConfigError, match=f"ops = .'max32',.*must have {op}"):
+                call()
+        assert job.stats.packets_sent == 0
+
+
+def test_impossible_deadline_is_refused() -> None:
+    with pytest.raises(sumwire.ConfigError, match=r"deadline_s = 0: must be above 0"):
+        sumwire.Job(configs(job_mapping(2, 8))[0], deadline_s=0)
+
+
+def test_statistics_count_every_packet() -> None:
+    """Per worker: the greeting's 2 chunks, norms 1, THC 3; sizes from the wire format."""
+    [stats, *_] = play(lambda job, worker: (sumwire.all_reduce(torch.ones(3000), job), job.stats)[1])
+    small, up, down = (14 + 20 + 8 + 24 + words * 128 for words in (1, 4, 8))
+    assert (stats.operations, stats.values) == (1, 3000)
+    sent = stats.packets_sent - stats.retransmissions
+    assert sent == 6
+    if not stats.retransmissions:
+        assert stats.bytes_sent == 3 * small + 3 * up
+        assert stats.bytes_received == 3 * small + 3 * down
+    assert 0 < stats.exchange_s < stats.operation_s + 1
+    assert model.UDP_PORT == 21335

@@ -1,0 +1,344 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that give each other results the switch no longer has."""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from golden import model
+from helpers.transport.udp_bridge import JOB, configs, job_mapping
+from helpers.waiting import until
+from sumwire.config import JobConfig
+from sumwire.errors import ConfigError
+from sumwire.transport.catchup.kept_results import ROW_BYTES, Kept
+from sumwire.transport.catchup.recovery import FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S, MOST_ASKED, Recovery
+from sumwire.transport.catchup.recovery_service import recovery_port
+
+SLOTS = 8
+PROBE = 4
+PORT = model.UDP_PORT + 1000
+
+
+def result(sequence: int, worker: int, op: int = model.THC, contributors: int = 0b011) -> model.Packet:
+    words = model.WORDS_DOWN[op]
+    payload = random.Random(sequence).randbytes(words * model.WORD)
+    place = sequence % SLOTS, worker, 2, sequence // SLOTS
+    return model.Packet(model.RESULT, op, JOB, *place, contributors, 0x40, words, 3, 17, payload)
+
+
+def keep(kept: Kept, packets: dict[int, model.Packet]) -> None:
+    for sequence, packet in packets.items():
+        data = packet.encode()
+        row = np.zeros((1, ROW_BYTES), np.uint8)
+        row[0, : len(data)] = np.frombuffer(data, np.uint8)
+        kept.put(np.array([sequence]), row, np.array([len(data)]))
+
+
+class Group:
+    """A recovery for each worker of a job, without a switch."""
+
+    def __init__(self, stack: ExitStack, mapping: dict[str, Any], absent: tuple[int, ...]) -> None:
+        self.configs = configs(mapping)
+        self.kept = [Kept(SLOTS, least=512) for _ in self.configs]
+        self.workers: dict[int, Recovery] = {}
+        for number, (config, kept) in enumerate(zip(self.configs, self.kept, strict=True)):
+            if number not in absent:
+                self.workers[number] = Recovery(config, kept)
+                stack.callback(self.workers[number].close)
+
+    def has(self, worker: int, sequences: list[int], op: int = model.THC) -> None:
+        """The worker keeps results as the switch sent them to it."""
+        keep(self.kept[worker], {k: result(k, worker, op) for k in sequences})
+
+
+@contextmanager
+def group(workers: int = 3, absent: tuple[int, ...] = (), leaves: int = 1) -> Iterator[Group]:
+    mapping = job_mapping(workers, SLOTS)
+    for entry in mapping["addresses"]:
+        leaf, seat = entry["worker"] % leaves, entry["worker"] // leaves
+        entry.update(aggregator=entry["aggregator"].replace(".250", f".{250 + leaf}"), seat=seat)
+    with ExitStack() as stack:
+        yield Group(stack, mapping, absent)
+
+
+def collect(recovery: Recovery, sequences: list[int], op: int = model.THC, patience_s: float = 5.0) -> dict[int, bytes]:
+    """Ask, and wait for all; or for as long as the patience lasts."""
+    got: dict[int, bytes] = {}
+    recovery.ask(sequences, op)
+    poll = select.poll()
+    poll.register(recovery.fileno(), select.POLLIN)
+    until = time.monotonic() + patience_s
+    while recovery.missing and (now := time.monotonic()) < until:
+        recovery.send(now)
+        poll.poll(max(0.0, min(recovery.wake_at(), until) - now) * 1000)
+        numbers, rows, sizes = recovery.answers()
+        for sequence, row, size in zip(numbers.tolist(), rows, sizes.tolist(), strict=True):
+            assert sequence not in got, f"{sequence} is given twice"
+            got[sequence] = row[:size].tobytes()
+    return got
+
+
+def test_a_peer_gives_what_the_switch_would_have_sent_to_the_asker() -> None:
+    with group() as g:
+        g.has(1, [3, 4, 100])
+        got = collect(g.workers[0], [3, 100, 4])
+        assert got == {k: result(k, 0).encode() for k in (3, 4, 100)}
+        assert g.workers[0].counters.recovered == 3
+        assert g.workers[1].service.counters.answered >= 3
+
+
+@pytest.mark.parametrize("op", sorted(model.WORDS_DOWN))
+def test_results_of_every_op(op: int) -> None:
+    with group() as g:
+        g.has(2, [9], op)
+        assert collect(g.workers[1], [9], op) == {9: result(9, 1, op).encode()}
+
+
+def test_many_at_once() -> None:
+    """More than are asked for at a time."""
+    with group() as g:
+        numbers = list(range(5 * MOST_ASKED))
+        g.has(0, numbers)
+        assert collect(g.workers[2], numbers) == {k: result(k, 2).encode() for k in numbers}
+
+
+def asked(recovery: Recovery) -> int:
+    """Questions that a worker has had."""
+    counters = recovery.service.counters
+    return counters.answered + counters.unknown
+
+
+def test_peers_are_asked_in_turn_from_the_next_number_on() -> None:
+    """On a clock of the test's own."""
+    with group(4) as g:
+        g.has(1, [5, 6])
+        recovery = g.workers[2]
+        recovery.ask([5], model.THC)
+        for turn, peer in enumerate((3, 0, 1)):
+            recovery.send(turn * FIRST_TIMEOUT_S)
+            until(lambda peer=peer: asked(g.workers[peer]) == 1)  # type: ignore[misc]
+        until(lambda: recovery.answers()[0].tolist() == [5])
+        # The one that had it is asked first from now on.
+        recovery.ask([6], model.THC)
+        recovery.send(1.0)
+        until(lambda: recovery.answers()[0].tolist() == [6])
+        assert [asked(g.workers[peer]) for peer in (3, 0, 1)] == [1, 1, 2]
+
+
+def test_a_dead_peer_costs_its_time_only() -> None:
+    with group(3, absent=(1,)) as g:
+        numbers = list(range(MOST_ASKED))
+        g.has(2, numbers)
+        assert len(collect(g.workers[0], numbers)) == len(numbers)
+
+
+def test_a_peer_that_dies_meanwhile() -> None:
+    with group() as g:
+        for peer in (1, 2):
+            g.has(peer, list(range(300)))
+        assert len(collect(g.workers[0], list(range(100)))) == 100
+        g.workers[1].close()
+        assert collect(g.workers[0], list(range(100, 300))) == {k: result(k, 0).encode() for k in range(100, 300)}
+
+
+def test_a_result_that_comes_to_a_peer_later_is_had_then() -> None:
+    with group() as g:
+        assert collect(g.workers[0], [7], patience_s=0.1) == {}
+        g.has(1, [7])
+        assert collect(g.workers[0], [7]) == {7: result(7, 0).encode()}
+
+
+def test_time_outs_back_off() -> None:
+    """On a clock of the test's own; nobody answers. Two peers, each asked once a turn."""
+    with group(3, absent=(1, 2)) as g:
+        recovery = g.workers[0]
+        recovery.ask([1], model.THC)
+        now, gaps = 50.0, []
+        assert recovery.wake_at() < now
+        for number in range(1, 13):
+            recovery.send(now)
+            recovery.send(now + 0.001)
+            assert recovery.counters.asked + recovery.counters.send_failures == number
+            gaps.append(recovery.wake_at() - now)
+            now = recovery.wake_at()
+        expected = [0.02, 0.02, 0.04, 0.04, 0.08, 0.08, 0.16, 0.16, 0.2, 0.2, 0.2, 0.2]
+        assert gaps == pytest.approx(expected)
+        assert (FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S) == (0.02, 0.2)
+
+
+def test_asking_twice_is_asking_once_and_nothing_is_asked_after_the_end() -> None:
+    with group(2, absent=(1,)) as g:
+        recovery = g.workers[0]
+        for _ in range(3):
+            recovery.ask([1, 2], model.THC)
+        assert recovery.missing == 2
+        recovery.send(0.0)
+        recovery.ask([1], model.THC)
+        assert recovery.counters.asked + recovery.counters.send_failures == 2
+        recovery.landed([1, 99])
+        assert recovery.missing == 1
+        recovery.forget()
+        recovery.send(100.0)
+        assert (recovery.missing, recovery.wake_at()) == (0, float("inf"))
+        assert recovery.counters.asked + recovery.counters.send_failures == 2
+
+
+def question(config: JobConfig, **changed: Any) -> bytes:
+    fields = {"version": 1, "kind": PROBE, "op": model.THC, "job": JOB, "slot": 3, "worker": config.seat, "count": 0}
+    rest = {"round": 0, "contributors": 0, "flags": 0, "words": 0, "bucket": 0, "chunk": 0, "payload": b""}
+    return model.Packet(**{**fields, **rest, **changed}).encode()
+
+
+def ask_raw(ip: str, target: tuple[str, int], datagrams: list[bytes], patience_s: float = 0.3) -> list[bytes]:
+    """Send from an address, and collect what comes back."""
+    answers = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind((ip, 0))
+        udp.settimeout(patience_s)
+        for data in datagrams:
+            udp.sendto(data, target)
+        try:
+            while True:
+                answers.append(udp.recv(4096))
+        except TimeoutError:
+            return answers
+
+
+def test_questions_that_are_none_are_counted_and_ignored() -> None:
+    with group() as g:
+        g.has(1, [3])
+        asker, target = g.configs[0], (g.configs[1].own_address.ip, PORT)
+        good = question(asker)
+        bad = [
+            b"",
+            b"\x14",
+            good[:-1],
+            good + b"\0",
+            good * 50,
+            random.Random(1).randbytes(24),
+            question(asker, version=2),
+            question(asker, kind=model.CONTRIBUTE),
+            question(asker, kind=model.RESULT),
+            question(asker, op=0),
+            question(asker, op=99),
+            question(asker, job=JOB + 1),
+            question(asker, worker=1),
+            question(asker, worker=255),
+            question(asker, words=8),
+            question(asker, words=8, payload=bytes(1024)),
+        ]
+        assert ask_raw(asker.own_address.ip, target, bad) == []
+        counters = g.workers[1].service.counters
+        assert (counters.malformed, counters.unknown, counters.answered) == (len(bad), 0, 0)
+        # It goes on, and what it does not have is no mistake.
+        lacking = [question(asker, slot=4), question(asker, slot=65535), question(asker, round=2**32 - 1)]
+        assert ask_raw(asker.own_address.ip, target, [*lacking, good]) == [result(3, 0).encode()]
+        assert (counters.malformed, counters.unknown, counters.answered) == (len(bad), 3, 1)
+
+
+def test_strangers_get_no_answer() -> None:
+    with group() as g:
+        g.has(1, [3])
+        target = (g.configs[1].own_address.ip, PORT)
+        stranger = g.configs[0].own_address.ip.rsplit(".", 1)[0] + ".99"
+        assert ask_raw(stranger, target, [question(g.configs[0])]) == []
+        # Nor this worker's own address under another's seat, or its own.
+        own = g.configs[1].own_address.ip
+        assert ask_raw(own, target, [question(g.configs[0]), question(g.configs[1])]) == []
+        assert g.workers[1].service.counters.malformed == 3
+
+
+class FakePeer:
+    """Worker 1's port for others, with answers that the test makes."""
+
+    def __init__(self, stack: ExitStack, g: Group) -> None:
+        self.udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self.udp.bind((g.configs[1].own_address.ip, PORT))
+        self.udp.settimeout(5)
+
+    def answer(self, recovery: Recovery, datagrams: list[bytes]) -> None:
+        recovery.send(0.0)
+        _, asker = self.udp.recvfrom(100)
+        for data in datagrams:
+            self.udp.sendto(data, asker)
+
+
+def test_answers_that_are_none_are_counted_and_ignored() -> None:
+    with group(3, absent=(1,)) as g, ExitStack() as stack:
+        recovery, peer = g.workers[0], FakePeer(stack, g)
+        good = result(3, 0)
+        data = good.encode()
+        changed = [
+            good._replace(kind=model.CONTRIBUTE),
+            good._replace(kind=PROBE),
+            good._replace(version=2),
+            good._replace(op=model.SUM32),
+            good._replace(op=99),
+            good._replace(job=JOB + 1),
+            good._replace(worker=1),
+            good._replace(count=0),
+            good._replace(flags=model.PARTIAL),
+            good._replace(slot=4),
+            good._replace(round=1),
+            good._replace(words=7),
+        ]
+        bad = [b"", b"\x12", data[:24], data[:-1], data + b"\0", data * 2, *(packet.encode() for packet in changed)]
+        recovery.ask([3], model.THC)
+        peer.answer(recovery, [*bad, data, data])
+        got = []
+        for _ in range(10):
+            numbers, rows, sizes = recovery.answers()
+            got += [(int(k), row[:size].tobytes()) for k, row, size in zip(numbers, rows, sizes, strict=True)]
+        assert got == [(3, data)]
+        assert recovery.counters.ignored == len(bad) + 1
+        # From an address or port that is no worker's.
+        recovery.ask([4], model.THC)
+        peer.answer(recovery, [])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind((g.configs[1].own_address.ip, 0))
+            stranger.sendto(result(4, 0).encode(), recovery._udp.getsockname())
+        assert len(recovery.answers()[0]) == 0
+        assert recovery.counters.ignored == len(bad) + 2
+
+
+def test_behind_another_switch_the_bitmap_is_of_the_askers_own() -> None:
+    """Workers 0 and 2 at one switch, 1 and 3 at another: those at the own switch are asked first."""
+    with group(4, leaves=2) as g:
+        keep(g.kept[1], {3: result(3, 0, contributors=0b01)})
+        assert collect(g.workers[0], [3]) == {3: result(3, 0, contributors=0b11).encode()}
+        assert asked(g.workers[2]) >= 1
+        keep(g.kept[2], {4: result(4, 1, contributors=0b10)})
+        assert collect(g.workers[0], [4]) == {4: result(4, 0, contributors=0b10).encode()}
+
+
+def test_a_job_of_one_worker_asks_nobody() -> None:
+    with group(1) as g:
+        g.workers[0].ask([3], model.THC)
+        g.workers[0].send(0.0)
+        assert (g.workers[0].missing, g.workers[0].counters.asked) == (0, 0)
+
+
+def test_port_out_of_range_and_taken_port() -> None:
+    with group() as g:
+        with pytest.raises(OSError, match="in use") as caught:
+            Recovery(g.configs[0], g.kept[0])
+        assert f"{g.configs[0].own_address.ip}:{PORT}" in caught.value.__notes__[0]
+        address = replace(g.configs[0].own_address, udp_port=65000)
+        with pytest.raises(ConfigError, match=r"udp_port = 65000: must be at most 64535"):
+            recovery_port(address)
+
+
+def test_close_twice() -> None:
+    with group() as g:
+        g.workers[0].close()
+        g.workers[0].close()

@@ -1,0 +1,271 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Setting and getting the forwarding pipeline, the checks before any Write, batches, capabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.rpc import code_pb2
+from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of, delete, election, insert, items_of, modify
+from helpers.p4runtime.fake_device import FakeDevice
+from helpers.p4runtime.messages import group
+from p4.config.v1 import p4info_pb2
+from p4.v1 import p4runtime_pb2 as p4rt
+from softswitch.errors import UnsupportedProgramError
+from softswitch.p4runtime import p4info, pipeline, write
+from softswitch.p4runtime.errors import InvalidArgumentError
+from softswitch.p4runtime.server import serve
+from softswitch.switch import SoftSwitch
+
+Connect = Callable[[], Controller]
+Get = p4rt.GetForwardingPipelineConfigRequest
+
+
+def get(controller: Controller, response_type: int = Get.ALL, device_id: int = DEVICE_ID) -> Any:
+    request = Get(device_id=device_id, response_type=response_type)
+    return controller.stub.GetForwardingPipelineConfig(request, timeout=10)
+
+
+def test_get_returns_what_was_set(connect: Connect, program: Program) -> None:
+    controller = connect()
+    assert not get(controller).HasField("config")
+    controller.become(1)
+    config = program.config(cookie=2**63)
+    controller.set_pipeline(config)
+    assert get(controller).config == config
+    cookie = p4rt.ForwardingPipelineConfig(cookie=config.cookie)
+    assert get(controller, Get.COOKIE_ONLY).config == cookie
+    with_info = p4rt.ForwardingPipelineConfig(cookie=config.cookie, p4info=config.p4info)
+    assert get(controller, Get.P4INFO_AND_COOKIE).config == with_info
+    with_json = p4rt.ForwardingPipelineConfig(cookie=config.cookie, p4_device_config=config.p4_device_config)
+    assert get(controller, Get.DEVICE_CONFIG_AND_COOKIE).config == with_json
+    controller.set_pipeline(program.config(cookie=7))
+    assert get(controller).config.cookie.cookie == 7
+    assert code_of(lambda: get(controller, response_type=9)) == "INVALID_ARGUMENT"
+    assert code_of(lambda: get(controller, device_id=DEVICE_ID + 1)) == "NOT_FOUND"
+
+
+def test_no_cookie_stays_no_cookie(primary: Controller) -> None:
+    assert not get(primary).config.HasField("cookie")
+
+
+def test_a_new_pipeline_clears_the_state(primary: Controller, program: Program) -> None:
+    entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    entry.metadata = b"old"
+    primary.write(insert(entry))
+    primary.set_pipeline(program.config())
+    assert primary.read_entries(program.entry("exact_t")) == []
+    entry.ClearField("metadata")
+    primary.write(insert(entry))
+    assert primary.read_entries(program.entry("exact_t")) == [entry]
+
+
+def test_what_is_deleted_leaves_nothing_behind(program: Program) -> None:
+    device = FakeDevice()
+    parsed, bmv2_json = pipeline.parse(program.config())
+    device.load(bmv2_json)
+    entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    entry.metadata = b"note"
+    one_group = group(1, (1, 1), metadata=b"note")
+    write.apply(device, parsed, [insert(entry), p4rt.Update(type=p4rt.Update.INSERT, entity=one_group)])
+    assert (len(parsed.notes.entries), len(parsed.notes.groups)) == (1, 1)
+    write.apply(device, parsed, [delete(entry), p4rt.Update(type=p4rt.Update.DELETE, entity=one_group)])
+    assert parsed.notes == pipeline.Notes()
+
+
+def without_p4info(config: Any) -> None:
+    config.ClearField("p4info")
+
+
+def without_json(config: Any) -> None:
+    config.p4_device_config = b""
+
+
+def not_text(config: Any) -> None:
+    config.p4_device_config = b"\xff\xfe"
+
+
+def not_json(config: Any) -> None:
+    config.p4_device_config = b"{"
+
+
+def duplicate_id(config: Any) -> None:
+    config.p4info.tables[0].preamble.id = config.p4info.tables[1].preamble.id
+
+
+@pytest.mark.parametrize("break_it", [without_p4info, without_json, not_text, not_json, duplicate_id])
+def test_a_refused_pipeline_changes_nothing(
+    primary: Controller, program: Program, break_it: Callable[[Any], None]
+) -> None:
+    entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    primary.write(insert(entry))
+    config = program.config()
+    break_it(config)
+    assert code_of(lambda: primary.set_pipeline(config)) == "INVALID_ARGUMENT"
+    assert primary.read_entries(program.entry("exact_t")) == [entry]
+    assert get(primary).config == program.config()
+
+
+def break_p4info(change: Callable[[Any], None]) -> Callable[[Any], Any]:
+    def broken(message: Any) -> Any:
+        copy = p4info_pb2.P4Info()
+        copy.CopyFrom(message)
+        change(copy)
+        return copy
+
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda m: setattr(m.tables[0].preamble, "id", 0), "id 0"),
+        (lambda m: setattr(m.actions[0].preamble, "id", m.actions[1].preamble.id), "both"),
+        (lambda m: setattr(m.tables[0].match_fields[0], "bitwidth", 0), "bit width"),
+        (lambda m: setattr(m.actions[1].params[0], "bitwidth", 0), "bit width"),
+        (lambda m: setattr(m.tables[0].match_fields[0], "other_match_type", "fuzzy"), "fuzzy"),
+        (lambda m: setattr(m.tables[0].match_fields[0], "match_type", 0), "match type"),
+        (lambda m: setattr(m.tables[0].action_refs[0], "id", 1), "action id"),
+        (lambda m: setattr(m.tables[0].action_refs[0], "scope", 9), "scope"),
+        (lambda m: setattr(m.direct_counters[0], "direct_table_id", 1), "direct counter"),
+        (lambda m: setattr(m.controller_packet_metadata[0].metadata[1], "id", 1), "packet metadata"),
+    ],
+)
+def test_p4info_is_checked(program: Program, change: Callable[[Any], None], text: str) -> None:
+    p4info.parse(program.p4info)
+    with pytest.raises(InvalidArgumentError, match=text):
+        p4info.parse(break_p4info(change)(program.p4info))
+
+
+@pytest.mark.parametrize(
+    ("action", "code"),
+    [
+        ("UNSPECIFIED", "INVALID_ARGUMENT"),
+        ("VERIFY", "UNIMPLEMENTED"),
+        ("VERIFY_AND_SAVE", "UNIMPLEMENTED"),
+        ("COMMIT", "UNIMPLEMENTED"),
+        ("RECONCILE_AND_COMMIT", "UNIMPLEMENTED"),
+        ("VERIFY_AND_COMMIT", "OK"),
+    ],
+)
+def test_actions(connect_fake: Connect, program: Program, action: str, code: str) -> None:
+    controller = connect_fake()
+    controller.become(1)
+    assert code_of(lambda: controller.set_pipeline(program.config(), action)) == code
+    assert get(controller).HasField("config") is (code == "OK")
+
+
+def test_verify_with_the_engine(program: Program) -> None:
+    server = serve(SoftSwitch(), "127.0.0.1:0", DEVICE_ID, verify=SoftSwitch)
+    controller = Controller(server.port)
+    try:
+        controller.become(1)
+        controller.set_pipeline(program.config(), "VERIFY")
+        config = program.config()
+        not_json(config)
+        assert code_of(lambda: controller.set_pipeline(config, "VERIFY")) == "INVALID_ARGUMENT"
+        assert not get(controller).HasField("config")
+    finally:
+        controller.close()
+        server.stop()
+
+
+def test_verify_with_a_verifier(program: Program) -> None:
+    asked: list[str] = []
+
+    def verify(bmv2_json: str) -> None:
+        asked.append(bmv2_json)
+        if len(asked) > 1:
+            raise UnsupportedProgramError("not this one")
+
+    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, verify=verify)
+    controller = Controller(server.port)
+    try:
+        controller.become(1)
+        controller.set_pipeline(program.config(), "VERIFY")
+        assert asked == [program.json.decode()]
+        assert code_of(lambda: controller.set_pipeline(program.config(), "VERIFY")) == "INVALID_ARGUMENT"
+        assert not get(controller).HasField("config")
+    finally:
+        controller.close()
+        server.stop()
+
+
+# --- checks before the batch, in the specification's order
+
+
+def test_before_a_pipeline(connect: Connect) -> None:
+    controller = connect()
+    assert code_of(controller.write) == "PERMISSION_DENIED"
+    controller.become(1)
+    assert code_of(controller.write) == "FAILED_PRECONDITION"
+    assert code_of(controller.read) == "FAILED_PRECONDITION"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda r: None, "OK"),
+        (lambda r: setattr(r, "device_id", DEVICE_ID + 1), "NOT_FOUND"),
+        (lambda r: setattr(r, "role", "lab"), "NOT_FOUND"),
+        (lambda r: setattr(r, "role_id", 1), "NOT_FOUND"),
+        (lambda r: election(r, 2), "PERMISSION_DENIED"),
+        (lambda r: r.ClearField("election_id"), "PERMISSION_DENIED"),
+    ],
+)
+def test_who_asks_whom(primary: Controller, program: Program, change: Callable[[Any], None], code: str) -> None:
+    write, config = primary.write_request(), primary.pipeline_request(program.config())
+    change(write)
+    change(config)
+    assert code_of(lambda: primary.stub.Write(write, timeout=10)) == code
+    assert code_of(lambda: primary.stub.SetForwardingPipelineConfig(config, timeout=10)) == code
+
+
+def test_read_of_another_role(primary: Controller) -> None:
+    request = p4rt.ReadRequest(device_id=DEVICE_ID, role="lab")
+    assert code_of(lambda: list(primary.stub.Read(request, timeout=10))) == "NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("atomicity", "code"), [(0, "OK"), (1, "UNIMPLEMENTED"), (2, "UNIMPLEMENTED"), (3, "INVALID_ARGUMENT")]
+)
+def test_atomicity(primary: Controller, program: Program, atomicity: int, code: str) -> None:
+    entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    request = primary.write_request(insert(entry))
+    request.atomicity = atomicity
+    assert code_of(lambda: primary.stub.Write(request, timeout=10)) == code
+    assert len(primary.read_entries(program.entry("exact_t"))) == (code == "OK")
+
+
+def test_every_update_is_attempted_and_reported_in_order(primary: Controller, program: Program) -> None:
+    good = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    other = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x02"))
+    bad = program.entry("exact_t", action=program.action("drop"), dst=("exact", b""))
+    updates = [insert(good), insert(bad), p4rt.Update(), insert(good), insert(other), p4rt.Update(type=1)]
+    errors = primary.refused(*updates)
+    ok, invalid, exists = code_pb2.OK, code_pb2.INVALID_ARGUMENT, code_pb2.ALREADY_EXISTS
+    assert [e.canonical_code for e in errors] == [ok, invalid, invalid, exists, ok, invalid]
+    assert [bool(e.message) for e in errors] == [False, True, True, True, False, True]
+    assert len(primary.read_entries(program.entry("exact_t"))) == 2
+
+
+def test_codes_survive_a_batch_too_long_for_its_messages(primary: Controller, program: Program) -> None:
+    absent = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    bad = program.entry("exact_t", dst=("exact", b"\x01" * 300))
+    call = primary.stub.Write.with_call
+    request = primary.write_request(*[insert(bad)] * 60, *[modify(absent)] * 20)
+    with pytest.raises(Exception, match="80 of 80 updates failed") as caught:
+        call(request, timeout=10)
+    errors: list[Any] = items_of(caught.value)
+    expected = [code_pb2.INVALID_ARGUMENT] * 60 + [code_pb2.NOT_FOUND] * 20
+    assert [e.canonical_code for e in errors] == expected
+    assert errors[0].message
+    assert not errors[-1].message
+
+
+def test_capabilities(connect_fake: Connect) -> None:
+    response = connect_fake().stub.Capabilities(p4rt.CapabilitiesRequest(), timeout=10)
+    assert response.p4runtime_api_version == "1.4.1"

@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Counters and entries in words."""
+
+from __future__ import annotations
+
+import json
+
+from helpers.controller.config_texts import job, queue, star, text
+from sumwire_controller.deploy.status import (
+    Count,
+    JobStatus,
+    QueueStatus,
+    Status,
+    WorkerStatus,
+    queue_cells,
+    summarize,
+)
+from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, desired_entries
+from sumwire_controller.model.config import Config
+from sumwire_controller.parse.parse import parse_config
+
+CONFIG = parse_config(text(star(2, jobs=[job("m", 6, 2, 128, 64)])))
+
+
+def status(entries: frozenset[Entry], config: Config = CONFIG) -> Status:
+    return summarize(
+        config,
+        entries,
+        verdicts={0: (9, 900), 1: (5, 500), 8: (3, 30), 15: (1, 10), 14: (0, 0)},
+        rejects={10: (2, 20), 15: (1, 10)},
+        workers={(6, 1): (4, 400), (6, 0): (7, 700), (8, 3): (1, 1)},
+    )
+
+
+AS_CONFIGURED = desired_entries(CONFIG, {6: 77}, 78)
+
+
+def test_counters_have_the_programs_names() -> None:
+    found = status(AS_CONFIGURED)
+    assert list(found.verdicts) == [
+        "none", "first", "add", "last", "duplicate", "repeat", "flush", "stale", "reject", "ask", "down", "known",
+        "inform", "15",
+    ]  # fmt: skip
+    counted = {name: count for name, count in found.verdicts.items() if count.packets}
+    assert counted == {"none": Count(9, 900), "first": Count(5, 500), "reject": Count(3, 30), "15": Count(1, 10)}
+    assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "slot_op"}
+    assert len(found.rejects) == 17
+
+
+def test_virtual_queues_show_what_they_counted() -> None:
+    queued = parse_config(text({**star(2, jobs=[]), "queues": [queue(1), queue(2)]}))
+    entries = desired_entries(queued, {}, 0)
+    cells = queue_cells(entries)
+    assert sorted(cells) == list(range(16, 48))
+    found = summarize(
+        queued,
+        entries,
+        verdicts={},
+        rejects={},
+        workers={},
+        queues={16: (9, 900), 17: (0, 0), 30: (3, 300), 33: (2, 20), 47: (1, 298)},
+    )
+    assert found.in_sync
+    assert found.queues == (
+        QueueStatus(1, 0, "pass", 9, 900),
+        QueueStatus(1, 3, "drop", 3, 300),
+        QueueStatus(2, 0, "mark", 2, 20),
+        QueueStatus(2, 3, "trim", 1, 298),
+    )
+    assert found.as_json()["queues"][1] == {"port": 1, "drop_class": 3, "decision": "drop", "packets": 3, "bytes": 300}
+    lines = [line.split() for line in str(found).splitlines()]
+    assert ["port", "1", "class", "3", "drop", "3", "300"] in lines
+    assert queue_cells(AS_CONFIGURED) == []
+
+
+def test_jobs_and_workers() -> None:
+    found = status(AS_CONFIGURED)
+    assert found.jobs == (JobStatus(6, "m", 77, 128, 64, 2),)
+    assert found.workers == (
+        WorkerStatus(6, 0, "h1", 7, 700),
+        WorkerStatus(6, 1, "h2", 4, 400),
+        WorkerStatus(8, 3, "", 1, 1),
+    )
+
+
+def test_in_sync_whatever_the_generation() -> None:
+    assert status(AS_CONFIGURED).in_sync
+    assert status(desired_entries(CONFIG, {6: 1}, 1)).in_sync
+
+
+def test_differences_are_named() -> None:
+    worker = next(entry for entry in AS_CONFIGURED if str(entry).startswith("worker[job=6, worker=1]"))
+    group = next(entry for entry in AS_CONFIGURED if isinstance(entry, MulticastGroup))
+    others: frozenset[Entry] = frozenset(
+        {MulticastGroup(7, frozenset({(1, 1)})), TableEntry("forward", (0x0A000900, 24), (2,))}
+    )
+    found = status((AS_CONFIGURED - {worker, group}) | others)
+    assert not found.in_sync
+    assert found.differences == (
+        "differs: group 7: 1#1, want group 7: 1#1, 2#2",
+        "foreign: forward[dst=10.0.9.0, prefix=24] to_port(port=2)",
+        "missing: worker[job=6, worker=1] admit_worker("
+        "port=2, address=10.0.0.2, worker_bit=0x2, worker_weight=1, is_switch=0)",
+    )
+
+
+def test_a_job_that_is_not_there_and_one_that_is_not_configured() -> None:
+    other = parse_config(text(star(2, jobs=[job("n", 3, 1, 0, 2)])))
+    found = status(AS_CONFIGURED, other)
+    assert found.jobs == (JobStatus(6, "", 77, 128, 64, 2),)
+    assert sum(line.startswith("missing") for line in found.differences) == 4
+    assert sum(line.startswith("foreign") for line in found.differences) == 6
+
+
+def test_json_and_text_say_the_same() -> None:
+    found = status(AS_CONFIGURED)
+    data = json.loads(json.dumps(found.as_json()))
+    assert data["in_sync"] is True
+    assert data["rejects"]["slot"] == {"packets": 2, "bytes": 20}
+    assert data["jobs"][0]["generation"] == 77
+    assert len(data["entries"]) == len(AS_CONFIGURED)
+    lines = str(found).splitlines()
+    assert lines[0] == "s1: as configured"
+    assert "job 6 m: slots 128..191, quorum 2, generation 77" in lines
+    assert "  worker 0 h1: 7 packets, 700 bytes" in lines
+    assert any(line.split() == ["slot", "2", "20"] for line in lines)
+
+
+def test_no_program() -> None:
+    found = Status("s1", program_runs=False)
+    assert (found.in_sync, str(found)) == (False, "s1: runs no or another program")

@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Job files that an aggregator takes, and those it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.transport.udp_bridge import TABLE, job_mapping, write_job
+from sumwire.aggregator.jobs import jobs_of_lanes, lanes_of, load_jobs
+from sumwire.aggregator.state import SILENCE_S, Shared, State, coefficients
+from sumwire.errors import ConfigError
+
+
+def elsewhere(mapping: dict[str, Any], workers: int) -> dict[str, Any]:
+    """The first workers send to another aggregator."""
+    moved = [{**a, "aggregator": "127.9.9.9"} if a["worker"] < workers else a for a in mapping["addresses"]]
+    return {**mapping, "addresses": moved}
+
+
+def test_jobs_share_one_aggregator(tmp_path: Path) -> None:
+    first = job_mapping(3, 8, job=1)
+    second = {**first, "job": 2, "name": "other", "slots": 5}
+    jobs = load_jobs([write_job(first, tmp_path / "a.json"), write_job(second, tmp_path / "b.json")])
+    state = State(jobs)
+    assert [(int(j["first_slot"]), int(j["slots"])) for j in state.jobs] == [(0, 8), (8, 5)]
+    assert len(state.places) == 6
+
+
+def test_seats_need_not_be_worker_numbers(tmp_path: Path) -> None:
+    mapping = job_mapping(2, 8)
+    mapping["addresses"][0]["seat"], mapping["addresses"][1]["seat"] = 31, 4
+    (entry,) = State(load_jobs([write_job(mapping, tmp_path / "a.json")])).jobs
+    assert {seat: int(place) for seat, place in enumerate(entry["places"]) if place >= 0} == {31: 0, 4: 1}
+
+
+def test_a_tree_is_refused(tmp_path: Path) -> None:
+    path = write_job(elsewhere(job_mapping(4, 8), 2), tmp_path / "tree.json")
+    with pytest.raises(ConfigError, match=r"tree.json: aggregator = .*127\.9\.9\.9.*single level"):
+        load_jobs([path])
+
+
+def test_two_aggregators_in_two_files_are_refused(tmp_path: Path) -> None:
+    mapping = job_mapping(4, 8)
+    paths = [
+        write_job(mapping, tmp_path / "a.json"),
+        write_job({**elsewhere(mapping, 4), "job": 9}, tmp_path / "b.json"),
+    ]
+    with pytest.raises(ConfigError, match=r"b.json: aggregator = '127\.9\.9\.9'"):
+        load_jobs(paths)
+
+
+def test_a_number_is_one_jobs(tmp_path: Path) -> None:
+    mapping = job_mapping(4, 8)
+    paths = [write_job(mapping, tmp_path / name) for name in ("a.json", "b.json")]
+    with pytest.raises(ConfigError, match=r"b.json: job = 7: is the number of the job in .*a.json"):
+        load_jobs(paths)
+
+
+def laned(mapping: dict[str, Any], *lanes: tuple[int, int]) -> dict[str, Any]:
+    """The job of so many (number, slots)."""
+    return {
+        **mapping,
+        "format": 3,
+        "job": lanes[0][0],
+        "slots": lanes[0][1],
+        "lanes": [{"job": number, "slots": slots} for number, slots in lanes],
+    }
+
+
+def test_lanes_are_jobs_of_their_own(tmp_path: Path) -> None:
+    """Numbers, slots, and the UDP ports that follow the first at every worker."""
+    first = laned(job_mapping(2, 8), (5, 8), (9, 4), (3, 2))
+    jobs = lanes_of(load_jobs([write_job(first, tmp_path / "a.json")]))
+    assert [(job.name, job.job, job.slots) for job in jobs] == [("test/0", 5, 8), ("test/1", 9, 4), ("test/2", 3, 2)]
+    state = State(jobs)
+    assert [int(state.job_of[number]) for number in (5, 9, 3, 7)] == [0, 1, 2, -1]
+    assert [(int(j["first_slot"]), int(j["slots"])) for j in state.jobs] == [(0, 8), (8, 4), (12, 2)]
+    ips = [entry["ip"] for entry in first["addresses"]]
+    assert state.places == [(ip, 21335 + lane) for lane in range(3) for ip in ips]
+
+
+def test_lanes_are_renewed_together(tmp_path: Path) -> None:
+    """One that is heard keeps the whole job from it; another job is on its own."""
+    mapping = job_mapping(2, 8)
+    files = [laned(mapping, (5, 8), (6, 8)), {**mapping, "job": 7}]
+    jobs = load_jobs([write_job(content, tmp_path / f"{k}.json") for k, content in enumerate(files)])
+    shared = Shared(len(lanes_of(jobs)), together=jobs_of_lanes(jobs))
+    shared.heard_at[:] = 90.0, 100.0, 90.0
+    assert shared.renew(100.0).tolist() == [False, False, True]
+    assert shared.generations.tolist() == [1, 1, 2]
+    assert shared.renew(100.0 + SILENCE_S).tolist() == [True, True, True]
+
+
+def test_a_lanes_number_is_nobody_elses(tmp_path: Path) -> None:
+    mapping = job_mapping(2, 8)
+    first = write_job(laned(mapping, (5, 8), (6, 8)), tmp_path / "a.json")
+    second = write_job(laned(mapping, (4, 8), (6, 8)), tmp_path / "b.json")
+    with pytest.raises(ConfigError, match=r"b.json: job = 6: is the number of the job in .*a.json"):
+        load_jobs([first, second])
+
+
+def test_an_unknown_op_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ops = \['median'\]"):
+        load_jobs([write_job({**job_mapping(4, 8), "ops": ["median"]}, tmp_path / "a.json")])
+
+
+@pytest.mark.parametrize("table", [TABLE, (0, 1), (0, 2, 9, 255), (0, 1, 2, 3, 4, 5, 6, 200)])
+def test_coefficients_are_the_table(table: tuple[int, ...]) -> None:
+    """Evaluated by hand: a monomial is 1 where the index has all of its bits."""
+    planes = coefficients(table)
+    for index, value in enumerate(table):
+        monomials = [m for m in range(16) if m & index == m]
+        got = sum((sum(plane >> m & 1 for m in monomials) & 1) << k for k, plane in enumerate(planes))
+        assert got == value

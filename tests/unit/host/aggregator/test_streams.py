@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whole streams of packets: against the golden model, numpy against C, and whatever the batches are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from golden import model
+from helpers.aggregator.streams import Datagram, aggregator, bad_network, counted, expected, load, play
+from helpers.packet.aggregator_rig import SERVED, TREE_JOBS
+from helpers.packet.play import contribution
+from helpers.packet.star import EVERY, FULL, HOSTS
+from sumwire.aggregator.core import Aggregator
+from sumwire.aggregator.state import SILENCE_S
+from sumwire.errors import UsageError
+from sumwire_protocol import constants as p4
+
+NAMES = {
+    prefix: {value: name.removeprefix(prefix) for name, value in vars(p4).items() if name.startswith(prefix)}
+    for prefix in ("VERDICT_", "REJECT_")
+}
+FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
+
+
+def state_of(served: Aggregator) -> tuple[bytes, ...]:
+    state = served.state
+    # Words of a slot that nobody has, or that its op does not use, are of no meaning.
+    return state.slots.tobytes(), state.verdicts.tobytes(), state.rejects.tobytes()
+
+
+@FORMS
+@pytest.mark.parametrize("seed", range(6))
+def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    stream = bad_network(rng)
+    served = aggregator(native=native)
+    got = play(served, stream, rng, most=48)
+    golden, wanted = expected(stream, got)
+    assert got == wanted
+    assert counted(served.state.verdicts, NAMES["VERDICT_"]) == dict(golden.verdicts)
+    assert counted(served.state.rejects, NAMES["REJECT_"]) == dict(golden.rejects)
+    assert golden.rejects["WORDS"] > 0
+    # The schedule is one that has everything in it.
+    assert set(golden.verdicts) == {
+        *("FIRST", "ADD", "LAST", "DUPLICATE", "REPEAT", "FLUSH", "STALE", "REJECT", "INFORM"),
+    }
+    sent = [model.decode(reply.data) for reply in got]
+    assert {packet.kind for packet in sent} == {model.RESULT, model.STALE, model.INFORM}
+    flags = {flag for packet in sent for flag in range(8) if packet.flags >> flag & 1}
+    # PARTIAL, OVERFLOW, TRIMMED, CE, MISSING, CLOSED.
+    assert flags == {1, 2, 3, 4, 6, 7}
+    assert {packet.words for packet in sent if packet.op == model.THC} == {0, 6, 8}
+
+
+@FORMS
+@pytest.mark.parametrize("most", [2, 7, 64])
+def test_any_cut_into_batches_gives_the_same(native: bool, most: int) -> None:
+    rng = np.random.default_rng(most)
+    stream = bad_network(rng)
+    one_by_one, in_batches = aggregator(native=native), aggregator(native=native)
+    assert play(in_batches, stream, rng, most) == play(one_by_one, stream, rng, 1)
+    assert state_of(in_batches) == state_of(one_by_one)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("seed", range(8))
+def test_numpy_and_native_are_equal_to_the_bit(seed: int) -> None:
+    rng = np.random.default_rng([seed, 7])
+    stream = bad_network(rng, rounds=4)
+    numpy, native = aggregator(native=False), aggregator(native=True)
+    assert play(numpy, stream, np.random.default_rng(seed), 40) == play(native, stream, np.random.default_rng(seed), 40)
+    assert state_of(numpy) == state_of(native)
+    assert np.array_equal(numpy.state.words, native.state.words)
+
+
+def mutated(rng: np.random.Generator, count: int) -> list[Datagram]:
+    """Random bytes, and real packets with a few of their bits or their ends changed."""
+    real = bad_network(rng, rounds=2)
+    out = []
+    for k in range(count):
+        if k % 3 == 0:
+            data = rng.bytes(int(rng.integers(0, 1400)))
+        else:
+            mangled = bytearray(real[int(rng.integers(len(real)))].data)
+            for _ in range(int(rng.integers(0, 3))):
+                mangled[int(rng.integers(0, 24))] ^= 1 << int(rng.integers(0, 8))
+            data = bytes(mangled[: int(rng.integers(0, len(mangled)))] if k % 3 == 2 else mangled)
+        out.append(Datagram(HOSTS[int(rng.integers(0, 4))].ip if k % 10 else rng.bytes(4), data))
+    return out
+
+
+@FORMS
+def test_malformed_datagrams_are_counted_and_do_no_harm(native: bool) -> None:
+    """100,000 for the native kernel, fewer where each costs more; every one is counted once."""
+    rng = np.random.default_rng(11)
+    datagrams = mutated(rng, 5000)
+    served = aggregator(native=native, room=256)
+    rounds = 20 if native else 2
+    for _ in range(rounds):
+        play(served, datagrams, rng, 256)
+    verdicts, rejects = served.state.verdicts, served.state.rejects
+    assert verdicts.sum() == rounds * len(datagrams)
+    assert rejects.sum() == verdicts[p4.VERDICT_REJECT]
+    assert set(counted(rejects, NAMES["REJECT_"])) >= {
+        *("LENGTH", "VERSION", "KIND", "OP", "WORDS", "JOB", "WORKER", "ADDRESS", "SLOT", "JOB_OP", "COUNT"),
+    }
+
+
+@FORMS
+def test_reasons_are_the_golden_models(native: bool) -> None:
+    rng = np.random.default_rng(12)
+    # From the host that the model's ports say, so that its PORT never applies.
+    stream = [d for d in mutated(rng, 1500) if d.source in {host.ip for host in HOSTS} and not from_a_switch(d.data)]
+    served = aggregator(native=native)
+    got = play(served, stream, rng, 30)
+    golden, wanted = expected(stream, got)
+    assert got == wanted
+    reasons = dict(golden.rejects)
+    # A worker has one port and one address here, and a switch looks at the port first.
+    reasons["ADDRESS"] = reasons.pop("PORT")
+    assert counted(served.state.rejects, NAMES["REJECT_"]) == reasons
+
+
+def from_a_switch(data: bytes) -> bool:
+    """Of a job with lower switches, which are no workers of the aggregator's."""
+    return len(data) >= 24 and model.decode(data).job in TREE_JOBS
+
+
+def one(job: model.Job, worker: int, round_: int) -> Datagram:
+    return Datagram(job.workers[worker].ip, contribution(job, worker, 0, round_, bytes(512)).encode())
+
+
+@FORMS
+@pytest.mark.parametrize("begin", [0, 5, 2**31 - 1, 2**31, 2**32 - 1])
+def test_newer_is_less_than_half_the_circle_ahead(native: bool, begin: int) -> None:
+    rng = np.random.default_rng(0)
+    for ahead, newer in ((1, True), (2**31 - 1, True), (2**31, False), (2**31 + 1, False), (2**32 - 1, False)):
+        served = aggregator(native=native)
+        play(served, [one(FULL, 0, begin), one(FULL, 1, (begin + ahead) % 2**32)], rng, 2)
+        wanted = {"FIRST": 2} if newer else {"FIRST": 1, "STALE": 1}
+        assert counted(served.state.verdicts, NAMES["VERDICT_"]) == wanted
+
+
+@FORMS
+def test_a_generation_is_one_jobs(native: bool) -> None:
+    """Renewed is the job that is silent; the other's slot keeps what it has."""
+    rng, served = np.random.default_rng(0), aggregator(native=native)
+    for job, now in ((FULL, 100.0), (EVERY, 110.0)):
+        served.process(load([one(job, 0, 0)], rng), now)
+    renewed = served.state.shared.renew(110.0 + SILENCE_S / 2)
+    numbers = [job.number for job in SERVED]
+    assert [number for number, done in zip(numbers, renewed, strict=True) if not done] == [EVERY.number]
+    for job in (FULL, EVERY):
+        served.process(load([one(job, 0, 0)], rng), 111.0)
+    assert counted(served.state.verdicts, NAMES["VERDICT_"]) == {"FIRST": 3, "REPEAT": 1}
+
+
+def test_more_than_there_is_room_for_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    with pytest.raises(UsageError, match=r"3 datagrams: .* at most 2"):
+        aggregator(native=False, room=2).process(load([one(FULL, 0, 0)] * 3, rng), 0.0)

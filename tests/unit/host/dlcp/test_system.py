@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""DLCP by its name among the systems."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+import sumwire
+import torch
+from helpers.dlcp.lanes import MakeLanes
+from helpers.training.replicas import flat
+from helpers.transport.udp_bridge import configs, job_mapping
+from sumwire import systems
+from sumwire.dlcp.sync import LaneState
+from sumwire.errors import ConfigError, UsageError
+from torch import nn
+
+
+def test_a_plain_model(make_lanes: MakeLanes) -> None:
+    lanes = make_lanes()
+    system = systems.make("dlcp", lanes)
+    model = nn.Sequential(nn.Linear(8, 40), nn.Linear(40, 8))
+    before = flat(model)
+    optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    model(torch.full((4, 8), 5.0)).sum().backward()
+    optimizer.step()
+    assert not torch.equal(flat(model), before)
+    assert system.stats["operations"] >= 2, "a tensor for each lane that has parameters"
+    assert (system.name, system.transport) == ("dlcp", "switch")
+    system.close()
+
+
+def test_callers_may_register_the_hook_themselves(make_lanes: MakeLanes) -> None:
+    system = systems.make("dlcp", make_lanes(), error_feedback=False)
+    with pytest.raises(UsageError, match="attach it first"):
+        system.hook()
+    state, hook = cast(Any, system).hook_for(nn.Linear(3, 3))
+    assert isinstance(state, LaneState) and state.feedback is None
+    assert hook is sumwire.dlcp.lane_hook
+
+
+def test_lanes_and_jobs_are_not_mistaken(make_lanes: MakeLanes) -> None:
+    with pytest.raises(UsageError, match=r"system thc: Lanes given: needs a sumwire.Job"):
+        systems.make("thc", make_lanes())
+    with (
+        sumwire.Job(configs(job_mapping(1, 16))[0], fallback="never") as job,
+        pytest.raises(UsageError, match=r"system dlcp: Job given: needs sumwire.dlcp.Lanes"),
+    ):
+        systems.make("dlcp", job)
+    with pytest.raises(UsageError, match="system dlcp: needs a job"):
+        systems.make("dlcp", transport="switch")
+    with pytest.raises(UsageError, match="runs over switch"):
+        systems.make("dlcp", transport="group")
+
+
+def test_what_the_table_says_of_it() -> None:
+    spec = systems.TABLE["dlcp"]
+    assert (spec.acts, spec.ops, spec.transports) == ("hook", ("thc", "max32"), ("switch",))
+
+
+def test_public_names() -> None:
+    assert sumwire.dlcp.Lanes.__name__ == "Lanes"
+    assert sumwire.dlcp.Tag(7, 0).tos == 0xE2
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = sumwire.dlcp.nothing
+    with pytest.raises(ConfigError):
+        sumwire.dlcp.Tag(9)

@@ -1,0 +1,215 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The job file, and what importing the library loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sumwire
+from helpers.paths import ROOT
+from helpers.transport.udp_bridge import TABLE, job_mapping, write_job
+from sumwire.config import Address, JobConfig, Lane, ThcParameters, load_job, parse_job
+from sumwire.errors import ConfigError
+
+
+def test_a_good_file(tmp_path: Path) -> None:
+    mapping = job_mapping(3, 64)
+    config = load_job(write_job(mapping, tmp_path / "job.json"), worker=2)
+    addresses = tuple(Address(entry["ip"], 21335, entry["aggregator"], entry["seat"]) for entry in mapping["addresses"])
+    assert config == JobConfig(
+        name="test",
+        job=7,
+        worker=2,
+        workers=3,
+        quorum=3,
+        slots=64,
+        ops=("thc", "max32"),
+        addresses=addresses,
+        thc=ThcParameters(4, 0.03125, TABLE),
+    )
+    assert config.own_address == addresses[2]
+    assert (config.seat, config.aggregator) == (2, addresses[0].aggregator)
+
+
+def test_thc_is_needed_only_for_its_op() -> None:
+    mapping = job_mapping(1, 2)
+    mapping["ops"] = ["max32"]
+    del mapping["thc"]
+    assert parse_job(mapping, 0).thc is None
+    mapping["ops"] = ["thc"]
+    with pytest.raises(ConfigError, match="thc = None: is required"):
+        parse_job(mapping, 0)
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return {**job_mapping(3, 64), **fields}
+
+
+def thc(**fields: Any) -> dict[str, Any]:
+    return changed(thc={"bits": 4, "p": 0.03125, "table": list(TABLE), **fields})
+
+
+def lanes(*numbers: int) -> list[dict[str, int]]:
+    return [{"job": number, "slots": 64} for number in numbers]
+
+
+def second(**fields: Any) -> dict[str, Any]:
+    mapping = job_mapping(3, 64)
+    mapping["addresses"][1].update(fields)
+    return mapping
+
+
+@pytest.mark.parametrize(
+    ("mapping", "text"),
+    [
+        (changed(format=4), "format = 4: must be an integer in 2..3"),
+        (changed(format=2, lanes=lanes(7)), "lanes = .*: unknown field"),
+        (changed(lanes=[]), r"lanes = \[\]: must be a list of 1\.\.8 lanes"),
+        (changed(lanes=lanes(*range(7, 16))), r"must be a list of 1\.\.8 lanes"),
+        (changed(lanes=7), "lanes = 7: must be a list"),
+        (changed(lanes=[5]), r"lanes\[0\]: entry = 5: must be an object"),
+        (changed(lanes=lanes(8, 7)), "the first must have the job's own number 7 and 64 slots"),
+        (changed(lanes=[{"job": 7, "slots": 32}]), "the first must have the job's own number 7 and 64 slots"),
+        (changed(lanes=lanes(7, 8, 7)), "two lanes must not share a job number"),
+        (changed(lanes=[*lanes(7), {"job": 8, "slots": 1}]), r"lanes\[1\]: slots = 1: must be an integer in 2\.\."),
+        (changed(lanes=[*lanes(7), {"job": 8}]), r"lanes\[1\]: slots = None: is required"),
+        (changed(lanes=[{"job": 7, "slots": 64, "tos": 1}]), r"lanes\[0\]: tos = 1: unknown field"),
+        ({**second(udp_port=65535), "lanes": lanes(7, 8)}, r"udp_port = 65535: must be an integer in 1\.\.65534"),
+        (changed(paths=3), "paths = 3: must be one of 1, 2, 4"),
+        (changed(paths=True), "paths = True: must be an integer"),
+        (changed(format=1), "format = 1: must be an integer in 2..3"),
+        (changed(surprise=1), "surprise = 1: unknown field"),
+        (changed(name=""), "name = '': must be a non-empty string"),
+        (changed(job=65536), "job = 65536: must be an integer in 0..65535"),
+        (changed(job=True), "job = True: must be an integer"),
+        (changed(workers=256), r"workers = 256: must be an integer in 1\.\.255"),
+        (changed(workers=2, quorum=2), "addresses .*: must have one entry for each of 2 workers"),
+        (changed(quorum=4), "quorum = 4: must be an integer in 1..3"),
+        (changed(slots=1), "slots = 1: must be an integer in 2..4096"),
+        (changed(slots=5000), "slots = 5000"),
+        (changed(slots="64"), "slots = '64'"),
+        (changed(aggregator="10.0.0.1"), "aggregator = '10.0.0.1': unknown field"),
+        (second(aggregator="10.0.0"), "aggregator = '10.0.0': must be an IPv4 address"),
+        (second(aggregator=5), "aggregator = 5: must be a non-empty string"),
+        (second(seat=32), r"seat = 32: must be an integer in 0\.\.31"),
+        (second(seat=0), "two workers must not share aggregator and seat"),
+        (changed(ops=[]), r"ops = \[\]: must name each op once"),
+        (changed(ops=["thc", "thc"]), "ops .*: must name each op once"),
+        (changed(ops=["median"]), "out of thc, max32"),
+        ({**job_mapping(17, 64), "ops": ["sign"]}, "sign is for at most 16 workers, the job has 17"),
+        ({**job_mapping(16, 64), "ops": ["sign", "vote"]}, "vote is for at most 15 workers, the job has 16"),
+        (changed(ops="thc"), "ops = 'thc': must be a list"),
+        (changed(addresses=[1, 2, 3]), r"addresses\[0\]: entry = 1: must be an object"),
+        (second(worker=2), r"addresses\[1\]: worker = 2: must be an integer in 1..1"),
+        (second(ip="::1"), r"addresses\[1\]: ip = '::1': must be an IPv4 address"),
+        (second(udp_port=0), r"addresses\[1\]: udp_port = 0"),
+        (second(mac="x"), r"addresses\[1\]: mac = 'x': unknown field"),
+        (thc(bits=5), "thc: bits = 5: must be an integer in 1..4"),
+        (thc(bits=3), r"thc: table = .*: must have 8 integers for bits = 3"),
+        (thc(p=1), "thc: p = 1: must be a share between 0 and 1"),
+        (thc(p=0.0), "thc: p = 0.0"),
+        (thc(table=[1, *TABLE[1:]]), "must start at 0 and rise strictly"),
+        (thc(table=[0, 0, *TABLE[2:]]), "must start at 0 and rise strictly"),
+        (thc(table=[*TABLE[:15], 86]), "granularity 86 x 3 workers must be <= 255"),
+        (changed(thc=None), "thc = None: must be an object"),
+    ],
+)
+def test_every_rule_names_field_and_value(mapping: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parse_job(mapping, 0)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_without_lanes_there_is_one(number: int) -> None:
+    config = parse_job(changed(format=number), 0)
+    assert (config.lanes, config.paths) == ((Lane(7, 64),), 1)
+    assert config.for_lane(0) is config
+
+
+def test_lanes_are_jobs_with_ports_of_their_own() -> None:
+    mapping = changed(lanes=[*lanes(7, 9), {"job": 8, "slots": 32}], paths=2)
+    config = parse_job(mapping, 1)
+    assert config.lanes == (Lane(7, 64), Lane(9, 64), Lane(8, 32))
+    assert config.paths == 2
+    parts = [config.for_lane(lane) for lane in range(3)]
+    assert [(part.name, part.job, part.slots) for part in parts] == [
+        ("test/0", 7, 64), ("test/1", 9, 64), ("test/2", 8, 32),
+    ]  # fmt: skip
+    for lane, part in enumerate(parts):
+        assert [address.udp_port for address in part.addresses] == [21335 + lane] * 3
+        assert [address.ip for address in part.addresses] == [address.ip for address in config.addresses]
+        assert (part.lanes, part.worker, part.paths, part.thc) == ((config.lanes[lane],), 1, 2, config.thc)
+        assert part.for_lane(0) is part
+    for lane in (-1, 3):
+        with pytest.raises(ConfigError, match=rf"job test: lane = {lane}: must be in 0\.\.2"):
+            config.for_lane(lane)
+
+
+def test_lanes_of_workers_at_one_address_need_ports_apart() -> None:
+    mapping = second(udp_port=21336)
+    mapping["addresses"][1]["ip"] = mapping["addresses"][0]["ip"]
+    assert parse_job(mapping, 0).own_address.udp_port == 21335
+    with pytest.raises(ConfigError, match="must not share ip and udp_port, of any lane"):
+        parse_job({**mapping, "lanes": lanes(7, 8)}, 0)
+
+
+def test_seats_are_numbers_at_the_own_switch() -> None:
+    mapping = job_mapping(5, 64)
+    for number, (aggregator, seat) in enumerate([("10.0.1.1", 4), ("10.0.1.2", 4), ("10.0.1.1", 0)]):
+        mapping["addresses"][2 + number].update(aggregator=aggregator, seat=seat)
+    configs = [parse_job(mapping, worker) for worker in range(5)]
+    assert [config.seat for config in configs] == [0, 1, 4, 4, 0]
+    assert configs[2].seats == configs[4].seats == {4: 2, 0: 4}
+    assert configs[3].seats == {4: 3}
+
+
+def test_two_workers_at_one_address() -> None:
+    mapping = job_mapping(3, 64)
+    mapping["addresses"][1]["ip"] = mapping["addresses"][0]["ip"]
+    with pytest.raises(ConfigError, match="must not share"):
+        parse_job(mapping, 0)
+    mapping["addresses"][1]["udp_port"] = 4000
+    assert parse_job(mapping, 1).own_address.udp_port == 4000
+
+
+@pytest.mark.parametrize("worker", [-1, 3])
+def test_worker_outside_the_job(worker: int) -> None:
+    with pytest.raises(ConfigError, match=rf"worker = {worker}: must be in 0\.\.2"):
+        parse_job(job_mapping(3, 64), worker)
+
+
+@pytest.mark.parametrize("field", ["format", "job", "slots", "addresses", "ops", "workers", "quorum"])
+def test_missing_field(field: str) -> None:
+    mapping = job_mapping(3, 64)
+    del mapping[field]
+    with pytest.raises(ConfigError, match=f"job: {field} = None: is required"):
+        parse_job(mapping, 0)
+
+
+@pytest.mark.parametrize(("content", "text"), [("{", "must be JSON"), ("[1]", "must hold one JSON object")])
+def test_file_that_is_no_object(tmp_path: Path, content: str, text: str) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=text) as caught:
+        load_job(path, worker=0)
+    assert str(path) in str(caught.value)
+
+
+def test_wire_and_config_load_no_torch() -> None:
+    code = (
+        "import sys, sumwire, sumwire.wire; sumwire.load_job; sumwire.ConfigError; "
+        "assert 'torch' not in sys.modules; sumwire.all_reduce; assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "host"}, cwd=ROOT)
+
+
+def test_every_public_name_is_there() -> None:
+    for name in dir(sumwire):
+        assert callable(getattr(sumwire, name)), name
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = sumwire.nonsense

@@ -1,0 +1,386 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Marsit's optimizer: the compensation identity, its limits, its state; with exact collectives in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
+from sumwire.errors import NonFiniteError, UsageError
+from sumwire.training.collective import Collective
+from sumwire.training.optim import Marsit
+from torch import Tensor, nn
+
+STEPS = 25
+
+
+class LocalResidual(Marsit):
+    """The mistake: each worker keeps what its own sign leaves out, not what the global result leaves out."""
+
+    def _step(self) -> None:
+        x = self._flat.read()
+        g = self._local_update(x)
+        if self.compensation is not None:
+            g.add_(self.compensation)
+        if self.full_precision_next:
+            change = self._collective.mean(g)
+            self.compensation = None
+        else:
+            change = self._signs(g)
+            self.compensation = g - torch.where(g >= 0, 1.0, -1.0) * self._step_of(self.round)
+        self._flat.write(x - change)
+        self.round += 1
+
+
+def trajectory(
+    kind: type[Marsit], inner: str, every: int | None, steps: int = STEPS
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Per step, over all workers: x after it, the mean compensation after it, the mean of the local updates.
+
+    The local update is made a second time here, by an optimizer of the same kind on a copy of the model.
+    """
+
+    def work(worker: int, collective: Collective) -> list[tuple[Tensor, Tensor, Tensor]]:
+        model, twin = net(), net()
+        marsit = kind(INNER[inner](model.parameters()), collective, global_lr=0.01, full_precision_every=every)
+        plain = INNER[inner](twin.parameters())
+        rows = []
+        for step in range(steps):
+            twin.load_state_dict(model.state_dict())
+            backward(twin, worker, step)
+            before = flat(twin)
+            plain.step()
+            backward(model, worker, step)
+            marsit.step()
+            kept = marsit.compensation
+            rows.append((flat(model), torch.zeros_like(before) if kept is None else kept.clone(), before - flat(twin)))
+        return rows
+
+    workers = in_threads(work)
+    for step in range(steps):
+        for rows in workers:
+            assert torch.equal(rows[step][0], workers[0][step][0]), f"replicas differ after step {step}"
+    means = [
+        [torch.stack([rows[step][column] for rows in workers]).mean(0) for step in range(steps)] for column in (1, 2)
+    ]
+    return [row[0] for row in workers[0]], means[0], means[1]
+
+
+def identity_error(kind: type[Marsit], inner: str, every: int | None) -> float:
+    """Largest difference of y = x - mean(c) from the sequence that plain averaging of the same updates makes."""
+    x, compensation, update = trajectory(kind, inner, every)
+    y = flat(net())
+    worst = 0.0
+    for step in range(STEPS):
+        y = y - update[step]
+        worst = max(worst, float((x[step] - compensation[step] - y).abs().max()))
+    return worst
+
+
+@pytest.mark.parametrize("every", [1, 7, None])
+@pytest.mark.parametrize("inner", INNER)
+def test_identity(inner: str, every: int | None) -> None:
+    """x - mean(compensation) moves by exactly the mean of the local updates, resets included."""
+    assert identity_error(Marsit, inner, every) < 1e-10
+
+
+@pytest.mark.parametrize("every", [7, None])
+def test_identity_fails_with_a_local_residual(every: int | None) -> None:
+    assert identity_error(LocalResidual, "sgd", every) > 1e-3
+
+
+@pytest.mark.parametrize("inner", ["sgd", "momentum"])
+def test_full_precision_always_is_parallel_sgd(inner: str) -> None:
+    """K = 1 against one optimizer on the mean gradient: for rules that are linear in the gradient they are the same."""
+    x, compensation, _ = trajectory(Marsit, inner, 1)
+    together, optimizer = net(), None
+    optimizer = INNER[inner](together.parameters())
+    for step in range(STEPS):
+        grads = []
+        for worker in range(WORKERS):
+            backward(together, worker, step)
+            grads.append([p.grad.clone() for p in together.parameters() if p.grad is not None])
+        for p, *pieces in zip(together.parameters(), *grads, strict=True):
+            p.grad = torch.stack(pieces).mean(0)
+        optimizer.step()
+        torch.testing.assert_close(x[step], flat(together), rtol=0, atol=1e-12)
+        assert not compensation[step].any()
+
+
+def test_sign_rounds_move_every_parameter_by_the_global_step() -> None:
+    x, _, _ = trajectory(Marsit, "adam", None, steps=3)
+    for before, after in zip([flat(net()), *x[:-1]], x, strict=True):
+        torch.testing.assert_close((after - before).abs(), torch.full_like(before, 0.01), rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_it_learns(inner: str) -> None:
+    def work(worker: int, collective: Collective) -> list[float]:
+        model = net()
+        marsit = Marsit(INNER[inner](model.parameters()), collective, global_lr=0.02, full_precision_every=20)
+        losses = []
+        for step in range(200):
+            losses.append(backward(model, worker, step))
+            marsit.step()
+        return losses
+
+    for losses in in_threads(work):
+        assert sum(losses[-20:]) < sum(losses[:20]) / 3
+
+
+def steps_of(
+    model: nn.Module, marsit: Marsit, worker: int, steps: range, between: Callable[[int], None] = lambda step: None
+) -> None:
+    for step in steps:
+        backward(model, worker, step)
+        marsit.step()
+        between(step)
+
+
+def test_state_goes_on_where_it_was() -> None:
+    """In one go, or saved and loaded into new objects half way."""
+
+    def work(worker: int, collective: Collective) -> tuple[Tensor, Tensor]:
+        def fresh() -> tuple[nn.Module, Marsit]:
+            model = net()
+            inner = INNER["momentum"](model.parameters())
+            return model, Marsit(inner, collective, global_lr=0.01, full_precision_every=6)
+
+        model, marsit = fresh()
+        steps_of(model, marsit, worker, range(4))
+        state, weights = marsit.state_dict(), {k: v.clone() for k, v in model.state_dict().items()}
+        steps_of(model, marsit, worker, range(4, 10))
+        other, loaded = fresh()
+        loaded.global_lr = 0.5
+        other.load_state_dict(weights)
+        loaded.load_state_dict(state)
+        # The merge is random: the same draws are needed for the same result, so compare full-precision rounds.
+        assert loaded.round == 4
+        assert loaded.global_lr == 0.01
+        assert loaded.compensation is not None
+        assert torch.equal(loaded.compensation, state["compensation"])
+        assert loaded.param_groups[0] is loaded.inner.param_groups[0]
+        assert torch.equal(
+            loaded.inner.state[next(other.parameters())]["momentum_buffer"],
+            state["inner"]["state"][0]["momentum_buffer"],
+        )
+        return flat(model), flat(other)
+
+    for _ in in_threads(work):
+        pass
+
+
+def test_state_with_the_same_draws_gives_the_same_end() -> None:
+    """One worker: the merge has nothing to draw."""
+
+    def work(worker: int, collective: Collective) -> None:
+        ends = []
+        for cut in (None, 4):
+            model = net()
+            marsit = Marsit(INNER["adam"](model.parameters()), collective, global_lr=0.01, full_precision_every=6)
+            steps_of(model, marsit, worker, range(cut or 10))
+            if cut:
+                other = net()
+                other.load_state_dict(model.state_dict())
+                loaded = Marsit(INNER["adam"](other.parameters()), collective, global_lr=1.0)
+                loaded.load_state_dict(marsit.state_dict())
+                steps_of(other, loaded, worker, range(cut, 10))
+                model = other
+            ends.append(flat(model))
+        assert torch.equal(ends[0], ends[1])
+
+    in_threads(work, workers=1)
+
+
+def test_state_of_another_model_is_refused() -> None:
+    def work(worker: int, collective: Collective) -> None:
+        model = net()
+        marsit = Marsit(INNER["sgd"](model.parameters()), collective, global_lr=0.01, full_precision_every=None)
+        steps_of(model, marsit, worker, range(1))
+        small = Marsit(INNER["sgd"](nn.Linear(2, 2).parameters()), collective, global_lr=0.01)
+        with pytest.raises(UsageError, match=r"compensation of shape \(83,\): the parameters have 6 values"):
+            small.load_state_dict(marsit.state_dict())
+
+    in_threads(work, workers=1)
+
+
+def test_a_learning_rate_schedule_on_either_optimizer_takes_effect() -> None:
+    def work(worker: int, collective: Collective) -> None:
+        for outer in (True, False):
+            model = net()
+            marsit = Marsit(INNER["sgd"](model.parameters()), collective, global_lr=0.01, full_precision_every=1)
+            schedule = torch.optim.lr_scheduler.LambdaLR(marsit if outer else marsit.inner, lambda step: 0.5**step)
+            sizes = []
+            for _ in range(3):
+                before = flat(model)
+                backward(model, worker, 0)
+                grad = torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
+                marsit.step()
+                schedule.step()
+                sizes.append(float((before - flat(model)).norm() / grad.norm()))
+            assert sizes == pytest.approx([0.05, 0.025, 0.0125])
+
+    in_threads(work, workers=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_parameters_do_not_lose_small_updates(dtype: torch.dtype) -> None:
+    """A thousandth of a bfloat16's spacing, a thousand times, arrives; all replicas stay equal."""
+
+    def work(worker: int, collective: Collective) -> Tensor:
+        weight = nn.Parameter(torch.full((50,), 256.0, dtype=dtype))
+        marsit = Marsit(torch.optim.SGD([weight], lr=0.01), collective, global_lr=1e-3, full_precision_every=3)
+        for _ in range(900):
+            weight.grad = torch.ones_like(weight)
+            marsit.step()
+        assert weight.dtype == dtype
+        assert weight.grad is not None
+        assert weight.grad.dtype == dtype
+        return weight.detach().clone()
+
+    results = in_threads(work, workers=2)
+    for result in results:
+        assert torch.equal(result, results[0])
+        torch.testing.assert_close(result.float(), torch.full((50,), 247.0), rtol=0, atol=1.0)
+
+
+def test_a_half_parameter_written_by_others_is_read_again() -> None:
+    def work(worker: int, collective: Collective) -> None:
+        weight = nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+        marsit = Marsit(torch.optim.SGD([weight], lr=0.1), collective, global_lr=1e-3, full_precision_every=1)
+        weight.grad = torch.full_like(weight, 1e-3)
+        marsit.step()
+        with torch.no_grad():
+            weight[0] = 5.0
+        marsit.step()
+        assert weight.tolist() == [5.0, 1.0, 1.0, 1.0]
+        assert marsit._flat.master is not None
+        assert marsit._flat.master.tolist() == pytest.approx([5 - 1e-4, 1 - 2e-4, 1 - 2e-4, 1 - 2e-4])
+
+    in_threads(work, workers=1)
+
+
+def test_parameters_without_gradient() -> None:
+    """Frozen ones stay as they are and are not sent; one without gradient on some workers takes part with zeros."""
+    lengths: list[int] = []
+
+    class Counting:
+        def __init__(self, inner: Collective) -> None:
+            self.inner = inner
+
+        def sign_merge(self, plus: Tensor, /) -> Tensor:
+            lengths.append(len(plus))
+            return self.inner.sign_merge(plus)
+
+        def mean(self, x: Tensor, /) -> Tensor:
+            lengths.append(len(x))
+            return self.inner.mean(x)
+
+    def work(worker: int, collective: Collective) -> tuple[list[float], list[float], list[float]]:
+        frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+        sparse, used = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))
+        marsit = Marsit(
+            torch.optim.SGD([frozen, sparse, used], lr=1.0), Counting(collective), global_lr=0.1, full_precision_every=2
+        )
+        for _ in range(2):
+            used.grad = torch.ones(1)
+            sparse.grad = torch.full((2,), 4.0) if worker == 0 else None
+            marsit.step()
+            assert sparse.grad is None or worker == 0
+        return frozen.tolist(), sparse.tolist(), used.tolist()
+
+    for frozen, sparse, used in in_threads(work, workers=2):
+        assert frozen == [1, 1, 1]
+        # The mean of 4 and none, then the sign of it: zero is plus.
+        assert sparse == pytest.approx([-2.1, -2.1])
+        assert used == pytest.approx([-1.1])
+    assert set(lengths) == {3}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_bad_gradients_are_refused_and_change_nothing(value: float) -> None:
+    def work(worker: int, collective: Collective) -> None:
+        model = net()
+        marsit = Marsit(INNER["momentum"](model.parameters()), collective, global_lr=0.01, full_precision_every=None)
+        steps_of(model, marsit, worker, range(2))
+        before, kept = flat(model), marsit.compensation
+        backward(model, worker, 2)
+        last = list(model.parameters())[-1]
+        assert last.grad is not None
+        last.grad[1] = value
+        with pytest.raises(NonFiniteError, match=r"parameter 3 of shape \(2,\)"):
+            marsit.step()
+        assert torch.equal(before, flat(model))
+        assert marsit.compensation is kept
+        assert marsit.round == 2
+
+    in_threads(work, workers=1)
+
+
+def test_a_failing_collective_leaves_the_parameters_alone() -> None:
+    class Broken:
+        def sign_merge(self, plus: Tensor, /) -> Tensor:
+            raise TimeoutError("no answer")
+
+        mean = sign_merge
+
+    model = net()
+    pointers = [p.data_ptr() for p in model.parameters()]
+    marsit = Marsit(INNER["adam"](model.parameters()), Broken(), global_lr=0.01)
+    before = flat(model)
+    backward(model, 0, 0)
+    grads = [p.grad for p in model.parameters()]
+    with pytest.raises(TimeoutError):
+        marsit.step()
+    assert torch.equal(before, flat(model))
+    assert [p.data_ptr() for p in model.parameters()] == pointers
+    assert all(p.grad is grad for p, grad in zip(model.parameters(), grads, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"global_lr": 0.0}, r"global_lr = 0.0 in round 0: must be above 0"),
+        ({"global_lr": lambda step: float("nan")}, "global_lr = nan"),
+        ({"global_lr": 0.1, "full_precision_every": 0}, "full_precision_every = 0: must be 1 or more"),
+    ],
+)
+def test_impossible_settings_are_refused(options: dict[str, Any], text: str) -> None:
+    def work(worker: int, collective: Collective) -> None:
+        with pytest.raises(UsageError, match=text):
+            Marsit(INNER["sgd"](net().parameters()), collective, **options)
+
+    in_threads(work, workers=1)
+
+
+def test_parameters_of_other_kinds_are_refused() -> None:
+    def work(worker: int, collective: Collective) -> None:
+        whole = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+        with pytest.raises(UsageError, match="complex64"):
+            Marsit(torch.optim.SGD([whole], lr=0.1), collective, global_lr=0.1)
+        marsit = Marsit(INNER["sgd"](net().parameters()), collective, global_lr=0.1)
+        with pytest.raises(UsageError, match="fixed layout"):
+            marsit.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+
+    in_threads(work, workers=1)
+
+
+def test_closure_is_evaluated_once() -> None:
+    def work(worker: int, collective: Collective) -> None:
+        model = net()
+        marsit = Marsit(INNER["sgd"](model.parameters()), collective, global_lr=0.1)
+        calls: list[float] = []
+
+        def closure() -> float:
+            assert torch.is_grad_enabled()
+            calls.append(backward(model, worker, 0))
+            return calls[-1]
+
+        assert marsit.step(closure) == calls[0]
+        assert len(calls) == 1
+
+    in_threads(work, workers=1)
