@@ -1,45 +1,77 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Control plane of Sumwire: YAML -> table entries -> switches, over P4Runtime.
+"""Control plane of Sumwire: reads YAML files, checks them, and writes the table entries of switches over P4Runtime.
 
-One switch is a `Config`, a network of switches a `Topology`. `load_any(path)`, `load_config(path)`,
-`load_topology(path)`, the same with `parse_` for a text, `configs_of(topology)` and `job_description(either, name)`
-need no network; `apply(config)`, `apply_topology(topology)`, `apply_all(configs)`, `read_status(config)` and
-`read_topology_status(topology)` load gRPC on first use,
-and so does `Watch(configs)`.
+A `Config` describes one switch, a `Topology` a network of switches. The folders, each of which imports only from those
+before it: `model` (the data), `derive` (what follows from it), `rules` (what it must keep), `parse` (YAML files),
+`deploy` (the switches).
+
+Names are loaded on first use: only `apply`, `apply_all`, `apply_topology`, `read_status`, `read_all_status`,
+`read_topology_status` and `Watch` import gRPC.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-_EXPORTS = {
+if TYPE_CHECKING:
+    from sumwire_controller.deploy.operations import apply as apply
+    from sumwire_controller.deploy.operations import apply_all as apply_all
+    from sumwire_controller.deploy.operations import apply_topology as apply_topology
+    from sumwire_controller.deploy.operations import read_all_status as read_all_status
+    from sumwire_controller.deploy.operations import read_status as read_status
+    from sumwire_controller.deploy.operations import read_topology_status as read_topology_status
+    from sumwire_controller.deploy.watch import Watch as Watch
+    from sumwire_controller.derive.jobfile import job_description as job_description
+    from sumwire_controller.derive.jobfile import job_json as job_json
+    from sumwire_controller.derive.switch_configs import configs_of as configs_of
+    from sumwire_controller.errors import ConfigError as ConfigError
+    from sumwire_controller.errors import ControllerError as ControllerError
+    from sumwire_controller.model.config import Config as Config
+    from sumwire_controller.model.topology import Topology as Topology
+    from sumwire_controller.parse.any_file import load_any as load_any
+    from sumwire_controller.parse.any_file import parse_any as parse_any
+    from sumwire_controller.parse.config_file import load_config as load_config
+    from sumwire_controller.parse.config_file import parse_config as parse_config
+    from sumwire_controller.parse.topology_file import load_topology as load_topology
+    from sumwire_controller.parse.topology_file import parse_topology as parse_topology
+    from sumwire_controller.rules.agreement import check_together as check_together
+
+_HOMES: Final = {
+    "Config": "model.config",
+    "ConfigError": "errors",
+    "ControllerError": "errors",
+    "Topology": "model.topology",
+    "Watch": "deploy.watch",
     "apply": "deploy.operations",
     "apply_all": "deploy.operations",
     "apply_topology": "deploy.operations",
-    "read_status": "deploy.operations",
-    "read_all_status": "deploy.operations",
-    "read_topology_status": "deploy.operations",
-    "Watch": "deploy.watch",
-    "load_any": "parse.load",
-    "parse_any": "parse.load",
-    "load_config": "parse.parse",
-    "parse_config": "parse.parse",
-    "load_topology": "parse.topology_parse",
-    "parse_topology": "parse.topology_parse",
-    "configs_of": "derive.derive",
-    "check_together": "rules.together",
+    "check_together": "rules.agreement",
+    "configs_of": "derive.switch_configs",
     "job_description": "derive.jobfile",
     "job_json": "derive.jobfile",
-    "Config": "model.config",
-    "Topology": "model.topology",
-    "ConfigError": "errors",
-    "ControllerError": "errors",
+    "load_any": "parse.any_file",
+    "load_config": "parse.config_file",
+    "load_topology": "parse.topology_file",
+    "parse_any": "parse.any_file",
+    "parse_config": "parse.config_file",
+    "parse_topology": "parse.topology_file",
+    "read_all_status": "deploy.operations",
+    "read_status": "deploy.operations",
+    "read_topology_status": "deploy.operations",
 }
 
+if not TYPE_CHECKING:  # so that the type checker knows the names above and no others
 
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    def __getattr__(name: str) -> Any:
+        """Load a public name from its module."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Command line. Exit status: 0 done, 1 refused or failed, 2 wrong usage."""
+"""The command line. Exit status: 0 done, 1 refused or failed, 2 wrong usage."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 
 from sumwire_protocol.version import __version__
 
-from sumwire_controller.derive.derive import configs_of
 from sumwire_controller.derive.jobfile import job_json
+from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.errors import ControllerError
 from sumwire_controller.model.config import Config
 from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.load import load_any
-from sumwire_controller.rules.together import check_together
+from sumwire_controller.parse.any_file import load_any
+from sumwire_controller.rules.agreement import check_together
 
 DONE, FAILED = 0, 1
 
@@ -30,7 +30,7 @@ DONE, FAILED = 0, 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `sumwire-controller`."""
     options = _parser().parse_args(arguments)
-    # p4runtime-shell logs to the root logger what we say better ourselves.
+    # p4runtime-shell logs errors to the root logger that we report ourselves.
     logging.basicConfig(handlers=[logging.StreamHandler() if options.verbose else logging.NullHandler()])
     try:
         return _COMMANDS[options.command](options)
@@ -46,15 +46,17 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
 
     check = commands.add_parser("check-config", help="check configurations; no network")
-    apply = commands.add_parser("apply", help="make the switches hold what the configurations say")
-    apply.add_argument("--renew", metavar="JOB", action="append", default=[], help="start this job anew (repeatable)")
+    apply = commands.add_parser("apply", help="bring the switches to their configurations")
+    apply.add_argument(
+        "--renew", metavar="JOB", action="append", default=[], help="give this job a new generation (repeatable)"
+    )
     status = commands.add_parser("status", help="tables and counters, read back from the switches")
-    job_file = commands.add_parser("job-file", help="write what a training host must know about a job; no network")
+    job_file = commands.add_parser("job-file", help="write the job file that training hosts read; no network")
     job_file.add_argument("--job", metavar="NAME", required=True)
     job_file.add_argument("-o", "--output", metavar="FILE", type=Path, help="default: standard output")
 
-    watch = commands.add_parser("watch", help="leave a root that is gone out of the switches below it, until Ctrl-C")
-    watch.add_argument("--interval", metavar="SECONDS", type=_seconds, help="between two questions to a root")
+    watch = commands.add_parser("watch", help="take a root that fails out of the switches below it, until Ctrl-C")
+    watch.add_argument("--interval", metavar="SECONDS", type=_seconds, help="between two requests to a root")
     watch.add_argument("--patience", metavar="SECONDS", type=_seconds, help="for an answer of a root")
     watch.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
     watch.add_argument("--json", action="store_true", help="machine-readable: an object for each line")
@@ -64,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="for each call to a switch")
         command.add_argument("--json", action="store_true", help="machine-readable")
     for command in (check, apply, status, watch):
-        help_text = "YAML file of a switch or of a topology; several are taken together"
+        help_text = "YAML file of a switch or of a topology; several are applied together"
         command.add_argument("configs", metavar="CONFIG", type=Path, nargs="+", help=help_text)
     job_file.add_argument("config", metavar="CONFIG", type=Path, help="YAML file of a switch or of a topology")
     return parser
@@ -150,12 +152,12 @@ def _watch(options: argparse.Namespace) -> int:
             print(f"watching {roots} for {below}", file=sys.stderr if options.json else sys.stdout, flush=True)
             signal.pause()
     except KeyboardInterrupt:
-        pass  # the way to end it
+        pass  # how the command is ended
     return DONE
 
 
 def _print_json(files: Sequence[Config | Topology], switches: list[dict[str, Any]]) -> None:
-    """One object for one switch's file, else a list with one for each switch, upper switches first."""
+    """Print one object for one switch's file, otherwise a list of objects, upper switches first."""
     alone = len(files) == 1 and isinstance(files[0], Config)
     print(json.dumps(switches[0] if alone else switches, indent=2))
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong in the control plane, as types. Every message names the value and the rule."""
+"""The control plane's exceptions. Every message names the value and the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ControllerError(Exception):
-    """Base of every error this package raises on purpose. `retryable`: the same call may succeed later."""
+    """Base of every error this package raises on purpose. With `retryable` a later call may succeed."""
 
     retryable: bool = False
 
@@ -27,8 +27,8 @@ MISSING: Final = _Missing()
 class Problem:
     """One broken rule of a configuration.
 
-    `path` is the object ("jobs[0].thc", empty for the file), `field` what is wrong in it, `value` what stands
-    there (`MISSING` if nothing does), `line` its line in the YAML text, from 1, where known.
+    `path` names the object ("jobs[0].thc", empty for the file), `field` the wrong field in it, `value` that field's
+    value (`MISSING` if it has none), `line` its line in the YAML text, counted from 1, where it is known.
     """
 
     path: str
@@ -48,12 +48,12 @@ class Problem:
 
 
 def join_path(path: str, field: str) -> str:
-    """Path of a field or, if `field` starts with "[", of a list element."""
+    """The path of a field or, if `field` starts with "[", of a list element."""
     return f"{path}{field}" if not path or field.startswith("[") else f"{path}.{field}"
 
 
 class ConfigError(ControllerError):
-    """The configuration breaks rules: all of them, in `problems`."""
+    """The configuration breaks rules. `problems` has every broken rule."""
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
@@ -65,40 +65,40 @@ class ConfigError(ControllerError):
 
 
 class UnknownJobError(ControllerError):
-    """A job named on the command line or in a call is not in the configuration."""
+    """The configuration has no job of the given name."""
 
 
 class PartOfTreeError(ControllerError):
-    """A job whose hosts a single switch's configuration does not all know: only the topology does."""
+    """The job runs over several switches, so one switch's configuration does not name all its hosts."""
 
 
 class NothingToWatchError(ControllerError):
-    """No switch of the configuration has another that could stand in for it."""
+    """No job has several roots, so no root could be replaced by another."""
 
 
 class ArtifactError(ControllerError):
-    """The compiled program (JSON or P4Info) is missing, unreadable or not the one this controller knows."""
+    """The compiled program (JSON or P4Info) is missing, unreadable, or lacks a table that this controller writes."""
 
 
 class SwitchError(ControllerError):
-    """Base of what goes wrong between controller and switch."""
+    """Base of the errors between controller and switch."""
 
 
 class SwitchUnreachableError(SwitchError):
-    """No answer in time: the switch is not up, not there, or the connection broke."""
+    """The switch did not answer in time: it is not running, not reachable, or the connection broke."""
 
     retryable = True
 
 
 class NotPrimaryError(SwitchError):
-    """Another controller with a higher election id may write, we may not."""
+    """Another controller has a higher election id, so this one may not write."""
 
     retryable = True
 
 
 class SwitchRefusedError(SwitchError):
-    """The switch answered and refused; the message names what was asked and the switch's reason."""
+    """The switch refused a request. The message names the request and the switch's reason."""
 
 
 class ReadBackError(SwitchError):
-    """Every write was accepted, yet what the switch holds differs from what was written."""
+    """The switch accepted every write, but its entries differ from those that were written."""

@@ -18,17 +18,17 @@ from helpers.controller.config_texts import job, queue, star, text
 from helpers.controller.real_switches import bmv2, soft_switch
 from helpers.controller.topology_texts import leaf_spine, tree_job
 from softswitch.switch import SoftSwitch
-from sumwire_controller.deploy.failover import below_shared_roots, redirections
+from sumwire_controller.deploy.failover import below_redundant_roots, redirections
 from sumwire_controller.deploy.operations import apply, apply_topology, read_status
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.derive.derive import configs_of
-from sumwire_controller.derive.program import UPLINK
+from sumwire_controller.derive.switch_configs import configs_of
+from sumwire_controller.derive.tables import UPLINK
 from sumwire_controller.derive.tree import job_tree
 from sumwire_controller.model.config import Config
 from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.parse import parse_config
-from sumwire_controller.parse.topology_parse import parse_topology
+from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.parse.topology_file import parse_topology
 
 PROGRAM = Program.load()
 LANED = {**job("a", 5, 4, 0, 64, "thc max32"), "lanes": 4, "quorum": 3, "spray": "hash"}
@@ -161,7 +161,7 @@ def test_all_copies_of_a_sprayed_chunk_meet_at_one_spine(sprayed: Sprayed) -> No
 def test_with_a_spine_left_out_every_chunk_passes_the_other(sprayed: Sprayed) -> None:
     configs = configs_of(sprayed.topology)
     gone = sprayed.topology.node("spine1").aggregator.ip
-    for leaf in below_shared_roots(configs):
+    for leaf in below_redundant_roots(configs):
         with P4Switch(leaf.switch) as switch:
             changes = redirections(leaf, switch.rows(PROGRAM, UPLINK.name), {gone})
             assert len(changes) == 2  # a lane each

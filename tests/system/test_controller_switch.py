@@ -23,7 +23,7 @@ from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError
 from sumwire_controller.model.config import Config
-from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.config_file import parse_config
 
 PROGRAM_DIR = ROOT / "p4src" / "build"
 PROGRAM = Program.load(PROGRAM_DIR)

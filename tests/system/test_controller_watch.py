@@ -26,13 +26,13 @@ from sumwire_controller import Topology, apply_topology, configs_of, parse_topol
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import TableEntry
-from sumwire_controller.derive.program import UPLINK
+from sumwire_controller.derive.tables import UPLINK
 from sumwire_controller.model.config import Switch
 
 SPINES = 4
 READY_S = 60.0
 MOVED_S = 1.0
-"""Within this time of a death every leaf must have given its shares away."""
+"""Within this time after a death every leaf must have moved the dead root's slots to the others."""
 
 
 class Lines:

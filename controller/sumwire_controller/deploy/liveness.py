@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Does a switch still answer? The smallest question that P4Runtime has, asked over a channel of its own."""
+"""Asks a switch whether it is alive, with P4Runtime's smallest request (Capabilities) on a channel of its own."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 _SECOND_LOOK: Final = 1 / 3
-"""Share of the patience for asking again."""
+"""The second attempt may take this fraction of the patience."""
 
 
 class Pulse:
-    """:param patience_s: how long an answer may take, in seconds."""
+    """Asks one switch.
+
+    :param patience_s: how long an answer may take, in seconds.
+    """
 
     def __init__(self, switch: Switch, patience_s: float) -> None:
         self._address = switch.grpc
@@ -35,8 +38,10 @@ class Pulse:
         self._stub: Any = p4runtime_pb2_grpc.P4RuntimeStub(self._channel)
 
     def answers(self) -> bool:
-        """Any answer is one, a refusal too. Before it says no it asks once more over a new connection: the old one may
-        have broken while the switch has not, and we may have been the ones who were not running.
+        """Return True if the switch answers; a refusal is an answer too.
+
+        Without an answer it asks once more over a new connection. The old connection may have broken although the
+        switch is well, and this process may itself have been suspended.
         """
         if self._asks(self._patience_s):
             return True

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Apply and status: what one does to a switch or to all of a network. Import these from elsewhere in the project."""
+"""Apply a configuration and read the status, for one switch or for a network. The package exports these functions."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from sumwire_controller.deploy.reconcile import (
 )
 from sumwire_controller.deploy.status import Status, queue_cells, summarize
 from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S, P4Switch, SwitchControl
-from sumwire_controller.derive.derive import configs_of
 from sumwire_controller.derive.entries import Entry
 from sumwire_controller.derive.jobfile import unknown_job
 from sumwire_controller.derive.lanes import names_of_lanes, with_lanes
+from sumwire_controller.derive.levels import upper_first
+from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.errors import ReadBackError
 from sumwire_controller.model.config import Config
 from sumwire_controller.model.topology import Topology
-from sumwire_controller.rules.together import check_together, upper_first
-from sumwire_controller.rules.topology_rules import validate_topology
-from sumwire_controller.rules.validate import validate
+from sumwire_controller.rules.agreement import check_together
+from sumwire_controller.rules.switch_config import validate
+from sumwire_controller.rules.topology import validate_topology
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `apply` did. `generations` are by job name; lane k of several is "name/k"."""
+    """What `apply` did to a switch. `generations` are by job name; lane k of a job with several is "name/k"."""
 
     switch: str
     program_loaded: bool
@@ -46,11 +47,11 @@ class Report:
 
     @property
     def changed(self) -> bool:
-        """Was anything written at all?"""
+        """Was anything written?"""
         return self.program_loaded or bool(self.changes)
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The report as plain data."""
         return {
             "switch": self.switch,
             "changed": self.changed,
@@ -60,7 +61,7 @@ class Report:
         }
 
     def details(self) -> str:
-        """The summary, then a line for each write and each job."""
+        """The summary, and a line for each write and each job."""
         jobs = [f"  job {name}: generation {generation}" for name, generation in self.generations.items()]
         return "\n".join([str(self), *(f"  {change}" for change in self.changes), *jobs])
 
@@ -78,15 +79,15 @@ def apply(
     timeout: float = DEFAULT_TIMEOUT_S,
     renew: Collection[str] = (),
 ) -> Report:
-    """Makes a switch hold what the configuration says, and reads it back. A second call changes nothing.
+    """Bring a switch to its configuration, and read the entries back. A second call changes nothing.
 
     :param build_dir: folder of the compiled program; None for the checkout's.
     :param timeout: seconds each call to the switch may take.
-    :param renew: names of jobs that start anew, with a new generation.
+    :param renew: names of jobs that get a new generation, as for a new training run.
     :raises ConfigError: the configuration breaks a rule.
     :raises UnknownJobError: a name in `renew` is no job.
-    :raises ArtifactError: the compiled program is missing or another one.
-    :raises SwitchError: the switch cannot be reached, refused, or holds something else than was written.
+    :raises ArtifactError: the compiled program is missing, or lacks a table that the controller writes.
+    :raises SwitchError: the switch cannot be reached, refused a write, or has other entries than were written.
     """
     (report,) = apply_all([config], build_dir=build_dir, timeout=timeout, renew=renew)
     return report
@@ -99,9 +100,9 @@ def apply_topology(
     timeout: float = DEFAULT_TIMEOUT_S,
     renew: Collection[str] = (),
 ) -> tuple[Report, ...]:
-    """`apply` for all switches of a network; a report for each, upper switches first.
+    """`apply` for all switches of a network. Returns a report for each, upper switches first.
 
-    Parameters and errors are those of `apply`; nothing is written unless every switch answers.
+    Parameters and errors are those of `apply`. Nothing is written unless every switch answers.
     """
     validate_topology(topology)
     return apply_all(configs_of(topology), build_dir=build_dir, timeout=timeout, renew=renew)
@@ -114,9 +115,9 @@ def apply_all(
     timeout: float = DEFAULT_TIMEOUT_S,
     renew: Collection[str] = (),
 ) -> tuple[Report, ...]:
-    """`apply_topology` for switches whose configurations are given one by one. They must agree on the jobs they share.
+    """`apply_topology` for a list of configurations. They must agree on the jobs that run over several of them.
 
-    :raises ConfigError: a configuration breaks a rule, or the parts of a job do not make one tree.
+    :raises ConfigError: a configuration breaks a rule, or the parts of a job do not form one tree.
     """
     for config in configs:
         validate(config)
@@ -138,7 +139,7 @@ def _check_names(configs: Sequence[Config], renew: Collection[str]) -> None:
 
 
 def bring_about(config: Config, switch: SwitchControl, program: Program, renew: Collection[str], now: int) -> Report:
-    """`apply` on an open session, with the clock passed in (unix seconds)."""
+    """`apply` on an open session. `now` is the unix time in seconds."""
     (report,) = bring_all_about([(config, switch)], program, renew, now)
     return report
 
@@ -146,10 +147,10 @@ def bring_about(config: Config, switch: SwitchControl, program: Program, renew: 
 def bring_all_about(
     switches: Sequence[tuple[Config, SwitchControl]], program: Program, renew: Collection[str], now: int
 ) -> tuple[Report, ...]:
-    """`apply_all` on open sessions, upper switches first, with the clock passed in (unix seconds).
+    """`apply_all` on open sessions, given with upper switches first. `now` is the unix time in seconds.
 
-    Jobs that change are withdrawn from the lowest switches first and admitted at the uppermost first, so that no
-    partial result meets a switch that is not ready for it, or one of a run that is over.
+    Jobs that change are withdrawn from the lowest switches first, and admitted at the highest switches first. So every
+    partial result that goes up finds the switch above ready, and none of an earlier run is still on its way.
     """
     renew = names_of_lanes((job for config, _ in switches for job in config.jobs), renew)
     switches = [(with_lanes(config), switch) for config, switch in switches]
@@ -173,7 +174,7 @@ def bring_all_about(
 
 
 def _load(switch: SwitchControl, program: Program) -> bool:
-    """Loads the program unless it runs; whether it did."""
+    """Load the program unless it runs already. Returns True if it was loaded."""
     if switch.runs(program):
         return False
     switch.push(program)
@@ -182,7 +183,7 @@ def _load(switch: SwitchControl, program: Program) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """What is to be done to one switch."""
+    """The changes to one switch."""
 
     config: Config
     switch: SwitchControl
@@ -204,7 +205,7 @@ def _by_name(config: Config, generations: Generations) -> dict[str, int]:
 
 
 def read_status(config: Config, *, build_dir: Path | str | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> Status:
-    """Tables and counters of a switch, and how they differ from the configuration. Writes nothing.
+    """Read the tables and counters of a switch, and compare them with the configuration. Writes nothing.
 
     :raises ConfigError, ArtifactError, SwitchError: as for `apply`.
     """

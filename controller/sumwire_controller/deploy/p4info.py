@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled program, and entries to and from P4Runtime messages: names become ids, numbers canonical bytes."""
+"""The compiled program, and the translation of entries to and from P4Runtime messages.
+
+Names become the ids of P4Info, numbers become bytes in P4Runtime's canonical form.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from p4.v1 import p4runtime_pb2
 from sumwire_protocol import program
 
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry
-from sumwire_controller.derive.program import (
+from sumwire_controller.derive.tables import (
     QUEUE_COUNTER,
     REJECT_COUNTER,
     TABLES,
@@ -31,13 +34,13 @@ _TERNARY: Final = p4info_pb2.MatchField.TERNARY
 
 
 def canonical(value: int) -> bytes:
-    """P4Runtime's shortest big-endian form; zero is one zero byte (P4Runtime specification, section 8.4)."""
+    """A number in the fewest big-endian bytes; zero is one zero byte (P4Runtime specification, section 8.4)."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of the program with its ids. `match_bits` and `parameter_bits` are widths."""
+    """A table of the compiled program with its ids. `match_bits` and `parameter_bits` are widths in bits."""
 
     shape: TableShape
     id: int
@@ -61,9 +64,9 @@ def _by_alias(objects: Any, alias: str, what: str) -> Any:
 
 
 class Program:
-    """The compiled program: what the switch is given, and the translation of entries.
+    """The compiled program: what is loaded into a switch, and the ids for translating entries.
 
-    :raises ArtifactError: P4Info lacks a table, key, action or parameter this controller writes.
+    :raises ArtifactError: P4Info lacks a table, key, action or parameter that this controller writes.
     """
 
     def __init__(self, p4info: Any, device_config: bytes) -> None:
@@ -98,7 +101,7 @@ class Program:
         return self._tables[name].id
 
     def to_entity(self, entry: Entry) -> Any:
-        """The P4Runtime entity of an entry."""
+        """Translate an entry to a P4Runtime entity."""
         entity = p4runtime_pb2.Entity()
         if isinstance(entry, MulticastGroup):
             group = entity.packet_replication_engine_entry.multicast_group_entry
@@ -116,9 +119,9 @@ class Program:
         return entity
 
     def from_entity(self, entity: Any) -> Entry | None:
-        """The entry of an entity that a switch sent; None if it is of a table the controller does not own.
+        """Translate an entity that a switch sent. None if it is of a table that the controller does not write.
 
-        :raises ArtifactError: a row of an owned table with an action the controller never installs.
+        :raises ArtifactError: the row has an action that the controller never installs.
         """
         if entity.HasField("packet_replication_engine_entry"):
             group = entity.packet_replication_engine_entry.multicast_group_entry
@@ -136,7 +139,7 @@ class Program:
         parts = [
             part
             for match_id, match_type in zip(table.match_ids, table.match_types, strict=True)
-            # P4Runtime leaves out what matches everything.
+            # P4Runtime omits a field that matches everything.
             for part in _match_parts(fields.get(match_id, p4runtime_pb2.FieldMatch()), match_type)
         ]
         return (*parts, int(row.priority)) if table.has_priority else tuple(parts)
@@ -152,7 +155,7 @@ class Program:
         return tuple(values[param_id] for param_id in table.parameter_ids)
 
     def owned_tables(self) -> Iterator[int]:
-        """Ids of all tables the controller writes."""
+        """The ids of all tables that the controller writes."""
         return (table.id for table in self._tables.values())
 
 
@@ -182,7 +185,7 @@ def _bind(p4info: Any, shape: TableShape) -> _Table:
 
 
 def _key_names(field: Any) -> tuple[str, ...]:
-    """What `program.py` calls the numbers of a key."""
+    """The names of a key's numbers in `derive/tables.py`."""
     if field.match_type == _LPM:
         return (field.name, "prefix")
     return (field.name, "mask") if field.match_type == _TERNARY else (field.name,)
@@ -226,7 +229,7 @@ def _checked(what: object, value: int, bits: int) -> bytes:
 
 
 def _replica_port(replica: Any) -> int:
-    """P4Runtime 1.4 knows a port as a number (the older field) or as bytes."""
+    """The port of a replica. P4Runtime 1.4 has it as a number (the older field) or as bytes."""
     return (
         int.from_bytes(replica.port, "big") if replica.WhichOneof("port_kind") == "port" else int(replica.egress_port)
     )

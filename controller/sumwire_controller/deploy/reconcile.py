@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What to write, and in which order, so that a switch holds what a configuration says. Pure.
+"""The writes that bring a switch to its configuration, in a safe order. Pure.
 
-A job is admitted by its row of the job table, so that row goes first when a job changes or leaves and comes last
-when it is new: packets never meet half a job.
+A job's row of the job table admits its packets. When a job changes or is removed, this row is deleted first; when a job
+is new, it is written last. So no packet meets a job of which only some rows are there.
 """
 
 from __future__ import annotations
@@ -12,25 +12,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from sumwire_controller.derive.entries import (
-    Entry,
-    admissions,
-    admits,
-    desired_entries,
-    is_ledger,
-    job_entries,
-    job_of,
-    last_generation,
-)
+from sumwire_controller.derive.desired import desired_entries, job_entries
+from sumwire_controller.derive.entries import Entry, admissions, admits, is_ledger, job_of, last_generation
 from sumwire_controller.model.config import Config
 
 _GENERATION_MAX = (1 << 32) - 1
 _WITHDRAWAL = 1
-"""Step of a plan in which jobs are withdrawn."""
+"""The step of a plan in which jobs are withdrawn."""
 
 
 class Write(Enum):
-    """The three writes of P4Runtime."""
+    """P4Runtime's kinds of write."""
 
     INSERT = "insert"
     MODIFY = "modify"
@@ -39,7 +31,7 @@ class Write(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. A DELETE carries the entry as it is now, a MODIFY as it shall be."""
+    """One write. `entry` is the present entry for DELETE, and the new one for INSERT and MODIFY."""
 
     write: Write
     entry: Entry
@@ -50,25 +42,26 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Generations:
-    """Generation of every job of a configuration by job id, and the highest ever given on the switch."""
+    """Job id -> generation for the jobs of a configuration, and the highest generation ever given on the switch."""
 
     by_job: dict[int, int]
     last: int
 
 
 def next_generation(last: int, now: int) -> int:
-    """A generation that no job of the switch ever had: the clock, unless that was given already.
+    """A generation that no job of the switch has had: the clock's time, or the next number if that was given already.
 
-    :param last: the highest one given so far.
+    :param last: the highest generation given so far.
     :param now: unix time in seconds.
     """
     return max(now, last + 1) & _GENERATION_MAX or 1
 
 
 def choose_generations(config: Config, actual: Collection[Entry], renew: Collection[str], now: int) -> Generations:
-    """Keeps the generation of a job whose entries are all on the switch unchanged; every other job gets a new one.
+    """A generation for each job. A job keeps its generation if the switch already has all its entries unchanged.
 
-    :param renew: names of jobs that get a new one in any case.
+    :param renew: names of jobs that get a new generation in any case.
+    :param now: unix time in seconds.
     """
     current = admissions(actual)
     last = last_generation(actual)
@@ -88,8 +81,9 @@ def choose_generations(config: Config, actual: Collection[Entry], renew: Collect
 def choose_generations_together(
     configs: Sequence[Config], actual: Sequence[Collection[Entry]], renew: Collection[str], now: int
 ) -> list[Generations]:
-    """`choose_generations` for several switches. A job that is new to one of them starts anew on all: slots that have
-    forgotten a round and slots that have not would not make one sum.
+    """`choose_generations` for several switches. A job that gets a new generation on one gets a new one on all.
+
+    Otherwise the slots of one switch would start from round 0 while those of another still held a later round.
     """
     pairs = list(zip(configs, actual, strict=True))
     fresh = set(renew)
@@ -109,12 +103,12 @@ def _by_job(entries: Iterable[Entry]) -> dict[int | None, set[Entry]]:
 
 
 def desired_state(config: Config, generations: Generations) -> frozenset[Entry]:
-    """What the switch should hold, with generations as chosen."""
+    """The entries that the switch should hold, with the chosen generations."""
     return desired_entries(config, generations.by_job, generations.last)
 
 
 def plan(desired: Collection[Entry], actual: Collection[Entry]) -> list[Change]:
-    """The writes that turn `actual` into `desired`, in a safe order; none if they are equal."""
+    """The writes that turn `actual` into `desired`, in a safe order; empty if they are equal."""
     wanted = {entry.identity: entry for entry in desired}
     held = {entry.identity: entry for entry in actual}
     changes: list[Change] = []
@@ -130,7 +124,7 @@ def plan(desired: Collection[Entry], actual: Collection[Entry]) -> list[Change]:
 
 
 def _order(change: Change) -> tuple[int, str]:
-    """The ledger before any generation is used; within a step by text, so that a plan is the same every time."""
+    """Sort key: the ledger first, before a new generation is used. Within a step by text: plans are repeatable."""
     if is_ledger(change.entry):
         step = 0
     elif change.write is Write.DELETE:
@@ -141,12 +135,12 @@ def _order(change: Change) -> tuple[int, str]:
 
 
 def prepares(change: Change) -> bool:
-    """Is it the ledger, or does it withdraw a job? Such writes come before all others of a plan."""
+    """Does the write update the ledger or withdraw a job? Such writes come first in a plan."""
     return _order(change)[0] <= _WITHDRAWAL
 
 
 def differences(desired: Collection[Entry], actual: Collection[Entry]) -> list[str]:
-    """One line per difference: "missing", "foreign" (on the switch only) or "differs"."""
+    """A line for each difference: "missing", "foreign" (only on the switch) or "differs"."""
     wanted = {entry.identity: entry for entry in desired}
     held = {entry.identity: entry for entry in actual}
     lines = [f"missing: {entry}" for identity, entry in wanted.items() if identity not in held]

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""p4runtime-shell's client with the three habits removed that a library cannot live with.
+"""A P4Runtime session: p4runtime-shell's client with its handshake replaced.
 
-As it comes it ends the process when the handshake fails, leaving a thread behind, has no deadlines, and reports
-being a backup on standard output. This subclass keeps its channel, stub and stream and replaces the handshake.
+The library's own handshake ends the process when it fails and leaves a thread behind, has no deadline, and prints when
+another controller is primary. The subclass keeps the library's channel, stub and stream, and raises typed errors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ _UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def rpc_error(switch: Switch, what: str, error: Any, reason: str = "") -> SwitchError:
-    """The typed error of a failed call. `what` was tried; `reason` replaces gRPC's own text."""
+    """The typed error of a failed call.
+
+    :param what: what the call should have done, for the message.
+    :param reason: replaces gRPC's own text if not empty.
+    """
     code = error.code()
     name = code.name if code is not None else "NO STATUS"
     text = f"switch {switch.name} at {switch.grpc}: {what}: {name}: {reason or error.details()}"
@@ -41,11 +45,11 @@ def rpc_error(switch: Switch, what: str, error: Any, reason: str = "") -> Switch
 
 
 class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no types
-    """A channel to one switch and, with an election id, the stream that makes us its primary.
+    """A channel to one switch and, with an election id, the stream that makes this controller its primary.
 
-    :param election_id: 1 .. 2^64-1; None for a session that only reads and takes part in no election.
+    :param election_id: 1..2^64-1; None for a session that only reads and takes no part in elections.
     :param timeout_s: seconds the handshake may take.
-    :raises SwitchUnreachableError, NotPrimaryError, SwitchRefusedError: there is no (primary) session.
+    :raises SwitchUnreachableError, NotPrimaryError, SwitchRefusedError: the session could not be opened.
     """
 
     channel: Any
@@ -57,11 +61,11 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no type
         self._wants_stream = election_id is not None
         try:
             super().__init__(switch.device_id, switch.grpc, (0, election_id or 0))
-        except SystemExit as error:  # the library's way to say that the channel cannot be made
+        except SystemExit as error:  # the library exits when it cannot make the channel
             raise SwitchUnreachableError(f"switch {switch.name}: no channel to {switch.grpc!r}") from error
 
     def set_up_stream(self) -> None:
-        """Called by the library once it has its channel, which is replaced by one with our options."""
+        """Called by the library when it has a channel. Replaces the channel by one with our options."""
         self.channel.close()
         self.channel = grpc.insecure_channel(self._switch.grpc, options=_CHANNEL_OPTIONS)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
@@ -69,7 +73,7 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no type
             super().set_up_stream()
 
     def handshake(self) -> None:
-        """Becomes primary or raises; never a session that may only read by accident."""
+        """Become the primary controller or raise, so that no session can only read by mistake."""
         request = p4runtime_pb2.StreamMessageRequest()
         request.arbitration.device_id = self.device_id
         request.arbitration.election_id.high, request.arbitration.election_id.low = self.election_id
@@ -93,11 +97,11 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no type
         return NotPrimaryError(f"{where}: another controller is primary: its election id {primary} is above ours")
 
     def tear_down(self) -> None:
-        """Closes stream and channel. Waits for the stream's thread, but not for a switch that has stopped answering."""
+        """Close stream and channel. Waits for the stream's thread, but at most 1 s for the switch."""
         if not self._wants_stream:
             self.channel.close()
             return
-        self.stream_out_q.put(None)  # half-close; a working switch ends the stream now
+        self.stream_out_q.put(None)  # half-close: a working switch ends the stream now
         self.stream_recv_thread.join(min(1.0, self._timeout_s))
-        self.channel.close()  # ends it in any case
+        self.channel.close()  # ends the stream in any case
         self.stream_recv_thread.join()

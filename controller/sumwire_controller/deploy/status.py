@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch holds and has counted, in words. Pure: numbers in, text or JSON out."""
+"""A switch's entries and counters as text or JSON. Pure: the numbers are read elsewhere."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sumwire_protocol import constants as _p4
 
 from sumwire_controller.deploy.reconcile import Generations, desired_state, differences
 from sumwire_controller.derive.entries import Entry, TableEntry, admissions, last_generation
-from sumwire_controller.derive.program import VIRTUAL_QUEUE
+from sumwire_controller.derive.tables import VIRTUAL_QUEUE
 from sumwire_controller.model.config import Config
 
 
 def _names(prefix: str) -> dict[int, str]:
-    """Counter index -> name, from the program's own constants."""
+    """Counter index -> name, from the program's constants with this prefix."""
     constants = vars(_p4).items()
     return {value: name.removeprefix(prefix).lower() for name, value in constants if name.startswith(prefix)}
 
@@ -37,7 +37,7 @@ _CELLS_OF_PORT: Final = _p4.DROP_CLASSES * len(DECISION_NAMES)
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A counter cell."""
+    """A cell of a counter."""
 
     packets: int
     bytes: int
@@ -45,7 +45,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job as the switch holds it. `name` is the configuration's, empty for a job it does not know."""
+    """A job that the switch has. `name` is from the configuration; it is empty if the configuration has no such job."""
 
     id: int
     name: str
@@ -57,7 +57,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """Packets a worker of a job has sent since the program was loaded or the row inserted, rejected ones included."""
+    """What a worker has sent since its row was inserted, rejected packets included."""
 
     job: int
     worker: int
@@ -68,8 +68,9 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """Packets of a drop class that a port's virtual queue has decided upon in one way: pass, mark, drop or trim.
-    Bytes as they came to the queue.
+    """The packets of one drop class for which a port's virtual queue took one decision: pass, mark, drop or trim.
+
+    `bytes` counts their sizes before they were cut.
     """
 
     port: int
@@ -81,7 +82,7 @@ class QueueStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """Everything `status` shows. `differences` is empty when the switch holds what the configuration says."""
+    """What the command `status` shows. `differences` is empty if the switch has the entries of its configuration."""
 
     switch: str
     program_runs: bool
@@ -98,7 +99,7 @@ class Status:
         return self.program_runs and not self.differences
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The status as plain data."""
         return {**asdict(self), "in_sync": self.in_sync}
 
     def __str__(self) -> str:
@@ -114,7 +115,10 @@ def summarize(
     workers: Mapping[tuple[int, ...], tuple[int, int]],
     queues: Mapping[int, tuple[int, int]] | None = None,
 ) -> Status:
-    """Names what was read. Counters are (packets, bytes) by index; workers by (job, worker)."""
+    """The status of a switch from what was read.
+
+    Counters are (packets, bytes) by index; `workers` are by (job id, seat).
+    """
     jobs = {job.id: job for job in config.jobs}
     return Status(
         switch=config.switch.name,
@@ -133,7 +137,7 @@ def summarize(
 
 
 def queue_cells(entries: Collection[Entry]) -> list[int]:
-    """Indices of the counter of all ports that have a virtual queue."""
+    """The counter's indices for all ports that have a virtual queue."""
     tables = (entry for entry in entries if isinstance(entry, TableEntry) and entry.table == VIRTUAL_QUEUE.name)
     return [row.key[0] * _CELLS_OF_PORT + cell for row in tables for cell in range(_CELLS_OF_PORT)]
 
@@ -145,7 +149,7 @@ def _queue(index: int, count: tuple[int, int]) -> QueueStatus:
 
 
 def _generations_held(config: Config, actual: Collection[Entry]) -> Generations:
-    """Generations as they are on the switch, so that they make no difference by themselves."""
+    """The generations that the switch has, so that they are not reported as differences."""
     rows = admissions(actual)
     held = {job.id: rows[job.id].arg("generation") if job.id in rows else 0 for job in config.jobs}
     return Generations(held, last_generation(actual))
@@ -159,7 +163,7 @@ def _jobs(config: Config, actual: Collection[Entry]) -> Iterator[JobStatus]:
 
 
 def _named(cells: Mapping[int, tuple[int, int]], names: Mapping[int, str]) -> dict[str, Count]:
-    """Every known cell, and an unknown one only if it counted something."""
+    """Every cell that has a name, and the others only if they are not zero."""
     known = {name: Count(*cells.get(index, (0, 0))) for index, name in names.items()}
     return known | {str(index): Count(*count) for index, count in cells.items() if index not in names and count[0]}
 

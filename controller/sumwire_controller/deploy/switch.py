@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One object per switch that writes and reads back. Entries in, entries out; no P4Runtime outside."""
+"""Writes entries to a switch and reads them back. P4Runtime's messages stay within this folder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.session import Session, rpc_error
 from sumwire_controller.derive.entries import Entry
-from sumwire_controller.derive.program import WORKER
+from sumwire_controller.derive.tables import WORKER
 from sumwire_controller.errors import SwitchError
 from sumwire_controller.model.config import Switch
 
 DEFAULT_TIMEOUT_S: Final = 10.0
-# A switch may have to compile the program first.
 LOADING_TIMEOUT_S: Final = 60.0
+"""For loading a program, which the switch may have to compile."""
 _UPDATE_TYPES: Final = {
     Write.INSERT: p4runtime_pb2.Update.INSERT,
     Write.MODIFY: p4runtime_pb2.Update.MODIFY,
@@ -34,7 +34,7 @@ _PackedCounter = tuple[int, int]
 
 
 class SwitchControl(Protocol):
-    """What applying a configuration needs of a switch; tests have one without a network."""
+    """What `apply` needs of a switch. Tests implement it without a network."""
 
     def runs(self, program: Program) -> bool: ...
 
@@ -48,14 +48,15 @@ class SwitchControl(Protocol):
 class P4Switch:
     """A P4Runtime session with one switch, as a context manager.
 
-    Every call has the deadline `timeout_s`, loading a program at least LOADING_TIMEOUT_S. Raises
-    SwitchUnreachableError, NotPrimaryError or SwitchRefusedError.
+    Every call has the deadline `timeout_s`; loading a program has at least LOADING_TIMEOUT_S.
+
+    :raises SwitchUnreachableError, NotPrimaryError, SwitchRefusedError: from the constructor and from every method.
     """
 
     def __init__(self, switch: Switch, timeout_s: float = DEFAULT_TIMEOUT_S, *, read_only: bool = False) -> None:
         self._switch = switch
         self._timeout_s = timeout_s
-        # Nanoseconds: a later call has a higher id, so it becomes primary whatever an earlier one left behind.
+        # Nanoseconds: a later session has a higher id, so it becomes primary even if an older one is still open.
         self._session = Session(switch, None if read_only else time.time_ns(), timeout_s)
 
     def __enter__(self) -> Self:
@@ -79,7 +80,7 @@ class P4Switch:
         return rpc_error(self._switch, what, error, _update_reason(error))
 
     def runs(self, program: Program) -> bool:
-        """Does the switch run this very program (P4Info and the cookie made of its JSON)?"""
+        """Does the switch run this program? Compares P4Info and the cookie, which is a hash of the JSON."""
         request = p4runtime_pb2.GetForwardingPipelineConfigRequest(device_id=self._switch.device_id)
         request.response_type = p4runtime_pb2.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
         try:
@@ -91,7 +92,7 @@ class P4Switch:
         return bool(reply.config.cookie.cookie == program.cookie and reply.config.p4info == program.p4info)
 
     def push(self, program: Program) -> None:
-        """Loads the program; the switch starts empty."""
+        """Load the program. The switch then has no entries."""
         request = p4runtime_pb2.SetForwardingPipelineConfigRequest(device_id=self._switch.device_id)
         request.action = p4runtime_pb2.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
         request.election_id.high, request.election_id.low = self._session.election_id
@@ -102,14 +103,14 @@ class P4Switch:
         self._call("loading the program", self._session.stub.SetForwardingPipelineConfig, request, patience_s)
 
     def write(self, program: Program, change: Change) -> None:
-        """One update, one request, so that a refusal is known to be this one's."""
+        """Write one change. A request has only one update, so that a refusal is known to be this one's."""
         request = p4runtime_pb2.WriteRequest(device_id=self._switch.device_id)
         request.election_id.high, request.election_id.low = self._session.election_id
         request.updates.add(type=_UPDATE_TYPES[change.write]).entity.CopyFrom(program.to_entity(change.entry))
         self._call(str(change), self._session.stub.Write, request)
 
     def entries(self, program: Program) -> frozenset[Entry]:
-        """Every row of the controller's tables, and every multicast group."""
+        """Read every row of the controller's tables, and every multicast group."""
         request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
         for table_id in program.owned_tables():
             request.entities.add().table_entry.table_id = table_id
@@ -118,7 +119,7 @@ class P4Switch:
         return frozenset(entry for entry in found if entry is not None)
 
     def rows(self, program: Program, table: str) -> list[Entry]:
-        """Every row of one of the controller's tables."""
+        """Read every row of one of the controller's tables."""
         request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
         request.entities.add().table_entry.table_id = program.table_id(table)
         found = (program.from_entity(entity) for entity in self._read(f"reading table {table}", request))
@@ -159,9 +160,9 @@ class P4Switch:
 
 
 def _update_reason(error: Any) -> str:
-    """The switch's reason for refusing the one update of a write; empty if it gave none.
+    """The switch's reason for refusing the update of a write; empty if it gave none.
 
-    It travels as a p4.v1.Error inside a google.rpc.Status in the trailing metadata (P4Runtime spec, section 12.3).
+    The reason is a p4.v1.Error inside a google.rpc.Status in the trailing metadata (P4Runtime spec, section 12.3).
     """
     for key, value in error.trailing_metadata() or ():
         if key != "grpc-status-details-bin":

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Watches the switches at the top, and leaves one that is gone out of the rows of those below it.
+"""Watches the roots, and takes a root that fails out of the uplink rows of the switches below it.
 
-A thread asks each root again and again whether it answers, a thread writes to each switch below. A root that answers
-again is only reported: it may be a new process without program or jobs, which `apply` brings it.
+One thread for each root asks it periodically whether it is alive; one thread for each switch below writes its rows. A
+root that answers again is only reported: it may be a new process without program or jobs. `apply` brings those to it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from sumwire_controller.deploy.failover import below_shared_roots, redirections, shared_roots, stranded
+from sumwire_controller.deploy.failover import below_redundant_roots, redirections, redundant_roots, stranded
 from sumwire_controller.deploy.liveness import Pulse
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.derive.program import UPLINK
+from sumwire_controller.derive.tables import UPLINK
 from sumwire_controller.errors import NothingToWatchError, SwitchError
 from sumwire_controller.model.config import Config, Switch
-from sumwire_controller.rules.together import check_together
-from sumwire_controller.rules.validate import validate
+from sumwire_controller.rules.agreement import check_together
+from sumwire_controller.rules.switch_config import validate
 
 INTERVAL_S: Final = 0.1
 PATIENCE_S: Final = 0.3
@@ -35,10 +35,11 @@ _WRITE_PATIENCE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to `switch`: "dead", "back", "moved" (its rows leave out what is gone), "failed" (they
-    could not be written; it is tried again) or "stranded" (a job has no root left).
+    """Something that happened to `switch`.
 
-    `after_s` counts from the last answer of the root that died last or, of "back", from its death.
+    `kind` is "dead" or "back" for a root, and for a switch below "moved" (its rows no longer name the dead root),
+    "failed" (the rows could not be written; it will try again) or "stranded" (a job has no root left). `after_s` is the
+    time in seconds since the last answer of the root that died last or, for "back", of this root.
     """
 
     kind: str
@@ -47,7 +48,7 @@ class Event:
     detail: str
 
     def as_json(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The event as plain data."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -56,7 +57,7 @@ class Event:
 
 @dataclass
 class _Board:
-    """What is known of the roots. Guarded by `changed`; `version` grows with every death."""
+    """The state of the roots. `changed` is its lock; `version` counts the deaths."""
 
     names: dict[IPv4Address, str]
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -78,8 +79,10 @@ class _Board:
             self.returned.add(root)
 
     def after(self, version: int, stop: threading.Event) -> tuple[int, float, set[IPv4Address], set[IPv4Address]]:
-        """Waits for a death after that of `version`, or for `stop`: the version, the last answer of the root that died
-        last, the dead, those that returned.
+        """Wait until `version` is outdated or `stop` is set.
+
+        Returns the current version, the time of the last answer of the root that died last, the dead roots, and those
+        that answer again.
         """
         with self.changed:
             self.changed.wait_for(lambda: stop.is_set() or self.version != version)
@@ -87,15 +90,15 @@ class _Board:
 
 
 class Watch:
-    """Watches from `with` to its end. Events go to `say`, from several threads but one at a time, and to `events`.
+    """Watches the roots within a `with` block. Events are appended to `events` and passed to `say`, one at a time.
 
     :param configs: all switches of the network, as `configs_of` gives them.
-    :param interval_s: pause between an answer of a root and the next question, in seconds.
+    :param interval_s: pause between an answer of a root and the next request, in seconds.
     :param patience_s: how long an answer may take, in seconds.
     :param build_dir: folder of the compiled program; None for the checkout's.
     :raises ConfigError: as `apply_all`.
     :raises NothingToWatchError: no job has several roots.
-    :raises ArtifactError: the compiled program is missing or another one.
+    :raises ArtifactError: the compiled program is missing, or lacks a table that the controller writes.
     """
 
     def __init__(
@@ -110,11 +113,11 @@ class Watch:
         for config in configs:
             validate(config)
         check_together(configs)
-        roots = shared_roots(configs)
+        roots = redundant_roots(configs)
         if not roots:
             raise NothingToWatchError("no job has several switches above its workers' that could replace each other")
         self._switches = {c.aggregator.ip: c.switch for c in configs if c.aggregator.ip in roots}
-        self._below = below_shared_roots(configs)
+        self._below = below_redundant_roots(configs)
         self._program = Program.load(build_dir)
         self._interval_s, self._patience_s, self._say = interval_s, patience_s, say
         self._board = _Board(roots)
@@ -125,12 +128,12 @@ class Watch:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """Names of the switches that are watched."""
+        """The names of the switches that are watched."""
         return tuple(self._board.names.values())
 
     @property
     def below(self) -> tuple[str, ...]:
-        """Names of the switches whose rows are written."""
+        """The names of the switches whose rows are written."""
         return tuple(config.switch.name for config in self._below)
 
     def __enter__(self) -> Self:
@@ -139,7 +142,7 @@ class Watch:
             self._start(f"watch-{switch.name}", partial(self._ask, root, switch, first))
         for config in self._below:
             self._start(f"mend-{config.switch.name}", partial(self._mend, config))
-        first.wait()  # every root has answered once or is known to be gone
+        first.wait()  # every root has been asked once
         return self
 
     def _start(self, name: str, work: Callable[[], None]) -> None:
@@ -203,7 +206,7 @@ class Watch:
                 self._tell("stranded", name, time.monotonic() - since, f"job {job} has no root left")
 
     def _write(self, config: Config, dead: set[IPv4Address], returned: set[IPv4Address]) -> int:
-        """Over a session of its own: one that is kept would not be the primary any more after an `apply`."""
+        """Open a session for each write: one kept open would no longer be the primary after an `apply`."""
         with P4Switch(config.switch, _WRITE_PATIENCE_S) as switch:
             changes = redirections(config, switch.rows(self._program, UPLINK.name), dead, returned)
             for change in changes:

@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Algebraic normal form (Reed-Muller expansion) of a lookup table.
 
-The switch has no table per value. It computes each output plane as a XOR of products of input planes
-("monomials"), for 1024 values at once; which monomials occur is the table. Monomial M is a bit mask: bit k set means
-that input plane k is a factor; monomial 0 is the constant one.
+The switch cannot look up every value of a packet in a table. It computes each output plane for 1024 values at once, as
+a XOR of products of input planes ("monomials"). The coefficients say which monomials occur. Monomial M is a bit mask:
+if bit k is set, input plane k is a factor. Monomial 0 is the constant one.
+
+Example: the table [0, 1, 1, 0] of two bits is plane0 XOR plane1, so its coefficients are 1 for monomials 1 and 2.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ MONOMIALS = 1 << THC_INDEX_PLANES
 
 
 def moebius(truth: Sequence[int]) -> tuple[int, ...]:
-    """Coefficients c[M] with truth[z] = XOR of c[M] over all M that are subsets of z.
+    """The coefficients c[M] for which truth[z] is the XOR of c[M] over all M that are subsets of z.
 
-    :param truth: 0 or 1 for each input z; the length is a power of two.
+    :param truth: 0 or 1 for each input z; its length must be a power of two.
     :raises ValueError: the length is no power of two.
     """
     size = len(truth)
@@ -36,10 +38,10 @@ def moebius(truth: Sequence[int]) -> tuple[int, ...]:
 
 
 def coefficients(table: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Coefficients (0 or 1) [plane][monomial] of a table of at most 16 values of at most 8 bits.
+    """The coefficients (0 or 1) of a table of at most 16 values of at most 8 bits, as [output plane][monomial].
 
-    A table of fewer bits uses the low input planes; the missing rows count as 0, which no sender reaches, since it
-    sends the unused planes as 0.
+    A table of fewer than 16 values uses only the low input planes. Senders set the others to 0, so the values of the
+    missing rows do not matter; they count as 0.
 
     :raises ValueError: too many rows, or a value that does not fit the output planes.
     """

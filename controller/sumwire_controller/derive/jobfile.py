@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The job file: what a training host must know about its job, as JSON."""
+"""The job file: what a training host must know about its job, as JSON (docs/controller.md)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def unknown_job(name: str, known: Sequence[str]) -> UnknownJobError:
 
 
 def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
-    """The job file's content, ready for JSON. Worker k's host is `addresses[k]`: it sends to its `aggregator`, where it
-    is worker number `seat`. Each of `lanes` has a job number and slots of its own; lane 0's stand at the top too.
-    `paths` is the number of ways to a root: over more than one, results may overtake each other.
+    """The content of a job file, ready for JSON.
+
+    Worker k is the host `addresses[k]`. It sends to its `aggregator`, where its number is `seat`. Each of `lanes` has
+    its own job number and slots; those of lane 0 are repeated at the top level. `paths` is the number of paths to a
+    root; with more than one, results may overtake each other.
 
     :raises UnknownJobError: the configuration has no such job.
-    :raises PartOfTreeError: it is the configuration of one switch out of several that the job's tree has.
+    :raises PartOfTreeError: the job runs over several switches and `source` is the configuration of only one.
     """
     job = find_job(source, name)
     addresses = _in_tree(source, job) if isinstance(source, Topology) else _at_one_switch(source, job)
@@ -79,5 +81,5 @@ def _address(ip: str, udp_port: int, aggregator: str, seat: int) -> dict[str, An
 
 
 def job_json(source: Config | Topology, name: str) -> str:
-    """The job file's text."""
+    """The text of a job file. Errors are those of `job_description`."""
     return json.dumps(job_description(source, name), indent=2) + "\n"

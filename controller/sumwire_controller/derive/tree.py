@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tree of a job: which switches take part, who is a worker of whom, and where the results are made. Pure.
+"""The tree of a job: which switches take part, and which workers each of them has. Pure.
 
-From each worker's switch the way goes up until all ways have met. Where several switches are directly above all of
-them (two spines, say) they share the job's slots, and each is the root of its share.
+Contributions go up from the workers' switches to the lowest switch that is above all of them: the root, which makes
+the results. Several switches may be equally low, such as two spines above the same leaves. Then each of them is the
+root for a part of the slots.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from sumwire_controller.model.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class JobTree:
-    """`seats[s]` are the workers of the job at switch s in the order of their worker numbers, with the hosts each
-    stands for; `parents[s]` the switches above s, none for a root.
+    """A job's tree, with switches and workers by name.
+
+    `seats[s]` has the workers at switch s in the order of their seats, each with the number of hosts it stands for.
+    `parents[s]` are the switches above s; a root has none.
     """
 
     roots: tuple[str, ...]
@@ -26,17 +29,17 @@ class JobTree:
     parents: dict[str, tuple[str, ...]]
 
     def seat(self, switch: str, worker: str) -> int:
-        """The worker number at a switch of a host or a lower switch."""
+        """The seat of a host or a lower switch at `switch`."""
         return list(self.seats[switch]).index(worker)
 
 
 def above(topology: Topology, name: str) -> frozenset[str]:
-    """The switch and all that are above it, directly or not. The links must have no circle."""
+    """The switch and all switches above it, directly or not. The links must not form a circle."""
     return frozenset({name}).union(*(above(topology, upper) for upper in topology.uppers(name)))
 
 
 def roots_of(topology: Topology, job: Job) -> tuple[str, ...]:
-    """The lowest switches that are above all of a job's workers; none if the ways up never meet."""
+    """The lowest switches that are above all of a job's workers; empty if no switch is above all of them."""
     leaves = {topology.host(worker).switch for worker in job.workers}
     common = frozenset.intersection(*(above(topology, leaf) for leaf in leaves))
     higher = {name for switch in common for name in above(topology, switch) if name != switch}
@@ -44,7 +47,7 @@ def roots_of(topology: Topology, job: Job) -> tuple[str, ...]:
 
 
 def job_tree(topology: Topology, job: Job) -> JobTree:
-    """The tree of a job that keeps the rules of `topology_rules.py`."""
+    """The tree of a job. The topology must keep the rules of `rules/topology.py`."""
     roots = roots_of(topology, job)
     seats: dict[str, dict[str, int]] = {}
     parents: dict[str, tuple[str, ...]] = {}
@@ -60,7 +63,7 @@ def job_tree(topology: Topology, job: Job) -> JobTree:
 
 
 def _way_up(topology: Topology, leaf: str, roots: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Level by level; only the last may be several switches, the roots."""
+    """The switches from a leaf up to the roots, level by level. Only the last level may have several switches."""
     level: tuple[str, ...] = (leaf,)
     while True:
         yield level

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration of one switch, as frozen data. `parse.py` reads it, `validate.py` knows its rules."""
+"""The configuration of one switch, as frozen data. Its rules are in `rules/switch_config.py`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sumwire_protocol.constants import SUMWIRE_PORT
 OP_CODES: Final[dict[str, int]] = {
     name.removeprefix("OP_").lower(): code for name, code in vars(_p4).items() if name.startswith("OP_")
 }
-"""Every op of the wire format by its name in the configuration, with its code."""
+"""Name in the configuration -> code on the wire, for every op."""
 
 SPRAYS: Final = ("slot", "hash")
-"""How a job's slots are shared out among several roots: by the slot's number, or anew in each round by a hash."""
+"""How a chunk finds its root where a job has several: by the slot's number, or by a hash of slot and round."""
 DEGRADE_MODES: Final = {"trim": _p4.DEGRADE_TRIM, "drop": _p4.DEGRADE_DROP, "trim-results": _p4.DEGRADE_RESULTS}
-"""What `degrade` does to the packets it hits, with the number the program knows it by."""
+"""Name in the configuration -> number in the program, for everything that `degrade` can do to a packet."""
 
 MAC_PATTERN: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 MAC_RULE: Final = 'must be a MAC address in quotes, like "02:00:00:00:00:01"'
@@ -28,7 +28,7 @@ MAC_RULE: Final = 'must be a MAC address in quotes, like "02:00:00:00:00:01"'
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """How to reach the switch. `grpc` is "host:port" of its P4Runtime server."""
+    """A switch and its P4Runtime server, which `grpc` gives as "host:port"."""
 
     name: str
     grpc: str
@@ -37,7 +37,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Aggregator:
-    """The virtual address the workers send to; the switch answers ARP for it. `mac` is "aa:bb:cc:dd:ee:ff"."""
+    """The address that workers send to. No host has it; the switch answers ARP requests for it."""
 
     ip: IPv4Address
     mac: str
@@ -45,10 +45,11 @@ class Aggregator:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A host: its addresses, the switch port it is behind, the UDP port it receives results at.
+    """A host or a lower switch that sends contributions.
 
-    With `stands_for` it is no host but a lower switch: its aggregator's addresses, and the number of hosts whose
-    partial results it sends.
+    `port` is the switch port that leads to it, `udp_port` the UDP port at which it receives results. `stands_for` is
+    None for a host. For a lower switch it is the number of hosts summed in its partial results, and `ip` and `mac` are
+    those of its aggregator.
     """
 
     name: str
@@ -64,13 +65,13 @@ class Worker:
 
     @property
     def weight(self) -> int:
-        """Hosts in what it sends: a host's packet holds its own contribution only."""
+        """The number of hosts whose contributions are in one of its packets; 1 for a host."""
         return 1 if self.stands_for is None else self.stands_for
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A switch above: the port to it, its aggregator's addresses, and our worker number there."""
+    """A switch above: the port to it, its aggregator's addresses, and this switch's seat there (`worker`)."""
 
     port: int
     ip: IPv4Address
@@ -80,20 +81,20 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class SlotRange:
-    """The switch's slots `base` to `base + count - 1`."""
+    """The slots `base` to `base + count - 1` of a switch."""
 
     base: int
     count: int
 
     @property
     def end(self) -> int:
-        """First slot behind the range."""
+        """The first slot after the range."""
         return self.base + self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Thc:
-    """THC's table of a job: 2^bits increasing values, and the share p of values outside the truncation range."""
+    """A job's THC table: 2^bits increasing values. `p` is the share of values outside the truncation range, 0..1."""
 
     bits: int
     p: float
@@ -101,13 +102,13 @@ class Thc:
 
     @property
     def granularity(self) -> int:
-        """The largest value of the table."""
+        """The table's largest value."""
         return self.table[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Degrade:
-    """Loss made on purpose, for experiments: the same `share` (0..1) of a job's THC packets for the same `seed`.
+    """Loss made on purpose, for experiments. `share` (0..1) of a job's THC packets are hit; `seed` says which.
 
     `mode` is one of DEGRADE_MODES.
     """
@@ -119,9 +120,10 @@ class Degrade:
 
 @dataclass(frozen=True, slots=True)
 class VirtualQueue:
-    """What the switch makes of a backlog at a port. Thresholds in bytes: above `mark_bytes` protected packets are
-    marked; above `drop_bytes`, for drop classes 3, 2, 1, 0 in this order, droppable ones are lost or, with `trim`, cut;
-    above `drop_all_bytes` everything is lost. `rate_mbit` is what drains it.
+    """A model of the queue at a port, which drains at `rate_mbit` (Mbit/s).
+
+    Thresholds are in bytes. Above `mark_bytes` protected packets are marked. Above `drop_bytes[3 - c]`, droppable
+    packets of drop class c are dropped or, with `trim`, cut. Above `drop_all_bytes` every packet is dropped.
     """
 
     port: int
@@ -134,12 +136,13 @@ class VirtualQueue:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One training run, as one switch sees it. The order of `workers` (names) gives the worker numbers, from 0.
+    """One training run, as one switch sees it.
 
-    `parents` are the switches above, none for the root; slot s goes to `parents[s mod len(parents)]`, or where `spray`
-    (one of SPRAYS) says so. `stands_for`, if not empty, has the hosts of this job behind each worker, where that is
-    not all that the worker stands for. `lanes` is the number of its priority classes: `lanes.py` makes a job of each,
-    of which `lane` is the number.
+    `workers` are names, in the order of their seats. `parents` are the switches above; a root has none. `spray` (one of
+    SPRAYS) says which parent a chunk goes to: with "slot", slot s goes to `parents[s mod len(parents)]`. `stands_for`
+    is empty unless a worker has fewer hosts in this job than it stands for; then it has the number of hosts behind
+    each worker. `lanes` is the number of the job's lanes. `derive/lanes.py` makes a job of each lane, whose number is
+    `lane`.
     """
 
     name: str
@@ -158,13 +161,13 @@ class Job:
 
     @property
     def ids(self) -> range:
-        """The ids of its lanes."""
+        """The ids of the job's lanes."""
         return range(self.id, self.id + self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything the control plane of one switch wants to be true."""
+    """Everything that the control plane brings to one switch."""
 
     switch: Switch
     aggregator: Aggregator

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network of switches, hosts and jobs, as frozen data.
 
-`topology_parse.py` reads it, `topology_rules.py` knows its rules, `derive.py` makes each switch's configuration of it.
+Its rules are in `rules/topology.py`; `derive/switch_configs.py` derives the configuration of each switch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sumwire_controller.model.config import Aggregator, Job, Switch, VirtualQueu
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A switch of the network with the address its workers send to."""
+    """A switch of the network, with the address that its workers send to."""
 
     switch: Switch
     aggregator: Aggregator
@@ -31,7 +31,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A cable between two switches: `lower` sends partial results over it, `upper` answers."""
+    """A cable between two switches. `lower` sends partial results over it, `upper` sends results."""
 
     lower: str
     lower_port: int
@@ -46,7 +46,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A training host: its addresses, the switch and port it is on, the UDP port it receives results at."""
+    """A training host, the switch and port it is on, and the UDP port at which it receives results."""
 
     name: str
     ip: IPv4Address
@@ -69,8 +69,10 @@ _Named = TypeVar("_Named", Node, Host)
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The whole network. The workers of its jobs are names of hosts; the order of `switches` decides wherever there is
-    a choice: the first of several spines carries ordinary traffic, and has the even slots.
+    """The whole network. The workers of its jobs are names of hosts.
+
+    Where several switches would do, the order of `switches` decides: the first of two spines carries ordinary traffic
+    and has the even slots.
     """
 
     switches: tuple[Node, ...]
@@ -95,12 +97,12 @@ class Topology:
         raise KeyError((lower, upper))
 
     def uppers(self, name: str) -> tuple[str, ...]:
-        """The switches directly above, in the order of `switches`."""
+        """The names of the switches directly above, in the order of `switches`."""
         above = {link.upper for link in self.links if link.lower == name}
         return tuple(node.name for node in self.switches if node.name in above)
 
     def ports(self, name: str) -> Iterator[tuple[int, str]]:
-        """(port, neighbour on it) of a switch: hosts first, then switches in the order of `links`."""
+        """(port, name of the neighbour) for each port in use: hosts first, then switches in order of `links`."""
         yield from ((host.port, host.name) for host in self.hosts if host.switch == name)
         for link in self.links:
             if link.lower == name:
@@ -109,7 +111,7 @@ class Topology:
                 yield link.upper_port, link.lower
 
     def distances(self, start: str) -> dict[str, int]:
-        """Links on the shortest way from a switch to each that it is connected with, itself included."""
+        """Name -> links on the shortest path from `start`, for every switch that can be reached, `start` included."""
         found, waiting = {start: 0}, [start]
         for at in waiting:
             for _, name in self.ports(at):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads one mapping of a YAML tree key by key, and collects what is wrong instead of stopping at it."""
+"""Reads a mapping of a YAML tree key by key. Problems are collected, so that one error can name all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sumwire_controller.parse.yamltree import Node
 
 @dataclass
 class Log:
-    """Problems found so far, and the line of every path seen."""
+    """The problems found so far, and the line of every path that was read."""
 
     problems: list[Problem] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
@@ -24,19 +24,19 @@ class Log:
         self.problems.append(Problem(path, name, value, rule, line))
 
     def error(self, source: str) -> ConfigError:
-        """All problems in the order of the text."""
+        """An error with all problems, in the order of the text."""
         return ConfigError(source, sorted(self.problems, key=lambda problem: problem.line or 0))
 
 
 def _shown(node: Node) -> object:
-    """The value of a node for a message; whole objects only by their kind."""
+    """A node's value for a message; mappings and lists are abbreviated."""
     if isinstance(node.value, dict):
         return "{...}"
     return "[...]" if isinstance(node.value, list) else node.value
 
 
 class MappingReader:
-    """Takes the keys of the mapping at `path`. A `take_*` gives None after reporting a problem."""
+    """Reads the keys of the mapping at `path`. A method that reads a key returns None after reporting a problem."""
 
     def __init__(self, node: Node, path: str, log: Log) -> None:
         self._path = path
@@ -56,7 +56,7 @@ class MappingReader:
         return name in self._left
 
     def node(self, name: str) -> Node | None:
-        """The node of a required key."""
+        """The node of a key, which is required."""
         found = self._left.pop(name, None)
         if found is None and self.usable:
             self._log.add(self._path, name, MISSING, "is required")
@@ -159,6 +159,6 @@ class MappingReader:
         return tuple(good) if len(good) == len(nodes) else None
 
     def finish(self, known: tuple[str, ...]) -> None:
-        """Reports every key that nobody took. `known` are the keys this mapping may have."""
+        """Report every key that was not read. `known` are the keys that this mapping may have."""
         for key, node in self._left.items():
             self._wrong(key, node, f"unknown key; known are {', '.join(known)}")

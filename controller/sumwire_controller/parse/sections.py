@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of the objects that YAML files are made of: a node in, a dataclass out, or None after a problem."""
+"""Reads the objects of YAML files. Each `read_*` returns a dataclass, or None after reporting a problem to the log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from typing import Final, TypeVar
 
 from sumwire_protocol.constants import SUMWIRE_PORT
 
-from sumwire_controller.model.config import SPRAYS, Aggregator, Job, Parent, SlotRange, Switch, Thc, Worker
-from sumwire_controller.parse.degrade import read_degrade
+from sumwire_controller.model.config import (
+    SPRAYS,
+    Aggregator,
+    Degrade,
+    Job,
+    Parent,
+    SlotRange,
+    Switch,
+    Thc,
+    VirtualQueue,
+    Worker,
+)
 from sumwire_controller.parse.reader import Log, MappingReader
 from sumwire_controller.parse.yamltree import Node
 
@@ -23,15 +33,18 @@ _TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", "thc
 _JOB_KEYS: Final = (*_TREE_JOB_KEYS, "parents", "stands_for")
 _PARENT_KEYS: Final = ("port", "ip", "mac", "worker")
 _SLOT_KEYS: Final = ("base", "count")
+_DEGRADE_KEYS: Final = ("seed", "share", "mode")
+QUEUE_KEYS: Final = ("port", "rate_mbit", "mark_bytes", "drop_bytes", "drop_all_bytes", "trim")
 _THC_KEYS: Final = ("bits", "p", "table", "granularity")
 
 
 def each(nodes: list[Node] | None, path: str, log: Log, read: Callable[[Node, str, Log], T]) -> tuple[T, ...]:
+    """Read every element of the list at `path`."""
     return tuple(read(node, f"{path}[{i}]", log) for i, node in enumerate(nodes or []))
 
 
 def names_in(nodes: list[Node] | None) -> frozenset[str]:
-    """Names as written, so that a worker, say, with a typo elsewhere is not called unknown as well."""
+    """The names as written. A worker with a mistake in another field still counts as a known name."""
     mappings = [node.value for node in nodes or [] if isinstance(node.value, dict)]
     names = [mapping["name"].value for mapping in mappings if "name" in mapping]
     return frozenset(name for name in names if isinstance(name, str))
@@ -68,7 +81,7 @@ def read_worker(node: Node, path: str, log: Log) -> Worker | None:
 
 
 def read_tree_job(node: Node, path: str, log: Log) -> Job | None:
-    """A job of a topology: all its workers are hosts, and the tree gives the parents."""
+    """Read a job of a topology. All its workers are hosts, and its parents follow from the links."""
     return read_job(node, path, log, _TREE_JOB_KEYS)
 
 
@@ -88,7 +101,7 @@ def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS)
     thc_node = read.node("thc") if has("thc") else None
     thc = _thc(thc_node, f"{path}.thc", log) if thc_node else None
     degrade_node = read.node("degrade") if has("degrade") else None
-    degrade = read_degrade(degrade_node, f"{path}.degrade", log) if degrade_node else None
+    degrade = _degrade(degrade_node, f"{path}.degrade", log) if degrade_node else None
     parents = each(read.items("parents"), f"{path}.parents", log, _parent) if has("parents") else ()
     stands_for = read.integers("stands_for") if has("stands_for") else ()
     read.finish(keys)
@@ -124,3 +137,27 @@ def _thc(node: Node, path: str, log: Log) -> Thc | None:
     if granularity is not None and table and granularity != table[-1]:
         log.add(path, "granularity", granularity, f"must be the table's last value, {table[-1]}")
     return None if bits is None or p is None or table is None else Thc(bits, p, table)
+
+
+def _degrade(node: Node, path: str, log: Log) -> Degrade | None:
+    read = MappingReader(node, path, log)
+    seed, share, mode = read.integer("seed"), read.number("share"), read.text("mode")
+    read.finish(_DEGRADE_KEYS)
+    return None if seed is None or share is None or mode is None else Degrade(seed, share, mode)
+
+
+def read_queue(node: Node, path: str, log: Log) -> VirtualQueue | None:
+    read = MappingReader(node, path, log)
+    queue = queue_of(read)
+    read.finish(QUEUE_KEYS)
+    return queue
+
+
+def queue_of(read: MappingReader) -> VirtualQueue | None:
+    """The virtual queue in a mapping that may have other keys too."""
+    port, rate, mark = read.integer("port"), read.number("rate_mbit"), read.integer("mark_bytes")
+    drop, drop_all = read.integers("drop_bytes"), read.integer("drop_all_bytes")
+    trim = read.boolean("trim") if read.has("trim") else False
+    if port is None or rate is None or mark is None or drop is None or drop_all is None or trim is None:
+        return None
+    return VirtualQueue(port, rate, mark, drop, drop_all, trim)

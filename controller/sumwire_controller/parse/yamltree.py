@@ -1,34 +1,47 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text as a tree that still knows its lines.
+"""YAML text as a tree in which every node knows its line.
 
-PyYAML's loader forgets lines and lets a repeated key win silently; composing the node graph ourselves keeps both.
+PyYAML's loader forgets the lines, and of a repeated key it silently takes the last value. So the tree is built here,
+from PyYAML's nodes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
 
 from sumwire_controller.errors import ConfigError, Problem, join_path
 
 Scalar = str | int | float | bool | None | object
-"""What YAML's safe schema makes of a scalar; a date, say, is an object that no field accepts."""
+"""A value of YAML's safe schema. Some, such as dates, are objects that no field accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A scalar, mapping or list with its line, counted from 1."""
+    """A scalar, mapping or list, and its line, counted from 1."""
 
     value: Scalar | dict[str, Node] | list[Node]
     line: int
 
 
+def read_file(path: Path | str) -> str:
+    """The text of a file.
+
+    :raises ConfigError: it cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), [Problem("", "file", str(path), f"cannot be read: {error}")]) from error
+
+
 def load_tree(text: str, source: str) -> tuple[Node, list[Problem]]:
     """The tree of a YAML document, and a problem for each key that occurs twice in a mapping.
 
-    :raises ConfigError: the text is no YAML.
+    :raises ConfigError: the text is not YAML.
     """
     loader = yaml.SafeLoader(text)
     problems: list[Problem] = []

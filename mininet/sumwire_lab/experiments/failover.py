@@ -88,7 +88,7 @@ def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
     path = folder / "spec.json"
     path.write_text(json.dumps(spec))
     working: dict[str, subprocess.Popen[bytes]] = {}
-    configs = sumwire_controller.configs_of(sumwire_controller.load_any(folder / control.CONFIGURATION))
+    configs = sumwire_controller.configs_of(sumwire_controller.load_topology(folder / control.CONFIGURATION))
     serving = session.serving()
     spine = serving.pop(session.fabric.label("spine2"))
     died, left_out = _Moment(), _Moment()

@@ -173,8 +173,8 @@ def queue_decisions(folder: Path) -> dict[tuple[int, int, str], int]:
     """Packets by port, drop class and decision (pass, mark, drop, trim) of the virtual queues, read back from the
     switches that were installed out of `folder`; ports of several switches with the same number count together."""
     config = sumwire_controller.load_any(folder / CONFIGURATION)
-    single = isinstance(config, sumwire_controller.Config)
-    told = [sumwire_controller.read_status(config)] if single else sumwire_controller.read_topology_status(config)
+    configs = [config] if isinstance(config, sumwire_controller.Config) else sumwire_controller.configs_of(config)
+    told = sumwire_controller.read_all_status(configs)
     decisions: dict[tuple[int, int, str], int] = {}
     for queue in (queue for status in told for queue in status.queues):
         key = (queue.port, queue.drop_class, queue.decision)

@@ -61,7 +61,7 @@ class FakeSwitch:
                 held = {entry.key[1] for entry in tables if entry.table == table and entry.key[0] == job}
                 assert held == seats, f"job {job} is admitted with {table} rows {held} for workers {seats}"
             uplinks = [entry.key[1:3] for entry in tables if entry.table == "uplink" and entry.key[0] == job]
-            shares = {(share, len(uplinks) - 1) for share in range(len(uplinks))}
-            assert set(uplinks) == shares, f"job {job} is admitted with uplinks {uplinks}"
+            keys = {(low_bits, len(uplinks) - 1) for low_bits in range(len(uplinks))}
+            assert set(uplinks) == keys, f"job {job} is admitted with uplinks {uplinks}"
             if row.args[5] & 1 << 1:
                 assert ("thc_low", (job,)) in self.held, f"job {job} is admitted without its table"

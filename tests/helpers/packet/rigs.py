@@ -31,7 +31,7 @@ from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import choose_generations, desired_state, plan
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import Entry, TableEntry
-from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.config_file import parse_config
 from sumwire_protocol import constants as _p4
 
 ETH_P_ALL = 3

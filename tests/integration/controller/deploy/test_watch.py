@@ -14,15 +14,16 @@ import pytest
 from helpers.controller.config_texts import star, text
 from helpers.controller.fake_p4runtime import FakeServer, serving
 from helpers.controller.topology_texts import leaf_spine
-from sumwire_controller.deploy.failover import below_shared_roots
+from sumwire_controller.deploy.failover import below_redundant_roots
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.watch import Event, Watch
-from sumwire_controller.derive.derive import configs_of
-from sumwire_controller.derive.entries import TableEntry, uplinks
+from sumwire_controller.derive.desired import uplinks
+from sumwire_controller.derive.entries import TableEntry
+from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.errors import ConfigError, NothingToWatchError
 from sumwire_controller.model.config import Config
-from sumwire_controller.parse.parse import parse_config
-from sumwire_controller.parse.topology_parse import parse_topology
+from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.parse.topology_file import parse_topology
 
 PROGRAM = Program.load()
 PATIENCE_S = 0.3
@@ -53,7 +54,7 @@ class Scene:
         return configs_of(parse_topology(text(data)))
 
     def fill(self) -> None:
-        for config in below_shared_roots(self.configs()):
+        for config in below_redundant_roots(self.configs()):
             rows = [row for job in config.jobs for row in uplinks(job)]
             self.fakes[config.switch.name].rows = [PROGRAM.to_entity(row) for row in rows]
 

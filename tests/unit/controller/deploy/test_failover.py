@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from helpers.controller.config_texts import text
 from helpers.controller.topology_texts import leaf_spine, three_level, tree_job
-from sumwire_controller.deploy.failover import below_shared_roots, redirections, shared_roots, stranded
+from sumwire_controller.deploy.failover import below_redundant_roots, redirections, redundant_roots, stranded
 from sumwire_controller.deploy.reconcile import Change, Write
-from sumwire_controller.derive.derive import configs_of
-from sumwire_controller.derive.entries import Entry, TableEntry, uplinks
+from sumwire_controller.derive.desired import uplinks
+from sumwire_controller.derive.entries import Entry, TableEntry
+from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.model.config import Config
-from sumwire_controller.parse.topology_parse import parse_topology
+from sumwire_controller.parse.topology_file import parse_topology
 
 
 def root(k: int) -> IPv4Address:
@@ -27,15 +28,15 @@ def below(spines: int, **job: Any) -> Config:
     """The first leaf of two under as many spines."""
     data = leaf_spine(2, 2, spines)
     data["jobs"][0].update(job)
-    return below_shared_roots(configs_of(parse_topology(text(data))))[0]
+    return below_redundant_roots(configs_of(parse_topology(text(data))))[0]
 
 
 def rows_of(config: Config) -> list[Entry]:
     return [row for job in config.jobs for row in uplinks(job)]
 
 
-def shares(config: Config, changes: Iterable[Change]) -> dict[tuple[int, int], int]:
-    """(job, share) -> number of the spine, after the changes."""
+def spines(config: Config, changes: Iterable[Change]) -> dict[tuple[int, int], int]:
+    """(job, lowest bits of the slot) -> number of the spine, after the changes."""
     rows = {row.identity: row for row in rows_of(config)}
     for change in changes:
         assert change.write is Write.MODIFY
@@ -51,7 +52,7 @@ def shares(config: Config, changes: Iterable[Change]) -> dict[tuple[int, int], i
 
 
 @pytest.mark.parametrize(
-    ("spines", "dead", "expected"),
+    ("count", "dead", "expected"),
     [
         (2, {1}, [2, 2]),
         (2, {2}, [1, 1]),
@@ -64,26 +65,26 @@ def shares(config: Config, changes: Iterable[Change]) -> dict[tuple[int, int], i
         (2, {1, 2}, [1, 2]),  # nobody is left
     ],
 )
-def test_shares_of_the_dead_go_to_the_others_evenly(spines: int, dead: set[int], expected: list[int]) -> None:
-    config = below(spines)
+def test_slots_of_dead_spines_go_evenly_to_the_others(count: int, dead: set[int], expected: list[int]) -> None:
+    config = below(count)
     changes = redirections(config, rows_of(config), {root(k) for k in dead})
-    assert shares(config, changes) == {(1, share): k for share, k in enumerate(expected)}
-    moved = sum(k != share + 1 for share, k in enumerate(expected))
+    assert spines(config, changes) == {(1, low_bits): k for low_bits, k in enumerate(expected)}
+    moved = sum(k != low_bits + 1 for low_bits, k in enumerate(expected))
     assert len(changes) == moved
 
 
-def test_all_leaves_come_to_the_same() -> None:
+def test_all_leaves_choose_the_same_spines() -> None:
     data = leaf_spine(3, 1, 4)
-    leaves = below_shared_roots(configs_of(parse_topology(text(data))))
+    leaves = below_redundant_roots(configs_of(parse_topology(text(data))))
     assert [leaf.switch.name for leaf in leaves] == ["leaf1", "leaf2", "leaf3"]
-    found = [shares(leaf, redirections(leaf, rows_of(leaf), {root(3), root(1)})) for leaf in leaves]
+    found = [spines(leaf, redirections(leaf, rows_of(leaf), {root(3), root(1)})) for leaf in leaves]
     assert found[0] == found[1] == found[2]
 
 
 def test_every_lane_moves() -> None:
     config = below(2, lanes=4, id=5)
-    found = shares(config, redirections(config, rows_of(config), {root(2)}))
-    assert found == {(number, share): 1 for number in (5, 6, 7, 8) for share in (0, 1)}
+    found = spines(config, redirections(config, rows_of(config), {root(2)}))
+    assert found == {(number, low_bits): 1 for number in (5, 6, 7, 8) for low_bits in (0, 1)}
 
 
 def test_what_is_there_already_is_not_written_again() -> None:
@@ -95,14 +96,14 @@ def test_what_is_there_already_is_not_written_again() -> None:
 
 def test_a_root_that_came_back_is_used_only_where_no_other_is_left() -> None:
     four, two = below(4), below(2)
-    assert shares(four, redirections(four, rows_of(four), {root(1)}, {root(2)})) == {
+    assert spines(four, redirections(four, rows_of(four), {root(1)}, {root(2)})) == {
         (1, 0): 3, (1, 1): 4, (1, 2): 3, (1, 3): 4
     }  # fmt: skip
     without_2 = [change.entry for change in redirections(two, rows_of(two), {root(2)})]
     held = [row for row in rows_of(two) if row.identity != without_2[0].identity] + without_2
     changes = redirections(two, held, {root(1)}, {root(2)})
     assert len(changes) == 2
-    assert shares(two, changes) == {(1, 0): 2, (1, 1): 2}
+    assert spines(two, changes) == {(1, 0): 2, (1, 1): 2}
 
 
 def test_a_row_that_the_switch_does_not_have_is_left_alone() -> None:
@@ -116,11 +117,11 @@ def test_stranded() -> None:
     assert stranded(config, {root(1), root(2)}) == ["digits/0", "digits/1"]
 
 
-def test_only_roots_that_share_slots_count() -> None:
+def test_only_jobs_with_several_roots_count() -> None:
     configs = configs_of(parse_topology(text(leaf_spine(2, 2, 2))))
-    assert shared_roots(configs) == {root(1): "spine1", root(2): "spine2"}
+    assert redundant_roots(configs) == {root(1): "spine1", root(2): "spine2"}
     for data in (leaf_spine(2, 2, 1), three_level()):
         configs = configs_of(parse_topology(text(data)))
-        assert (shared_roots(configs), below_shared_roots(configs)) == ({}, ())
+        assert (redundant_roots(configs), below_redundant_roots(configs)) == ({}, ())
     data = {**leaf_spine(2, 2, 2), "jobs": [tree_job("local", 1, [1, 2], 0, 8)]}
-    assert shared_roots(configs_of(parse_topology(text(data)))) == {}
+    assert redundant_roots(configs_of(parse_topology(text(data)))) == {}

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from p4.v1 import p4runtime_pb2
 from sumwire_controller.deploy.p4info import Program, canonical
-from sumwire_controller.derive.entries import MulticastGroup, TableEntry, desired_entries
+from sumwire_controller.derive.desired import desired_entries
+from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import ArtifactError
-from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.config_file import parse_config
 from sumwire_protocol.program import JSON_NAME, P4INFO_NAME
 
 PROGRAM = Program.load()

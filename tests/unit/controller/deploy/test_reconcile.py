@@ -17,7 +17,7 @@ from sumwire_controller.deploy.reconcile import next_generation
 from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import ReadBackError, SwitchRefusedError, UnknownJobError
 from sumwire_controller.model.config import Config
-from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.config_file import parse_config
 
 NOW = 1_800_000_000
 PROGRAM = Program.load()

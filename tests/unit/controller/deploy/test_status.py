@@ -16,9 +16,10 @@ from sumwire_controller.deploy.status import (
     queue_cells,
     summarize,
 )
-from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, desired_entries
+from sumwire_controller.derive.desired import desired_entries
+from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry
 from sumwire_controller.model.config import Config
-from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.parse.config_file import parse_config
 
 CONFIG = parse_config(text(star(2, jobs=[job("m", 6, 2, 128, 64)])))
 

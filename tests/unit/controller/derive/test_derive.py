@@ -11,12 +11,13 @@ from helpers.controller.config_texts import queue, text
 from helpers.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sumwire_controller.derive.derive import configs_of
-from sumwire_controller.derive.entries import desired_entries
+from sumwire_controller.derive.desired import desired_entries
+from sumwire_controller.derive.levels import hosts_behind, upper_first
+from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.model.config import Config, Degrade, Job
-from sumwire_controller.parse.topology_parse import parse_topology
-from sumwire_controller.rules.together import check_together, hosts_behind, upper_first
-from sumwire_controller.rules.validate import validate
+from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.rules.agreement import check_together
+from sumwire_controller.rules.switch_config import validate
 
 
 def derived(data: object) -> dict[str, Config]:
@@ -62,7 +63,7 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
     }  # fmt: skip
 
 
-def test_two_spines_share_the_slots_and_the_first_one_carries_the_rest() -> None:
+def test_two_spines_divide_the_slots_and_the_first_carries_ordinary_traffic() -> None:
     found = derived(leaf_spine(2, 2, 2))
     above = "to_parent(port=10{0}, mac=02:53:57:00:01:0{0}, address=10.0.1.{0}, worker={1}, worker_bit={2})"
     for leaf, seat, bit in (("leaf1", 0, "0x1"), ("leaf2", 1, "0x2")):

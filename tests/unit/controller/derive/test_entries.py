@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from helpers.controller.config_texts import job, queue, star, text
-from sumwire_controller.derive.entries import TableEntry, desired_entries, job_of
-from sumwire_controller.parse.parse import parse_config
+from sumwire_controller.derive.desired import desired_entries
+from sumwire_controller.derive.entries import TableEntry, job_of
+from sumwire_controller.parse.config_file import parse_config
 
 ONES = (1 << 1024) - 1
 
@@ -163,7 +164,7 @@ def test_lower_switches_send_partial_results_of_as_many_as_they_stand_for() -> N
 
 
 @pytest.mark.parametrize(("count", "mask"), [(1, 0), (2, 1), (4, 3)])
-def test_parents_share_the_slots_by_their_lowest_bits(count: int, mask: int) -> None:
+def test_the_lowest_bits_of_a_slot_select_the_parent(count: int, mask: int) -> None:
     data = middle()
     data["jobs"][0]["parents"] = [parent(k, k + 4) for k in range(1, count + 1)]
     found = {line for line in strings(data, {6: 1}, 1) if line.startswith("uplink")}

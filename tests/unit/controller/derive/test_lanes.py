@@ -14,15 +14,15 @@ from sumwire_controller.deploy.operations import Report, bring_about
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Generations, desired_state
 from sumwire_controller.deploy.status import summarize
-from sumwire_controller.derive.derive import configs_of
 from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.derive.jobfile import job_description
 from sumwire_controller.derive.lanes import lane_jobs, with_lanes
+from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.errors import ConfigError
 from sumwire_controller.model.config import Config, SlotRange
-from sumwire_controller.parse.parse import parse_config
-from sumwire_controller.parse.topology_parse import parse_topology
-from sumwire_controller.rules.together import check_together
+from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_controller.rules.agreement import check_together
 
 NOW = 1_800_000_000
 PROGRAM = Program.load()
@@ -136,7 +136,7 @@ def test_lanes_in_a_tree(spines: int, spray: str) -> None:
         assert set(rows(switch, "job")) == {(5,), (6,)}
         uplinks = sorted(key[:3] for key in rows(switch, "uplink"))
         above = [] if at.switch.name.startswith("spine") else [
-            (number, share, spines - 1) for number in (5, 6) for share in range(spines)
+            (number, low_bits, spines - 1) for number in (5, 6) for low_bits in range(spines)
         ]  # fmt: skip
         assert uplinks == above
         # Partial results go between switches at the port of all switches, whatever the lane.

@@ -15,8 +15,8 @@ from helpers.controller.config_texts import PUBLISHED_TABLE, job, queue, star, t
 from helpers.paths import ROOT
 from sumwire_controller.errors import MISSING, ConfigError, Problem
 from sumwire_controller.model.config import Aggregator, Job, SlotRange, Switch, Thc, Worker
-from sumwire_controller.parse.parse import load_config, parse_config
-from sumwire_controller.rules.validate import validate
+from sumwire_controller.parse.config_file import load_config, parse_config
+from sumwire_controller.rules.switch_config import validate
 
 EXAMPLE = ROOT / "controller" / "examples" / "star4.yaml"
 Change = Callable[[dict[str, Any]], object]

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from helpers.controller.config_texts import job, star, text
 from sumwire_controller.cli import main
+from sumwire_controller.derive.levels import upper_first
 from sumwire_controller.errors import MISSING, ConfigError
-from sumwire_controller.parse.parse import parse_config
-from sumwire_controller.rules.together import check_together, upper_first
+from sumwire_controller.parse.config_file import parse_config
+from sumwire_controller.rules.agreement import check_together
 
 Files = dict[str, dict[str, Any]]
 
@@ -65,7 +66,7 @@ def test_they_fit() -> None:
     check({"leaf1": two_spines()["leaf1"]})  # alone, nothing can be said
 
 
-def test_switches_that_share_no_job_fit() -> None:
+def test_switches_without_a_common_job_fit() -> None:
     check({"a": _switch("a", 1, [job("x", 1, 2, 0, 8)]), "b": _switch("b", 2, [job("y", 2, 2, 0, 8)])})
 
 

@@ -14,14 +14,14 @@ import pytest
 from helpers.controller.config_texts import PUBLISHED_TABLE, queue, star, text
 from helpers.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 from helpers.paths import ROOT
-from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.errors import MISSING, ConfigError, Problem
 from sumwire_controller.model.config import Aggregator, Config, Job, SlotRange, Switch, Thc
 from sumwire_controller.model.topology import Host, Link, Node, Topology
-from sumwire_controller.parse.load import load_any, parse_any
-from sumwire_controller.parse.topology_parse import load_topology, parse_topology
-from sumwire_controller.rules.together import check_together
-from sumwire_controller.rules.topology_rules import validate_topology
+from sumwire_controller.parse.any_file import load_any, parse_any
+from sumwire_controller.parse.topology_file import load_topology, parse_topology
+from sumwire_controller.rules.agreement import check_together
+from sumwire_controller.rules.topology import validate_topology
 
 EXAMPLES = ROOT / "controller" / "examples"
 Change = Callable[[dict[str, Any]], object]
@@ -151,7 +151,7 @@ ACCEPTED: dict[str, Change] = {
     "four spines": _replaced(MANY_SPINES),
     "three levels": _replaced(three_level()),
     "a host at the spine": _all(_add("hosts", host(9, "spine1", 9)), _set("jobs", 0, "workers", to=["h1", "h9"])),
-    "two middles share two roots": _replaced(
+    "two middles below two roots": _replaced(
         three_level(), _add("switches", switch("root2", 9)),
         _add("links", link("middle1", 8, "root2", 1), link("middle2", 8, "root2", 2)),
     ),
@@ -159,7 +159,7 @@ ACCEPTED: dict[str, Change] = {
     "one host": _set("jobs", 0, "workers", to=["h3"]),
     "one interface, two addresses": _set("hosts", 1, to={**host(2, "leaf1", 1), "mac": "00:00:00:00:00:01"}),
     "the same ports on other switches": _set("links", 1, "from_port", to=101),
-    "jobs on different leaves share slots": _set("jobs", to=[
+    "jobs on different leaves with the same slots": _set("jobs", to=[
         tree_job("a", 1, [1, 2], 0, 16), tree_job("b", 2, [3, 4], 0, 16)
     ]),
     "adjacent slots": _add("jobs", tree_job("b", 2, [1, 3], 256, 16)),
@@ -285,8 +285,8 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "three common switches": (_replaced(FIVE_SPINES), "jobs[0].workers", ["h1", "h2"],
                               "3 switches (spine1, spine2, spine3) are above all of them"),
     "odd slots at two spines": (_replaced(leaf_spine(2, 2, 2), _set("jobs", 0, "slots", "count", to=255)),
-                                "jobs[0].slots.count", 255, "so that spine1, spine2 have equal shares"),
-    "slots that four do not share": (_replaced(MANY_SPINES, _set("jobs", 0, "slots", "count", to=258)),
+                                "jobs[0].slots.count", 255, "so that spine1, spine2 have equally many slots"),
+    "slots that four cannot divide": (_replaced(MANY_SPINES, _set("jobs", 0, "slots", "count", to=258)),
                                      "jobs[0].slots.count", 258, "a multiple of 4"),
     "overlap": (_add("jobs", tree_job("b", 2, [3], 255, 2)),
                 "jobs[1].slots", "255..256", "overlaps slots 0..255 of jobs[0] (digits) at leaf2"),

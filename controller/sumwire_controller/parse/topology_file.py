@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text -> Topology. Shape and types here, the rules on values in `topology_rules.py`."""
+"""YAML text -> Topology. One error names everything that is wrong with the text.
+
+The keys and their types are checked here, the values in `rules/topology.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,12 @@ from sumwire_protocol.constants import SUMWIRE_PORT
 
 from sumwire_controller.model.config import Switch
 from sumwire_controller.model.topology import Host, Link, Node, QueueAt, Topology
-from sumwire_controller.parse.parse import read_file
-from sumwire_controller.parse.queues import QUEUE_KEYS, queue_of
 from sumwire_controller.parse.reader import Log, MappingReader
-from sumwire_controller.parse.sections import each, names_in, read_aggregator, read_tree_job
+from sumwire_controller.parse.sections import QUEUE_KEYS, each, names_in, queue_of, read_aggregator, read_tree_job
 from sumwire_controller.parse.yamltree import Node as Tree
-from sumwire_controller.parse.yamltree import load_tree
-from sumwire_controller.rules.topology_rules import TopologyDraft, topology_problems
+from sumwire_controller.parse.yamltree import load_tree, read_file
+from sumwire_controller.rules.drafts import TopologyDraft
+from sumwire_controller.rules.topology import topology_problems
 
 _ROOT_KEYS: Final = ("switches", "links", "hosts", "jobs", "queues")
 _NODE_KEYS: Final = ("name", "grpc", "device_id", "aggregator")
@@ -43,7 +45,7 @@ def parse_topology(text: str, source: str = "topology") -> Topology:
 
 
 def topology_of(tree: Tree, log: Log, source: str) -> Topology:
-    """`parse_topology` of a text that is a tree already."""
+    """`parse_topology` for a tree. `log` has the problems found so far."""
     draft = _draft(tree, log)
     for problem in topology_problems(draft, shape_is_good=not log.problems):
         log.add(problem.path, problem.field, problem.value, problem.rule)

@@ -1,63 +1,37 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules a configuration must keep. Pure functions that yield a Problem for each broken rule."""
+"""The rules on the configuration of one switch. Pure: a `Problem` for each broken rule."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from sumwire_protocol.constants import DROP_PORT, JOB_WORKERS_MAX, JOBS_MAX, ROUTES_MAX, SUMWIRE_PORT, WORKERS_MAX
 
 from sumwire_controller.errors import ConfigError, Problem
-from sumwire_controller.model.config import Aggregator, Config, Job, Parent, Switch, VirtualQueue, Worker
-from sumwire_controller.parse.degrade import degrade_rules
-from sumwire_controller.parse.queues import queue_rules
-from sumwire_controller.rules.lane_rules import jobs_distinct, lane_rules, multiple_for, port_rules, shares_equally
-from sumwire_controller.rules.rules import (
+from sumwire_controller.model.config import Config, Job, Parent, Worker
+from sumwire_controller.rules.addresses import PORT_MAX, address_rules, name_rule, repeated, switch_rules
+from sumwire_controller.rules.degrade import degrade_rules
+from sumwire_controller.rules.drafts import Draft, draft_of
+from sumwire_controller.rules.job import (
     COUNT_MAX,
     PARENTS,
-    PORT_MAX,
-    address_rules,
     either,
     hosts_fit,
-    name_rule,
     op_rules,
     overlaps,
     quorum_rules,
-    repeated,
     slot_rules,
-    switch_rules,
     thc_rules,
 )
+from sumwire_controller.rules.lanes import divides_equally, jobs_distinct, lane_rules, multiple_for, port_rules
+from sumwire_controller.rules.queues import queue_rules
 
 SEATS_MAX: Final = WORKERS_MAX - 1
-"""Workers of all jobs together: rows of the worker and replica tables, of which the ledger takes one (`entries.py`)."""
+"""The most workers of all jobs together: the rows of the worker and replica tables, less one for the ledger."""
 UPLINKS_MAX: Final = JOBS_MAX
-"""Rows of the uplink table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A configuration of which parts may have failed to parse (None); indices are those of the text."""
-
-    switch: Switch | None
-    aggregator: Aggregator | None
-    ports: tuple[int, ...] | None
-    workers: tuple[Worker | None, ...]
-    jobs: tuple[Job | None, ...]
-    names_unparsed: frozenset[str] = frozenset()
-    queues: tuple[VirtualQueue | None, ...] = ()
-
-    def workers_at(self) -> list[tuple[str, Worker]]:
-        return [(f"workers[{i}]", worker) for i, worker in enumerate(self.workers) if worker is not None]
-
-    def jobs_at(self) -> list[tuple[str, Job]]:
-        return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
-
-    def queues_at(self) -> list[tuple[str, VirtualQueue]]:
-        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
+"""The rows of the uplink table."""
 
 
 def validate(config: Config) -> None:
@@ -70,13 +44,8 @@ def validate(config: Config) -> None:
         raise ConfigError("config", problems)
 
 
-def draft_of(config: Config) -> Draft:
-    """A draft with all its parts."""
-    return Draft(config.switch, config.aggregator, config.ports, config.workers, config.jobs, queues=config.queues)
-
-
 def validate_draft(draft: Draft) -> Iterator[Problem]:
-    """Every broken rule of the parts that are there, in the order of the file."""
+    """Every broken rule of the parts that could be read, in the order of the file."""
     if draft.switch is not None:
         yield from switch_rules("switch", draft.switch)
     if draft.aggregator is not None:
@@ -128,7 +97,7 @@ def _worker(path: str, worker: Worker, draft: Draft) -> Iterator[Problem]:
 
 
 def _macs(workers: list[tuple[str, Worker]]) -> Iterator[Problem]:
-    """One interface may have several IPv4 addresses, but it is behind one port."""
+    """An interface (MAC address) may have several IPv4 addresses, but it is behind one port."""
     first: dict[str, tuple[str, Worker]] = {}
     for path, worker in workers:
         other_path, other = first.setdefault(worker.mac, (path, worker))
@@ -179,9 +148,9 @@ def _parents(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
     parents = [(f"{path}.parents[{i}]", parent) for i, parent in enumerate(job.parents)]
     if parents and len(parents) not in PARENTS:
         yield Problem(path, "parents", f"{len(parents)} parents", f"must be {either(PARENTS)}, or none for the root")
-    elif parents and not shares_equally(job, len(parents)):
+    elif parents and not divides_equally(job, len(parents)):
         multiple = multiple_for(job, len(parents))
-        rule = f"must be a multiple of {multiple}, the number of parents, so that each has an equal share"
+        rule = f"must be a multiple of {multiple}, the number of parents, so that each has equally many slots"
         yield Problem(f"{path}.slots", "count", job.slots.count, rule)
     ports = {worker.port: worker.name for worker in _members(job, draft).values()}
     for parent_path, parent in parents:
@@ -231,7 +200,7 @@ def _jobs_together(draft: Draft) -> Iterator[Problem]:
 
 
 def _more_lanes(job: Job) -> int:
-    """Lanes besides the first; nothing is made of a number that is no lanes at all."""
+    """The number of lanes after the first; 0 if the number of lanes is wrong."""
     return max(job.lanes, 1) - 1
 
 

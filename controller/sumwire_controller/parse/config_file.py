@@ -1,19 +1,29 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text -> Config. Shape and types here, the rules on values in `validate.py`; all problems in one error."""
+"""YAML text -> Config. One error names everything that is wrong with the text.
+
+The keys and their types are checked here, the values in `rules/switch_config.py`.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
-from sumwire_controller.errors import ConfigError, Problem
 from sumwire_controller.model.config import Config
-from sumwire_controller.parse.queues import read_queue
 from sumwire_controller.parse.reader import Log, MappingReader
-from sumwire_controller.parse.sections import each, names_in, read_aggregator, read_job, read_switch, read_worker
-from sumwire_controller.parse.yamltree import Node, load_tree
-from sumwire_controller.rules.validate import Draft, validate_draft
+from sumwire_controller.parse.sections import (
+    each,
+    names_in,
+    read_aggregator,
+    read_job,
+    read_queue,
+    read_switch,
+    read_worker,
+)
+from sumwire_controller.parse.yamltree import Node, load_tree, read_file
+from sumwire_controller.rules.drafts import Draft
+from sumwire_controller.rules.switch_config import validate_draft
 
 _ROOT_KEYS: Final = ("switch", "aggregator", "ports", "workers", "jobs", "queues")
 
@@ -26,17 +36,6 @@ def load_config(path: Path | str) -> Config:
     return parse_config(read_file(path), source=str(path))
 
 
-def read_file(path: Path | str) -> str:
-    """The text of a file.
-
-    :raises ConfigError: it cannot be read.
-    """
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), [Problem("", "file", str(path), f"cannot be read: {error}")]) from error
-
-
 def parse_config(text: str, source: str = "config") -> Config:
     """Parses and checks a configuration text. `source` names it in messages.
 
@@ -47,7 +46,7 @@ def parse_config(text: str, source: str = "config") -> Config:
 
 
 def config_of(tree: Node, log: Log, source: str) -> Config:
-    """`parse_config` of a text that is a tree already."""
+    """`parse_config` for a tree. `log` has the problems found so far."""
     draft = _draft(tree, log)
     for problem in validate_draft(draft):
         log.add(problem.path, problem.field, problem.value, problem.rule)

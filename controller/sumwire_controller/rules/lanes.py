@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules on a job's lanes: ids, slots and ports of each, and how its slots find their root."""
+"""Rules on a job's lanes: their job ids, slots and UDP ports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from sumwire_controller.errors import Problem
 from sumwire_controller.model.config import SPRAYS, Job, SlotRange
 
 JOB_ID_MAX: Final = (1 << 15) - 2
-"""The multicast group of a job is its id + 1, and bmv2's P4Runtime server keeps groups from 2^15 on for itself."""
+"""A job's multicast group is its id + 1, and bmv2's P4Runtime server reserves the groups from 2^15 on."""
 SLOTS_MIN: Final = 2
-"""A worker keeps half of the slots in flight, so one slot is none."""
+"""A worker keeps half of its slots in flight, so it needs at least two."""
 _UDP_PORT_MAX: Final = (1 << 16) - 1
 
 
 def lane_rules(path: str, job: Job) -> Iterator[Problem]:
+    """The number of lanes, their ids and the number of their slots."""
     if not 1 <= job.lanes <= LANES_MAX:
         yield Problem(path, "lanes", job.lanes, f"must be 1..{LANES_MAX}, the priorities there are")
         return
@@ -37,25 +38,25 @@ def _slots(path: str, slots: SlotRange, lanes: int) -> Iterator[Problem]:
     if slots.count < SLOTS_MIN:
         yield Problem(path, "count", slots.count, f"must be at least {SLOTS_MIN}: half of them are in flight")
     elif slots.count % lanes:
-        yield Problem(path, "count", slots.count, f"must be a multiple of {lanes}, so that all lanes have equal shares")
+        yield Problem(path, "count", slots.count, f"must be a multiple of {lanes}, so that all lanes have equally many")
     elif slots.count // lanes < SLOTS_MIN:
         rule = f"must be at least {SLOTS_MIN * lanes}: {SLOTS_MIN} for each of {lanes} lanes"
         yield Problem(path, "count", slots.count, rule)
 
 
-def shares_equally(job: Job, roots: int) -> bool:
-    """Can each lane's slots be shared out equally among as many roots? Lanes that are wrong count as one."""
+def divides_equally(job: Job, roots: int) -> bool:
+    """Can each lane's slots be divided equally among that many roots? A wrong number of lanes counts as one lane."""
     lanes = job.lanes if 1 <= job.lanes <= LANES_MAX and job.slots.count % job.lanes == 0 else 1
     return job.slots.count // lanes % roots == 0
 
 
 def multiple_for(job: Job, roots: int) -> str:
-    """What the number of a job's slots must be a multiple of, in words."""
+    """In words: the number of which the number of a job's slots must be a multiple."""
     return str(roots) if job.lanes == 1 else f"{roots * job.lanes} ({job.lanes} lanes)"
 
 
 def port_rules(path: str, job: Job, hosts: Iterable[tuple[str, int]]) -> Iterator[Problem]:
-    """Is there room for the ports of all lanes and for those above them?
+    """The UDP ports of all lanes, and the ports for recovery above them, end below 65536.
 
     :param hosts: name and `udp_port` of the job's workers that are hosts.
     """
@@ -67,7 +68,7 @@ def port_rules(path: str, job: Job, hosts: Iterable[tuple[str, int]]) -> Iterato
 
 
 def jobs_distinct(jobs: list[tuple[str, Job]]) -> Iterator[Problem]:
-    """No two jobs with one name, or with an id in common."""
+    """No two jobs have the same name or an id in common."""
     for (other_path, other), (path, job) in combinations(jobs, 2):
         if other.name == job.name:
             yield Problem(path, "name", job.name, f"name is already that of {other_path}")
@@ -85,5 +86,5 @@ def _ids(path: str, job: Job, other_path: str, other: Job) -> Iterator[Problem]:
 
 
 def shown_ids(job: Job) -> str:
-    """The ids of a job's lanes in words."""
+    """The ids of a job's lanes in words: "5" or "5..8"."""
     return str(job.id) if job.lanes == 1 else f"{job.id}..{job.id + job.lanes - 1}"

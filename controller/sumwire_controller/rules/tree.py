@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The last layer of a topology's rules: the trees that its jobs make, and whether each switch has room for its part."""
+"""The last step of a topology's rules: the trees of its jobs, and the room that each switch's tables have."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Iterator
 
 from sumwire_protocol.constants import JOB_WORKERS_MAX
 
-from sumwire_controller.derive.derive import configs_of
+from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.derive.tree import JobTree, job_tree, roots_of
 from sumwire_controller.errors import Problem
 from sumwire_controller.model.config import Job
 from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.degrade import degrade_rules
-from sumwire_controller.rules.lane_rules import multiple_for, shares_equally
-from sumwire_controller.rules.rules import PARENTS, either, overlaps, quorum_rules
-from sumwire_controller.rules.validate import draft_of, validate_draft
+from sumwire_controller.rules.degrade import degrade_rules
+from sumwire_controller.rules.drafts import draft_of
+from sumwire_controller.rules.job import PARENTS, either, overlaps, quorum_rules
+from sumwire_controller.rules.lanes import divides_equally, multiple_for
+from sumwire_controller.rules.switch_config import validate_draft
 
 
 def tree_problems(topology: Topology) -> Iterator[Problem]:
-    """Of a network that keeps its rules."""
+    """The broken rules of the jobs' trees. The network itself must keep its rules."""
     jobs = [(f"jobs[{i}]", job) for i, job in enumerate(topology.jobs)]
     trees: dict[int, JobTree] = {}
     for path, job in jobs:
@@ -42,8 +43,10 @@ def _roots(path: str, job: Job, roots: tuple[str, ...]) -> Iterator[Problem]:
     elif len(roots) not in PARENTS:
         shown = f"{len(roots)} switches ({', '.join(roots)})"
         yield Problem(path, "workers", list(job.workers), f"{shown} are above all of them: must be {either(PARENTS)}")
-    elif not shares_equally(job, len(roots)):
-        rule = f"must be a multiple of {multiple_for(job, len(roots))}, so that {', '.join(roots)} have equal shares"
+    elif not divides_equally(job, len(roots)):
+        rule = (
+            f"must be a multiple of {multiple_for(job, len(roots))}, so that {', '.join(roots)} have equally many slots"
+        )
         yield Problem(f"{path}.slots", "count", job.slots.count, rule)
 
 
@@ -55,7 +58,7 @@ def _seats(path: str, tree: JobTree) -> Iterator[Problem]:
 
 
 def _needs_a_star(path: str, job: Job, tree: JobTree) -> Iterator[Problem]:
-    """What only one switch alone can do."""
+    """Some settings need a job that only one switch has."""
     elsewhere = list(tree.seats)[1] if len(tree.seats) > 1 else ""
     if elsewhere:
         yield from quorum_rules(path, job, elsewhere)
@@ -63,7 +66,7 @@ def _needs_a_star(path: str, job: Job, tree: JobTree) -> Iterator[Problem]:
 
 
 def size_problems(topology: Topology) -> Iterator[Problem]:
-    """Whether each switch's tables have room for it."""
+    """Switches whose tables do not have enough rows."""
     for i, config in enumerate(configs_of(topology)):
         for problem in validate_draft(draft_of(config)):
             yield Problem(f"switches[{i}]", problem.full_path, problem.value, problem.rule)

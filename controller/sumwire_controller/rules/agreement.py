@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations of several switches that are brought about together: do the parts of a job make one tree? Pure."""
+"""Rules on configurations of several switches that are applied together: the parts of each job must form one tree."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from ipaddress import IPv4Address
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from sumwire_controller.derive.levels import hosts_behind, levels_of
 from sumwire_controller.errors import MISSING, ConfigError, Problem
 from sumwire_controller.model.config import Config, Job, Parent
-from sumwire_controller.rules.lane_rules import shown_ids
-from sumwire_controller.rules.rules import repeated
+from sumwire_controller.rules.addresses import repeated
+from sumwire_controller.rules.lanes import shown_ids
 
 
 class _Part(NamedTuple):
-    """A job at one switch. `path` names it in messages."""
+    """The part of a job at one switch. `path` names it in messages."""
 
     path: str
     config: Config
@@ -28,42 +29,18 @@ class _Part(NamedTuple):
 
     @property
     def hosts(self) -> int:
-        """The hosts whose contributions meet here."""
+        """The number of hosts whose contributions meet here."""
         return sum(hosts_behind(self.config, self.job))
 
 
-def hosts_behind(config: Config, job: Job) -> tuple[int, ...]:
-    """The hosts that each worker of a job stands for."""
-    return job.stands_for or tuple(config.worker(name).weight for name in job.workers)
-
-
 def check_together(configs: Sequence[Config]) -> None:
-    """Checks what no configuration shows alone. One alone is good.
+    """Checks that the configurations agree with each other. A single one always does.
 
     :raises ConfigError: with every broken rule; its paths begin with the switch's name.
     """
     problems = list(_problems(configs)) if len(configs) > 1 else []
     if problems:
         raise ConfigError("configurations", problems)
-
-
-def upper_first(configs: Sequence[Config]) -> tuple[Config, ...]:
-    """The configurations in an order in which every switch comes after those above it.
-
-    They must have passed `check_together`.
-    """
-    levels = _levels(configs)
-    return tuple(sorted(configs, key=lambda config: levels[config.aggregator.ip]))
-
-
-def _levels(configs: Sequence[Config]) -> dict[IPv4Address, int]:
-    """Aggregator -> the number of switches on the longest way up, at most that of all switches, which is a circle."""
-    levels = {config.aggregator.ip: 0 for config in configs}
-    for _ in configs:
-        for config in configs:
-            above = [levels.get(parent.ip, 0) for job in config.jobs for parent in job.parents]
-            levels[config.aggregator.ip] = min(max(above, default=-1) + 1, len(configs))
-    return levels
 
 
 def _problems(configs: Sequence[Config]) -> Iterator[Problem]:
@@ -78,7 +55,7 @@ def _problems(configs: Sequence[Config]) -> Iterator[Problem]:
     yield from _ids_apart(parts)
     for number in dict.fromkeys(part.job.id for part in parts):
         yield from _tree([part for part in parts if part.job.id == number])
-    circle = [name for name, level in zip(names, _levels(configs).values(), strict=False) if level == len(configs)]
+    circle = [name for name, level in zip(names, levels_of(configs).values(), strict=False) if level == len(configs)]
     if circle:
         yield Problem("", "parents", ", ".join(circle), "go up in a circle: no switch may be above itself")
 
@@ -92,7 +69,7 @@ def _one_id_for_a_name(parts: list[_Part]) -> Iterator[Problem]:
 
 
 def _ids_apart(parts: list[_Part]) -> Iterator[Problem]:
-    """Ids of lanes mean one job everywhere. Two jobs at one switch are looked at with that switch."""
+    """A lane's id means the same job at every switch. Two jobs at one switch are checked with that switch."""
     jobs = {part.job.id: part for part in parts}
     for lower, higher in combinations(sorted(jobs.values(), key=lambda part: part.job.id), 2):
         if higher.job.id in lower.job.ids and lower.config is not higher.config:
@@ -101,7 +78,7 @@ def _ids_apart(parts: list[_Part]) -> Iterator[Problem]:
 
 
 def _tree(parts: list[_Part]) -> Iterator[Problem]:
-    """One job at all switches that have a part in it."""
+    """The parts of one job at all its switches form a tree."""
     parts = sorted(parts, key=lambda part: bool(part.job.parents))
     for part in parts[1:]:
         yield from _agree(parts[0], part)
@@ -131,7 +108,7 @@ def _agree(first: _Part, other: _Part) -> Iterator[Problem]:
 
 
 def _parent(part: _Part, field: str, parent: Parent, above: _Part | None) -> Iterator[Problem]:
-    """Does the switch above know this one as the worker that it says it is?"""
+    """The switch above has this one as a worker, at the seat that this one names."""
     if above is None:
         rule = f"no switch with this aggregator has job {part.job.id} in these configurations"
         yield Problem(part.path, f"{field}.ip", str(parent.ip), rule)
@@ -156,7 +133,7 @@ def _parent(part: _Part, field: str, parent: Parent, above: _Part | None) -> Ite
 
 
 def _lower(part: _Part, by_address: dict[IPv4Address, _Part]) -> Iterator[Problem]:
-    """Does each lower switch have this one above it?"""
+    """Each lower switch has this one above it."""
     for k, name in enumerate(part.job.workers):
         worker = part.config.worker(name)
         if not worker.is_switch:
@@ -172,7 +149,7 @@ def _lower(part: _Part, by_address: dict[IPv4Address, _Part]) -> Iterator[Proble
 
 
 def _roots(parts: list[_Part]) -> Iterator[Problem]:
-    """All switches directly below the roots share the slots out alike: among all roots, in one order."""
+    """All switches directly below the roots divide the slots among all roots, and in the same order."""
     roots = {part.ip: part for part in parts if not part.job.parents}
     if len(parts) == 1 or not roots:  # alone, or a circle, which is reported elsewhere
         return

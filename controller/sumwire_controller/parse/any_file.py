@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Either kind of file: one switch's configuration, or a topology, which has the key `switches`."""
+"""Reads a file of either kind: a switch's configuration, or a topology, which has the key `switches`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 from sumwire_controller.model.config import Config
 from sumwire_controller.model.topology import Topology
-from sumwire_controller.parse.parse import config_of, read_file
+from sumwire_controller.parse.config_file import config_of
 from sumwire_controller.parse.reader import Log
-from sumwire_controller.parse.topology_parse import topology_of
-from sumwire_controller.parse.yamltree import load_tree
+from sumwire_controller.parse.topology_file import topology_of
+from sumwire_controller.parse.yamltree import load_tree, read_file
 
 
 def load_any(path: Path | str) -> Config | Topology:

@@ -1,18 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules on the parts that a switch's file and a topology file have in common: names, addresses, jobs."""
+"""Rules on a job that are the same in a switch's file and in a topology's file."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Final
 
 from sumwire_protocol.constants import (
-    DROP_PORT,
     SIGN_WORKERS_MAX,
     SLOT_WORDS,
     SLOTS_TOTAL,
@@ -21,55 +18,21 @@ from sumwire_protocol.constants import (
 )
 
 from sumwire_controller.errors import Problem
-from sumwire_controller.model.config import MAC_PATTERN, MAC_RULE, OP_CODES, Job, SlotRange, Switch, Thc, mac_number
+from sumwire_controller.model.config import OP_CODES, Job, SlotRange, Thc
+from sumwire_controller.rules.addresses import repeated
 
-PORT_MAX: Final = DROP_PORT - 1
 SUM_MAX: Final = (1 << SLOT_WORDS) - 1
-"""Largest sum that fits the planes of a slot."""
+"""The largest sum that fits the planes of a slot."""
 COUNT_MAX: Final = (1 << 8) - 1
-"""Largest `count` that fits its field in a packet."""
+"""The largest `count` that fits its field in a packet."""
 OP_HOSTS_MAX: Final = {"sign": SIGN_WORKERS_MAX, "vote": VOTE_WORKERS_MAX}
-"""Hosts whose contributions an op's payload has room for, for the ops that have less room than COUNT_MAX."""
+"""The most hosts whose contributions fit the payload of an op, for the ops with less room than COUNT_MAX."""
 PARENTS: Final = (1, 2, 4)
-"""A job's slots can be shared out among this many switches above: by the lowest bits of the slot's number."""
-
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_MAC_GROUP_BIT: Final = 1 << 40
-
-
-def switch_rules(path: str, switch: Switch) -> Iterator[Problem]:
-    yield from name_rule(path, switch.name)
-    host, colon, port = switch.grpc.rpartition(":")
-    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-        yield Problem(path, "grpc", switch.grpc, "must be host:port with a port of 1..65535")
-    if not 0 <= switch.device_id < 1 << 64:
-        yield Problem(path, "device_id", switch.device_id, "must be 0..2^64-1")
-
-
-def name_rule(path: str, name: str) -> Iterator[Problem]:
-    if not _NAME.fullmatch(name):
-        yield Problem(path, "name", name, "must be letters, digits, '_', '.' and '-', beginning with a letter or digit")
-
-
-def address_rules(path: str, ip: IPv4Address, mac: str) -> Iterator[Problem]:
-    if ip.is_multicast or ip.is_unspecified or ip.is_loopback or ip.is_reserved:
-        yield Problem(path, "ip", str(ip), "must be a unicast address of a host")
-    if not MAC_PATTERN.fullmatch(mac):
-        yield Problem(path, "mac", mac, MAC_RULE)
-    elif mac_number(mac) == 0 or mac_number(mac) & _MAC_GROUP_BIT:
-        yield Problem(path, "mac", mac, "must be a unicast address, not zero")
-
-
-def repeated(fields: Iterable[tuple[str, str, object]], what: str) -> Iterator[Problem]:
-    first: dict[object, str] = {}
-    for path, field, value in fields:
-        if value in first:
-            yield Problem(path, field, value, f"{what} is already that of {first[value]}")
-        else:
-            first[value] = path if not field.startswith("[") else path + field
+"""The numbers of switches above that a job may have. The lowest bits of a slot's number select one of them."""
 
 
 def op_rules(path: str, job: Job) -> Iterator[Problem]:
+    """The ops are known, none is repeated, and `thc` is given exactly with op thc."""
     if not job.ops:
         yield Problem(path, "ops", [], f"must name at least one of {', '.join(OP_CODES)}")
     for i, op in enumerate(job.ops):
@@ -83,7 +46,7 @@ def op_rules(path: str, job: Job) -> Iterator[Problem]:
 
 
 def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
-    """Are the slots on the switch? `lane_rules.py` knows how many a job needs."""
+    """The slots are within the switch's. How many slots a job needs is in `rules/lanes.py`."""
     if slots.base < 0:
         yield Problem(path, "base", slots.base, "must be 0 or more")
     if slots.end > SLOTS_TOTAL:
@@ -92,6 +55,7 @@ def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
 
 
 def thc_rules(path: str, thc: Thc, workers: int) -> Iterator[Problem]:
+    """The table is well formed, and the sum over `workers` hosts fits the planes of a slot."""
     if not (math.isfinite(thc.p) and 0 < thc.p < 1):
         yield Problem(path, "p", thc.p, "must lie between 0 and 1, both excluded")
     if not 1 <= thc.bits <= THC_INDEX_PLANES:
@@ -123,7 +87,7 @@ def _thc_table(path: str, table: tuple[int, ...]) -> Iterator[Problem]:
 
 
 def hosts_fit(path: str, job: Job, hosts: int) -> Iterator[Problem]:
-    """Is there room for the contributions of that many hosts?"""
+    """A packet has room for the contributions of that many hosts."""
     shown = f"{hosts} hosts"
     if hosts > COUNT_MAX:
         yield Problem(path, "workers", shown, f"at most {COUNT_MAX}, the largest count of a packet")
@@ -133,7 +97,10 @@ def hosts_fit(path: str, job: Job, hosts: int) -> Iterator[Problem]:
 
 
 def quorum_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
-    """:param elsewhere: another switch that has a part in the job, empty if there is none."""
+    """The quorum is 1 to all workers, and all of them if the job has several switches.
+
+    :param elsewhere: another switch in the job's tree; empty if there is none.
+    """
     workers = len(job.workers)
     if not 1 <= job.quorum <= workers:
         yield Problem(path, "quorum", job.quorum, f"must be 1..{workers}, the number of workers")
@@ -143,7 +110,7 @@ def quorum_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
 
 
 def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:
-    """Every pair of jobs that want the same slots."""
+    """Every pair of jobs whose slots overlap."""
     for (path, job), (other_path, other) in combinations(reversed(jobs), 2):
         if job.slots.base < other.slots.end and other.slots.base < job.slots.end:
             shown = f"{job.slots.base}..{job.slots.end - 1}"
@@ -152,6 +119,6 @@ def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:
 
 
 def either(numbers: tuple[int, ...]) -> str:
-    """The numbers in words."""
+    """The numbers in words: "1, 2 or 4"."""
     *most, last = map(str, numbers)
     return f"{', '.join(most)} or {last}"

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the P4 program that the controller writes to: P4Info's aliases, which do not change when a control moves.
+"""The tables and counters that the controller uses, by the names that P4Info has for them.
 
-`p4info.py` checks them against the compiled program.
+These names (P4Info's aliases) do not change when a table moves to another control. `deploy/p4info.py` checks them
+against the compiled program.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ WORD_PLANES_LOW: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table with the one action the controller installs in it; keys and parameters in the program's order.
+    """A table and the one action that the controller installs in it. Keys and parameters are in the program's order.
 
-    An LPM key takes two names here, the address and the length of its prefix; so does a ternary key, the value and its
-    mask, and a table with one has its rows' priority as the last name.
+    An LPM key has two names here: the address and the prefix length. So has a ternary key: the value and the mask. A
+    table with a ternary key has the row's priority as its last name.
     """
 
     name: str
@@ -68,11 +69,11 @@ REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip
 
 _ALL = (FORWARD, AGGREGATOR, JOB, WORKER, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
 TABLES: Final = {shape.name: shape for shape in _ALL}
-"""Every table the controller owns; it leaves all others alone."""
+"""Every table that the controller writes. It leaves all others alone."""
 
 VERDICT_COUNTER: Final = "verdicts"
 REJECT_COUNTER: Final = "rejects"
 QUEUE_COUNTER: Final = "queue_decisions"
-"""Its cells are port, drop class (2 bits) and decision (2 bits)."""
+"""A cell's index is the port, then 2 bits of drop class, then 2 bits of decision."""
 WORKER_COUNTER: Final = "worker_packets"
 """Direct counter of table `worker`."""

@@ -1,77 +1,26 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules a topology must keep, in three layers: its parts, the network they make, the trees of the jobs in it
-(`tree_rules.py`).
+"""The rules on a topology, in three steps: its parts, the network that they form, the trees of its jobs (`tree.py`).
 
-A layer is looked at only if those before it are good: what hangs on a broken part would draw problems of its own.
+A step is only checked if the steps before it found no problem, so that one broken part is not reported many times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sumwire_protocol.constants import DROP_PORT
 
 from sumwire_controller.errors import ConfigError, Problem
 from sumwire_controller.model.config import Job
-from sumwire_controller.model.topology import Host, Link, Node, QueueAt, Topology
-from sumwire_controller.parse.degrade import degrade_rules
-from sumwire_controller.parse.queues import queue_rules
-from sumwire_controller.rules.lane_rules import jobs_distinct, lane_rules, port_rules
-from sumwire_controller.rules.rules import (
-    PARENTS,
-    PORT_MAX,
-    address_rules,
-    either,
-    hosts_fit,
-    name_rule,
-    op_rules,
-    quorum_rules,
-    repeated,
-    slot_rules,
-    switch_rules,
-    thc_rules,
-)
-from sumwire_controller.rules.tree_rules import size_problems, tree_problems
-
-
-@dataclass(frozen=True, slots=True)
-class TopologyDraft:
-    """A topology of which parts may have failed to parse (None); indices are those of the text."""
-
-    switches: tuple[Node | None, ...]
-    links: tuple[Link | None, ...]
-    hosts: tuple[Host | None, ...]
-    jobs: tuple[Job | None, ...]
-    switches_unparsed: frozenset[str] = frozenset()
-    hosts_unparsed: frozenset[str] = frozenset()
-    queues: tuple[QueueAt | None, ...] = ()
-
-    def topology(self) -> Topology:
-        """The parts that are there."""
-        return Topology(
-            tuple(filter(None, self.switches)),
-            tuple(filter(None, self.links)),
-            tuple(filter(None, self.hosts)),
-            tuple(filter(None, self.jobs)),
-            tuple(filter(None, self.queues)),
-        )
-
-    def switches_at(self) -> list[tuple[str, Node]]:
-        return [(f"switches[{i}]", node) for i, node in enumerate(self.switches) if node is not None]
-
-    def links_at(self) -> list[tuple[str, Link]]:
-        return [(f"links[{i}]", link) for i, link in enumerate(self.links) if link is not None]
-
-    def hosts_at(self) -> list[tuple[str, Host]]:
-        return [(f"hosts[{i}]", host) for i, host in enumerate(self.hosts) if host is not None]
-
-    def jobs_at(self) -> list[tuple[str, Job]]:
-        return [(f"jobs[{i}]", job) for i, job in enumerate(self.jobs) if job is not None]
-
-    def queues_at(self) -> list[tuple[str, QueueAt]]:
-        return [(f"queues[{i}]", queue) for i, queue in enumerate(self.queues) if queue is not None]
+from sumwire_controller.model.topology import Topology
+from sumwire_controller.rules.addresses import PORT_MAX, address_rules, name_rule, repeated, switch_rules
+from sumwire_controller.rules.degrade import degrade_rules
+from sumwire_controller.rules.drafts import TopologyDraft
+from sumwire_controller.rules.job import PARENTS, either, hosts_fit, op_rules, quorum_rules, slot_rules, thc_rules
+from sumwire_controller.rules.lanes import jobs_distinct, lane_rules, port_rules
+from sumwire_controller.rules.queues import queue_rules
+from sumwire_controller.rules.tree import size_problems, tree_problems
 
 
 def validate_topology(topology: Topology) -> None:
@@ -86,9 +35,9 @@ def validate_topology(topology: Topology) -> None:
 
 
 def topology_problems(draft: TopologyDraft, *, shape_is_good: bool = True) -> list[Problem]:
-    """The broken rules of the first layer that has any.
+    """The broken rules of the first step that finds any.
 
-    :param shape_is_good: nothing is missing in the draft.
+    :param shape_is_good: every part of the draft could be read.
     """
     problems = [*_parts(draft)]
     if problems or not shape_is_good:
@@ -166,7 +115,7 @@ def _addresses_distinct(draft: TopologyDraft) -> Iterator[Problem]:
 
 
 def _mac(path: str, mac: str, place: object, first: dict[str, tuple[str, object]]) -> Iterator[Problem]:
-    """One interface of a host may have several IPv4 addresses, but it is in one place."""
+    """An interface (MAC address) may have several IPv4 addresses, but it is in one place."""
     other_path, other_place = first.setdefault(mac, (path, place))
     if other_place != place:
         yield Problem(path, "mac", mac, f"is already that of {other_path}")
@@ -243,7 +192,7 @@ def _network(topology: Topology) -> Iterator[Problem]:
 
 
 def _circle(topology: Topology) -> list[str]:
-    """Names of switches each directly below the next, the first one again at the end; empty if there is no circle."""
+    """The switches on a circle by name, each directly below the next, ending with the first; empty if there is none."""
     done: set[str] = set()
 
     def search(way: list[str]) -> list[str]:

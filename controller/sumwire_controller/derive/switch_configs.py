@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Topology -> the configuration of each of its switches. Pure.
 
-A switch gets a route to every host of the network, and of each job it has a part in: its workers (hosts and lower
-switches), and the switches above.
+A switch gets a route to every host of the network. Of each job in whose tree it is, it gets its workers (hosts and
+lower switches) and the switches above.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sumwire_controller.model.topology import Link, Node, Topology
 def configs_of(topology: Topology) -> tuple[Config, ...]:
     """One configuration for each switch, in the order of `topology.switches`.
 
-    The topology must keep the rules of `topology_rules.py`.
+    The topology must keep the rules of `rules/topology.py`.
     """
     trees = [(job, job_tree(topology, job)) for job in topology.jobs]
     return tuple(_config(topology, node, trees) for node in topology.switches)
@@ -38,7 +38,7 @@ def _config(topology: Topology, node: Node, trees: list[tuple[Job, JobTree]]) ->
 
 
 def _hosts(topology: Topology, switch: str) -> list[Worker]:
-    """Every host of the network behind the port that leads to it."""
+    """Every host of the network, with the port that leads to it."""
     ports = next_ports(topology, switch)
     return [
         Worker(host.name, host.ip, host.mac, host.port if host.switch == switch else ports[host.switch], host.udp_port)
@@ -47,8 +47,9 @@ def _hosts(topology: Topology, switch: str) -> list[Worker]:
 
 
 def next_ports(topology: Topology, switch: str) -> dict[str, int]:
-    """The port of a switch that leads to each other switch over the fewest links; among equals, to the neighbour that
-    comes first in the topology.
+    """Name of another switch -> the port that leads to it over the fewest links.
+
+    Of several equally short paths it is the one over the neighbour that comes first in the topology.
     """
     order = [node.name for node in topology.switches]
     neighbours = sorted(((order.index(name), port) for port, name in topology.ports(switch) if name in order))
@@ -61,7 +62,7 @@ def next_ports(topology: Topology, switch: str) -> dict[str, int]:
 
 
 def _lower(topology: Topology, switch: str, own: list[tuple[Job, JobTree]]) -> list[Worker]:
-    """The lower switches that are workers here, each with the most hosts it stands for in any job."""
+    """The lower switches that are workers here. Each stands for the largest number of hosts it has in any job."""
     most: dict[str, int] = {}
     for job, tree in own:
         for name, hosts in tree.seats[switch].items():
@@ -75,8 +76,10 @@ def _lower(topology: Topology, switch: str, own: list[tuple[Job, JobTree]]) -> l
 
 
 def _job(topology: Topology, switch: str, job: Job, tree: JobTree, workers: dict[str, Worker]) -> Job:
-    """The part of a job that one switch has. In a tree each level needs all its workers: a quorum of a level would say
-    nothing about how many hosts are in.
+    """A job as one switch sees it.
+
+    In a tree of several switches each one waits for all its workers: a smaller quorum at one switch would not say how
+    many hosts a result contains.
     """
     seats = tree.seats[switch]
     as_they_say = all(workers[name].weight == hosts for name, hosts in seats.items())

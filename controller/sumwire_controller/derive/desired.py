@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Config -> the entries that its switch should hold. Pure: no switch, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from ipaddress import IPv4Address
+from itertools import cycle
+from typing import Final
+
+from sumwire_protocol.constants import WORD_BITS
+
+from sumwire_controller.derive.anf import coefficients
+from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, group_of, ledger_entry
+from sumwire_controller.derive.row_arguments import degrade_args, queue_args
+from sumwire_controller.derive.tables import (
+    AGGREGATOR,
+    DEGRADE,
+    FORWARD,
+    JOB,
+    REPLICA,
+    THC_HIGH,
+    THC_LOW,
+    UPLINK,
+    VIRTUAL_QUEUE,
+    WORD_PLANES_LOW,
+    WORKER,
+)
+from sumwire_controller.model.config import OP_CODES, Config, Job, Worker, mac_number
+
+ALL_ONES: Final = (1 << WORD_BITS) - 1
+"""A coefficient that is set: a mask over a whole plane."""
+ADDRESS_BITS: Final = 32
+UPLINK_PRIORITY: Final = 1
+"""A packet matches at most one of a job's uplink rows, so all have the same priority."""
+
+
+def desired_entries(config: Config, generations: Mapping[int, int], last: int) -> frozenset[Entry]:
+    """Every entry that the switch should hold. Each lane is a job here (`derive/lanes.py`).
+
+    :param generations: job id -> generation, for every job of the configuration.
+    :param last: the highest generation ever given on this switch; 0 if none was given.
+    """
+    found: set[Entry] = set(_common(config))
+    for job in config.jobs:
+        found.update(job_entries(config, job, generations[job.id]))
+    if last:
+        found.add(ledger_entry(last))
+    return frozenset(found)
+
+
+def _common(config: Config) -> Iterator[Entry]:
+    """The entries that belong to no job."""
+    yield TableEntry(AGGREGATOR.name, (int(config.aggregator.ip),), (mac_number(config.aggregator.mac),))
+    for worker in config.workers:
+        yield TableEntry(FORWARD.name, (int(worker.ip), ADDRESS_BITS), (worker.port,))
+    for queue in config.queues:
+        yield TableEntry(VIRTUAL_QUEUE.name, (queue.port,), queue_args(queue))
+
+
+def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
+    """All entries of one job."""
+    workers = [config.worker(name) for name in job.workers]
+    yield _admission(job, generation)
+    yield MulticastGroup(group_of(job), frozenset((worker.port, k + 1) for k, worker in enumerate(workers)))
+    for k, worker in enumerate(workers):
+        yield from _seat(job, k, worker)
+    yield from uplinks(job)
+    if job.thc is not None:
+        yield from _thc(job.id, job.thc.table)
+    if job.degrade is not None:
+        yield TableEntry(DEGRADE.name, (job.id,), degrade_args(job.degrade, job.lane))
+
+
+def _admission(job: Job, generation: int) -> TableEntry:
+    ops = sum(1 << OP_CODES[op] for op in job.ops)
+    args = (generation, job.slots.base, job.slots.count, job.quorum, group_of(job), ops, int(job.spray == "hash"))
+    return TableEntry(JOB.name, (job.id,), args)
+
+
+def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:
+    key = (job.id, number)
+    weight = job.stands_for[number] if job.stands_for else worker.weight
+    yield TableEntry(WORKER.name, key, (worker.port, int(worker.ip), 1 << number, weight, int(worker.is_switch)))
+    udp_port = worker.udp_port if worker.is_switch else worker.udp_port + job.lane
+    yield TableEntry(REPLICA.name, key, (mac_number(worker.mac), int(worker.ip), udp_port))
+
+
+def uplinks(job: Job, gone: Collection[IPv4Address] = ()) -> Iterator[TableEntry]:
+    """The job's uplink rows: the lowest bits of a slot's number (or of the chunk's hash) select the parent.
+
+    :param gone: addresses of parents to leave out; at least one parent must be left. Their rows name the remaining
+        parents in turn, all other rows stay as they are. Every switch with the same parents derives the same rows.
+    """
+    mask = len(job.parents) - 1
+    substitutes = cycle([parent for parent in job.parents if parent.ip not in gone])
+    for low_bits, named in enumerate(job.parents):
+        parent = next(substitutes) if named.ip in gone else named
+        args = (parent.port, mac_number(parent.mac), int(parent.ip), parent.worker, 1 << parent.worker)
+        yield TableEntry(UPLINK.name, (job.id, low_bits, mask, UPLINK_PRIORITY), args)
+
+
+def _thc(job_id: int, table: tuple[int, ...]) -> Iterator[Entry]:
+    masks = [tuple(ALL_ONES if c else 0 for c in plane) for plane in coefficients(table)]
+    yield TableEntry(THC_LOW.name, (job_id,), sum(masks[:WORD_PLANES_LOW], ()))
+    if max(table) >> WORD_PLANES_LOW:
+        yield TableEntry(THC_HIGH.name, (job_id,), sum(masks[WORD_PLANES_LOW:], ()))
