@@ -19,7 +19,7 @@ from sumwire_protocol.version import __version__
 
 from softswitch.errors import DeviceError
 from softswitch.native.emit import emit_c
-from softswitch.program.load import load_program
+from softswitch.program.load.program import load_program
 from softswitch.program.standard import DROP_PORT
 from softswitch.python.emit import emit_program
 from softswitch.runtime.impair import ImpairmentError, ImpairmentSpec, parse_impairment

@@ -14,7 +14,7 @@ from nativelib import NativeError
 from softswitch.errors import InvalidEntryError, NotFoundError, UnsupportedProgramError
 from softswitch.native.engine import NativeEngine
 from softswitch.program import ir
-from softswitch.program.load import load_program
+from softswitch.program.load.program import load_program
 from softswitch.program.standard import DROP_PORT
 from softswitch.python.engine import PythonEngine
 from softswitch.runtime.engine import Engine, PortRunner, Transmit

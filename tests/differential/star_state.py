@@ -24,7 +24,7 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Raw
-from softswitch.fuzz import describe
+from softswitch.fuzz.state import describe
 from softswitch.switch import SoftSwitch
 
 Frames = list[tuple[int, bytes]]

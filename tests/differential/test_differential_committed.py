@@ -12,7 +12,7 @@ from differential.frames import damaged, make_frame
 from differential.star_state import Frames, star_switch
 from helpers.paths import ROOT
 from softswitch.program import ir
-from softswitch.program.load import load_program
+from softswitch.program.load.program import load_program
 from softswitch.switch import SoftSwitch
 
 PROGRAMS = {path.stem: path for path in sorted((ROOT / "tests/helpers/softswitch/programs").glob("*.json"))

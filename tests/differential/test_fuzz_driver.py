@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 from helpers.paths import ROOT
 from nativelib import CompileError
-from softswitch import fuzz
+from softswitch.fuzz import driver
+from softswitch.fuzz.state import describe
 from softswitch.native.emit import CProgram, emit_c
-from softswitch.program.load import load_program
+from softswitch.program.load.program import load_program
 from softswitch.switch import SoftSwitch
 
 PROGRAM = ROOT / "tests/helpers/softswitch/programs/multicast.json"
@@ -21,12 +22,12 @@ PACKETS = 20_000
 pytestmark = pytest.mark.cc
 
 
-def run() -> fuzz.Result:
+def run() -> driver.Result:
     text = PROGRAM.read_text()
     switch = SoftSwitch(text, engine="python")
     frames = [(1, bytes([0, 0, 0, group, *range(20)])) for group in range(8)]
     try:
-        return fuzz.fuzz(load_program(text), fuzz.describe(switch, frames), PACKETS, 7)
+        return driver.fuzz(load_program(text), describe(switch, frames), PACKETS, 7)
     except CompileError as error:
         pytest.skip(f"the compiler has no sanitizers: {error}")
 
@@ -45,7 +46,7 @@ def test_a_missing_check_of_the_length_is_found(
         assert "if (p->size - at0 < " in emitted.source
         return replace(emitted, source=emitted.source.replace("if (p->size - at0 < ", "if (0 && p->size - at0 < "))
 
-    monkeypatch.setattr(fuzz, "emit_c", unchecked)
+    monkeypatch.setattr(driver, "emit_c", unchecked)
     with pytest.raises(subprocess.CalledProcessError):
         run()
     report = capfd.readouterr().err

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from softswitch.native.emit_bounds import Bounds
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
-from softswitch.program.flow import successors
+from softswitch.program.flow import state_successors, successors
 from softswitch.program.graph import topological
 from softswitch.program.traverse import FieldKey, expr_fields, operands
 
@@ -97,11 +97,8 @@ class _Flow:
     def _parser(self) -> Fields:
         parser = self._program.parser
 
-        def following(name: str) -> list[str | None]:
-            return [*(case.next_state for case in parser.states[name].cases), parser.states[name].default]
-
         meeting = _Meeting(parser.start, frozenset())
-        for name in topological(parser.start, following):
+        for name in topological(parser.start, lambda name: state_successors(parser.states[name])):
             state, written = parser.states[name], meeting.at(name)
             for op in state.ops:
                 meeting.arrive(None, written)  # an operation may end the parser
@@ -109,7 +106,7 @@ class _Flow:
             for part in state.key:
                 self._read_expr(part, written)
             meeting.arrive(None, written)
-            for target in following(name):
+            for target in state_successors(state):
                 meeting.arrive(target, written)
         return meeting.at(None)
 

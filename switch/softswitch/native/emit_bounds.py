@@ -3,7 +3,7 @@
 """What is known of an expression before it runs: the interval of its value, and bits that cannot be 1.
 
 The interval says how wide a number must be to hold the value exactly, the bits whether an addition can carry
-from one 64-bit lane into the next.
+from one 64-bit limb into the next.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Carrier:
             return _literal(value)
         if self.kind is Kind.BITINT:
             return f"(({self.name})0x{value:x}uwb)"
-        parts = lanes(value, self.limbs)
+        parts = split_limbs(value, self.limbs)
         if len(set(parts)) == 1:
             return f"(({self.name})({_literal(parts[0])}))"
         return f"(({self.name}){{{', '.join(map(_literal, parts))}}})"
@@ -60,7 +60,8 @@ def _literal(value: int) -> str:
     return f"{value}ull" if value < 10 else f"0x{value:x}ull"
 
 
-def lanes(value: int, count: int) -> list[int]:
+def split_limbs(value: int, count: int) -> list[int]:
+    """The least significant limb comes first."""
     return [value >> LIMB_BITS * i & _LIMB for i in range(count)]
 
 

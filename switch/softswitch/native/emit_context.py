@@ -14,8 +14,6 @@ from softswitch.program.identifiers import identifier
 from softswitch.program.standard import PACKET_LENGTH, STANDARD
 from softswitch.program.traverse import flatten
 
-LENGTH = PACKET_LENGTH  # member of the state: the packet's length with the headers added and removed so far
-
 
 @dataclass(frozen=True)
 class MessageValue:
@@ -56,7 +54,7 @@ class Context:
             program,
             usage,
             storage,
-            (STANDARD, LENGTH) in usage.egress_reads,
+            (STANDARD, PACKET_LENGTH) in usage.egress_reads,
             {action.index: action for action in program.actions},
             {action.index: identifier(f"action_{action.name}", taken) for action in program.actions},
             {name: number for number, name in enumerate(program.tables)},

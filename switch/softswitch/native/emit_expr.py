@@ -20,9 +20,9 @@ from softswitch.native.emit_carrier import (
     carrier,
     carrier_of,
     convert,
-    lanes,
     shift_left,
     shift_right,
+    split_limbs,
 )
 from softswitch.native.emit_code import Code
 from softswitch.native.emit_storage import Storage
@@ -235,12 +235,12 @@ class ExprEmitter:
     def _add(self, left: Expr, right: Expr, kind: Carrier, wanted: int) -> str:
         """``wanted``: bits of the sum that matter."""
         first, second = self.ring(left, kind), self.ring(right, kind)
-        if kind.kind is Kind.VECTOR and self._lanes_add_apart(left, right, kind, wanted):
+        if kind.kind is Kind.VECTOR and self._limbs_add_apart(left, right, kind, wanted):
             return self.code.value(kind, f"{first} + {second}")
         return self._operate("+", first, second, kind)
 
-    def _lanes_add_apart(self, left: Expr, right: Expr, kind: Carrier, wanted: int) -> bool:
-        """Whether no carry into a lane changes a wanted bit: it runs up to the first position free on both sides."""
+    def _limbs_add_apart(self, left: Expr, right: Expr, kind: Carrier, wanted: int) -> bool:
+        """Whether no carry into a limb changes a wanted bit: it runs up to the first position free on both sides."""
         one, other = self._bits.possible(left, kind.bits), self._bits.possible(right, kind.bits)
         carried = carries(one, other)
         for start in range(LIMB_BITS, kind.bits, LIMB_BITS):
@@ -271,9 +271,9 @@ class ExprEmitter:
             return self.code.value(kind, f"{self.ring(left, kind)} * {self.ring(right, kind)}")
         if factor is not None and kind.kind is Kind.VECTOR:
             low, high = self.bounds(left)
-            parts = lanes(factor, kind.limbs)
+            parts = split_limbs(factor, kind.limbs)
             if factor > 0 and low >= 0 and high * max(parts) < 1 << LIMB_BITS:
-                # No lane's product reaches into the next.
+                # No limb's product reaches into the next.
                 spread = f"({kind.name})({self.ring(left, LIMB)})"
                 return self.code.value(kind, f"{spread} * {kind.constant(factor)}")
         return self.code.value(kind, f"{kind.name}_multiply({self.ring(left, kind)}, {self.ring(right, kind)})")

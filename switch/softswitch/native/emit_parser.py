@@ -17,6 +17,7 @@ from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_stmt import StatementEmitter
 from softswitch.program import ir
+from softswitch.program.flow import state_successors
 from softswitch.program.graph import topological
 from softswitch.program.identifiers import identifier
 from softswitch.program.numbers import full
@@ -30,13 +31,10 @@ def emit_parser(context: Context) -> list[str]:
     """Lines of C; ``parse(p)`` runs the parser and sets ``p->payload``."""
     parser = context.program.parser
 
-    def following(name: str) -> list[str | None]:
-        return [*(case.next_state for case in parser.states[name].cases), parser.states[name].default]
-
     taken: set[str] = set()
     names = {name: identifier(f"state_{name}", taken) for name in parser.states}
     lines: list[str] = []
-    for name in reversed(topological(parser.start, following)):
+    for name in reversed(topological(parser.start, lambda name: state_successors(parser.states[name]))):
         body = _StateEmitter(context, parser.states[name], names).emit()
         lines += [f"static void {names[name]}{_HEAD} {{", *body, "}", ""]
     return [*lines, f"static void parse(struct packet *p) {{ {names[parser.start]}(p, 0); }}", ""]

@@ -10,12 +10,13 @@ from typing import cast
 from softswitch.native.emit_bounds import Expr, Temp, binary
 from softswitch.native.emit_carrier import LIMB, carrier
 from softswitch.native.emit_code import Code
-from softswitch.native.emit_context import LENGTH, Context, Message, MessageValue
+from softswitch.native.emit_context import Context, Message, MessageValue
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_hash import hash_value
 from softswitch.native.limbs import LIMB_BITS, argument_offsets, limbs
 from softswitch.program import ir
 from softswitch.program.numbers import full
+from softswitch.program.standard import PACKET_LENGTH
 
 
 class StatementEmitter:
@@ -108,7 +109,9 @@ class StatementEmitter:
     def _lengthen(self, header: str, sign: str) -> None:
         if self._context.track_length:
             size_bytes = self._context.program.headers[header].size_bytes
-            self._code.write(LENGTH, self._code.value(LIMB, f"{self._code.read(LENGTH, LIMB)} {sign} {size_bytes}"))
+            self._code.write(
+                PACKET_LENGTH, self._code.value(LIMB, f"{self._code.read(PACKET_LENGTH, LIMB)} {sign} {size_bytes}")
+            )
 
     def _mark_to_drop(self) -> None:
         self._context.set_standard(self._code, "egress_spec", "(uint64_t)SS_DROP_PORT")

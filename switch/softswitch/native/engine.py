@@ -10,9 +10,9 @@ from typing import Literal
 from nativelib import find_compiler
 
 from softswitch.native.emit import emit_c
-from softswitch.native.gate import Gate
 from softswitch.native.machine import NativeMachine
 from softswitch.native.ports import NativePortRunner
+from softswitch.native.program_lock import ProgramLock
 from softswitch.program import ir
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import ImpairmentSpec
@@ -30,7 +30,7 @@ class NativeEngine:
 
     def __init__(self, start_ns: int) -> None:
         find_compiler(wide_bitint=True)
-        self.lock = Gate(start_ns)
+        self.lock = ProgramLock(start_ns)
 
     def machine(self, program: ir.Program, generator: SplitMix, clock: Callable[[], int]) -> NativeMachine:
         return NativeMachine(program, generator, clock)

@@ -166,7 +166,7 @@ static struct {
   struct ss_machine *machine;
   struct ss_sink sink;
   struct ss_frame frames[64];
-  struct ss_lane *inbound, *outbound;
+  struct ss_impair *inbound, *outbound;
   uint32_t port;
   uint64_t packets, sent, bytes, now_ns;
   uint8_t *current;  // what the program is at work on
@@ -203,7 +203,7 @@ static void flush(struct ss_sink *sink) {
       if (*gap != CANARY) fail("written behind the end of a frame, at", (uint64_t)(gap - sink->arena));
     }
     end = frame->data + frame->length;
-    ss_lane_push(run.outbound, frame->data, frame->length, run.now_ns, leave, NULL);
+    ss_impair_push(run.outbound, frame->data, frame->length, run.now_ns, leave, NULL);
   }
   size_t look = sink->used + 4096 < sink->capacity ? sink->used + 4096 : sink->capacity;
   for (const uint8_t *gap = end; gap < sink->arena + look; gap++) {
@@ -256,10 +256,10 @@ static void step(const struct frame *frames, uint32_t frame_count) {
   uint32_t length = mutate(data, chosen->length, &frames[below(frame_count)]);
   run.port = below(16) ? chosen->port : below(512);
   run.now_ns += below(1000000);
-  ss_lane_push(run.inbound, data, length, run.now_ns, arrive, NULL);
+  ss_impair_push(run.inbound, data, length, run.now_ns, arrive, NULL);
   if (below(16) == 0) {
-    ss_lane_poll(run.inbound, run.now_ns, arrive, NULL);
-    ss_lane_poll(run.outbound, run.now_ns, leave, NULL);
+    ss_impair_poll(run.inbound, run.now_ns, arrive, NULL);
+    ss_impair_poll(run.outbound, run.now_ns, leave, NULL);
   }
 }
 
@@ -278,10 +278,10 @@ static void set_up(struct words *words, struct table **tables) {
   run.sink = (struct ss_sink){.arena = ss_memory(ARENA_BYTES), .capacity = ARENA_BYTES, .frames = run.frames,
                               .limit = sizeof run.frames / sizeof run.frames[0], .flush = flush};
   memset(run.sink.arena, CANARY, ARENA_BYTES);
-  struct ss_lane_spec spec = {.drop = 0.01, .dup = 0.02, .reorder = 0.05, .state = seed_state, .hold_ns = 5000000,
+  struct ss_impair_spec spec = {.drop = 0.01, .dup = 0.02, .reorder = 0.05, .state = seed_state, .hold_ns = 5000000,
                               .overtaken_by = 3};
-  run.inbound = ss_lane_new(&spec);
-  run.outbound = ss_lane_new(&spec);
+  run.inbound = ss_impair_new(&spec);
+  run.outbound = ss_impair_new(&spec);
 }
 
 static struct frame *read_frames(struct words *words, uint32_t *count) {

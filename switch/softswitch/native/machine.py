@@ -16,7 +16,7 @@ from softswitch.native.emit_context import Message
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
 from softswitch.native.table import NativeRow, NativeTable
 from softswitch.program import ir
-from softswitch.program.load import load_program
+from softswitch.program.load.program import load_program
 from softswitch.runtime.machine import TIMESTAMP_MASK
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled part of the ports: gate, impairments, packet loop. It knows no program, so it is built once."""
+"""The compiled part of the ports: the program lock, impairments, the packet loop.
+
+It depends on no program, so it is built once.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from typing import Any
 from nativelib import build, load
 
 _FOLDER = Path(__file__).parent
-SOURCES = ("gate.c", "impair.c", "ring.c", "send.c", "ports.c")
+SOURCES = ("program_lock.c", "impair.c", "ring.c", "send.c", "ports.c")
 
 
-class LaneSpec(ctypes.Structure):
-    """struct ss_lane_spec"""
+class ImpairmentSpecStruct(ctypes.Structure):
+    """struct ss_impair_spec"""
 
     _fields_ = (
         ("drop", c_double),
@@ -29,8 +32,8 @@ class LaneSpec(ctypes.Structure):
     )
 
 
-class LaneCounters(ctypes.Structure):
-    """struct ss_lane_counters"""
+class ImpairmentCountersStruct(ctypes.Structure):
+    """struct ss_impair_counters"""
 
     _fields_ = (("dropped", c_uint64), ("duplicated", c_uint64), ("reordered", c_uint64))
 
@@ -55,21 +58,21 @@ Pass = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
 
 # name -> result, arguments. Pointers to C's own structures are plain addresses.
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "ss_gate_new": (c_void_p, (c_uint64,)),
-    "ss_gate_free": (None, (c_void_p,)),
-    "ss_gate_enter": (None, (c_void_p,)),
-    "ss_gate_leave": (None, (c_void_p,)),
-    "ss_gate_run": (None, (c_void_p, c_void_p)),
-    "ss_lane_new": (c_void_p, (POINTER(LaneSpec),)),
-    "ss_lane_free": (None, (c_void_p,)),
-    "ss_lane_push": (None, (c_void_p, c_char_p, c_uint32, c_uint64, Pass, c_void_p)),
-    "ss_lane_poll": (None, (c_void_p, c_uint64, Pass, c_void_p)),
-    "ss_lane_deadline": (c_uint64, (c_void_p,)),
-    "ss_lane_read_counters": (None, (c_void_p, POINTER(LaneCounters))),
+    "ss_lock_new": (c_void_p, (c_uint64,)),
+    "ss_lock_free": (None, (c_void_p,)),
+    "ss_lock_enter": (None, (c_void_p,)),
+    "ss_lock_leave": (None, (c_void_p,)),
+    "ss_lock_run": (None, (c_void_p, c_void_p)),
+    "ss_impair_new": (c_void_p, (POINTER(ImpairmentSpecStruct),)),
+    "ss_impair_free": (None, (c_void_p,)),
+    "ss_impair_push": (None, (c_void_p, c_char_p, c_uint32, c_uint64, Pass, c_void_p)),
+    "ss_impair_poll": (None, (c_void_p, c_uint64, Pass, c_void_p)),
+    "ss_impair_deadline": (c_uint64, (c_void_p,)),
+    "ss_impair_read_counters": (None, (c_void_p, POINTER(ImpairmentCountersStruct))),
     "ss_ports_new": (c_void_p, (c_void_p, c_uint32, c_uint32, c_int, c_int)),
     "ss_ports_free": (None, (c_void_p,)),
     "ss_ports_add": (c_int, (c_void_p, c_uint32, c_int, c_uint32, c_size_t)),
-    "ss_ports_impair": (c_int, (c_void_p, c_uint32, c_int, POINTER(LaneSpec))),
+    "ss_ports_impair": (c_int, (c_void_p, c_uint32, c_int, POINTER(ImpairmentSpecStruct))),
     "ss_ports_run": (c_int, (c_void_p,)),
     "ss_ports_stop": (None, (c_void_p,)),
     "ss_ports_failed": (c_uint32, (c_void_p,)),

@@ -27,10 +27,10 @@ static int allocate(struct ss_ports *ports, uint32_t most_ports) {
          sink->arena != NULL;
 }
 
-struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_t cpu_port, int mail, int wake) {
+struct ss_ports *ss_ports_new(struct ss_lock *lock, uint32_t most_ports, uint32_t cpu_port, int mail, int wake) {
   struct ss_ports *ports = calloc(1, sizeof *ports);
   if (ports == NULL) return NULL;
-  ports->gate = gate;
+  ports->lock = lock;
   ports->cpu_port = cpu_port;
   ports->mail = mail;
   ports->wake = wake;
@@ -44,8 +44,8 @@ struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_
 void ss_ports_free(struct ss_ports *ports) {
   for (uint32_t p = 0; p < ports->count; p++) {
     ss_ring_close(&ports->ports[p].ring);
-    ss_lane_free(ports->ports[p].inbound);
-    ss_lane_free(ports->ports[p].outbound);
+    ss_impair_free(ports->ports[p].inbound);
+    ss_impair_free(ports->ports[p].outbound);
   }
   ss_outbox_free(&ports->outbox);
   pthread_mutex_destroy(&ports->sending);
@@ -67,11 +67,11 @@ int ss_ports_add(struct ss_ports *ports, uint32_t number, int fd, uint32_t mtu, 
 }
 
 int ss_ports_impair(struct ss_ports *ports, uint32_t number, enum ss_direction direction,
-                    const struct ss_lane_spec *spec) {
+                    const struct ss_impair_spec *spec) {
   struct ss_port *port = ss_port_of(ports, number);
-  struct ss_lane *lane = port == NULL ? NULL : ss_lane_new(spec);
-  if (lane == NULL) return port == NULL ? EINVAL : ENOMEM;
-  *(direction == SS_RECEIVE ? &port->inbound : &port->outbound) = lane;
+  struct ss_impair *impair = port == NULL ? NULL : ss_impair_new(spec);
+  if (impair == NULL) return port == NULL ? EINVAL : ENOMEM;
+  *(direction == SS_RECEIVE ? &port->inbound : &port->outbound) = impair;
   ports->impaired = 1;
   return 0;
 }
@@ -89,12 +89,12 @@ static void collect_drops(struct ss_port *port) {
 void ss_ports_read_counters(struct ss_ports *ports, uint32_t number, struct ss_port_counters *out) {
   struct ss_port *port = ss_port_of(ports, number);
   if (port == NULL) return;
-  ss_gate_enter(ports->gate);
+  ss_lock_enter(ports->lock);
   pthread_mutex_lock(&ports->sending);
   collect_drops(port);
   *out = port->counters;
   pthread_mutex_unlock(&ports->sending);
-  ss_gate_leave(ports->gate);
+  ss_lock_leave(ports->lock);
 }
 
 uint64_t ss_ports_cpu_dropped(struct ss_ports *ports) {
@@ -104,7 +104,7 @@ uint64_t ss_ports_cpu_dropped(struct ss_ports *ports) {
   return dropped;
 }
 
-// ---------------------------------------------------------------- receiving; inside the gate
+// ---------------------------------------------------------------- receiving; `lock` is held
 
 struct passage {
   struct ss_ports *ports;
@@ -114,10 +114,10 @@ struct passage {
 
 static void run(void *to, const uint8_t *frame, uint32_t length) {
   const struct passage *passage = to;
-  struct ss_gate *gate = passage->ports->gate;
-  if (gate->machine == NULL) return;
-  uint64_t now_us = (passage->now_ns - gate->start_ns) / 1000;
-  gate->machine->program->process(gate->machine, passage->number, frame, length, now_us, &passage->ports->sink);
+  struct ss_lock *lock = passage->ports->lock;
+  if (lock->machine == NULL) return;
+  uint64_t now_us = (passage->now_ns - lock->start_ns) / 1000;
+  lock->machine->program->process(lock->machine, passage->number, frame, length, now_us, &passage->ports->sink);
 }
 
 static void take(struct ss_ports *ports, struct ss_port *port, const uint8_t *frame, uint32_t length) {
@@ -125,7 +125,7 @@ static void take(struct ss_ports *ports, struct ss_port *port, const uint8_t *fr
   port->counters.rx_frames++;
   port->counters.rx_bytes += length;
   if (port->inbound == NULL) run(&passage, frame, length);
-  else ss_lane_push(port->inbound, frame, length, passage.now_ns, run, &passage);
+  else ss_impair_push(port->inbound, frame, length, passage.now_ns, run, &passage);
 }
 
 static void count_cut(struct ss_ports *ports, struct ss_port *port) {
@@ -134,9 +134,9 @@ static void count_cut(struct ss_ports *ports, struct ss_port *port) {
 
 static uint32_t drain(struct ss_ports *ports, struct ss_port *port) {
   if (!ss_ring_ready(&port->ring)) return 0;
-  struct ss_gate *gate = ports->gate;
+  struct ss_lock *lock = ports->lock;
   uint32_t handled = 0;
-  ss_gate_enter(gate);
+  ss_lock_enter(lock);
   for (; handled < BATCH_FRAMES; handled++) {
     uint8_t *frame = NULL;
     uint32_t length = 0;
@@ -145,25 +145,25 @@ static uint32_t drain(struct ss_ports *ports, struct ss_port *port) {
     if (arrival == SS_FRAME) take(ports, port, frame, length);
     else if (arrival == SS_CUT) count_cut(ports, port);
     ss_ring_release(&port->ring);
-    if (__builtin_expect(ss_gate_wanted(gate), 0)) ss_gate_yield(gate);
+    if (__builtin_expect(ss_lock_wanted(lock), 0)) ss_lock_yield(lock);
   }
-  ss_gate_leave(gate);
+  ss_lock_leave(lock);
   return handled;
 }
 
 static void receive_due(struct ss_ports *ports, uint64_t now_ns) {
-  ss_gate_enter(ports->gate);
+  ss_lock_enter(ports->lock);
   for (uint32_t p = 0; p < ports->count; p++) {
     struct passage passage = {ports, ports->ports[p].number, now_ns};
-    if (ports->ports[p].inbound != NULL) ss_lane_poll(ports->ports[p].inbound, now_ns, run, &passage);
+    if (ports->ports[p].inbound != NULL) ss_impair_poll(ports->ports[p].inbound, now_ns, run, &passage);
   }
-  ss_gate_leave(ports->gate);
+  ss_lock_leave(ports->lock);
 }
 
 // ---------------------------------------------------------------- the loop
 
-static uint64_t earlier(const struct ss_lane *lane, uint64_t deadline) {
-  uint64_t other = lane == NULL ? UINT64_MAX : ss_lane_deadline(lane);
+static uint64_t earlier(const struct ss_impair *impair, uint64_t deadline) {
+  uint64_t other = impair == NULL ? UINT64_MAX : ss_impair_deadline(impair);
   return other < deadline ? other : deadline;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ports on Linux network interfaces, and the loop that runs the program behind the gate on what they receive.
+// Ports on Linux network interfaces, and the loop that runs the current program on what they receive.
 //
-// Two locks, taken in this order: the gate (the program, what is received), `sending` (what is sent).
+// Two locks, taken in this order: `lock` (the program, what is received), `sending` (what is sent).
 #pragma once
 
 #include "engine.h"
-#include "gate.h"
+#include "program_lock.h"
 #include "impair.h"
 #include "ring.h"
 
@@ -32,8 +32,8 @@ struct ss_port {
   uint32_t number;
   int fd;
   struct ss_ring ring;
-  struct ss_lane *inbound;   // NULL: not impaired
-  struct ss_lane *outbound;  // NULL: not impaired
+  struct ss_impair *inbound;   // NULL: not impaired
+  struct ss_impair *outbound;  // NULL: not impaired
   struct ss_port_counters counters;
 };
 
@@ -45,7 +45,7 @@ struct ss_outbox {
 };
 
 struct ss_ports {
-  struct ss_gate *gate;
+  struct ss_lock *lock;
   uint32_t cpu_port;  // SS_NO_PORT without one
   int mail;           // to Python, see ss_mail_kind
   int wake;           // non-blocking eventfd
@@ -72,13 +72,13 @@ enum ss_direction { SS_RECEIVE, SS_SEND };
 
 // `mail`: a SOCK_SEQPACKET socket; what it does not take at once is dropped. `wake`: a non-blocking eventfd. NULL: no
 // memory.
-struct ss_ports *ss_ports_new(struct ss_gate *gate, uint32_t most_ports, uint32_t cpu_port, int mail, int wake);
+struct ss_ports *ss_ports_new(struct ss_lock *lock, uint32_t most_ports, uint32_t cpu_port, int mail, int wake);
 void ss_ports_free(struct ss_ports *ports);  // leaves the descriptors open
 
 // Before the loop runs; the socket is not bound yet. 0 or errno.
 int ss_ports_add(struct ss_ports *ports, uint32_t number, int fd, uint32_t mtu, size_t ring_bytes);
 int ss_ports_impair(struct ss_ports *ports, uint32_t number, enum ss_direction direction,
-                    const struct ss_lane_spec *spec);
+                    const struct ss_impair_spec *spec);
 
 // The loop: returns after ss_ports_stop() with 0, or with the errno of `ports->failed_port`.
 int ss_ports_run(struct ss_ports *ports);

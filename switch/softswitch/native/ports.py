@@ -17,10 +17,10 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from softswitch.native.gate import Gate
-from softswitch.native.portlib import CounterStruct, LaneSpec, port_library
+from softswitch.native.portlib import CounterStruct, ImpairmentSpecStruct, port_library
+from softswitch.native.program_lock import ProgramLock
 from softswitch.runtime.engine import PacketSwitch
-from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, lane_state
+from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, initial_state
 from softswitch.runtime.interface import SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
 
 _log = logging.getLogger("softswitch.ports")
@@ -41,7 +41,7 @@ class _Counts:
 
 
 class NativePortRunner:
-    """Runs the program behind ``gate`` on interfaces. Use as a context manager, or start and stop.
+    """Runs the program that ``lock`` names on interfaces. Use as a context manager, or start and stop.
 
     ``interfaces`` maps port numbers to interface names. ``on_failure`` is called, in the thread that it ended, with
     the exception. Raises PortError and nativelib.NativeError.
@@ -50,13 +50,13 @@ class NativePortRunner:
     def __init__(
         self,
         switch: PacketSwitch,
-        gate: Gate,
+        lock: ProgramLock,
         interfaces: Mapping[int, str],
         impairment: ImpairmentSpec | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
     ) -> None:
         self._switch = switch
-        self._gate = gate
+        self._lock = lock
         self._interfaces = dict(interfaces)
         self._on_failure = on_failure
         self._library = port_library()
@@ -65,7 +65,7 @@ class NativePortRunner:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         cpu_port = NO_PORT if switch.cpu_port is None else switch.cpu_port
         self._ports: int = self._library.ss_ports_new(
-            gate.address, len(self._interfaces), cpu_port, self._outgoing_mail.fileno(), self._wake
+            lock.address, len(self._interfaces), cpu_port, self._outgoing_mail.fileno(), self._wake
         )
         if not self._ports:
             raise MemoryError
@@ -96,8 +96,8 @@ class NativePortRunner:
             return
         for direction, name, wanted in ((RECEIVE, "rx", spec.receive), (SEND, "tx", spec.send)):
             if wanted:
-                lane = lane_spec(spec, f"{number} {name}")
-                _check(self._library.ss_ports_impair(self._ports, number, direction, ctypes.byref(lane)))
+                struct = spec_struct(spec, f"{number} {name}")
+                _check(self._library.ss_ports_impair(self._ports, number, direction, ctypes.byref(struct)))
 
     # -- life ------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class NativePortRunner:
         self._library.ss_ports_stop(self._ports)
         if self._loop.is_alive():
             self._loop.join()
-        self._switch.on_transmit(None)  # goes through the gate: from here on nobody is sending
+        self._switch.on_transmit(None)  # takes the lock: from here on no thread sends
         self._outgoing_mail.close()
         if self._reader.is_alive():
             self._reader.join()
@@ -189,15 +189,16 @@ class NativePortRunner:
                 )
 
     def _transmit(self, number: int, frame: bytes) -> None:
-        """A packet-out; the switch holds the gate."""
+        """A packet-out; the switch holds the lock."""
         error = self._library.ss_ports_send(self._ports, number, frame, len(frame))
         if error:
             raise self._error(number, error)
 
 
-def lane_spec(spec: ImpairmentSpec, lane: str) -> LaneSpec:
-    """What C needs to decide like ``Impairment(spec, lane)``."""
-    return LaneSpec(spec.drop, spec.dup, spec.reorder, lane_state(spec.seed, lane), HOLD_LIMIT_NS, MAX_HELD_FRAMES)
+def spec_struct(spec: ImpairmentSpec, direction: str) -> ImpairmentSpecStruct:
+    """``spec`` as C takes it; C then decides like ``Impairment(spec, direction)``."""
+    state = initial_state(spec.seed, direction)
+    return ImpairmentSpecStruct(spec.drop, spec.dup, spec.reorder, state, HOLD_LIMIT_NS, MAX_HELD_FRAMES)
 
 
 def _check(error: int) -> None:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Python asks of the runtime. Whoever calls holds the gate, except for what is not yet part of a machine.
+// What Python asks of the runtime. The caller holds the lock, except for what is not yet part of a machine.
 // A function that returns a pointer returns NULL where there is no memory; the others that can run out of it say 0.
 #pragma once
 

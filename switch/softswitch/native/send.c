@@ -107,7 +107,7 @@ static void send_passed(void *to, const uint8_t *frame, uint32_t length) {
 static int send_one(struct ss_port *port, const uint8_t *frame, uint32_t length) {
   struct departure departure = {port, 0};
   if (port->outbound == NULL) send_passed(&departure, frame, length);
-  else ss_lane_push(port->outbound, frame, length, ss_now_ns(), send_passed, &departure);
+  else ss_impair_push(port->outbound, frame, length, ss_now_ns(), send_passed, &departure);
   return departure.error;
 }
 
@@ -175,7 +175,7 @@ void ss_send_due(struct ss_ports *ports, uint64_t now_ns) {
   for (uint32_t p = 0; p < ports->count; p++) {
     struct departure departure = {&ports->ports[p], 0};
     if (ports->ports[p].outbound == NULL) continue;
-    ss_lane_poll(ports->ports[p].outbound, now_ns, send_passed, &departure);
+    ss_impair_poll(ports->ports[p].outbound, now_ns, send_passed, &departure);
     if (departure.error != 0) ss_fail(ports, ports->ports[p].number, departure.error);
   }
   pthread_mutex_unlock(&ports->sending);
@@ -186,7 +186,7 @@ int ss_ports_send(struct ss_ports *ports, uint32_t number, const uint8_t *frame,
   if (port == NULL) return 0;
   pthread_mutex_lock(&ports->sending);
   int error = send_one(port, frame, length);
-  int held = port->outbound != NULL && ss_lane_deadline(port->outbound) != UINT64_MAX;
+  int held = port->outbound != NULL && ss_impair_deadline(port->outbound) != UINT64_MAX;
   pthread_mutex_unlock(&ports->sending);
   if (held) eventfd_write(ports->wake, 1);  // the sleeping loop does not know the deadline
   return error;

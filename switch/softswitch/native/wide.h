@@ -215,8 +215,8 @@ SS_VECTOR(32, SS_BYTES_DOWN_256(255))
 
 #ifdef __AVX512F__
 
-// Lane-wise sums, then the carries between lanes, found by adding numbers of one bit a lane: a lane makes a carry,
-// or hands one on if all its bits are ones. Subtraction likewise, with lanes that are 0.
+// Sums limb by limb, then the carries between limbs, found by adding numbers of one bit a limb: a limb makes a carry,
+// or hands one on if all its bits are ones. Subtraction likewise, with limbs that are 0.
 #define SS_CARRY(LIMBS, BITS)                                                                                    \
   static inline BITS ss_v##LIMBS##_flags(ss_v##LIMBS##_mask mask) {                                              \
     BITS bits;                                                                                                   \

@@ -35,14 +35,14 @@ def election_id_of(message: Any) -> int | None:
 class Arbiter:
     """The connected controllers of one device and their election ids.
 
-    ``write_gate`` is held by every Write while it runs: a new primary is told only after the writes of the
-    previous one are done. Lock order: changing, then write_gate, then state. ``state`` is never held across a call
+    ``write_lock`` is held by every Write while it runs: a new primary is told only after the writes of the
+    previous one are done. Lock order: changing, then write_lock, then state. ``state`` is never held across a call
     out of this class, so that the device may report packets from any thread.
     """
 
-    def __init__(self, device_id: int, write_gate: AbstractContextManager[object]) -> None:
+    def __init__(self, device_id: int, write_lock: AbstractContextManager[object]) -> None:
         self._device_id = device_id
-        self._write_gate = write_gate
+        self._write_lock = write_lock
         self._changing = threading.Lock()
         self._state = threading.Lock()
         self._election_ids: dict[Stream, int | None] = {}
@@ -111,7 +111,7 @@ class Arbiter:
         others = [other for other in self._election_ids if other is not stream]
         for other in others:
             other.send(self._arbitration(code_pb2.ALREADY_EXISTS, election_id))
-        with self._write_gate, self._state:  # the gate: after the writes that have already started
+        with self._write_lock, self._state:  # the lock: after the writes that have already started
             self._primary = stream
             self._highest = election_id
         stream.send(self._arbitration(code_pb2.OK, election_id))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each RPC does, without gRPC: requests in, replies or typed errors out.
 
-The thread model: any thread may call any method. The write gate makes Write, Read and
+The thread model: any thread may call any method. The write lock makes Write, Read and
 SetForwardingPipelineConfig each see a state between two others; packets pass beside it.
 """
 
@@ -52,13 +52,13 @@ class Service:
         self._device_id = device_id
         self._cpu_port = cpu_port
         self._verify = verify
-        self._write_gate = threading.Lock()
+        self._write_lock = threading.Lock()
         self._pipeline: Pipeline | None = None
-        self.arbiter = Arbiter(device_id, self._write_gate)
+        self.arbiter = Arbiter(device_id, self._write_lock)
 
     def set_pipeline(self, request: Any) -> None:
         self._check_target(request)
-        with self._write_gate:
+        with self._write_lock:
             self.arbiter.require_primary(election_id_of(request))
             match request.action:
                 case _ACTIONS.VERIFY:
@@ -97,7 +97,7 @@ class Service:
 
     def write(self, request: Any) -> None:
         self._check_target(request)
-        with self._write_gate:
+        with self._write_lock:
             self.arbiter.require_primary(election_id_of(request))
             current = self._require_pipeline()
             write.check_atomicity(request.atomicity)
@@ -105,7 +105,7 @@ class Service:
 
     def read(self, request: Any) -> read.Result:
         self._check_target(request)
-        with self._write_gate:
+        with self._write_lock:
             return read.collect(self._device, self._require_pipeline(), request.entities)
 
     def stream_message(self, stream: Stream, message: Any) -> None:

@@ -7,6 +7,11 @@ from __future__ import annotations
 from softswitch.program import ir
 
 
+def state_successors(state: ir.ParserState) -> list[str | None]:
+    """States that may follow ``state``; None accepts the packet."""
+    return [*(case.next_state for case in state.cases), state.default]
+
+
 def successors(node: ir.Node) -> list[str | None]:
     """Where control may go after ``node``; None is the end of the pipeline."""
     if isinstance(node, ir.Conditional):

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 
 from softswitch.program import ir
 from softswitch.program.analysis import analyse
-from softswitch.program.standard import DROP_PORT, INSTANCE_REPLICA, STANDARD
+from softswitch.program.standard import DROP_PORT, INSTANCE_REPLICA, PACKET_LENGTH, STANDARD
 from softswitch.program.traverse import FieldKey
+from softswitch.python.emit_context import Context, Names
 from softswitch.python.emit_deparser import DeparserEmitter
 from softswitch.python.emit_expr import ExprEmitter
 from softswitch.python.emit_hash import hash_value
 from softswitch.python.emit_parser import ParserEmitter
 from softswitch.python.emit_pipeline import PipelineEmitter
 from softswitch.python.emit_specialised import kept_by_entries
-from softswitch.python.emit_stmt import LENGTH, Context, Names, StatementEmitter
+from softswitch.python.emit_stmt import StatementEmitter
 from softswitch.python.layout import UnitKind, plan_storage
 from softswitch.python.source_writer import Writer, bare
 
@@ -114,7 +115,7 @@ class _ProcessEmitter:
         if no_error:
             self._standard("parser_error", str(no_error))
         if self._context.track_length:
-            self._out.line(f"{LENGTH} = size")
+            self._out.line(f"{PACKET_LENGTH} = size")
 
     # -- checksums -------------------------------------------------------
 
@@ -182,7 +183,7 @@ class _ProcessEmitter:
             names += [unit.local for unit in layout.units if unit.kind is UnitKind.INTEGER]
         names += self._late_bytes()
         if self._context.track_length:
-            names.append(LENGTH)
+            names.append(PACKET_LENGTH)
         intrinsic = {"egress_spec", "egress_port", "egress_rid"}
         skipped = {self._fields.get((STANDARD, name)) for name in intrinsic}
         return [name for name in dict.fromkeys(names) if name not in skipped]
@@ -199,7 +200,7 @@ class _ProcessEmitter:
         self._standard("egress_rid", "rid")
         self._standard("egress_global_timestamp", "now()")
         if self._context.track_length:
-            self._standard("packet_length", LENGTH)
+            self._standard("packet_length", PACKET_LENGTH)
 
     def _leave(self, deparser: DeparserEmitter) -> None:
         if (STANDARD, "egress_spec") in self._context.usage.late:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from softswitch.python.emit_stmt import Context
+from softswitch.python.emit_context import Context
 from softswitch.python.layout import UnitKind, group_width, pack_arguments, struct_codes
 from softswitch.python.source_writer import Writer
 

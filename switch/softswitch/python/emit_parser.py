@@ -10,8 +10,9 @@ from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
 from softswitch.program.standard import STANDARD
 from softswitch.program.traverse import lookaheads
+from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
-from softswitch.python.emit_stmt import Context, StatementEmitter
+from softswitch.python.emit_stmt import StatementEmitter
 from softswitch.python.layout import struct_codes, unpack_targets
 from softswitch.python.source_writer import Writer
 

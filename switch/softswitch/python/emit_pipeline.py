@@ -15,9 +15,10 @@ from softswitch.program.flow import successors
 from softswitch.program.graph import joins
 from softswitch.program.numbers import full
 from softswitch.program.traverse import flatten
+from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
 from softswitch.python.emit_specialised import call_specialised, is_specialised
-from softswitch.python.emit_stmt import Context, StatementEmitter
+from softswitch.python.emit_stmt import StatementEmitter
 from softswitch.python.source_writer import Writer, bare
 from softswitch.python.values import Value, constant
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from softswitch.program import ir
 from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, valid_headers, written_field
+from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
-from softswitch.python.emit_stmt import Context, StatementEmitter
+from softswitch.python.emit_stmt import StatementEmitter
 from softswitch.python.source_writer import Writer
 from softswitch.python.values import constant
 

@@ -5,54 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
-from softswitch.program.analysis import Usage
-from softswitch.program.identifiers import identifier
 from softswitch.program.standard import DROP_PORT, PACKET_LENGTH, STANDARD
+from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
 from softswitch.python.emit_hash import hash_value
-from softswitch.python.layout import Layout, Storage, UnitKind
+from softswitch.python.layout import Layout, UnitKind
 from softswitch.python.source_writer import Writer, bare
 from softswitch.python.values import Value, wrap
 from softswitch.runtime.splitmix import LIMB_BITS
-
-LENGTH = PACKET_LENGTH  # local variable: the packet's length with the headers added and removed so far
-
-
-@dataclass
-class Names:
-    """Names of run-time objects in the generated module's namespace."""
-
-    registers: dict[str, str] = field(default_factory=dict)
-    counters: dict[str, str] = field(default_factory=dict)
-    tables: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, program: ir.Program) -> Names:
-        taken: set[str] = set()
-        return cls(
-            {name: identifier(f"R_{name}", taken) for name in program.registers},
-            {name: identifier(f"C_{name}", taken) for name in program.counters},
-            {name: identifier(name, taken) for name in program.tables},
-        )
-
-
-@dataclass(frozen=True)
-class Context:
-    """What every emitter needs to know about the program."""
-
-    program: ir.Program
-    usage: Usage
-    storage: Storage
-    names: Names
-    track_length: bool
-
-    def keeps_position(self, header: str) -> bool:
-        """Whether the header may leave as the bytes it came in with."""
-        return header in self.usage.extracted and header in self.program.deparser
 
 
 class StatementEmitter:
@@ -153,14 +116,14 @@ class StatementEmitter:
             self._out.line(f"{layout.valid} = 1")
             clear_fields(self._out, layout)
             if self._context.track_length:
-                self._out.line(f"{LENGTH} += {layout.header.size_bytes}")
+                self._out.line(f"{PACKET_LENGTH} += {layout.header.size_bytes}")
             self._mark(header, set(changed))
 
     def _set_invalid(self, header: str) -> None:
         layout = self._layout(header)
         if self._context.track_length:
             with self._out.block(f"if {layout.valid}:"):
-                self._out.line(f"{LENGTH} -= {layout.header.size_bytes}")
+                self._out.line(f"{PACKET_LENGTH} -= {layout.header.size_bytes}")
         self._out.line(f"{layout.valid} = 0")
 
     # -- stateful objects ------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
-from softswitch.program.load import load_program
+from softswitch.program.load.program import load_program
 from softswitch.python.emit import Emitted, emit_program
 from softswitch.python.emit_specialised import is_specialised, specialised_source
 from softswitch.python.hashes import RUNTIME

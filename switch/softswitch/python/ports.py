@@ -234,8 +234,8 @@ class PythonPortRunner:
 
     def _timeout(self) -> float | None:
         """Seconds until a held frame is due."""
-        lanes = [*self._inbound.values(), *self._outbound.values()]
-        deadlines = [deadline for lane in lanes if (deadline := lane.deadline_ns) is not None]
+        impairments = [*self._inbound.values(), *self._outbound.values()]
+        deadlines = [deadline for each in impairments if (deadline := each.deadline_ns) is not None]
         return max(0.0, (min(deadlines) - time.monotonic_ns()) / 1e9) if deadlines else None
 
     def _poll(self, now_ns: int) -> None:

@@ -96,9 +96,9 @@ def _ports(text: str | None) -> frozenset[int] | None:
     return frozenset(_integer("ports", part) for part in text.split("+"))
 
 
-def lane_state(seed: int, lane: str) -> int:
-    """Where a lane's random numbers start: 64 bits."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {lane}".encode()).digest()[:8], "little")
+def initial_state(seed: int, direction: str) -> int:
+    """State of 64 bits at which the random numbers of one direction of one port start."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {direction}".encode()).digest()[:8], "little")
 
 
 @dataclass
@@ -116,14 +116,14 @@ class ImpairmentCounters:
 
 
 class Impairment:
-    """One direction of one port. ``lane`` tells apart what must draw differently, such as ``"1 rx"``.
+    """The impairment of one direction of one port. ``direction`` names both, such as ``"1 rx"``: each draws on its own.
 
     Times are nanoseconds of any monotonic clock, passed in by the caller.
     """
 
-    def __init__(self, spec: ImpairmentSpec, lane: str) -> None:
+    def __init__(self, spec: ImpairmentSpec, direction: str) -> None:
         self._spec = spec
-        self._random = SplitMix(lane_state(spec.seed, lane))
+        self._random = SplitMix(initial_state(spec.seed, direction))
         self._held: list[_Held] = []
         self.counters = ImpairmentCounters()
 

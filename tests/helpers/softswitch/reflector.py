@@ -18,7 +18,7 @@ PORT_BYTE, COPIES_BYTE, MARK_BYTE = 14, 15, 16
 """Behind the Ethernet header: port of the first copy, number of copies (one port up each), what the program adds to."""
 
 _SOURCE = """
-#include "gate.h"
+#include "program_lock.h"
 #include <stdatomic.h>
 #include <time.h>
 
@@ -70,11 +70,11 @@ uint64_t reflector_busy(struct reflector *self) { return self->busy; }
 uint64_t reflector_last_us(struct reflector *self) { return self->last_us; }
 
 // Packets that ran between the wish to come in and being in.
-uint64_t reflector_wait(struct ss_gate *gate, struct reflector *self) {
+uint64_t reflector_wait(struct ss_lock *lock, struct reflector *self) {
   uint64_t before = self->packets;
-  ss_gate_enter(gate);
+  ss_lock_enter(lock);
   uint64_t after = self->packets;
-  ss_gate_leave(gate);
+  ss_lock_leave(lock);
   return after - before;
 }
 """
@@ -95,7 +95,7 @@ def _library() -> ctypes.CDLL:
     library = load(
         build(
             "softswitch-test-reflector",
-            [NATIVE / "gate.c"],
+            [NATIVE / "program_lock.c"],
             generated={"reflector.c": source},
             includes=[NATIVE],
             flags=["-D_GNU_SOURCE", "-pthread"],
@@ -137,9 +137,9 @@ class Reflector:
         """Timestamp of the last packet."""
         return int(self._library.reflector_last_us(self.address))
 
-    def packets_until_in(self, gate: int) -> int:
-        """Go through the gate; returns how many packets ran before it opened."""
-        return int(self._library.reflector_wait(gate, self.address))
+    def packets_until_in(self, lock: int) -> int:
+        """Take the lock; returns how many packets ran before it was free."""
+        return int(self._library.reflector_wait(lock, self.address))
 
 
 def frame(port: int, copies: int = 1, mark: int = 0, length: int = 60) -> bytes:

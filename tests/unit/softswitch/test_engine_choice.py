@@ -18,7 +18,7 @@ from softswitch.native import machine as native_machine
 from softswitch.native.emit import CProgram
 from softswitch.native.machine import NativeMachine
 from softswitch.program import ir
-from softswitch.program.load import load_program
+from softswitch.program.load.program import load_program
 from softswitch.python.machine import PythonMachine
 from softswitch.switch import EngineChoice, SoftSwitch
 

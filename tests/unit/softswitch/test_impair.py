@@ -21,9 +21,9 @@ from softswitch.runtime.impair import (
 FRAMES = [number.to_bytes(4) for number in range(4000)]
 
 
-def passed(spec: ImpairmentSpec, lane: str = "1 rx", gap_ns: int = 0) -> list[bytes]:
+def passed(spec: ImpairmentSpec, direction: str = "1 rx", gap_ns: int = 0) -> list[bytes]:
     """Everything that comes through when FRAMES go in ``gap_ns`` apart, and the rest at the end."""
-    impairment = Impairment(spec, lane)
+    impairment = Impairment(spec, direction)
     out: list[bytes] = []
     for number, frame in enumerate(FRAMES):
         out += impairment.poll(number * gap_ns)
@@ -76,7 +76,7 @@ def test_slow_traffic_is_delayed_but_never_overtaken() -> None:
 def test_seed_and_lane_decide() -> None:
     spec = ImpairmentSpec(drop=0.1, dup=0.1, reorder=0.1, seed=7)
     assert passed(spec) == passed(spec)
-    assert passed(spec) != passed(spec, lane="1 tx")
+    assert passed(spec) != passed(spec, direction="1 tx")
     assert passed(spec) != passed(ImpairmentSpec(drop=0.1, dup=0.1, reorder=0.1, seed=8))
 
 

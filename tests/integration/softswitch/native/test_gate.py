@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The gate: one at a time, in the order they came, within about a packet, and a program swapped behind it."""
+"""The lock: one at a time, in the order they came, within about a packet, and a program swapped behind it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from itertools import pairwise
 import pytest
 from helpers.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector, frame
 from helpers.softswitch.veths import TIMEOUT_S, Host
-from softswitch.native.gate import Gate
 from softswitch.native.portlib import port_library
 from softswitch.native.ports import NativePortRunner
+from softswitch.native.program_lock import ProgramLock
 
 pytestmark = pytest.mark.cc
 
@@ -32,58 +32,58 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.0005)  # between two looks
 
 
-def waiting(gate: Gate) -> int:
-    """Threads before the gate: tickets given out, less the one inside."""
-    tickets = (ctypes.c_uint64 * 2).from_address(gate.address)
+def waiting(lock: ProgramLock) -> int:
+    """Threads before the lock: tickets given out, less the one inside."""
+    tickets = (ctypes.c_uint64 * 2).from_address(lock.address)
     return int(tickets[0] - tickets[1]) - 1
 
 
 def test_again_by_the_same_thread() -> None:
-    gate = Gate()
+    lock = ProgramLock()
     entered: list[str] = []
 
     def other() -> None:
-        with gate:
+        with lock:
             entered.append("other")
 
     thread = threading.Thread(target=other)
-    with gate:
-        with gate, gate:
+    with lock:
+        with lock, lock:
             thread.start()
-            until(lambda: waiting(gate) == 1)
+            until(lambda: waiting(lock) == 1)
         entered.append("first")  # still inside
     thread.join(TIMEOUT_S)
     assert entered == ["first", "other"]
 
 
 def test_first_come_first_served() -> None:
-    gate = Gate()
+    lock = ProgramLock()
     order: list[int] = []
     threads = []
 
     def enter(number: int) -> None:
-        with gate:
+        with lock:
             order.append(number)
 
-    with gate:
+    with lock:
         for number in range(8):
             threads.append(threading.Thread(target=enter, args=[number]))
             threads[-1].start()
-            until(lambda: waiting(gate) == len(threads))
+            until(lambda: waiting(lock) == len(threads))
     for thread in threads:
         thread.join(TIMEOUT_S)
     assert order == list(range(8))
 
 
 def test_who_yields_keeps_the_next_place() -> None:
-    gate, order, rounds = Gate(), [], 2000
-    yields = port_library().ss_gate_yield
+    lock, order, rounds = ProgramLock(), [], 2000
+    yields = port_library().ss_lock_yield
     ending = threading.Event()
 
     def hammer() -> None:
         os.sched_setaffinity(0, cpu)
         while not ending.is_set():
-            with gate:
+            with lock:
                 order.append("writer")
 
     # On one CPU, so that whoever is let in often runs before the one who let him in.
@@ -91,71 +91,71 @@ def test_who_yields_keeps_the_next_place() -> None:
     writer = threading.Thread(target=hammer)
     try:
         os.sched_setaffinity(0, cpu)
-        with gate:
+        with lock:
             writer.start()
             for _ in range(rounds):
-                until(lambda: waiting(gate) == 1)
-                yields(ctypes.c_void_p(gate.address))
+                until(lambda: waiting(lock) == 1)
+                yields(ctypes.c_void_p(lock.address))
                 order.append("loop")
     finally:
         os.sched_setaffinity(0, everywhere)
         ending.set()
     writer.join(TIMEOUT_S)
-    # One write for every time that the gate was given up.
+    # One write for every time that the lock was given up.
     assert order[: 2 * rounds] == ["writer", "loop"] * rounds
 
 
 def test_left_also_by_an_exception() -> None:
-    gate = Gate()
-    with pytest.raises(KeyError), gate:
+    lock = ProgramLock()
+    with pytest.raises(KeyError), lock:
         raise KeyError
-    thread = threading.Thread(target=lambda: gate.run(None))
+    thread = threading.Thread(target=lambda: lock.run(None))
     thread.start()
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()
 
 
 @contextmanager
-def full_rate(gate: Gate, machine: Reflector, wires: dict[int, str]) -> Iterator[Callable[[], None]]:
+def full_rate(lock: ProgramLock, machine: Reflector, wires: dict[int, str]) -> Iterator[Callable[[], None]]:
     """The loop has FRAMES frames to work off, one right after the other, and as many again at every call."""
-    gate.run(machine.address)
-    with NativePortRunner(ReflectingSwitch(), gate, wires), Host(wires[1]) as host:
+    lock.run(machine.address)
+    with NativePortRunner(ReflectingSwitch(), lock, wires), Host(wires[1]) as host:
 
         def more() -> None:
             for _ in range(FRAMES):
                 host.socket.send(frame(2))
 
-        with gate:
+        with lock:
             more()
         yield more
 
 
 @pytest.mark.root
 def test_a_hammering_writer_gets_in_within_a_packet_and_starves_nobody(wires: dict[int, str]) -> None:
-    gate = Gate()
+    lock = ProgramLock()
     sent = FRAMES
     waits: list[int] = []
-    with Reflector(spin_ns=PACKET_NS) as machine, full_rate(gate, machine, wires) as more:
-        # Not counted: those who came while the loop was sending, outside the gate.
+    with Reflector(spin_ns=PACKET_NS) as machine, full_rate(lock, machine, wires) as more:
+        # Not counted: those who came while the loop was sending, outside the lock.
         while len(waits) < 200:
-            if wait := machine.packets_until_in(gate.address):
+            if wait := machine.packets_until_in(lock.address):
                 waits.append(wait)
             elif machine.packets > sent - FRAMES // 2:
                 more()
                 sent += FRAMES
         until(lambda: machine.packets == sent)
-    # A loop that kept the gate for its batch of 64 would be at about 32 here. The machine may take a writer's CPU away
+    # A loop that kept the lock for its batch of 64 would be at about 32 here. The machine may take a writer's CPU away
     # between its question and its ticket, so not all of them.
     assert sorted(waits)[150] <= 2
 
 
 @pytest.mark.root
 def test_nothing_runs_while_a_writer_is_inside(wires: dict[int, str]) -> None:
-    gate = Gate()
-    with Reflector(spin_ns=PACKET_NS) as machine, full_rate(gate, machine, wires):
+    lock = ProgramLock()
+    with Reflector(spin_ns=PACKET_NS) as machine, full_rate(lock, machine, wires):
         before = 0
         while before < FRAMES // 2:
-            with gate:
+            with lock:
                 before = machine.packets
                 assert not machine.is_busy
                 for _ in range(20):
@@ -164,14 +164,14 @@ def test_nothing_runs_while_a_writer_is_inside(wires: dict[int, str]) -> None:
 
 @pytest.mark.root
 def test_a_program_is_replaced_while_traffic_runs(wires: dict[int, str]) -> None:
-    gate = Gate()
+    lock = ProgramLock()
     with ExitStack() as stack:
         machines = [stack.enter_context(Reflector(mark=number, spin_ns=PACKET_NS)) for number in range(20)]
         settled = []
-        with Host(wires[2]) as two, full_rate(gate, machines[0], wires):
+        with Host(wires[2]) as two, full_rate(lock, machines[0], wires):
             for old, new in pairwise(machines):
                 until(lambda old=old: old.packets >= 3)  # type: ignore[misc]
-                gate.run(new.address)
+                lock.run(new.address)
                 settled.append(old.packets)
             until(lambda: sum(machine.packets for machine in machines) == FRAMES)
             # Every frame went through one program, and through none that was out of use.

@@ -19,8 +19,8 @@ import pytest
 from helpers.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector, frame
 from helpers.softswitch.veths import SOL_PACKET, TIMEOUT_S, Host, ip, veth_pairs
 from softswitch.native import ports as native_ports
-from softswitch.native.gate import Gate
 from softswitch.native.ports import NativePortRunner
+from softswitch.native.program_lock import ProgramLock
 from softswitch.python.ports import AUXDATA_SPACE, PACKET_AUXDATA
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
 from softswitch.runtime.interface import PortError
@@ -40,7 +40,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Rig:
-    gate: Gate
+    lock: ProgramLock
     machine: Reflector
     switch: ReflectingSwitch
     runner: NativePortRunner
@@ -62,13 +62,13 @@ def rig(
     switch: ReflectingSwitch | None = None,
 ) -> Iterator[Rig]:
     """A running reflector on ``wires``, and a host at each end."""
-    gate, switch = Gate(), switch or ReflectingSwitch(CPU_PORT)
+    lock, switch = ProgramLock(), switch or ReflectingSwitch(CPU_PORT)
     hosts = {number: Host(name) for number, name in wires.items()}
     try:
         with Reflector(spin_ns=spin_ns) as machine:
-            gate.run(machine.address)
-            with NativePortRunner(switch, gate, wires, impairment, on_failure) as runner:
-                yield Rig(gate, machine, switch, runner, hosts)
+            lock.run(machine.address)
+            with NativePortRunner(switch, lock, wires, impairment, on_failure) as runner:
+                yield Rig(lock, machine, switch, runner, hosts)
     finally:
         for host in hosts.values():
             host.socket.close()
@@ -88,7 +88,7 @@ def number_of(data: bytes) -> int:
 
 def test_every_port_gets_its_frames_in_order(wires: dict[int, str]) -> None:
     with rig(wires) as made:
-        with made.gate:  # so that the ring holds more than a batch when the loop comes in
+        with made.lock:  # so that the ring holds more than a batch when the loop comes in
             for number in range(1000):
                 made.send(1, numbered(number, *((1, 2) if number % 3 == 0 else (2, 1))))
         assert [number_of(made.receive(2)) for _ in range(1000)] == list(range(1000))
@@ -100,7 +100,7 @@ def test_every_port_gets_its_frames_in_order(wires: dict[int, str]) -> None:
 
 def test_more_frames_than_the_loop_collects(wires: dict[int, str]) -> None:
     with rig(wires) as made:
-        with made.gate:
+        with made.lock:
             for number in range(60):
                 made.send(1, numbered(number, 1, copies=200))  # 12000, most for ports that are not there
         for port in (1, 2):
@@ -112,7 +112,7 @@ def test_more_bytes_than_the_loop_collects(wires: dict[int, str]) -> None:
         for end in (name, f"{name}p"):
             ip("link", "set", end, "mtu", "60000")
     with rig(wires) as made:
-        with made.gate:
+        with made.lock:
             for number in range(30):
                 made.send(1, numbered(number, 1, copies=2, length=60000))
         for port in (1, 2):
@@ -124,7 +124,7 @@ def test_more_bytes_than_the_loop_collects(wires: dict[int, str]) -> None:
 def test_a_frame_that_is_refused_does_not_stop_those_behind_it(wires: dict[int, str]) -> None:
     ip("link", "set", wires[2], "mtu", "500")
     with rig(wires) as made:
-        with made.gate:
+        with made.lock:
             for number in range(40):
                 made.send(1, numbered(number, 2, length=1000 if number % 4 < 2 else 100))
         assert [number_of(made.receive(2)) for _ in range(20)] == [n for n in range(40) if n % 4 >= 2]
@@ -134,7 +134,7 @@ def test_a_frame_that_is_refused_does_not_stop_those_behind_it(wires: dict[int, 
 def test_a_packet_out_leaves_by_its_port_alone(wires: dict[int, str]) -> None:
     with rig(wires) as made:
         assert made.switch.transmit is not None
-        with made.gate:  # as the switch does
+        with made.lock:  # as the switch does
             made.switch.transmit(7, frame(7))
             made.switch.transmit(2, frame(2, mark=9))
         assert made.receive(2)[MARK_BYTE] == 9
@@ -181,7 +181,7 @@ def test_longer_frames_than_the_mtu_was_are_counted_and_told_once(
 def test_what_the_ring_cannot_hold_is_counted(wires: dict[int, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_ports, "RING_BYTES", 1 << 18)
     with rig(wires) as made:
-        with made.gate:
+        with made.lock:
             for number in range(1000):
                 made.send(1, numbered(number, 2))
         until(lambda: made.runner.counters[1].rx_frames > 0)
@@ -207,10 +207,10 @@ def test_the_ring_goes_round(wires: dict[int, str], monkeypatch: pytest.MonkeyPa
 
 def test_without_a_program_frames_are_dropped(wires: dict[int, str]) -> None:
     with rig(wires) as made:
-        made.gate.run(None)
+        made.lock.run(None)
         made.send(1, frame(2))
         until(lambda: made.runner.counters[1].rx_frames == 1)
-        made.gate.run(made.machine.address)
+        made.lock.run(made.machine.address)
         made.send(1, frame(2, mark=3))
         assert made.receive(2)[MARK_BYTE] == 4
 
@@ -219,9 +219,9 @@ def test_timestamps_count_from_the_gates_start(wires: dict[int, str]) -> None:
     start_ns = time.monotonic_ns()
     switch = ReflectingSwitch()
     with Reflector() as machine, Host(wires[1]) as one, Host(wires[2]) as two:
-        gate = Gate(start_ns)
-        gate.run(machine.address)
-        with NativePortRunner(switch, gate, wires):
+        lock = ProgramLock(start_ns)
+        lock.run(machine.address)
+        with NativePortRunner(switch, lock, wires):
             before_us = (time.monotonic_ns() - start_ns) // 1000
             one.socket.send(frame(2))
             two.socket.recv(2048)
@@ -282,7 +282,7 @@ def test_the_same_frames_are_hit_as_in_python(wires: dict[int, str]) -> None:
     with rig(wires, spec) as made:
         frames = [numbered(number, 2) for number in range(1500)]
         expected = [two for data in frames for one in inbound.push(data, 0) for two in outbound.push(one, 0)]
-        with made.gate:
+        with made.lock:
             for data in frames:
                 made.send(1, data)
         received = [number_of(made.receive(2)) for _ in expected]
@@ -318,10 +318,10 @@ def test_an_idle_loop_and_one_without_an_interface_sleep() -> None:
 
 
 def test_stop_does_not_wait_for_what_is_queued(wires: dict[int, str]) -> None:
-    gate = Gate()
+    lock = ProgramLock()
     with Reflector(spin_ns=SPIN_NS) as machine, Host(wires[1]) as one:
-        gate.run(machine.address)
-        with NativePortRunner(ReflectingSwitch(), gate, wires), gate:
+        lock.run(machine.address)
+        with NativePortRunner(ReflectingSwitch(), lock, wires), lock:
             for _ in range(1000):
                 one.socket.send(frame(2))
         assert machine.packets < 500
@@ -342,5 +342,5 @@ def test_an_error_that_ends_the_loop_is_told(wires: dict[int, str]) -> None:
 def test_a_port_that_cannot_be_opened_leaves_nothing_behind(wires: dict[int, str]) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(PortError, match="port 3 on nothere0: no interface"):
-        NativePortRunner(ReflectingSwitch(), Gate(), {**wires, 3: "nothere0"})
+        NativePortRunner(ReflectingSwitch(), ProgramLock(), {**wires, 3: "nothere0"})
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -90,7 +90,7 @@ def signed(value: int, width: int) -> int:
     return value - (1 << width) if value >> (width - 1) else value
 
 
-def lanes(pattern: int, width: int) -> int:
+def repeated(pattern: int, width: int) -> int:
     """``pattern`` of 64 bits, again and again."""
     return sum(pattern << start for start in range(0, width, 64)) & full(width)
 
@@ -101,8 +101,8 @@ def binary(op: str, left: ir.Expr, right: ir.Expr | int) -> ir.Binary:
 
 def arithmetic(a: ir.Expr, b: ir.Expr, width: int) -> list[Known]:
     """For operands of either sign."""
-    low, high, top = (lanes(pattern, width) for pattern in (0x00000000FFFFFFFF, 0xFFFFFFFF00000000, 1 << 63))
-    below = lanes(full(63), width)
+    low, high, top = (repeated(pattern, width) for pattern in (0x00000000FFFFFFFF, 0xFFFFFFFF00000000, 1 << 63))
+    below = repeated(full(63), width)
     difference = binary("-", a, b)
     far = binary("&", b, 0xFFF)
     known: list[Known] = [
@@ -115,7 +115,7 @@ def arithmetic(a: ir.Expr, b: ir.Expr, width: int) -> list[Known]:
         (ir.Unary("~", a), lambda a, b: ~a),
         (ir.Unary("-", a), lambda a, b: -a),
         (binary("*", a, 1 << 61), lambda a, b: a << 61),
-        (binary("*", binary("&", a, 0xFF), lanes(3, width)), lambda a, b: (a & 0xFF) * lanes(3, width)),
+        (binary("*", binary("&", a, 0xFF), repeated(3, width)), lambda a, b: (a & 0xFF) * repeated(3, width)),
         (binary("*", a, -5), lambda a, b: a * -5),
         (binary(">>", difference, 3), lambda a, b: a - b >> 3),
         (binary("<<", a, far), lambda a, b: a << (b & 0xFFF)),
@@ -127,7 +127,7 @@ def arithmetic(a: ir.Expr, b: ir.Expr, width: int) -> list[Known]:
         (ir.Cast("two_comp_mod", binary("+", a, b), width), lambda a, b: signed(a + b, width)),
         (ir.Cast("two_comp_mod", a, 5), lambda a, b: signed(a, 5)),
         (ir.Ternary(ir.Unary("d2b", difference), a, b), lambda a, b: a if a != b else b),
-        # Lanes of 32 bits: whether carries and borrows cross from one 64-bit limb into the next.
+        # Parts of 32 bits: whether carries and borrows cross from one 64-bit limb into the next.
         (
             binary("&", binary("+", binary("&", a, low), binary("&", b, low)), low),
             lambda a, b: (a & low) + (b & low) & low,
@@ -193,7 +193,7 @@ def all_expressions(widths: tuple[int, int], *, is_signed: bool) -> list[Known]:
 
 def operands_of(widths: tuple[int, int], rng: random.Random) -> tuple[int, int]:
     def number(width: int) -> int:
-        edge = rng.choice([0, 1, 2, full(width), full(width) >> 1, (full(width) >> 1) + 1, lanes(full(32), width)])
+        edge = rng.choice([0, 1, 2, full(width), full(width) >> 1, (full(width) >> 1) + 1, repeated(full(32), width)])
         return rng.choice([edge & full(width), rng.getrandbits(width), rng.getrandbits(rng.randint(1, width))])
 
     return number(widths[0]), number(widths[1])

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from softswitch.native.portlib import LaneCounters, Pass, port_library
-from softswitch.native.ports import lane_spec
+from softswitch.native.portlib import ImpairmentCountersStruct, Pass, port_library
+from softswitch.native.ports import spec_struct
 from softswitch.runtime.impair import HOLD_LIMIT_NS, Impairment, ImpairmentSpec
 
 pytestmark = pytest.mark.cc
@@ -27,7 +27,7 @@ SPECS = [
 ]
 
 
-class NativeLane:
+class NativeImpairment:
     """The C state machine with the interface of Impairment."""
 
     def __init__(self, address: int) -> None:
@@ -37,23 +37,23 @@ class NativeLane:
         self._pass = Pass(lambda _, data, length: self._passed.append(ctypes.string_at(data, length)))
 
     def push(self, frame: bytes, now_ns: int) -> list[bytes]:
-        self._library.ss_lane_push(self._address, frame, len(frame), now_ns, self._pass, None)
+        self._library.ss_impair_push(self._address, frame, len(frame), now_ns, self._pass, None)
         return self._take()
 
     def poll(self, now_ns: int) -> list[bytes]:
-        self._library.ss_lane_poll(self._address, now_ns, self._pass, None)
+        self._library.ss_impair_poll(self._address, now_ns, self._pass, None)
         return self._take()
 
     @property
     def deadline_ns(self) -> int | None:
-        deadline = int(self._library.ss_lane_deadline(self._address))
+        deadline = int(self._library.ss_impair_deadline(self._address))
         return None if deadline == 2**64 - 1 else deadline
 
     @property
     def counts(self) -> tuple[int, int, int]:
         """Dropped, duplicated, reordered."""
-        counters = LaneCounters()
-        self._library.ss_lane_read_counters(self._address, ctypes.byref(counters))
+        counters = ImpairmentCountersStruct()
+        self._library.ss_impair_read_counters(self._address, ctypes.byref(counters))
         return counters.dropped, counters.duplicated, counters.reordered
 
     def _take(self) -> list[bytes]:
@@ -62,13 +62,13 @@ class NativeLane:
 
 
 @contextmanager
-def native_lane(spec: ImpairmentSpec, lane: str) -> Iterator[NativeLane]:
+def native_impairment(spec: ImpairmentSpec, direction: str) -> Iterator[NativeImpairment]:
     library = port_library()
-    address = library.ss_lane_new(ctypes.byref(lane_spec(spec, lane)))
+    address = library.ss_impair_new(ctypes.byref(spec_struct(spec, direction)))
     try:
-        yield NativeLane(address)
+        yield NativeImpairment(address)
     finally:
-        library.ss_lane_free(address)
+        library.ss_impair_free(address)
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
@@ -76,24 +76,24 @@ def test_both_engines_decide_alike(spec: ImpairmentSpec) -> None:
     draw = random.Random(1)
     now_ns = 10**15
     reference = Impairment(spec, "3 rx")
-    with native_lane(spec, "3 rx") as lane:
+    with native_impairment(spec, "3 rx") as impairment:
         for number in range(5000):
             # Often many in a burst, sometimes a gap in which the time of held frames is up, to the nanosecond.
             now_ns += draw.choice([0, 0, 1, 900, HOLD_LIMIT_NS // 3, HOLD_LIMIT_NS - 1, HOLD_LIMIT_NS])
             if draw.random() < 0.2:
-                assert lane.poll(now_ns) == reference.poll(now_ns)
+                assert impairment.poll(now_ns) == reference.poll(now_ns)
             frame = number.to_bytes(4) + bytes(draw.choice([0, 10, 60, 1500]))
-            assert lane.push(frame, now_ns) == reference.push(frame, now_ns)
-            assert lane.deadline_ns == reference.deadline_ns
-        assert lane.poll(now_ns + HOLD_LIMIT_NS) == reference.poll(now_ns + HOLD_LIMIT_NS)
-        assert lane.deadline_ns is None
+            assert impairment.push(frame, now_ns) == reference.push(frame, now_ns)
+            assert impairment.deadline_ns == reference.deadline_ns
+        assert impairment.poll(now_ns + HOLD_LIMIT_NS) == reference.poll(now_ns + HOLD_LIMIT_NS)
+        assert impairment.deadline_ns is None
         counters = reference.counters
-        assert lane.counts == (counters.dropped, counters.duplicated, counters.reordered)
+        assert impairment.counts == (counters.dropped, counters.duplicated, counters.reordered)
 
 
-def first_draw(seed: int, lane: str) -> int:
+def first_draw(seed: int, direction: str) -> int:
     """SplitMix64's first number, written down once more from its paper, from the state that the page describes."""
-    state = int.from_bytes(hashlib.sha256(f"{seed} {lane}".encode()).digest()[:8], "little")
+    state = int.from_bytes(hashlib.sha256(f"{seed} {direction}".encode()).digest()[:8], "little")
     z = (state + 0x9E3779B97F4A7C15) % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
@@ -106,14 +106,14 @@ def test_a_probability_holds_to_its_last_bit(seed: int) -> None:
     for drop, lost in ((exact, False), (exact + 2**-53, True)):
         spec = ImpairmentSpec(drop=drop, seed=seed)
         assert Impairment(spec, "1 tx").push(b"frame", 0) == ([] if lost else [b"frame"])
-        with native_lane(spec, "1 tx") as lane:
-            assert lane.push(b"frame", 0) == ([] if lost else [b"frame"])
+        with native_impairment(spec, "1 tx") as impairment:
+            assert impairment.push(b"frame", 0) == ([] if lost else [b"frame"])
 
 
 def test_many_frames_can_be_held_at_once() -> None:
     frames = [number.to_bytes(4) * number for number in range(1000)]
-    with native_lane(ImpairmentSpec(reorder=1.0), "1 rx") as lane:
+    with native_impairment(ImpairmentSpec(reorder=1.0), "1 rx") as impairment:
         for frame in frames:
-            assert lane.push(frame, 5) == []
-        assert lane.poll(5 + HOLD_LIMIT_NS - 1) == []
-        assert lane.poll(5 + HOLD_LIMIT_NS) == frames
+            assert impairment.push(frame, 5) == []
+        assert impairment.poll(5 + HOLD_LIMIT_NS - 1) == []
+        assert impairment.poll(5 + HOLD_LIMIT_NS) == frames

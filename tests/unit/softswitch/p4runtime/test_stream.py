@@ -60,8 +60,8 @@ class RecordingStream(Stream):
         self.codes.append(message.arbitration.status.code)
 
 
-class RecordingGate:
-    """A write gate that looks, when it is entered, at what has happened so far."""
+class RecordingLock:
+    """A write lock that looks, when it is entered, at what has happened so far."""
 
     def __init__(self) -> None:
         self.arbiter: Arbiter | None = None
@@ -78,11 +78,11 @@ class RecordingGate:
 
 def test_steps_of_a_change_of_primary() -> None:
     """The previous primary is refused and told before the running writes are waited for, the new one told after."""
-    gate = RecordingGate()
-    arbiter = gate.arbiter = Arbiter(3, gate)
-    old, new = gate.streams = [RecordingStream(), RecordingStream()]
+    lock = RecordingLock()
+    arbiter = lock.arbiter = Arbiter(3, lock)
+    old, new = lock.streams = [RecordingStream(), RecordingStream()]
     ok, backup = 0, 6
     for stream, election_id in ((old, 1), (new, 2)):
         arbiter.update(stream, p4rt.MasterArbitrationUpdate(device_id=3, election_id=p4rt.Uint128(low=election_id)))
-    assert gate.seen == [(None, [[], []]), (None, [[ok, backup], []])]
+    assert lock.seen == [(None, [[], []]), (None, [[ok, backup], []])]
     assert (arbiter.primary, old.codes, new.codes) == (new, [ok, backup], [ok])

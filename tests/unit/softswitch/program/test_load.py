@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
-from softswitch.program.load import load_program
+from softswitch.program.load.program import load_program
 from softswitch.switch import EngineChoice, SoftSwitch
 
 Json = dict[str, Any]

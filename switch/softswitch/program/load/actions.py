@@ -9,7 +9,7 @@ from typing import Any
 
 from softswitch.program import ir
 from softswitch.program.graph import CycleError, joins
-from softswitch.program.load_expressions import ExprLoader, bind_params, source_of, unsupported
+from softswitch.program.load.expressions import ExprLoader, bind_params, source_of, unsupported
 
 Json = Any
 

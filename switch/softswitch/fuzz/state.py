@@ -1,54 +1,26 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Millions of mutated frames through a compiled program under AddressSanitizer and UndefinedBehaviorSanitizer.
-
-``python -m softswitch.fuzz PROGRAM.json --packets 10000000 --seed 1 --config STATE.json``. STATE has tables,
-groups and the frames to start from, as :func:`describe` writes them. Ends with status 1 at the first finding, and
-then says the seed and the packet.
-"""
+"""The state that a fuzzed program starts with: as JSON, and as the words that fuzz.c reads."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import struct
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from nativelib import build
-
-from softswitch.native.abi import FOLDER
-from softswitch.native.emit import emit_c
 from softswitch.native.limbs import LIMB_BYTES, limbs
 from softswitch.native.table import pack_arguments, pack_key
 from softswitch.program import ir
-from softswitch.program.load import load_program
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.runtime.tables import RuntimeTable
 from softswitch.switch import SoftSwitch
 
 MOST_BYTES = 4096  # MOST_BYTES of fuzz.c
-SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
-_SOURCES = ("fuzz.c", "runtime.c", "tables.c", "impair.c")
 _KINDS: dict[str, type] = {"exact": Exact, "lpm": Lpm, "ternary": Ternary, "range": Range}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 Json = Any
-
-
-@dataclass(frozen=True)
-class Result:
-    """``sent``: frames that left."""
-
-    packets: int
-    sent: int
-    seconds: float
 
 
 def describe(switch: SoftSwitch, frames: Sequence[tuple[int, bytes]]) -> Json:
@@ -151,55 +123,3 @@ def pack_state(program: ir.Program, state: Json) -> bytes:
         words.numbers(port, len(frame))
         words.raw(frame)
     return bytes(words.data)
-
-
-# ---------------------------------------------------------------- running
-
-
-def build_fuzzer(program: ir.Program) -> Path:
-    """Raises UnsupportedProgramError and nativelib.NativeError."""
-    return build(
-        "softswitch-fuzz",
-        [FOLDER / name for name in _SOURCES],
-        generated={"program.c": emit_c(program).source},
-        includes=[FOLDER],
-        flags=SANITIZED,
-        wide_bitint=True,
-        shared=False,
-    )
-
-
-def fuzz(program: ir.Program, state: Json, packets: int, seed: int) -> Result:
-    """Raises subprocess.CalledProcessError at a finding; the sanitizer's report is on stderr."""
-    with tempfile.TemporaryDirectory(prefix="softswitch-fuzz-") as folder:
-        file = Path(folder) / "state"
-        file.write_bytes(pack_state(program, state))
-        command = [str(build_fuzzer(program)), str(file), str(packets), str(seed)]
-        # Memory that a process keeps until its end is no finding.
-        environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    ran, sent, _, seconds = done.stdout.split()
-    return Result(int(ran), int(sent), float(seconds))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m softswitch.fuzz", description=__doc__)
-    parser.add_argument("program", type=Path, help="bmv2 JSON")
-    parser.add_argument("--config", type=Path, help="tables, groups and frames as JSON; none: the program's own")
-    parser.add_argument("--packets", type=int, default=10_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
-    program = load_program(options.program.read_text())
-    state = json.loads(options.config.read_text()) if options.config else {"tables": {}, "groups": {}, "frames": []}
-    try:
-        result = fuzz(program, state, options.packets, options.seed)
-    except subprocess.CalledProcessError as error:
-        sys.stderr.write(f"fuzz: seed {options.seed} found something (status {error.returncode})\n")
-        return 1
-    rate = result.packets / max(result.seconds, 1e-9)
-    sys.stdout.write(f"{result.packets} packets, {result.sent} frames left, {rate:.0f} packets/s, nothing found\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

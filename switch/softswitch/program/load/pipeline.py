@@ -9,7 +9,7 @@ from typing import Any
 from softswitch.program import ir
 from softswitch.program.flow import successors
 from softswitch.program.graph import CycleError, topological
-from softswitch.program.load_expressions import ExprLoader, number, source_of, unsupported
+from softswitch.program.load.expressions import ExprLoader, number, source_of, unsupported
 
 Json = Any
 

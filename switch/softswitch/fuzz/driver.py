@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Builds a program together with fuzz.c under sanitizers, and runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nativelib import build
+
+from softswitch.fuzz.state import pack_state
+from softswitch.native.abi import FOLDER
+from softswitch.native.emit import emit_c
+from softswitch.program import ir
+
+SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
+_SOURCES = ("fuzz.c", "runtime.c", "tables.c", "impair.c")
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """``sent``: frames that left."""
+
+    packets: int
+    sent: int
+    seconds: float
+
+
+def build_fuzzer(program: ir.Program) -> Path:
+    """Raises UnsupportedProgramError and nativelib.NativeError."""
+    return build(
+        "softswitch-fuzz",
+        [FOLDER / name for name in _SOURCES],
+        generated={"program.c": emit_c(program).source},
+        includes=[FOLDER],
+        flags=SANITIZED,
+        wide_bitint=True,
+        shared=False,
+    )
+
+
+def fuzz(program: ir.Program, state: Json, packets: int, seed: int) -> Result:
+    """Raises subprocess.CalledProcessError at a finding; the sanitizer's report is on stderr."""
+    with tempfile.TemporaryDirectory(prefix="softswitch-fuzz-") as folder:
+        file = Path(folder) / "state"
+        file.write_bytes(pack_state(program, state))
+        command = [str(build_fuzzer(program)), str(file), str(packets), str(seed)]
+        # Memory that a process keeps until its end is no finding.
+        environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    ran, sent, _, seconds = done.stdout.split()
+    return Result(int(ran), int(sent), float(seconds))

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The intermediate form of a v1model program: what every engine emits code from.
+
+Nothing here knows the JSON it came from or the language it becomes. Names are those of the program,
+widths are bits, and every value is an integer. Semantics are bmv2's: expressions are evaluated with
+unbounded precision and wrap when they are stored.
+"""
+
+from softswitch.program.ir.checksums import Calculation, Checksum, Chunk
+from softswitch.program.ir.expressions import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    FieldRef,
+    Lookahead,
+    Param,
+    Ternary,
+    Unary,
+    Valid,
+)
+from softswitch.program.ir.parser import Advance, Case, Extract, Parser, ParserOp, ParserState, Verify
+from softswitch.program.ir.pipeline import (
+    Action,
+    Conditional,
+    ConstEntry,
+    Key,
+    MatchKind,
+    Node,
+    Parameter,
+    Pattern,
+    Pipeline,
+    Table,
+)
+from softswitch.program.ir.program import Program
+from softswitch.program.ir.source import UNKNOWN_SOURCE, Source
+from softswitch.program.ir.statements import (
+    Assign,
+    AssignHeader,
+    Count,
+    Exit,
+    Hash,
+    If,
+    LogMessage,
+    MarkToDrop,
+    Random,
+    RegisterRead,
+    RegisterWrite,
+    SetInvalid,
+    SetValid,
+    Statement,
+)
+from softswitch.program.ir.storage import CounterArray, Field, Header, Register
+
+__all__ = [
+    "UNKNOWN_SOURCE",
+    "Action",
+    "Advance",
+    "Assign",
+    "AssignHeader",
+    "Binary",
+    "Calculation",
+    "Case",
+    "Cast",
+    "Checksum",
+    "Chunk",
+    "Conditional",
+    "Const",
+    "ConstEntry",
+    "Count",
+    "CounterArray",
+    "Exit",
+    "Expr",
+    "Extract",
+    "Field",
+    "FieldRef",
+    "Hash",
+    "Header",
+    "If",
+    "Key",
+    "LogMessage",
+    "Lookahead",
+    "MarkToDrop",
+    "MatchKind",
+    "Node",
+    "Param",
+    "Parameter",
+    "Parser",
+    "ParserOp",
+    "ParserState",
+    "Pattern",
+    "Pipeline",
+    "Program",
+    "Random",
+    "Register",
+    "RegisterRead",
+    "RegisterWrite",
+    "SetInvalid",
+    "SetValid",
+    "Source",
+    "Statement",
+    "Table",
+    "Ternary",
+    "Unary",
+    "Valid",
+    "Verify",
+]

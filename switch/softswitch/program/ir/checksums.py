@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Calculations (checksums and hashes), and the checksums that the architecture verifies and updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from softswitch.program.ir.expressions import Const, Expr, FieldRef
+from softswitch.program.ir.source import UNKNOWN_SOURCE, Source
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """``width`` bits of a calculation's input. A part of an invalid header is skipped."""
+
+    value: FieldRef | Const
+    width: int
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """``algorithm``: csum16, xor16, crc16, crc32 or identity, over the joined chunks, padded on the right to a byte."""
+
+    name: str
+    algorithm: str
+    chunks: tuple[Chunk, ...]
+    source: Source = UNKNOWN_SOURCE
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """``verify`` runs between parser and ingress, ``update`` between egress and deparser."""
+
+    name: str
+    target: FieldRef
+    calculation: str
+    condition: Expr
+    verify: bool
+    update: bool

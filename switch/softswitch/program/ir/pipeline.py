@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Match-action: actions, tables and the graph of a control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from softswitch.program.ir.expressions import Expr, FieldRef, Valid
+from softswitch.program.ir.source import UNKNOWN_SOURCE, Source
+from softswitch.program.ir.statements import Statement
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Action:
+    """``index`` is unique in the program; ``name`` is not (each table has its own NoAction)."""
+
+    index: int
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[Statement, ...]
+    source: Source = UNKNOWN_SOURCE
+
+
+class MatchKind(Enum):
+    EXACT = "exact"
+    LPM = "lpm"
+    TERNARY = "ternary"
+    RANGE = "range"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One field of a table key. ``target`` is a FieldRef or, for header validity, Valid."""
+
+    name: str
+    kind: MatchKind
+    target: FieldRef | Valid
+    width: int
+    mask: int | None = None
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One key field of a constant entry: value/mask, or low/high for a range (``mask`` is then ``high``)."""
+
+    value: int
+    mask: int
+    prefix_len: int | None = None
+
+
+@dataclass(frozen=True)
+class ConstEntry:
+    """``rank``: the smaller wins, as they stand in the program."""
+
+    patterns: tuple[Pattern, ...]
+    action: int
+    args: tuple[int, ...]
+    rank: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A node of a pipeline. ``kind`` is the strongest match kind of its keys. ``next`` maps an action index to
+    the next node (None ends the pipeline); ``on_hit``/``on_miss`` replace it where the program asks for hit or miss."""
+
+    name: str
+    kind: MatchKind
+    keys: tuple[Key, ...]
+    size: int
+    actions: tuple[int, ...]
+    default_action: int
+    default_args: tuple[int, ...]
+    default_const: bool
+    entries: tuple[ConstEntry, ...] | None
+    next: dict[int, str | None]
+    by_hit: bool = False
+    on_hit: str | None = None
+    on_miss: str | None = None
+    has_counter: bool = False
+    source: Source = UNKNOWN_SOURCE
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A node of a pipeline."""
+
+    name: str
+    condition: Expr
+    on_true: str | None
+    on_false: str | None
+    source: Source = UNKNOWN_SOURCE
+
+
+Node = Table | Conditional
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    name: str
+    start: str | None
+    nodes: dict[str, Node]

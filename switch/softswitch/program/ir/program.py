@@ -1,0 +1,32 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A whole program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from softswitch.program.ir.checksums import Calculation, Checksum
+from softswitch.program.ir.parser import Parser
+from softswitch.program.ir.pipeline import Action, Pipeline, Table
+from softswitch.program.ir.storage import CounterArray, Header, Register
+
+
+@dataclass(frozen=True)
+class Program:
+    headers: dict[str, Header]
+    errors: dict[str, int]
+    parser: Parser
+    ingress: Pipeline
+    egress: Pipeline
+    deparser: tuple[str, ...]
+    actions: tuple[Action, ...]
+    registers: dict[str, Register] = field(default_factory=dict)
+    counters: dict[str, CounterArray] = field(default_factory=dict)
+    calculations: dict[str, Calculation] = field(default_factory=dict)
+    checksums: tuple[Checksum, ...] = ()
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        nodes = [*self.ingress.nodes.values(), *self.egress.nodes.values()]
+        return {node.name: node for node in nodes if isinstance(node, Table)}

@@ -1,0 +1,21 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where a construct stands in the P4 program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a construct stands in the P4 program; line 0 when the compiler did not say."""
+
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else (self.file or "no source line known")
+
+
+UNKNOWN_SOURCE = Source()

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Statements: what the bodies of actions, and some operations of the parser, consist of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from softswitch.program.ir.expressions import Expr, FieldRef
+
+
+@dataclass(frozen=True)
+class Assign:
+    target: FieldRef
+    value: Expr
+
+
+@dataclass(frozen=True)
+class AssignHeader:
+    """Copies validity, and the fields when the source is valid."""
+
+    target: str
+    source: str
+
+
+@dataclass(frozen=True)
+class SetValid:
+    """On an invalid header: clears its fields and makes it valid. On a valid one: nothing."""
+
+    header: str
+
+
+@dataclass(frozen=True)
+class SetInvalid:
+    header: str
+
+
+@dataclass(frozen=True)
+class RegisterRead:
+    """An index past the end leaves the target as it was."""
+
+    target: FieldRef
+    register: str
+    index: Expr
+
+
+@dataclass(frozen=True)
+class RegisterWrite:
+    """An index past the end writes nothing."""
+
+    register: str
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Count:
+    """An index past the end counts nothing."""
+
+    counter: str
+    index: Expr
+
+
+@dataclass(frozen=True)
+class MarkToDrop:
+    """egress_spec = 511 and mcast_grp = 0."""
+
+
+@dataclass(frozen=True)
+class Random:
+    """A uniform integer of [low, high]; nothing when low > high."""
+
+    target: FieldRef
+    low: Expr
+    high: Expr
+
+
+@dataclass(frozen=True)
+class Hash:
+    """``target = base + hash(calculation) % max(1, modulus)``."""
+
+    target: FieldRef
+    base: Expr
+    calculation: str
+    modulus: Expr
+
+
+@dataclass(frozen=True)
+class LogMessage:
+    format: str
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """Ends the pipeline after the enclosing action has run to its end."""
+
+
+@dataclass(frozen=True)
+class If:
+    condition: Expr
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+
+
+Statement = (
+    Assign
+    | AssignHeader
+    | SetValid
+    | SetInvalid
+    | RegisterRead
+    | RegisterWrite
+    | Count
+    | MarkToDrop
+    | Random
+    | Hash
+    | LogMessage
+    | Exit
+    | If
+)

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a program keeps state in: headers and metadata, registers, counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    width: int
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class Header:
+    """One header or metadata instance. Metadata is always valid and starts at 0."""
+
+    name: str
+    fields: tuple[Field, ...]
+    metadata: bool
+
+    @property
+    def width(self) -> int:
+        return sum(member.width for member in self.fields)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.width // 8
+
+
+@dataclass(frozen=True)
+class Register:
+    name: str
+    size: int
+    width: int
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class CounterArray:
+    """``table`` names the table of a direct counter, None for an indirect one."""
+
+    name: str
+    size: int
+    table: str | None = None

@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every emitter of Python needs to know about the program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from softswitch.program import ir
+from softswitch.program.analysis import Usage
+from softswitch.program.identifiers import identifier
+from softswitch.python.layout import Storage
+
+
+@dataclass
+class Names:
+    """Names of run-time objects in the generated module's namespace."""
+
+    registers: dict[str, str] = field(default_factory=dict)
+    counters: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, program: ir.Program) -> Names:
+        taken: set[str] = set()
+        return cls(
+            {name: identifier(f"R_{name}", taken) for name in program.registers},
+            {name: identifier(f"C_{name}", taken) for name in program.counters},
+            {name: identifier(name, taken) for name in program.tables},
+        )
+
+
+@dataclass(frozen=True)
+class Context:
+    """What every emitter needs to know about the program."""
+
+    program: ir.Program
+    usage: Usage
+    storage: Storage
+    names: Names
+    track_length: bool
+
+    def keeps_position(self, header: str) -> bool:
+        """Whether the header may leave as the bytes it came in with."""
+        return header in self.usage.extracted and header in self.program.deparser
