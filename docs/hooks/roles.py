@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings are written with Sphinx's roles; the site is Markdown, where the role's target alone is the readable form."""
+"""Turns the Sphinx roles of the docstrings into Markdown for the site."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from griffe import Extension, Object
 
 _ROLE = re.compile(r":(?:class|func|meth|mod|data|attr|exc|obj):`~?([^`]+)`")
 _LITERAL = re.compile(r"``([^`]+)``")
+_RAISES = re.compile(r"^:raises ([\w.]+(?:, [\w.]+)+): ?(.*(?:\n[ \t]+\S.*)*)", re.MULTILINE)
+
+
+def _one_by_one(match: re.Match[str]) -> str:
+    return "\n".join(f":raises {error}: {match[2]}" for error in match[1].split(", "))
+
+
+def markdown(docstring: str) -> str:
+    """Roles and double backquotes become code; ``:raises A, B: text`` becomes a line for each error, as griffe reads it."""
+    return _RAISES.sub(_one_by_one, _LITERAL.sub(r"`\1`", _ROLE.sub(r"`\1`", docstring)))
 
 
 class Roles(Extension):
@@ -19,4 +29,4 @@ class Roles(Extension):
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Called by griffe for every module, class, function and attribute that it has read."""
         if obj.docstring is not None:
-            obj.docstring.value = _LITERAL.sub(r"`\1`", _ROLE.sub(r"`\1`", obj.docstring.value))
+            obj.docstring.value = markdown(obj.docstring.value)
