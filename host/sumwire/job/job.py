@@ -30,6 +30,7 @@ from sumwire.job.greeting import Greeting
 from sumwire.job.operations import CodecOperation, Max32, Operation, SignMerge, Sum32, Tagging, Vote, require
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import ExchangeOptions, TransportOptions
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
@@ -100,7 +101,7 @@ class Job:
         self._last: Tensor | None = None
         self._standing: Standing | None = None
         self._transport = Transport(
-            config, deadline_s=deadline_s, rtt=rtt, stats=self.stats, delivery=delivery, kept_chunks=kept_chunks
+            config, TransportOptions(deadline_s, delivery, kept_chunks), rtt=rtt, stats=self.stats
         )
         # What sums are divided by whoever is in them, if anything.
         self._divide_by = config.workers if delivery is not None and delivery.divisor == "workers" else None
@@ -308,8 +309,8 @@ class Job:
             return self._fall_back(operation, error)
 
     def _greet(self) -> None:
-        self._transport.start(p4.OP_MAX32, self._greeting.payload(), waits_for_workers=True, deadline_s=self._join_s)
-        results = self._transport.finish()
+        options = ExchangeOptions(waits_for_workers=True, deadline_s=self._join_s)
+        results = self._transport.exchange(p4.OP_MAX32, self._greeting.payload(), options=options)
         self._greeting.check(results.words, results.contributors)
         self._greeted = True
 

@@ -30,9 +30,11 @@ from sumwire.errors import ConfigError, NonFiniteError, RecreateError, UsageErro
 from sumwire.job.fallback import Fallback
 from sumwire.job.greeting import LANES
 from sumwire.job.parts import Step, carry, part_chunks
-from sumwire.transport.exchange import Results, protected
+from sumwire.transport.buffers import Results, protected
+from sumwire.transport.exchange import Exchange
+from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
-from sumwire.transport.udp import Exchange, Transport
+from sumwire.transport.udp import Transport
 from sumwire.wire.header import WORD_BYTES
 
 _LANE: Final = np.dtype(">u4")
@@ -251,19 +253,10 @@ class CodecOperation(Operation):
             words = to_words(own)
             # The norms of the whole tensor: as urgent as the most urgent of it, and never to be dropped.
             first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
-            transport.start(
-                info.preliminary_op,
-                words,
-                self.bucket,
-                waits_for_workers=True,
-                tos=first_tos,
-                contribute=self._contribute,
-            )
-            agreed = from_words(transport.finish().words, len(own))
-        bounded = info.op in _BOUNDED_OPS
-        with transport.open(
-            info.op, round_.chunks, self.bucket, bounded=bounded, tos=tos, contribute=self._contribute
-        ) as exchange:
+            first = ExchangeOptions(waits_for_workers=True, tos=first_tos, contribute=self._contribute)
+            agreed = from_words(transport.exchange(info.preliminary_op, words, self.bucket, first).words, len(own))
+        options = ExchangeOptions(bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=self._contribute)
+        with transport.open(info.op, round_.chunks, self.bucket, options) as exchange:
             step = part_chunks(info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats)

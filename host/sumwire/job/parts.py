@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from sumwire.transport.exchange import Exchange
 from sumwire.transport.stats import JobStats
-from sumwire.transport.udp import Exchange
 
 PART_VALUES: Final = 1 << 17
 

@@ -1,9 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How many chunks may be in flight at once: additive increase, multiplicative decrease (as DCTCP's, but simpler).
+"""Congestion control: how many chunks may be in flight. Additive increase, multiplicative decrease, after DCTCP.
 
-Loss is no signal here, since some is tolerated and the rest resent; a mark of a switch's queue is, and so is a round
-trip far above the shortest. It only has to avoid collapse: half of the slots bound the window anyhow.
+The signals are ECN marks of switch queues, and round trips far above the shortest one. Loss is no signal, since some of
+it is tolerated and the rest retransmitted. The limit only has to avoid congestion collapse: half of the slots bound the
+window anyway.
+
+Example: the window starts with 10 chunks and grows by one per result until the first mark, which halves it. After that
+it grows by one per round trip.
 """
 
 from __future__ import annotations
@@ -12,19 +16,19 @@ from typing import Final
 
 START_CHUNKS: Final = 10
 LEAST_CHUNKS: Final = 4
-# A mark is a queue's own word; long round trips may come from slow workers too, so they weigh less.
+# A mark comes from a queue itself. Long round trips may also be caused by slow workers, so they weigh less.
 MARK_FACTOR: Final = 0.5
 DELAY_FACTOR: Final = 0.8
-# Round trips are long when their average is this many times the shortest one and this much above it, seconds: half the
-# slots are meant to wait in queues, and a worker that is not scheduled for some milliseconds is no congestion.
+# Round trips are long when their average is both this many times the shortest one and so many seconds above it. Half of
+# the slots are expected to wait in queues, and a worker that is not scheduled for some milliseconds is no congestion.
 DELAY_TIMES: Final = 4.0
 DELAY_ABOVE_S: Final = 0.1
-# No decrease by delay below this: what stands in queues is then others'.
+# Long round trips do not decrease the window below this: the queues then hold other senders' packets.
 DELAY_LEAST_CHUNKS: Final = 32
 
 
 class WindowLimit:
-    """``chunks`` may be in flight, at most ``most``. Times are seconds of any monotonic clock."""
+    """``chunks`` may be in flight, never more than ``most``. Times are seconds of any monotonic clock."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -41,11 +45,11 @@ class WindowLimit:
 
     @property
     def smoothed_s(self) -> float | None:
-        """Average round trip, as RFC 6298's; None before the first."""
+        """Smoothed round trip as in RFC 6298, in seconds; None before the first."""
         return self._smoothed_s
 
     def round_trip(self, seconds: float) -> None:
-        """A measured round trip."""
+        """Take in a measured round trip."""
         if self._smoothed_s is None:
             self._smoothed_s = self._shortest_s = seconds
             return
@@ -53,13 +57,13 @@ class WindowLimit:
         self._shortest_s = min(self._shortest_s, seconds)
 
     def results(self, count: int, now: float, *, marked: bool) -> None:
-        """``count`` results came; ``marked``: at least one of a contribution that met a long queue."""
+        """Take in ``count`` results. ``marked``: at least one of them has the CE mark."""
         if marked:
             self._reduce(MARK_FACTOR, self._least, now)
         elif self._delayed():
             self._reduce(DELAY_FACTOR, min(DELAY_LEAST_CHUNKS, self.most), now)
         else:
-            # Slow start: one more for every result; then one more for every window of results, which is a round trip.
+            # Slow start: one more per result. After it: one more per window of results, which is a round trip.
             self._size = min(self._size + (count if self._slow_start else count / self._size), float(self.most))
 
     def _delayed(self) -> bool:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a job asks of the way its tensors travel: how much may be missing, and how gently it sends."""
+"""The delivery of a job: its loss bound, its congestion control, and whether it probes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _DIVISORS: Final = get_args(Divisor)
 
 @dataclass(frozen=True)
 class Delivery:
-    """Alike on all workers of a job; the first packets compare it.
+    """Must be equal on all workers of a job; the greeting compares it (:mod:`sumwire.job.greeting`).
 
-    ``loss_bound``: share of a tensor's contributions that may be missing from its sums, in [0, 1). Results never are,
-    so all workers get the same. It holds for THC's data; norms and other ops are always complete.
-    ``divisor``: what a sum is divided by. "contributors" are those in it: the mean of what arrived, whose expectation
-    is right whatever is missing. "workers" takes missing ones for zeros, as the papers' data path does; for comparison.
-    ``congestion``: a window that follows marks and round trips, see :mod:`sumwire.transport.congestion`.
-    ``probes``: a chunk without a result is asked about before it is sent again.
-    Raises ConfigError.
+    ``loss_bound``: share of a tensor's contributions that may be missing from its sums, in [0, 1). It applies to THC
+    data; norms and other ops are always complete. All workers get all results, and so the same sums.
+    ``divisor``: what a sum is divided by. "contributors": the number of contributions in it, so that the mean is
+    unbiased whatever is missing. "workers": all workers, so that missing contributions count as zeros, as in the
+    papers' data path; for comparison.
+    ``congestion``: limit the window by marks and round trips (:mod:`sumwire.transport.congestion`).
+    ``probes``: ask the switch about a chunk before retransmitting it (:mod:`sumwire.transport.retries`).
+    Raises ConfigError for values outside these.
     """
 
     loss_bound: float = 0.0
@@ -43,5 +44,5 @@ class Delivery:
                 raise ConfigError(name, getattr(self, name), "must be true or false", where="delivery")
 
     def settings(self) -> dict[str, object]:
-        """As JSON values, for the comparison of workers."""
+        """The options as JSON values, for the comparison with other workers."""
         return {**asdict(self), "loss_bound": float(self.loss_bound)}

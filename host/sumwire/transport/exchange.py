@@ -1,206 +1,144 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of an exchange: its packets, made in place, and what comes back for each."""
+"""One exchange under way: a payload up and a result down for each of its chunks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from types import TracebackType
+from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.config import JobConfig
-from sumwire.errors import UsageError
-from sumwire.transport.retries import Way
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import (
-    COUNT_MASK,
-    OP_WORDS,
-    RESULT_MASK,
-    cuts_of,
-    first_byte,
-    headers,
-    number_of,
-    result_heads,
-    write_headers,
-)
+from sumwire.errors import DeadlineError, SumwireError
+from sumwire.transport.buffers import Buffers, Results
+from sumwire.transport.connection import Connection
+from sumwire.transport.missing_workers import ask_who_is_missing
+from sumwire.transport.receiving import Receiver
+from sumwire.transport.sending import Sender
 
-_RESULT: Final = first_byte(p4.KIND_RESULT)
-_NO_RUN: Final = -1
-# Where a THC result that lacks its two low planes ends.
-_CUT_BYTES: Final = HEADER_BYTES + p4.THC_WORDS_CUT * WORD_BYTES
-# What a switch has in the place of the planes: half of the values 2, half 1.
-_CUT_FILL: Final = np.repeat(np.array([p4.CUT_FILL_BYTE, 0xFF ^ p4.CUT_FILL_BYTE], np.uint8), WORD_BYTES)
-# Bits of a TOS byte: the priority; and what makes a packet one to keep, of drop class 0 and to be marked.
-_TOS_PRIORITY: Final = p4.DSCP_PRIORITY << 2
+# A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
+# busy meanwhile, and the worker is woken less often.
+_COLLECTED_PART: Final = 4
 
 
-def protected(tos: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """TOS bytes of the same priorities, for packets that must not be dropped."""
-    return tos & np.uint8(_TOS_PRIORITY) | np.uint8(p4.ECN_ECT)
+class Exchange:
+    """An exchange whose payload becomes ready in parts and whose results can be used in parts.
 
+    Fill ``payload[first:last]``, call :meth:`ready`, call :meth:`progress` repeatedly, and use ``results`` up to what
+    it returns. Also a context manager. After :meth:`close` its arrays belong to the next exchange.
 
-@dataclass(frozen=True)
-class Results:
-    """What came back for every chunk of an exchange.
-
-    ``words`` (chunks, down words, 128) uint8; ``counts`` (chunks,) uint8, the contributors folded in, in the whole
-    tree; ``contributors`` (chunks,) uint32 bitmaps of the seats at the own switch; ``flags`` (chunks,) uint8;
-    ``cuts`` (chunks,) uint8: planes that contributions lacked, and CUT_RESULT where the sum itself lacks two.
+    ``payload``: uint8 (chunks, up words, 128). ``results``: see :class:`Results`.
     """
 
-    words: NDArray[np.uint8]
-    counts: NDArray[np.uint8]
-    contributors: NDArray[np.uint32]
-    flags: NDArray[np.uint8]
-    cuts: NDArray[np.uint8]
+    def __init__(self, connection: Connection, buffers: Buffers) -> None:
+        self.payload = buffers.payload
+        self.results = buffers.results
+        self.chunks = buffers.chunks
+        self.closed = False
+        self._connection = connection
+        self._window = connection.window
+        self._buffers = buffers
+        self._sender = Sender(connection, buffers)
+        self._receiver = Receiver(connection, buffers)
 
+    def __enter__(self) -> Self:
+        return self
 
-class Pool:
-    """One piece of memory, used for one exchange after the other: fresh pages cost more than what is written there."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
-
-    def take(self, size: int) -> NDArray[np.uint8]:
-        """uint8 (size,), the same memory as before where that is large enough."""
-        if len(self._memory) < size:
-            self._memory = np.empty(size, np.uint8)
-        return self._memory[:size]
-
-
-class Buffers:
-    """``packets`` (chunks, bytes of one), whose headers are written; ``payload`` (chunks, up words, 128) lies inside
-    them and is the sender's to fill; ``results`` is filled by :meth:`accept`. ``tos`` (chunks,) uint8 or None.
-    Raises UsageError for more chunks than a packet can number, or a TOS of another shape.
-    """
-
-    def __init__(
-        self,
-        config: JobConfig,
-        op: int,
-        chunks: int,
-        *,
-        bucket: int,
-        first_sequence: int,
-        up: Pool,
-        down: Pool,
-        tos: NDArray[np.uint8] | None = None,
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if chunks > p4.CHUNKS_MAX:
-            raise UsageError(f"{chunks} chunks in one tensor: a packet can number {p4.CHUNKS_MAX}")
-        if tos is not None and (tos.dtype != np.uint8 or tos.shape != (chunks,)):
-            raise UsageError(f"{tos.dtype} TOS bytes of shape {tos.shape}: need uint8 ({chunks},)")
-        up_words, down_words = OP_WORDS[op]
-        self.op = op
-        self.bucket = bucket
-        self.chunks = chunks
-        up_bytes = HEADER_BYTES + up_words * WORD_BYTES
-        self.packets = up.take(chunks * up_bytes).reshape(chunks, up_bytes)
-        write_headers(
-            self.packets,
-            op=op,
-            job=config.job,
-            seat=config.seat,
-            slots=config.slots,
-            first_sequence=first_sequence,
-            bucket=bucket,
-        )
-        self._expected = result_heads(self.packets, down_words)
-        self.payload = self.packets[:, HEADER_BYTES:].reshape(chunks, up_words, WORD_BYTES)
-        self.results = Results(
-            down.take(chunks * down_words * WORD_BYTES).reshape(chunks, down_words, WORD_BYTES),
-            np.zeros(chunks, np.uint8),
-            np.zeros(chunks, np.uint32),
-            np.zeros(chunks, np.uint8),
-            np.zeros(chunks, np.uint8),
-        )
-        # Changed by resends.
-        self.tos = None if tos is None else tos.copy()
-        self._records = headers(self.packets)
-        self._job = config.job
-        self._seat = config.seat
-        self._down_words = down_words
-        self._down_bytes = down_words * WORD_BYTES
+        self.close()
 
-    def prepare(self, chunks: NDArray[np.int64], way: Way, least: int) -> None:
-        """Make the packets of chunks what goes out again; ``least``: contributions that let a FLUSH close."""
-        flush = way == Way.FLUSH
-        self._records["flags"][chunks] = p4.FLAG_RESYNC | p4.FLAG_FLUSH if flush else p4.FLAG_RESYNC
-        self._records["contributors"][chunks] = least if flush else 1 << self._seat
-        if self.tos is not None:
-            self.tos[chunks] = protected(self.tos[chunks])
+    def take_ahead(self) -> None:
+        """Accept the results that arrived before this exchange began. Closes it if one of them raises an error."""
+        try:
+            self._receiver.take_ahead()
+        except SumwireError:
+            self.close()
+            raise
 
-    def protected_tos(self, chunk: int) -> int | None:
-        """The TOS byte of what asks about a chunk, which must not be dropped; None without tags."""
-        return None if self.tos is None else int(protected(self.tos[chunk : chunk + 1])[0])
+    def ready(self, upto: int) -> None:
+        """The payload of all chunks before ``upto`` is filled: send what the window allows."""
+        began = self._connection.clock()
+        self._window.filled = upto
+        self._sender.send()
+        self._connection.stats.exchange_s += self._connection.clock() - began
 
-    def question(self, chunk: int) -> NDArray[np.uint8]:
-        """The packet that asks about a chunk, uint8 (24,)."""
-        probe = self.packets[chunk, :HEADER_BYTES].copy()
-        record = headers(probe.reshape(1, -1))
-        record["version_kind"] = first_byte(p4.KIND_PROBE)
-        record["contributors"], record["flags"], record["words"] = 1 << self._seat, 0, 0
-        return probe
+    def progress(self, *, block: bool) -> int:
+        """Take in results and send what they allow. With ``block``, wait until there is something to do.
 
-    def plain_run(self, heads: NDArray[np.uint64], sizes: NDArray[np.uint32]) -> int:
-        """The first chunk, if the received datagrams are flawless results of consecutive chunks, else -1.
-
-        heads: see :func:`sumwire.wire.packets.heads`. It is what nearly always comes, and quicker to tell than what
-        else.
+        Returns how many chunks, from the first on without a gap, have their results. Raises StaleRunError and
+        OrderError; with ``block`` also DeadlineError, see :meth:`finish`.
         """
-        first = int(number_of(heads[0]))
-        last = first + len(heads)
-        if last > self.chunks or bool((sizes != HEADER_BYTES + self._down_bytes).any()):
-            return _NO_RUN
-        plain = heads & RESULT_MASK == self._expected[first:last]
-        return first if plain.all() and (heads[:, 0] & COUNT_MASK).all() else _NO_RUN
+        connection, window = self._connection, self._window
+        began = connection.clock()
+        try:
+            # What a recovered result lets go must not wait for the next packet.
+            if self._receiver.recover() or not block:
+                self._receiver.receive()
+            elif not window.done:
+                self._wait()
+            if not window.done:
+                self._sender.send()
+        finally:
+            connection.stats.exchange_s += connection.clock() - began
+        return window.completed()
 
-    def wanted(self, records: NDArray[Any], sizes: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Which of the received datagrams are whole results of this op for this worker, or ones cut by a switch."""
-        whole = (sizes == HEADER_BYTES + self._down_bytes) & (records["words"] == self._down_words)
-        if self.op == p4.OP_THC:
-            whole |= self._are_cut(records, sizes)
-        wanted: NDArray[np.bool_] = (
-            whole
-            & (records["version_kind"] == _RESULT)
-            & (records["op"] == self.op)
-            & (records["job"] == self._job)
-            & (records["worker"] == self._seat)
-            & (records["count"] != 0)
-        )
-        return wanted
+    def finish(self) -> Results:
+        """Wait until every chunk has its result, and close the exchange.
 
-    def fill_cut(self, rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
-        """Put into received cut results what the switch has in the place of the missing planes."""
-        if self.op == p4.OP_THC:
-            cut = np.flatnonzero(records["words"] == p4.THC_WORDS_CUT)
-            if len(cut):
-                rows[cut, _CUT_BYTES : _CUT_BYTES + len(_CUT_FILL)] = _CUT_FILL
+        Raises DeadlineError when no new result arrives for the deadline's time, with the missing workers if the switch
+        still answers (:mod:`sumwire.transport.missing_workers`).
+        """
+        with self:
+            while not self._window.done:
+                self.progress(block=True)
+            return self.results
 
-    @staticmethod
-    def _are_cut(records: NDArray[Any], sizes: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        cut: NDArray[np.bool_] = np.logical_and(sizes == _CUT_BYTES, records["words"] == p4.THC_WORDS_CUT)
-        if cut.any():
-            cut &= cuts_of(records) & np.uint8(p4.CUT_RESULT) != 0
-        return cut
+    def close(self) -> None:
+        """End the exchange, complete or not; closing twice is allowed."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._connection.catch_up is not None:
+            self._connection.catch_up.recovery.forget()
+        if self._window.done:
+            self._count_results()
+        self._copy_counters()
 
-    def accept_run(self, first: int, rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
-        """Keep the results of consecutive chunks that :meth:`plain_run` has found good."""
-        results, last = self.results, first + len(rows)
-        flat = results.words.reshape(self.chunks, self._down_bytes)
-        flat[first:last] = rows[:, HEADER_BYTES : HEADER_BYTES + self._down_bytes]
-        results.counts[first:last] = records["count"]
-        results.contributors[first:last] = records["contributors"]
+    def _wait(self) -> None:
+        """Sleep until packets, room in the socket, the window's timer or the deadline; take in what has arrived."""
+        connection, window = self._connection, self._window
+        now = connection.clock()
+        try:
+            window.check_deadline(now)
+        except DeadlineError as error:
+            ask_who_is_missing(connection, self._buffers, self._receiver, error)
+            return
+        held = len(self._sender.held) > 0
+        wake_at = window.wake_at()
+        if connection.catch_up is not None:
+            wake_at = min(wake_at, connection.catch_up.recovery.wake_at())
+        # Rounded up: a timer must have expired when the wait is over, or the loop would spin.
+        if connection.link.wait(max(0, int((max(wake_at, now) - now) * 1000) + 1), room=held):
+            wanted = 0 if held else window.in_flight // _COLLECTED_PART
+            self._receiver.receive(wanted if wanted > 1 else 0)
 
-    def accept(self, chunks: NDArray[np.int64], rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
-        """Keep the results of chunks: received rows and their headers, one for each."""
-        results = self.results
-        flat = results.words.reshape(self.chunks, self._down_bytes)
-        flat[chunks] = rows[:, HEADER_BYTES : HEADER_BYTES + self._down_bytes]
-        results.counts[chunks] = records["count"]
-        results.contributors[chunks] = records["contributors"]
-        results.flags[chunks] = records["flags"]
-        results.cuts[chunks] = cuts_of(records)
+    def _count_results(self) -> None:
+        """Add what is missing from the results of a complete exchange to the statistics."""
+        config, stats, results = self._connection.config, self._connection.stats, self.results
+        stats.missing += len(results.counts) * config.workers - int(results.counts.sum())
+        stats.left_out += int(np.count_nonzero(results.contributors >> np.uint32(config.seat) & np.uint32(1) == 0))
+        if results.flags.any() or results.cuts.any():
+            stats.trimmed += int(np.count_nonzero((results.flags & p4.FLAG_TRIMMED != 0) | (results.cuts != 0)))
+            stats.ce_marks += int(np.count_nonzero(results.flags & p4.FLAG_CE))
+
+    def _copy_counters(self) -> None:
+        counters, stats = self._window.counters, self._connection.stats
+        stats.retransmissions = counters.resent
+        stats.retransmissions_quick = counters.resent_quick
+        stats.retransmissions_timeout = counters.resent_timeout
+        stats.duplicates = counters.duplicates
+        stats.stale = counters.stale
+        stats.flushed, stats.probes, stats.informs = counters.flushed, counters.probes, counters.informs

@@ -1,9 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The chunks of one exchange that are sent and not answered, in the order of their latest transmissions.
+"""The chunks of one exchange that are in flight: sent, and without a result.
 
-A transmission's number counts the packets of the exchange from 1. A log has the chunk of every transmission; its
-entries for chunks that were sent again or are answered are dead, and a head moves past them.
+Transmissions are numbered from 1 in the order of sending. A log holds the chunk of every transmission. An entry is dead
+when its chunk was retransmitted later or has its result; a head moves past dead entries.
+
+Example: chunks 0, 1, 2 are transmissions 1, 2, 3; chunk 0 is retransmitted as number 4. The oldest chunk in flight is
+now 1.
 """
 
 from __future__ import annotations
@@ -14,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NOTHING: Final = -1
-# Entries of the log that are looked at together.
+# Entries of the log that one numpy call looks at.
 _STRIDE: Final = 128
 
 
 class Flight:
-    """Bookkeeping of ``chunks`` chunks; all arrays are by chunk.
+    """The state of ``chunks`` chunks. All arrays are indexed by chunk.
 
-    ``flying``: sent and not answered. ``landed``: answered. ``first``: number of the first transmission, 0 before it.
-    ``sent_at``: seconds, of the latest.
+    ``flying``: in flight. ``landed``: has its result. ``first``: number of the first transmission, 0 before it.
+    ``sent_at``: time of the latest transmission, in seconds. ``count``: chunks in flight. ``last_first``: number of the
+    latest first transmission.
     """
 
     def __init__(self, chunks: int) -> None:
@@ -40,40 +44,40 @@ class Flight:
         self._head = self._end = 1
 
     def send(self, chunks: NDArray[np.int64], now: float) -> None:
-        """Chunks that go out for the first time."""
+        """Chunks are sent for the first time."""
         self.first[chunks] = self._append(chunks, now)
         self.flying[chunks] = True
         self.last_first = self._end - 1
         self.count += len(chunks)
 
     def send_again(self, chunks: NDArray[np.int64], now: float) -> None:
-        """Chunks in flight that go out once more."""
+        """Chunks in flight are retransmitted."""
         self._append(chunks, now)
         self._resends += len(chunks)
 
     def land(self, chunks: NDArray[np.int64]) -> None:
-        """Chunks in flight that are answered."""
+        """Chunks in flight have their results."""
         self.flying[chunks] = False
         self.landed[chunks] = True
         self.count -= len(chunks)
 
     def land_early(self, chunks: NDArray[np.int64]) -> None:
-        """Chunks that are answered, in flight or not yet sent."""
+        """Chunks have their results, in flight or not sent at all."""
         self.count -= int(np.count_nonzero(self.flying[chunks]))
         self.flying[chunks] = False
         self.landed[chunks] = True
 
     def first_open(self, chunks: NDArray[np.int64], *, unsent: bool = False) -> NDArray[np.bool_]:
-        """Which of the chunks are in flight (or, with ``unsent``, not sent yet), each only where it is named first."""
+        """Which of the chunks are in flight (with ``unsent``: or not sent), each only where it is named first."""
         places = np.arange(len(chunks))
-        # Where an index is named twice, the last assignment stays: so, backwards, the first place.
+        # Of several assignments to one index the last one stays. In reverse order that is the first place.
         self._seen[chunks[::-1]] = places[::-1]
         open_ones = ~self.landed[chunks] if unsent else self.flying[chunks]
         fresh: NDArray[np.bool_] = open_ones & (self._seen[chunks] == places)
         return fresh
 
     def landed_until(self, first: int) -> int:
-        """Chunks from ``first`` on are answered up to this one, which is not."""
+        """The first chunk from ``first`` on that has no result."""
         while first < len(self.landed):
             part = self.landed[first : first + _STRIDE]
             gap = int(part.argmin())
@@ -83,7 +87,7 @@ class Flight:
         return first
 
     def oldest(self) -> int:
-        """The chunk whose latest transmission is the longest ago, or -1."""
+        """The chunk in flight whose latest transmission is the oldest, or -1."""
         if self.count == 0:
             return _NOTHING
         self._skip_dead()
@@ -103,7 +107,7 @@ class Flight:
         return flying[self.sent_at[flying] <= time]
 
     def sent_once_at(self, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-        """When those of the chunks went out that did so only once."""
+        """When those of the chunks were sent that were sent only once, float64 seconds."""
         once = chunks if not self._resends else chunks[self._latest[chunks] == self.first[chunks]]
         times: NDArray[np.float64] = self.sent_at[once]
         return times
@@ -114,7 +118,7 @@ class Flight:
         return self._alive(self._head, self._end)
 
     def _append(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.int64]:
-        """Note transmissions; their numbers."""
+        """Log transmissions. Returns their numbers."""
         end = self._end + len(chunks)
         if end > len(self._log):
             self._log = np.concatenate([self._log, np.zeros(end, np.int64)])

@@ -1,63 +1,71 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a chunk that has no result yet goes out again: as it is, with FLUSH, as a question, or to other workers.
+"""How a chunk without a result is sent again: unchanged, with FLUSH, as a PROBE, or as a question to other workers.
 
-* A FLUSH is the contribution once more, and lets the switch close the slot with one contribution less. It spends the
-  tensor's budget (:mod:`sumwire.transport.budget`). So that one lost contribution does not make every worker spend,
-  each chunk
-  has one worker that flushes at once; the others do so only when that has not helped.
-* A PROBE is a header that asks who is in the slot's sum. The answer, INFORM, says whether to send again. It is for what
-  a contribution sent again has not helped, and for timers: then another worker is most likely what is waited for.
-* A chunk that the others are done with, and whose slot went on, is asked for at other workers.
+* FLUSH is the contribution once more, and lets the switch close the slot with one contribution less. It spends the
+  tensor's loss budget (:mod:`sumwire.transport.budget`). So that one lost contribution does not make every worker
+  spend, each chunk has one worker that flushes at its first retry. The others flush only at their second.
+  Example: with 3 workers, chunk 7 is flushed first by the worker of rank 1 (7 mod 3), and at the second retry by all.
+* PROBE is a header without payload that asks the switch who is in the slot's sum. The answer, INFORM, says whether
+  this worker's contribution is needed. Probes are used when a retransmission did not help, and when a timer expires:
+  most likely the slot then waits for another worker.
+  Example: a timer expires for 4 chunks because a straggler is late. Four probes of 24 bytes replace four
+  retransmissions of 536 bytes.
+* A chunk whose slot the switch already uses for a later round can only be recovered from other workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.transport.budget import Budget
+from sumwire.transport.window_options import Turn
 
 Chunks = NDArray[np.int64]
 
-# Every third time the contribution itself goes out instead of a question: in a tree, only that makes a switch send its
-# partial result up again, and it needs no answer to help.
+# Every third retry is a retransmission instead of a PROBE: in a tree, only a contribution makes a switch send its
+# partial result up again, and a retransmission helps even if the answer to it is lost.
 _CONTRIBUTION_EVERY: Final = 3
-# When so many tries have brought nothing, other workers are asked too: their switch may have the result while this
-# worker's lost it, for example with the switch above both.
-_ASKED_AFTER: Final = 4
+# After so many retries other workers are asked as well: their switch may have the result although this worker's switch
+# lost it, for example on the link to the switch above both.
+_RECOVER_AFTER: Final = 4
 _TRIES_MAX: Final = 255
 
 
-class Way(IntEnum):
-    """How the chunks of :meth:`sumwire.transport.window.Window.take` are to go out."""
+class SendKind(IntEnum):
+    """How chunks are sent."""
 
+    # The contribution, for the first time.
     FIRST = 0
-    AGAIN = 1
+    # The contribution again, with RESYNC.
+    RESEND = 1
+    # The contribution again, with RESYNC and FLUSH.
     FLUSH = 2
+    # A question to the switch.
     PROBE = 3
-    # Not to the switch: their results are to come from other workers.
-    ASK = 4
-    # Not at all: it is too early to ask once more.
+    # Nothing is sent to the switch: other workers are asked for the result.
+    RECOVER = 4
+    # Nothing is sent: the last retry was too recent.
     WAIT = 5
 
 
-@dataclass(frozen=True)
-class Turn:
-    """Which chunks this worker flushes at once: those whose number in the job is ``rank`` modulo ``workers``."""
+class Outgoing(NamedTuple):
+    """Chunks (int64 indices in the exchange) that are sent now, all in the same way."""
 
-    rank: int = 0
-    workers: int = 1
+    chunks: Chunks
+    kind: SendKind
 
 
 class Retries:
-    """The chunks of one exchange. ``budget`` None: nothing may be missing. ``contributes`` False: this worker only
-    waits for results, so that it must never send. ``recovers``: other workers can be asked."""
+    """The retries of one exchange.
+
+    ``budget``: contributions that may be missing; None if none may. ``contributes=False``: this worker only waits for
+    results and must never send. ``recovers``: other workers can be asked for results.
+    """
 
     def __init__(
         self,
@@ -68,60 +76,53 @@ class Retries:
         budget: Budget | None,
         probes: bool,
         contributes: bool,
-        recovers: bool = False,
+        recovers: bool,
     ) -> None:
-        self._recovers = recovers
         self.budget = budget
-        # Whether the switch has said anything in this exchange.
+        # Whether the switch has answered anything in this exchange.
         self.answered = False
-        self._retried = False
         self._first = first_sequence
         self._turn = turn
         self._probes = probes
-        self._contributes = contributes
+        self._recovers = recovers
+        self._retried = False
         self._tries = np.zeros(chunks, np.uint8)
         self._lost = np.full(chunks, not contributes)
 
     def lose(self, chunk: int) -> None:
-        """The switch has no result of it any more."""
+        """The switch no longer has the chunk's result."""
         self._lost[chunk] = True
 
-    def choose(self, chunks: Chunks, *, overtaken: bool, last: bool) -> tuple[Chunks, Way]:
-        """Those of the chunks that go out now, all in one way; the others are still to be asked for.
+    def choose(self, chunks: Chunks, *, overtaken: bool, last: bool) -> Outgoing:
+        """The first of the chunks, and all others that are to be sent in the same way. The rest stays due.
 
-        ``overtaken``: later ones have their results, else a timer has expired. ``last``: these are the last of the
-        exchange.
+        ``overtaken``: results of later chunks have arrived; otherwise a timer has expired. ``last``: these are the
+        last open chunks of the exchange.
         """
-        ways = np.array([self._way(chunk, overtaken, last) for chunk in chunks.tolist()])
-        chosen = chunks[ways == ways[0]]
+        kinds = np.array([self._kind(chunk, overtaken, last) for chunk in chunks.tolist()])
+        chosen = chunks[kinds == kinds[0]]
         self._tries[chosen] += self._tries[chosen] < _TRIES_MAX
         self._retried = True
-        return chosen, Way(int(ways[0]))
+        return Outgoing(chosen, SendKind(int(kinds[0])))
 
-    def demanded(self, chunks: Chunks) -> tuple[Chunks, Way]:
-        """The same of chunks that the switch wants sent, or has no more."""
+    def urgent(self, chunks: Chunks) -> Outgoing:
+        """Like :meth:`choose`, for chunks whose contribution the switch asked for or whose result it no longer has."""
         lost = self._lost[chunks]
-        return (chunks[lost], Way.ASK) if lost.any() else (chunks, Way.AGAIN)
+        return Outgoing(chunks[lost], SendKind.RECOVER) if lost.any() else Outgoing(chunks, SendKind.RESEND)
 
-    def _way(self, chunk: int, overtaken: bool, last: bool) -> Way:
+    def _kind(self, chunk: int, overtaken: bool, last: bool) -> SendKind:
         tries = int(self._tries[chunk])
-        # Overtaken once in a round trip or so: asked for at the 1st, 2nd, 3rd, 5th, 9th, ... of them.
+        # A chunk is found overtaken about once per round trip. It is retried at the 1st, 2nd, 3rd, 5th, 9th, ... time.
         if overtaken and tries & (tries - 1) > 0 and tries > 0:
-            return Way.WAIT
-        if self._lost[chunk] or (self._recovers and tries == _ASKED_AFTER):
-            return Way.ASK
-        budget = self.budget
+            return SendKind.WAIT
+        if self._lost[chunk] or (self._recovers and tries == _RECOVER_AFTER):
+            return SendKind.RECOVER
         own = (self._first + chunk) % self._turn.workers == self._turn.rank
-        if budget is not None and (own or tries > 0) and budget.reserve(chunk):
-            return Way.FLUSH
-        # An overtaken chunk was most likely lost, and a question first would cost a round trip more; the first of all
-        # may have found no switch yet; the last hold up the whole tensor.
+        if self.budget is not None and (own or tries > 0) and self.budget.reserve(chunk):
+            return SendKind.FLUSH
+        # Without a PROBE first: an overtaken chunk was most likely lost; the very first packets may have reached no
+        # switch; and the last chunks hold up the whole tensor.
         unheard = not self.answered and not self._retried
         if not self._probes or (tries == 0 and (overtaken or last or unheard)):
-            return Way.AGAIN
-        return Way.AGAIN if tries % _CONTRIBUTION_EVERY == _CONTRIBUTION_EVERY - 1 else Way.PROBE
-
-
-def seats_of_turn(seats: Sequence[int], seat: int) -> Turn:
-    """The turn of one of the workers at a switch."""
-    return Turn(sorted(seats).index(seat), len(seats))
+            return SendKind.RESEND
+        return SendKind.RESEND if tries % _CONTRIBUTION_EVERY == _CONTRIBUTION_EVERY - 1 else SendKind.PROBE

@@ -13,9 +13,10 @@ _K: Final = 4
 
 
 class RttEstimator:
-    """Smoothed round trip and its variation; all times in seconds.
+    """The smoothed round trip, its variation, and the timeout. All times are in seconds.
 
-    Karn's rule is the caller's part: only chunks that were sent once give a sample.
+    The caller follows Karn's rule: only chunks that were sent once give a sample. Raises ValueError unless
+    0 < min_s <= initial_s <= max_s.
     """
 
     def __init__(self, *, initial_s: float = 0.2, min_s: float = 0.03, max_s: float = 1.0) -> None:
@@ -29,7 +30,7 @@ class RttEstimator:
         self.timeout_s = initial_s
 
     def sample(self, round_trip_s: float) -> None:
-        """Take in one measured round trip. It also ends a backoff."""
+        """Take in one measured round trip. It also ends a back-off."""
         if self.smoothed_s is None:
             self.smoothed_s = round_trip_s
             self.variation_s = round_trip_s / 2
@@ -44,5 +45,5 @@ class RttEstimator:
         self.timeout_s = min(self.timeout_s * 2, self.max_s)
 
     def settle(self) -> None:
-        """End a backoff: the path answers again."""
+        """End a back-off: the path answers again."""
         self.timeout_s = self._base_s

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a job did so far, in numbers."""
+"""Statistics of a job and of its window."""
 
 from __future__ import annotations
 
@@ -8,18 +8,40 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass
+class WindowCounters:
+    """Totals over the life of a window, in packets.
+
+    ``resent`` is the sum of ``resent_quick`` (overtaken, or asked for by the switch) and ``resent_timeout``.
+    ``flushed`` are those of them with FLUSH. ``duplicates``: results of chunks that had one already.
+    """
+
+    sent: int = 0
+    resent: int = 0
+    resent_quick: int = 0
+    resent_timeout: int = 0
+    duplicates: int = 0
+    stale: int = 0
+    flushed: int = 0
+    probes: int = 0
+    informs: int = 0
+
+
+@dataclass
 class JobStats:
-    """Totals since the job was made.
+    """Totals since the job was created.
 
-    Bytes are those on an Ethernet link: payload, Sumwire header, UDP, IPv4 and Ethernet headers (no preamble, no
-    checksum). Seconds are wall-clock: ``operation_s`` is the whole of every all-reduce; ``exchange_s`` the part
-    spent sending, waiting and receiving; ``encode_s`` and ``decode_s`` the codec's work, during which packets travel
-    too.
+    Bytes are those on an Ethernet link: Ethernet, IPv4, UDP and Sumwire headers and payload, without preamble and
+    checksum. Seconds are wall-clock time: ``operation_s`` of whole operations; ``exchange_s`` of sending, waiting and
+    receiving; ``encode_s`` and ``decode_s`` of the codec, while packets are also under way.
 
-    In chunks: ``left_out``, results that this worker is not in; ``trimmed``, results of which planes were cut;
-    ``ce_marks``, results of contributions that met a long queue; ``recovered`` from other workers; ``ahead``, results
-    that came before this worker was there. ``missing``: contributions that results lack, of all workers. In packets:
-    ``flushed``, ``probes``, ``informs``.
+    Packets: ``retransmissions`` is the sum of ``_quick`` (overtaken, or asked for by the switch) and ``_timeout``;
+    ``flushed`` are those of them with FLUSH; ``probes`` were sent; ``stale`` and ``informs`` were received;
+    ``duplicates`` are repeated or late results; ``ignored`` are malformed or foreign.
+
+    Chunks: ``left_out``, results without this worker's contribution; ``trimmed``, results that lack planes;
+    ``ce_marks``, results with a contribution that met a long queue; ``recovered``, results from other workers;
+    ``ahead``, results that arrived before this worker began their exchange. ``missing`` counts the contributions that
+    results lack, over all workers.
     """
 
     operations: int = 0

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from sumwire.config import load_job
 from sumwire.multihop.statistics import lone_signs, signs_of
+from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 
@@ -53,8 +54,8 @@ def merge(job_file: str, worker: int, rounds: int) -> bytes:
     rows = [np.tile(np.packbits(make(config.workers, VALUES)[worker]), (count, 1)) for make, count in inputs]
     payload = np.concatenate(rows).reshape(-1, p4.SIGN_WORDS, p4.WORD_BYTES)
     with Transport(config) as transport:
-        transport.start(p4.OP_SIGN, payload, waits_for_workers=True, deadline_s=_JOIN_SECONDS)
-        return transport.finish().words.tobytes()
+        options = ExchangeOptions(waits_for_workers=True, deadline_s=_JOIN_SECONDS)
+        return transport.exchange(p4.OP_SIGN, payload, options=options).words.tobytes()
 
 
 def main(arguments: list[str]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire.config import load_job
+from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 
@@ -52,10 +53,8 @@ def exchange_all(spec: OpsSpec, worker: int) -> dict[str, Any]:
     with Transport(config, stats=stats) as transport:
         for op in config.ops:
             sent = [expect.contribution(op, k, spec.chunks, spec.seed) for k in range(config.workers)]
-            transport.start(
-                expect.OP_CODES[op], sent[worker], waits_for_workers=not ops, deadline_s=None if ops else _JOIN_SECONDS
-            )
-            results = transport.finish()
+            options = ExchangeOptions() if ops else ExchangeOptions(waits_for_workers=True, deadline_s=_JOIN_SECONDS)
+            results = transport.exchange(expect.OP_CODES[op], sent[worker], options=options)
             entry: dict[str, Any] = {"digest": hashlib.sha256(results.words.tobytes()).hexdigest()}
             if op == "sign":
                 entry["right"] = expect.sign_allowed(results.words, sent)

@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 from sumwire.errors import SumwireError
-from sumwire.transport.budget import Budget, share
+from sumwire.transport.budget import Budget, allowance
 from sumwire.transport.congestion import WindowLimit
-from sumwire.transport.retries import Turn, Way
+from sumwire.transport.retries import SendKind
 from sumwire.transport.rtt import RttEstimator
-from sumwire.transport.window import NOTHING, Manners, Window
+from sumwire.transport.window import NOTHING, Window
+from sumwire.transport.window_options import Turn, WindowOptions
 
 ROUNDS = 1 << 32
 
@@ -131,7 +132,7 @@ class Weather:
 class Terms:
     """How all windows behave: what sumwire.transport.udp makes of a job's delivery. ``quorum`` None: all workers."""
 
-    careful: bool = False
+    adaptive: bool = False
     loss_bound: float = 0.0
     probes: bool = True
     quorum: int | None = None
@@ -147,18 +148,16 @@ class Worker:
         self.number = number
         self.lengths = list(lengths)
         terms, workers = world.terms, world.switch.workers
-        manners = Manners(
-            careful=terms.careful,
+        options = WindowOptions(
+            deadline_s=world.deadline_s,
+            adaptive_retries=terms.adaptive,
             probes=terms.probes,
-            early=world.loses,
-            recovers=world.loses,
+            early_closing=world.loses,
             paths=terms.paths,
             turn=Turn(number, workers),
         )
         limit = WindowLimit(world.slots_count // 2) if terms.congestion else None
-        self.window = Window(
-            world.slots_count, RttEstimator(), job=1, deadline_s=world.deadline_s, manners=manners, limit=limit
-        )
+        self.window = Window(world.slots_count, RttEstimator(), job=1, options=options, limit=limit)
         self.results: list[list[int]] = []
         # Of the current exchange, by chunk.
         self.budget: Budget | None = None
@@ -180,7 +179,7 @@ class Worker:
             terms, workers = self.world.terms, self.world.switch.workers
             first = self.window.base + self.window.chunks
             if terms.loss_bound and self.world.switch.quorum > 1:
-                allowed = share(terms.loss_bound, chunks, workers, worker=self.number, sequence=first)
+                allowed = allowance(terms.loss_bound, chunks, workers, worker=self.number, sequence=first)
                 self.budget = Budget(allowed)
             self.window.begin(chunks, self.world.now, filled=min(self.world.part, chunks), budget=self.budget)
         self.work()
@@ -194,11 +193,12 @@ class Worker:
         """Send what may go, and ask to be woken."""
         window, now = self.window, self.world.now
         try:
-            while len(chunks := window.take(now, self.world.batch)):
+            while (outgoing := window.take(now, self.world.batch)) is not None:
+                chunks, kind = outgoing
                 assert window.in_flight <= window.slots // 2
-                assert window.way == Way.ASK or chunks.max() < window.filled, "the payload is not there yet"
+                assert kind == SendKind.RECOVER or chunks.max() < window.filled, "the payload is not there yet"
                 for chunk in chunks.tolist():
-                    self.send(chunk, window.way)
+                    self.send(chunk, kind)
             window.check_deadline(now)
         except SumwireError as error:
             self.error = error
@@ -209,16 +209,17 @@ class Worker:
         if not window.done:
             self.world.at(max(window.wake_at(), now + 1e-6), self.timer)
 
-    def send(self, chunk: int, way: Way) -> None:
+    def send(self, chunk: int, kind: SendKind) -> None:
         place, world = self.window.place(chunk), self.world
         payload = world.payload(self.number, len(self.results) - 1, chunk)
-        if way == Way.ASK:
+        if kind == SendKind.RECOVER:
             world.ask_peers(self, self.window.base + chunk, place)
-        elif way == Way.PROBE:
+        elif kind == SendKind.PROBE:
             self.sent_probes += 1
             world.send_up(Up(self.number, *place, 0, "probe"))
         else:
-            world.send_up(Up(self.number, *place, payload, least=world.switch.quorum - 1 if way == Way.FLUSH else None))
+            least = world.switch.quorum - 1 if kind == SendKind.FLUSH else None
+            world.send_up(Up(self.number, *place, payload, least=least))
 
     def timer(self) -> None:
         if not self.finished and self.world.now >= self.window.wake_at():

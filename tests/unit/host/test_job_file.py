@@ -205,7 +205,7 @@ def test_wire_and_config_load_no_torch() -> None:
         "import sys, sumwire, sumwire.wire; sumwire.load_job; sumwire.ConfigError; "
         "assert 'torch' not in sys.modules; sumwire.all_reduce; assert 'torch' in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "host"}, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "protocol:host"}, cwd=ROOT)
 
 
 def test_every_public_name_is_there() -> None:

@@ -28,7 +28,9 @@ from helpers.transport.udp_bridge import (
 from numpy.typing import NDArray
 from sumwire.errors import ConfigError, DeadlineError, UsageError
 from sumwire.transport.delivery import Delivery
-from sumwire.transport.udp import Results, Transport
+from sumwire.transport.buffers import Results
+from sumwire.transport.options import ExchangeOptions, TransportOptions
+from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 
 WORKERS = 4
@@ -57,8 +59,8 @@ def transfer(
     mapping = job_mapping(WORKERS, slots)
 
     def work(worker: int) -> tuple[Results, Any]:
-        with Transport(configs(mapping)[worker], delivery=delivery) as transport:
-            return transport.exchange(p4.OP_THC, up[worker], bounded=bounded), transport.stats
+        with Transport(configs(mapping)[worker], TransportOptions(delivery=delivery)) as transport:
+            return transport.exchange(p4.OP_THC, up[worker], options=ExchangeOptions(bounded=bounded)), transport.stats
 
     with Bridge(mapping, golden_switch(mapping), **bridge):
         outcomes = run_workers(work, WORKERS)
@@ -89,9 +91,9 @@ def test_p_0_equals_a_reliable_transfer_bit_for_bit(seed: int) -> None:
     up = planes(seed, 120)
     weather = Impairment(seed, drop=0.05, duplicate=0.02, reorder=0.02)
     plain, _ = transfer(None, up, impairment=weather)
-    careful, stats = transfer(Delivery(), up, impairment=weather)
-    assert_alike(plain + careful)
-    for results in careful:
+    adaptive, stats = transfer(Delivery(), up, impairment=weather)
+    assert_alike(plain + adaptive)
+    for results in adaptive:
         assert_right(results, up)
         assert (results.counts == WORKERS).all()
     assert all(one.missing == one.left_out == one.flushed == 0 for one in stats)
@@ -165,7 +167,7 @@ def degraded(mode: int, up: NDArray[np.uint8]) -> tuple[list[Results], list[Any]
     switch.degrades[JOB] = model.Degrade(7, 13107, mode)
 
     def work(worker: int) -> tuple[Results, Any]:
-        with Transport(configs(mapping)[worker], delivery=Delivery()) as transport:
+        with Transport(configs(mapping)[worker], TransportOptions(delivery=Delivery())) as transport:
             return transport.exchange(p4.OP_THC, up[worker]), transport.stats
 
     with Bridge(mapping, switch):
@@ -198,7 +200,7 @@ def test_what_is_sent_again_says_so() -> None:
     switch = FirstsLost(golden_switch(mapping))
 
     def work(worker: int) -> tuple[Results, Any]:
-        with Transport(configs(mapping)[worker], delivery=Delivery()) as transport:
+        with Transport(configs(mapping)[worker], TransportOptions(delivery=Delivery())) as transport:
             return transport.exchange(p4.OP_THC, up[worker]), transport.stats
 
     with Bridge(mapping, switch):
@@ -237,10 +239,10 @@ def test_marks_reach_all_workers_and_narrow_their_windows() -> None:
     mapping, up = job_mapping(WORKERS, 256), planes(1, 200)
 
     def work(worker: int) -> tuple[Results, int, int]:
-        with Transport(configs(mapping)[worker], delivery=Delivery()) as transport:
+        with Transport(configs(mapping)[worker], TransportOptions(delivery=Delivery())) as transport:
             results = transport.exchange(p4.OP_THC, up[worker])
-            assert transport._window.limit is not None
-            return results, transport.stats.ce_marks, transport._window.limit.chunks
+            assert transport.window.limit is not None
+            return results, transport.stats.ce_marks, transport.window.limit.chunks
 
     with Bridge(mapping, MarkedFrames(golden_switch(mapping), 3)):
         for results, marks, limit in run_workers(work, WORKERS):
@@ -256,8 +258,8 @@ def test_first_packets_have_their_tags_and_resends_are_protected() -> None:
         switch.bind((aggregator_of(mapping), model.UDP_PORT))
         switch.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         switch.settimeout(5.0)
-        with Transport(configs(mapping)[0], delivery=Delivery(), deadline_s=0.5) as transport:
-            transport.start(p4.OP_THC, planes(1, 4)[0], tos=tos)
+        with Transport(configs(mapping)[0], TransportOptions(delivery=Delivery(), deadline_s=0.5)) as transport:
+            transport.start(p4.OP_THC, planes(1, 4)[0], options=ExchangeOptions(tos=tos))
             with pytest.raises(DeadlineError):
                 transport.finish()
         seen: dict[int, list[tuple[model.Packet, int]]] = {}
@@ -284,7 +286,7 @@ def test_tags_of_another_shape_are_refused(tos: Any) -> None:
         Transport(configs(job_mapping(2, 16))[0]) as transport,
         pytest.raises(UsageError, match=r"TOS bytes of shape .*: need uint8 \(4,\)"),
     ):
-        transport.open(p4.OP_THC, 4, tos=tos)
+        transport.open(p4.OP_THC, 4, options=ExchangeOptions(tos=tos))
 
 
 def test_more_chunks_than_a_packet_can_number() -> None:

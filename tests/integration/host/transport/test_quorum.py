@@ -30,7 +30,9 @@ from helpers.waiting import until
 from numpy.typing import NDArray
 from sumwire.errors import DeadlineError, StaleRunError
 from sumwire.transport.delivery import Delivery
-from sumwire.transport.udp import Results, Transport
+from sumwire.transport.buffers import Results
+from sumwire.transport.options import ExchangeOptions, TransportOptions
+from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 from torch import Tensor
 
@@ -103,7 +105,8 @@ class Lapped:
 
     def work(self, worker: int) -> list[Results]:
         config = configs(self.mapping)[worker]
-        with Transport(config, deadline_s=self.deadline_s, kept_chunks=self.kept_chunks) as transport:
+        options = TransportOptions(deadline_s=self.deadline_s, kept_chunks=self.kept_chunks)
+        with Transport(config, options) as transport:
             self.stats[worker] = transport.stats
             if worker == SLOW:
                 self.before_slow(transport)
@@ -162,7 +165,7 @@ def test_a_socket_that_overflows_while_its_worker_computes() -> None:
     lapped = Lapped(8, [120, 30])
 
     def shrink(transport: Transport) -> None:
-        transport._udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
+        transport.link.udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
 
     lapped.before_slow = shrink  # type: ignore[method-assign]
     lapped.run()
@@ -208,7 +211,7 @@ def test_bad_network_and_uneven_workers(seed: int) -> None:
     def work(worker: int) -> tuple[list[Results], Any]:
         own = random.Random(seed * WORKERS + worker)
         rest = threading.Event()
-        with Transport(configs(mapping)[worker], deadline_s=20.0) as transport:
+        with Transport(configs(mapping)[worker], TransportOptions(deadline_s=20.0)) as transport:
             results = []
             for up in data:
                 if own.random() < 0.3:
@@ -242,7 +245,7 @@ def test_junk_at_the_recovery_port_while_a_worker_catches_up() -> None:
 def test_with_a_quorum_of_all_nothing_is_kept() -> None:
     mapping = quorum_mapping(8, WORKERS)
     with Transport(configs(mapping)[0]) as transport:
-        assert transport._catch_up is None
+        assert transport.catch_up is None
 
 
 # -- jobs ----------------------------------------------------------------------------------------------
@@ -442,7 +445,8 @@ def test_state_of_an_earlier_run_is_told(quorum: int) -> None:
     with Bridge(mapping, golden_switch(mapping)) as bridge:
         late(1)
         until(lambda: bridge.heard == 1)
-        with Transport(configs(mapping)[0], deadline_s=0.5, delivery=Delivery(loss_bound=0.1)) as transport:
+        options = TransportOptions(deadline_s=0.5, delivery=Delivery(loss_bound=0.1))
+        with Transport(configs(mapping)[0], options) as transport:
             error = DeadlineError if quorum < WORKERS else StaleRunError
             with pytest.raises(error, match=r"state of an earlier run"):
                 transport.exchange(p4.OP_THC, up[0])
@@ -463,8 +467,9 @@ def test_a_result_that_is_lost_with_the_switch_above_comes_from_workers_elsewher
     end = threading.Barrier(workers)
 
     def work(worker: int) -> tuple[Results, Any]:
-        with Transport(configs(mapping)[worker], delivery=Delivery(loss_bound=0.001), deadline_s=10.0) as transport:
-            results = transport.exchange(p4.OP_THC, up[worker], bounded=True)
+        options = TransportOptions(delivery=Delivery(loss_bound=0.001), deadline_s=10.0)
+        with Transport(configs(mapping)[worker], options) as transport:
+            results = transport.exchange(p4.OP_THC, up[worker], options=ExchangeOptions(bounded=True))
             end.wait(30)
             return results, transport.stats
 

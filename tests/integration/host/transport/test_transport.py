@@ -24,7 +24,9 @@ from helpers.transport.udp_bridge import (
 )
 from numpy.typing import NDArray
 from sumwire.errors import DeadlineError, OrderError, UsageError
-from sumwire.transport.udp import Results, Transport
+from sumwire.transport.buffers import Results
+from sumwire.transport.options import TransportOptions
+from sumwire.transport.udp import Transport
 from sumwire.wire import header as wire
 from sumwire.wire.batch import BatchSocket
 from sumwire.wire.packets import chunks_of, headers, write_headers
@@ -177,10 +179,10 @@ def test_each_malformed_packet_alone_is_ignored() -> None:
     """Alone in its batch, where nothing else makes the transport look closely."""
     mapping = job_mapping(WORKERS, 8)
     with Bridge(mapping, golden_switch(mapping)) as bridge, Transport(configs(mapping)[0]) as transport:
-        transport.start(p4.OP_THC, planes(1, 6)[0])
+        exchange = transport.start(p4.OP_THC, planes(1, 6)[0])
         for number, datagram in enumerate(malformed(0), 1):
             bridge.send_to_worker(mapping["addresses"][0]["ip"], datagram)
-            assert transport.progress(block=False) == 0
+            assert exchange.progress(block=False) == 0
             assert transport.stats.ignored == number
 
 
@@ -234,7 +236,7 @@ def test_another_chunk_in_the_own_slot_is_an_order_error() -> None:
     mapping = job_mapping(2, 8)
 
     def work(worker: int) -> str:
-        with Transport(configs(mapping)[worker], deadline_s=1.0) as transport:
+        with Transport(configs(mapping)[worker], TransportOptions(deadline_s=1.0)) as transport:
             try:
                 transport.exchange(p4.OP_THC, planes(1, 1)[worker], bucket=worker)
             except OrderError as error:
@@ -251,7 +253,7 @@ def test_missing_worker_is_a_deadline_error() -> None:
     mapping = job_mapping(2, 8)
     with (
         Bridge(mapping, golden_switch(mapping)),
-        Transport(configs(mapping)[0], deadline_s=0.4) as transport,
+        Transport(configs(mapping)[0], TransportOptions(deadline_s=0.4)) as transport,
         pytest.raises(
             DeadlineError, match=rf"job {JOB}: no result for 0.4. s; slot 0, round 0, chunk 0.* workers: \[1\]"
         ) as caught,
@@ -272,7 +274,7 @@ def test_whole_result_after_the_deadline_lets_it_go_on() -> None:
 
     with (
         Bridge(mapping, golden_switch(mapping), mute=cut_off) as bridge,
-        Transport(configs(mapping)[0], deadline_s=0.3) as transport,
+        Transport(configs(mapping)[0], TransportOptions(deadline_s=0.3)) as transport,
     ):
         results = transport.exchange(p4.OP_THC, up[0])
     assert asked
@@ -281,7 +283,7 @@ def test_whole_result_after_the_deadline_lets_it_go_on() -> None:
 
 def test_nobody_at_the_aggregators_address_is_a_deadline_error_that_says_so() -> None:
     with (
-        Transport(configs(job_mapping(2, 8))[0], deadline_s=0.4) as transport,
+        Transport(configs(job_mapping(2, 8))[0], TransportOptions(deadline_s=0.4)) as transport,
         pytest.raises(DeadlineError, match=r"unknown; the switch does not answer at all; .*refused"),
     ):
         transport.exchange(p4.OP_THC, planes(1, 3)[0])
@@ -312,7 +314,7 @@ def test_full_socket_holds_chunks_back(lossy: bool) -> None:
     mapping = job_mapping(1, 16)
     up = planes(1, 50)[:1]
     with Bridge(mapping, golden_switch(mapping)), Transport(configs(mapping)[0]) as transport:
-        transport._socket = FullSocket(transport._socket, lossy)  # type: ignore[assignment]
+        transport.link.socket = FullSocket(transport.link.socket, lossy)  # type: ignore[assignment]
         results = transport.exchange(p4.OP_THC, up[0])
         assert [words.tobytes() for words in results.words] == sums(up)
         assert (transport.stats.send_failures > 0) is lossy

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from sumwire.transport.budget import Budget, share
+from sumwire.transport.budget import Budget, allowance
 from sumwire.transport.congestion import LEAST_CHUNKS, START_CHUNKS, WindowLimit
 
 
@@ -60,7 +60,7 @@ def test_round_trips_far_above_the_shortest_shrink_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "chunks", "workers", "sequence", "shares"),
+    ("bound", "chunks", "workers", "sequence", "allowances"),
     [
         (0.0, 1000, 4, 0, [0, 0, 0, 0]),
         (0.03, 100, 4, 0, [3, 3, 3, 3]),
@@ -73,10 +73,10 @@ def test_round_trips_far_above_the_shortest_shrink_it() -> None:
         (0.9, 0, 3, 7, [0, 0, 0]),
     ],
 )
-def test_shares_add_up_to_what_the_bound_allows(
-    bound: float, chunks: int, workers: int, sequence: int, shares: list[int]
+def test_allowances_add_up_to_what_the_bound_allows(
+    bound: float, chunks: int, workers: int, sequence: int, allowances: list[int]
 ) -> None:
-    assert [share(bound, chunks, workers, worker=w, sequence=sequence) for w in range(workers)] == shares
+    assert [allowance(bound, chunks, workers, worker=w, sequence=sequence) for w in range(workers)] == allowances
 
 
 def test_a_flush_is_paid_for_beforehand() -> None:

@@ -39,7 +39,7 @@ def play(world: World) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_missing_share_is_never_above_the_bound(weather: Weather, bound: float, seed: int) -> None:
     lengths = [100, 1, 0, 37, 3]
-    terms = Terms(careful=True, loss_bound=bound)
+    terms = Terms(adaptive=True, loss_bound=bound)
     world = World(seed, workers=4, slots=32, lengths=lengths, weather=weather, terms=terms)
     play(world)
     if bound >= 0.03:
@@ -78,7 +78,7 @@ def test_any_schedule(
     **options: Any,
 ) -> None:
     note(f"seed {seed}")
-    terms = Terms(careful=True, loss_bound=bound, quorum=max(1, workers - spare), **options)
+    terms = Terms(adaptive=True, loss_bound=bound, quorum=max(1, workers - spare), **options)
     weather = Weather(drop, duplicate, late)
     rest = {"weather": weather, "collect_s": collect_s, "part": part, "terms": terms}
     play(World(seed, workers=workers, slots=slots, lengths=lengths, **rest))
@@ -86,7 +86,7 @@ def test_any_schedule(
 
 def test_others_may_be_ahead_in_a_first_exchange_that_may_lack_contributions() -> None:
     """Found by hypothesis: the late worker's chunk 0 is closed without it, and slot 0 is in its next round already."""
-    terms = Terms(careful=True, loss_bound=0.3)
+    terms = Terms(adaptive=True, loss_bound=0.3)
     play(World(46055, workers=2, slots=2, lengths=[7], weather=Weather(late=0.3), part=1, terms=terms))
 
 
@@ -101,7 +101,7 @@ def test_stop_exactly_at_the_bound() -> None:
     Of 16 each may leave out 4; of 15 the workers 0, 1 and 2 may, and 3 may leave out 3.
     """
     for bound, allowed in ((0.1, 12), (0.099, 11), (0.0062, 0), (0.00625, 1)):
-        world = World(1, workers=4, slots=64, lengths=[40], terms=Terms(careful=True, loss_bound=bound))
+        world = World(1, workers=4, slots=64, lengths=[40], terms=Terms(adaptive=True, loss_bound=bound))
         world.filter = partial(lost_before, world, 5.0)
         play(world)
         assert world.missing() == [allowed]
@@ -111,7 +111,7 @@ def test_stop_exactly_at_the_bound() -> None:
 def test_lost_twice(lost: str) -> None:
     """Contributions of worker 1 to one chunk are lost, until two packets of the kind that is to mend it are, too."""
     bound = 0.2 if lost == "flush" else 0.0
-    world = World(3, workers=3, slots=16, lengths=[60], skew_s=0.0, terms=Terms(careful=True, loss_bound=bound))
+    world = World(3, workers=3, slots=16, lengths=[60], skew_s=0.0, terms=Terms(adaptive=True, loss_bound=bound))
     gone: list[str] = []
 
     def lose(way: str, worker: int, packet: Up | Down) -> bool:
@@ -130,7 +130,7 @@ def test_lost_twice(lost: str) -> None:
 
 def test_no_probe_storm_while_nothing_changes() -> None:
     """Worker 1 comes 20 s late. The others ask ever again whether it is there, less and less often."""
-    terms = Terms(careful=True, loss_bound=0.0)
+    terms = Terms(adaptive=True, loss_bound=0.0)
     world = World(1, workers=3, slots=256, lengths=[300], weather=Weather(delay_s=(0.01, 0.01)), terms=terms)
     world.events.clear()
     for number in (0, 2):
@@ -146,7 +146,7 @@ def test_no_probe_storm_while_nothing_changes() -> None:
 def test_a_chunk_that_stays_open_is_asked_for_less_and_less() -> None:
     """All others go on past it: it is overtaken with every round trip, which must not mean a packet each time."""
     steady = Weather(delay_s=(0.01, 0.01))
-    world = World(1, workers=2, slots=64, lengths=[3000], skew_s=0.0, weather=steady, terms=Terms(careful=True))
+    world = World(1, workers=2, slots=64, lengths=[3000], skew_s=0.0, weather=steady, terms=Terms(adaptive=True))
     world.filter = lambda way, worker, packet: (
         not (way == "up" and worker == 1 and (packet.slot, packet.round) == (7, 0) and world.now < 1.0)
     )
@@ -157,7 +157,7 @@ def test_a_chunk_that_stays_open_is_asked_for_less_and_less() -> None:
 
 def test_left_out_worker_takes_results_of_chunks_it_never_sent() -> None:
     steady = Weather(delay_s=(0.01, 0.01))
-    world = World(1, workers=3, slots=512, lengths=[600], weather=steady, terms=Terms(careful=True, quorum=2))
+    world = World(1, workers=3, slots=512, lengths=[600], weather=steady, terms=Terms(adaptive=True, quorum=2))
     world.events.clear()
     for number in (0, 1):
         world.at(0.0, world.workers[number].begin_next)
@@ -169,7 +169,7 @@ def test_left_out_worker_takes_results_of_chunks_it_never_sent() -> None:
 
 def test_lapped_worker_asks_the_others() -> None:
     """Worker 2 hears nothing for a while, and the others go on by many rounds."""
-    world = World(1, workers=3, slots=8, lengths=[400], terms=Terms(careful=True, quorum=2))
+    world = World(1, workers=3, slots=8, lengths=[400], terms=Terms(adaptive=True, quorum=2))
     world.filter = lambda way, worker, packet: not (worker == 2 and 0.05 < world.now < 1.0)
     play(world)
     assert world.asked > 0

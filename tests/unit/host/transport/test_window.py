@@ -11,28 +11,26 @@ import pytest
 from sumwire.errors import DeadlineError, StaleRunError, UsageError
 from sumwire.transport.budget import Budget
 from sumwire.transport.congestion import START_CHUNKS, WindowLimit
-from sumwire.transport.retries import Turn, Way
+from sumwire.transport.fast_retransmit import REORDER_TOLERANCE
+from sumwire.transport.options import ExchangeOptions
+from sumwire.transport.retries import SendKind
 from sumwire.transport.rtt import RttEstimator
-from sumwire.transport.window import (
-    NOTHING,
-    REORDER_TOLERANCE,
-    SHORT_TIMEOUT_S,
-    TIMEOUT_BURST_CHUNKS,
-    Manners,
-    Window,
-    round_newer,
-)
+from sumwire.transport.sequence import round_newer
+from sumwire.transport.timers import SHORT_TIMEOUT_S, TIMEOUT_BURST_CHUNKS
+from sumwire.transport.window import NOTHING, Window
+from sumwire.transport.window_options import Turn, WindowOptions
 
 
 def window(slots: int, deadline_s: float = 10.0) -> Window:
-    return Window(slots, RttEstimator(initial_s=0.2, min_s=0.03, max_s=1.0), job=1, deadline_s=deadline_s)
+    rtt = RttEstimator(initial_s=0.2, min_s=0.03, max_s=1.0)
+    return Window(slots, rtt, job=1, options=WindowOptions(deadline_s=deadline_s))
 
 
 def drain(w: Window, now: float, most: int = 7) -> list[int]:
     chunks: list[int] = []
-    while len(some := w.take(now, most)):
-        assert len(some) <= most
-        chunks += some.tolist()
+    while (outgoing := w.take(now, most)) is not None:
+        assert 0 < len(outgoing.chunks) <= most
+        chunks += outgoing.chunks.tolist()
     return chunks
 
 
@@ -246,7 +244,7 @@ def test_exchange_that_waits_for_workers_has_its_own_short_timeout() -> None:
     drain(w, 0.0)
     answer(w, 0, 0.5)
     path_timeout_s = rtt.timeout_s
-    w.begin(1, 1.0, sampled=False)
+    w.begin(1, 1.0, options=ExchangeOptions(waits_for_workers=True))
     drain(w, 1.0)
     assert w.wake_at() == pytest.approx(1.0 + SHORT_TIMEOUT_S)
     assert drain(w, 1.07) == [0]
@@ -347,37 +345,38 @@ def test_round_trips_are_sampled_by_karns_rule() -> None:
 def test_waiting_for_workers_is_no_sample() -> None:
     rtt = RttEstimator()
     w = Window(8, rtt)
-    w.begin(1, 0.0, sampled=False)
+    w.begin(1, 0.0, options=ExchangeOptions(waits_for_workers=True))
     drain(w, 0.0)
     answer(w, 0, 0.15)
     assert rtt.smoothed_s is None
 
 
-def careful(slots: int, *, budget: int = 0, **manners: Any) -> Window:
-    w = Window(slots, RttEstimator(initial_s=0.2, min_s=0.03, max_s=1.0), manners=Manners(careful=True, **manners))
+def adaptive(slots: int, *, budget: int = 0, **options: Any) -> Window:
+    rtt = RttEstimator(initial_s=0.2, min_s=0.03, max_s=1.0)
+    w = Window(slots, rtt, options=WindowOptions(adaptive_retries=True, **options))
     w.begin(8, 0.0, budget=Budget(budget))
     assert drain(w, 0.0) == list(range(min(8, slots // 2)))
     return w
 
 
-def taken(w: Window, now: float) -> list[tuple[Way, list[int]]]:
-    """What goes out now, in order."""
-    out: list[tuple[Way, list[int]]] = []
-    while len(chunks := w.take(now, 7)):
-        out.append((w.way, chunks.tolist()))
+def taken(w: Window, now: float) -> list[tuple[SendKind, list[int]]]:
+    """What is sent now, in order."""
+    out: list[tuple[SendKind, list[int]]] = []
+    while (outgoing := w.take(now, 7)) is not None:
+        out.append((outgoing.kind, outgoing.chunks.tolist()))
     return out
 
 
 def test_overtaken_chunk_goes_out_again_and_then_is_asked_about() -> None:
-    w = careful(16, probes=True)
+    w = adaptive(16, probes=True)
     for chunk in range(1, 4):
         answer(w, chunk, 0.01)
-    assert taken(w, 0.01) == [(Way.AGAIN, [0])]
-    assert taken(w, 0.3) == [(Way.PROBE, [4, 5, 6, 7, 0])], "the timer: another worker may be late"
+    assert taken(w, 0.01) == [(SendKind.RESEND, [0])]
+    assert taken(w, 0.3) == [(SendKind.PROBE, [4, 5, 6, 7, 0])], "the timer: another worker may be late"
     w.on_inform(*w.place(0), send=False)
     assert taken(w, 0.31) == []
     w.on_inform(*w.place(0), send=True)
-    assert taken(w, 0.31) == [(Way.AGAIN, [0])], "the switch lacks it"
+    assert taken(w, 0.31) == [(SendKind.RESEND, [0])], "the switch lacks it"
     w.on_inform(0, 5, send=True)
     w.on_inform(9, 0, send=True)
     w.on_inform(3, 0, send=True)
@@ -386,52 +385,52 @@ def test_overtaken_chunk_goes_out_again_and_then_is_asked_about() -> None:
 
 
 def test_without_probes_the_contribution_goes_out_again() -> None:
-    w = careful(16, probes=False)
+    w = adaptive(16, probes=False)
     for chunk in range(1, 4):
         answer(w, chunk, 0.01)
-    assert taken(w, 0.01) == [(Way.AGAIN, [0])]
+    assert taken(w, 0.01) == [(SendKind.RESEND, [0])]
 
 
 def test_chunks_of_the_own_turn_are_flushed_while_the_budget_lasts() -> None:
     """Worker 1 of 3 flushes the chunks 1, 4, 7 at once. Two may be missing: the first answer gives its one back."""
-    w = careful(16, budget=2, probes=True, turn=Turn(1, 3))
+    w = adaptive(16, budget=2, probes=True, turn=Turn(1, 3))
     for chunk in (5, 6, 7):
         answer(w, chunk, 0.01)
-    assert taken(w, 0.01) == [(Way.AGAIN, [0, 2, 3]), (Way.FLUSH, [1, 4])]
+    assert taken(w, 0.01) == [(SendKind.RESEND, [0, 2, 3]), (SendKind.FLUSH, [1, 4])]
     answer(w, 1, 0.02)
     w.settle(lambda chunk: False)
     answer(w, 4, 0.02)
     w.settle(lambda chunk: True)
-    assert taken(w, 1.0) == [(Way.FLUSH, [0]), (Way.PROBE, [2, 3])], "1 was complete, 4 cost one: one is left"
+    assert taken(w, 1.0) == [(SendKind.FLUSH, [0]), (SendKind.PROBE, [2, 3])], "1 was complete, 4 cost one: one is left"
 
 
 def test_several_paths_give_a_chunk_two_round_trips() -> None:
     """Results of the other way may overtake it: only time tells."""
-    w = careful(16, probes=True, paths=2)
+    w = adaptive(16, probes=True, paths=2)
     hear(w, [w.place(chunk) for chunk in range(1, 8)], 0.1)
     assert taken(w, 0.11) == []
     assert w.wake_at() == pytest.approx(0.2)
-    assert taken(w, 0.2) == [(Way.AGAIN, [0])], "the last of all: not asked about first"
+    assert taken(w, 0.2) == [(SendKind.RESEND, [0])], "the last of all: not asked about first"
 
 
 def test_who_does_not_contribute_sends_nothing() -> None:
-    w = Window(4, RttEstimator(), manners=Manners(careful=True, early=True, recovers=True))
-    w.begin(9, 0.0, contributes=False)
+    w = Window(4, RttEstimator(), options=WindowOptions(adaptive_retries=True, early_closing=True))
+    w.begin(9, 0.0, options=ExchangeOptions(contribute=False))
     w.filled = 9
     assert taken(w, 0.0) == []
     for chunk in (8, 1, 2):
         assert answer(w, chunk, 0.01) == chunk
-    sent = [way for now in (0.01, 0.2, 0.5, 1.0, 2.0) for way, _ in taken(w, now)]
-    assert set(sent) == {Way.ASK}, "only other workers are asked"
+    sent = [kind for now in (0.01, 0.2, 0.5, 1.0, 2.0) for kind, _ in taken(w, now)]
+    assert set(sent) == {SendKind.RECOVER}, "only other workers are asked"
     for chunk in (0, 3, 4, 5, 6, 7):
         answer(w, chunk, 2.0)
-        assert all(way == Way.ASK for way, _ in taken(w, 2.0))
+        assert all(kind == SendKind.RECOVER for kind, _ in taken(w, 2.0))
     assert w.done
 
 
 def test_results_that_come_early_are_taken_but_what_follows_waits() -> None:
     """Chunk 2 follows 0, and 4 follows 2: 4 would take the slot of 0, which is still open."""
-    w = Window(4, RttEstimator(), manners=Manners(careful=True, early=True))
+    w = Window(4, RttEstimator(), options=WindowOptions(adaptive_retries=True, early_closing=True))
     w.begin(7, 0.0)
     assert drain(w, 0.0) == [0, 1]
     assert hear(w, [w.place(2), w.place(4)], 0.01) == [2, 4]
@@ -441,7 +440,7 @@ def test_results_that_come_early_are_taken_but_what_follows_waits() -> None:
 
 
 def test_a_limit_below_half_of_the_slots() -> None:
-    w = Window(64, RttEstimator(), manners=Manners(careful=True), limit=WindowLimit(32))
+    w = Window(64, RttEstimator(), options=WindowOptions(adaptive_retries=True), limit=WindowLimit(32))
     w.begin(100, 0.0)
     assert drain(w, 0.0) == list(range(START_CHUNKS))
     hear(w, [w.place(chunk) for chunk in range(4)], 0.01)

@@ -1,0 +1,215 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The memory of one exchange: its packets, built in place, and the results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+
+from sumwire.config import JobConfig
+from sumwire.errors import UsageError
+from sumwire.transport.retries import SendKind
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import (
+    COUNT_MASK,
+    OP_WORDS,
+    RESULT_MASK,
+    cuts_of,
+    first_byte,
+    headers,
+    number_of,
+    result_heads,
+    write_headers,
+)
+
+_RESULT: Final = first_byte(p4.KIND_RESULT)
+_NO_RUN: Final = -1
+# Length of a THC result that lacks its two low planes.
+_CUT_BYTES: Final = HEADER_BYTES + p4.THC_WORDS_CUT * WORD_BYTES
+# What the switch assumes for the two planes: half of the values 2, half 1.
+_CUT_FILL: Final = np.repeat(np.array([p4.CUT_FILL_BYTE, 0xFF ^ p4.CUT_FILL_BYTE], np.uint8), WORD_BYTES)
+# The priority's bits in a TOS byte. The others say drop class 0 (never dropped on purpose) and ECN capable.
+_TOS_PRIORITY: Final = p4.DSCP_PRIORITY << 2
+
+
+def protected(tos: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """TOS bytes of the same priorities in drop class 0, for packets that must not be dropped on purpose."""
+    return tos & np.uint8(_TOS_PRIORITY) | np.uint8(p4.ECN_ECT)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of all chunks of an exchange.
+
+    ``words``: uint8 (chunks, down words, 128). ``counts``: uint8 (chunks,), contributions in the sum, of the whole
+    tree. ``contributors``: uint32 (chunks,), bitmaps of the seats at this worker's switch. ``flags``: uint8 (chunks,).
+    ``cuts``: uint8 (chunks,), planes that contributions lacked, and CUT_RESULT if the sum itself lacks two.
+    """
+
+    words: NDArray[np.uint8]
+    counts: NDArray[np.uint8]
+    contributors: NDArray[np.uint32]
+    flags: NDArray[np.uint8]
+    cuts: NDArray[np.uint8]
+
+
+class Pool:
+    """Memory that one exchange after another uses: a page fault costs more than writing to the page."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """uint8 (size,): the memory of the last call if that is large enough."""
+        if len(self._memory) < size:
+            self._memory = np.empty(size, np.uint8)
+        return self._memory[:size]
+
+
+class Buffers:
+    """Packets and results of the chunks of one exchange.
+
+    ``packets``: uint8 (chunks, bytes of one), with their headers. ``payload``: uint8 (chunks, up words, 128), the part
+    of them that the caller fills. ``results``: filled by :meth:`accept`. ``tos``: uint8 (chunks,) or None.
+    Raises UsageError for more chunks than a packet can number, and for a TOS of another shape.
+    """
+
+    def __init__(
+        self,
+        config: JobConfig,
+        op: int,
+        chunks: int,
+        *,
+        bucket: int,
+        first_sequence: int,
+        up: Pool,
+        down: Pool,
+        tos: NDArray[np.uint8] | None = None,
+    ) -> None:
+        if chunks > p4.CHUNKS_MAX:
+            raise UsageError(f"{chunks} chunks in one tensor: a packet can number {p4.CHUNKS_MAX}")
+        if tos is not None and (tos.dtype != np.uint8 or tos.shape != (chunks,)):
+            raise UsageError(f"{tos.dtype} TOS bytes of shape {tos.shape}: need uint8 ({chunks},)")
+        up_words, down_words = OP_WORDS[op]
+        self.op = op
+        self.bucket = bucket
+        self.chunks = chunks
+        up_bytes = HEADER_BYTES + up_words * WORD_BYTES
+        self.packets = up.take(chunks * up_bytes).reshape(chunks, up_bytes)
+        write_headers(
+            self.packets,
+            op=op,
+            job=config.job,
+            seat=config.seat,
+            slots=config.slots,
+            first_sequence=first_sequence,
+            bucket=bucket,
+        )
+        self._expected = result_heads(self.packets, down_words)
+        self.payload = self.packets[:, HEADER_BYTES:].reshape(chunks, up_words, WORD_BYTES)
+        self.results = Results(
+            down.take(chunks * down_words * WORD_BYTES).reshape(chunks, down_words, WORD_BYTES),
+            np.zeros(chunks, np.uint8),
+            np.zeros(chunks, np.uint32),
+            np.zeros(chunks, np.uint8),
+            np.zeros(chunks, np.uint8),
+        )
+        # A copy, since retransmissions change it.
+        self.tos = None if tos is None else tos.copy()
+        self._records = headers(self.packets)
+        self._job = config.job
+        self._seat = config.seat
+        self._down_words = down_words
+        self._down_bytes = down_words * WORD_BYTES
+
+    def prepare(self, chunks: NDArray[np.int64], kind: SendKind, least: int) -> None:
+        """Turn packets into retransmissions. A FLUSH closes its slot from ``least`` contributions on."""
+        flush = kind == SendKind.FLUSH
+        self._records["flags"][chunks] = p4.FLAG_RESYNC | p4.FLAG_FLUSH if flush else p4.FLAG_RESYNC
+        self._records["contributors"][chunks] = least if flush else 1 << self._seat
+        if self.tos is not None:
+            self.tos[chunks] = protected(self.tos[chunks])
+
+    def protected_tos(self, chunk: int) -> int | None:
+        """The TOS byte of a single packet about a chunk, which must not be dropped; None without tags."""
+        return None if self.tos is None else int(protected(self.tos[chunk : chunk + 1])[0])
+
+    def probe(self, chunk: int) -> NDArray[np.uint8]:
+        """The PROBE of a chunk, uint8 (24,)."""
+        probe: NDArray[np.uint8] = self.packets[chunk, :HEADER_BYTES].copy()
+        record = headers(probe.reshape(1, -1))
+        record["version_kind"] = first_byte(p4.KIND_PROBE)
+        record["contributors"], record["flags"], record["words"] = 1 << self._seat, 0, 0
+        return probe
+
+    def closing_flush(self, chunk: int) -> NDArray[np.uint8]:
+        """A contribution with FLUSH that closes its slot whoever has contributed, uint8 (bytes of one)."""
+        packet: NDArray[np.uint8] = self.packets[chunk].copy()
+        record = headers(packet.reshape(1, -1))
+        record["flags"], record["contributors"] = p4.FLAG_RESYNC | p4.FLAG_FLUSH, 0
+        return packet
+
+    def plain_run(self, heads: NDArray[np.uint64], sizes: NDArray[np.uint32]) -> int:
+        """The first chunk if the received datagrams are results without flags of consecutive chunks, else -1.
+
+        ``heads``: see :func:`sumwire.wire.packets.heads`. Nearly all received batches are such runs, and this check is
+        faster than the general one.
+        """
+        first = int(number_of(heads[0]))
+        last = first + len(heads)
+        if last > self.chunks or bool((sizes != HEADER_BYTES + self._down_bytes).any()):
+            return _NO_RUN
+        plain = heads & RESULT_MASK == self._expected[first:last]
+        return first if plain.all() and (heads[:, 0] & COUNT_MASK).all() else _NO_RUN
+
+    def wanted(self, records: NDArray[Any], sizes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """Which of the received datagrams are results of this op for this worker, whole or cut: bool (n,)."""
+        whole = (sizes == HEADER_BYTES + self._down_bytes) & (records["words"] == self._down_words)
+        if self.op == p4.OP_THC:
+            whole |= self._are_cut(records, sizes)
+        wanted: NDArray[np.bool_] = (
+            whole
+            & (records["version_kind"] == _RESULT)
+            & (records["op"] == self.op)
+            & (records["job"] == self._job)
+            & (records["worker"] == self._seat)
+            & (records["count"] != 0)
+        )
+        return wanted
+
+    def fill_cut(self, rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
+        """Append to received cut results what the switch assumes for the missing planes."""
+        if self.op == p4.OP_THC:
+            cut = np.flatnonzero(records["words"] == p4.THC_WORDS_CUT)
+            if len(cut):
+                rows[cut, _CUT_BYTES : _CUT_BYTES + len(_CUT_FILL)] = _CUT_FILL
+
+    @staticmethod
+    def _are_cut(records: NDArray[Any], sizes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        cut: NDArray[np.bool_] = np.logical_and(sizes == _CUT_BYTES, records["words"] == p4.THC_WORDS_CUT)
+        if cut.any():
+            cut &= cuts_of(records) & np.uint8(p4.CUT_RESULT) != 0
+        return cut
+
+    def accept_run(self, first: int, rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
+        """Store results that :meth:`plain_run` has accepted, of the chunks from ``first`` on."""
+        results, last = self.results, first + len(rows)
+        flat = results.words.reshape(self.chunks, self._down_bytes)
+        flat[first:last] = rows[:, HEADER_BYTES : HEADER_BYTES + self._down_bytes]
+        results.counts[first:last] = records["count"]
+        results.contributors[first:last] = records["contributors"]
+
+    def accept(self, chunks: NDArray[np.int64], rows: NDArray[np.uint8], records: NDArray[Any]) -> None:
+        """Store the results of chunks: one received row and its header for each."""
+        results = self.results
+        flat = results.words.reshape(self.chunks, self._down_bytes)
+        flat[chunks] = rows[:, HEADER_BYTES : HEADER_BYTES + self._down_bytes]
+        results.counts[chunks] = records["count"]
+        results.contributors[chunks] = records["contributors"]
+        results.flags[chunks] = records["flags"]
+        results.cuts[chunks] = cuts_of(records)

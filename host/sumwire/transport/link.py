@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One worker's UDP socket to its switch: batches of packets out and in, waiting, and passing failures."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import select
+import socket
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+
+from sumwire.config import JobConfig
+from sumwire.errors import TransportError
+from sumwire.transport.stats import JobStats
+from sumwire.wire.batch import BatchSocket, enlarge_buffers
+from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import headers, heads
+
+# Packets per system call.
+BATCH: Final = 64
+# Twice the largest packet: a longer one shows as too long.
+_ROW_BYTES: Final = 2 * (HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
+# Errors of a UDP send after which a later send can succeed: a full queue, an ICMP error of an earlier packet, or a
+# packet filter.
+_PASSING: Final = frozenset(
+    {
+        errno.ENOBUFS,
+        errno.ECONNREFUSED,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.ENETDOWN,
+        errno.EHOSTDOWN,
+        errno.EPERM,
+    }
+)
+
+
+class Link:
+    """A socket bound to the worker's own address and connected to its switch, so that other senders are filtered out.
+
+    ``received``: uint8 rows with the datagrams of the last :meth:`receive`; ``records`` are their headers, ``heads``
+    the same headers as 64-bit numbers, ``sizes`` the bytes in each row. ``last_failure``: a text about the last passing
+    error, or "".
+    Raises OSError if the worker's address cannot be bound, UsageError on a system that is not Linux.
+    """
+
+    def __init__(self, config: JobConfig, stats: JobStats) -> None:
+        self.udp = _open_socket(config)
+        self.socket = BatchSocket(self.udp, row_bytes=_ROW_BYTES, batch=BATCH)
+        self.received = self.socket.received
+        self.records, self.heads = headers(self.received), heads(self.received)
+        self.sizes = self.socket.sizes
+        self.last_failure = ""
+        self._job = config.job
+        self._stats = stats
+        self._packet_bytes = 0
+        self._poll = select.poll()
+        self._events = select.POLLIN
+        self._poll.register(self.udp, self._events)
+
+    def close(self) -> None:
+        """Close the socket; closing twice is allowed."""
+        self.socket.close()
+
+    def watch(self, fileno: int) -> None:
+        """Let :meth:`wait` also return when this becomes readable."""
+        self._poll.register(fileno, select.POLLIN)
+
+    def load(self, packets: NDArray[np.uint8], tos: NDArray[np.uint8] | None) -> None:
+        """Packets (n, bytes of one) that :meth:`send` sends by index, and their TOS bytes."""
+        self.socket.load(packets, tos=tos)
+        self._packet_bytes = packets.shape[1]
+
+    def send(self, chunks: NDArray[np.int64]) -> int:
+        """Send loaded packets. Returns how many the socket accepted, or lost with a passing error: the first ones."""
+        done = sent = 0
+        while done < len(chunks):
+            try:
+                accepted = self.socket.send(chunks[done:])
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._note_failure(error)
+                done += 1
+            else:
+                done += accepted
+                sent += accepted
+        self._stats.packets_sent += sent
+        self._stats.bytes_sent += sent * (LOWER_HEADER_BYTES + self._packet_bytes)
+        return done
+
+    def send_one(self, packet: NDArray[np.uint8], tos: int | None) -> None:
+        """Send a single packet, with this TOS byte if it is not None. A full socket loses it."""
+        control = [] if tos is None else [(socket.IPPROTO_IP, socket.IP_TOS, bytes([tos]))]
+        with contextlib.suppress(BlockingIOError):
+            try:
+                self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT)
+                self._stats.packets_sent += 1
+                self._stats.bytes_sent += LOWER_HEADER_BYTES + len(packet)
+            except OSError as error:
+                self._note_failure(error)
+
+    def receive(self, wanted: int = 0) -> int:
+        """Take in datagrams, up to a batch. Returns how many lie in ``received`` now.
+
+        ``wanted``: wait some milliseconds for so many, see :meth:`BatchSocket.receive`.
+        """
+        try:
+            count = self.socket.receive(wanted)
+        except OSError as error:
+            self._note_failure(error)
+            return 0
+        self._stats.packets_received += count
+        self._stats.bytes_received += int(self.sizes[:count].sum()) + count * LOWER_HEADER_BYTES
+        return count
+
+    def wait(self, milliseconds: int, *, room: bool) -> bool:
+        """Sleep until something arrives or the time is over; with ``room``, also until the socket has room to send.
+
+        Returns True if the socket itself is the reason.
+        """
+        events = select.POLLIN | select.POLLOUT if room else select.POLLIN
+        if events != self._events:
+            self._poll.modify(self.udp, events)
+            self._events = events
+        own = self.udp.fileno()
+        return any(fd == own for fd, _ in self._poll.poll(milliseconds))
+
+    def _note_failure(self, error: OSError) -> None:
+        if error.errno not in _PASSING:
+            raise TransportError(f"job {self._job}: the worker's socket failed: {error}") from error
+        self._stats.send_failures += 1
+        self.last_failure = f"last network error: {error.strerror}"
+
+
+def _open_socket(config: JobConfig) -> socket.socket:
+    own = config.own_address
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        enlarge_buffers(udp)
+        udp.bind((own.ip, own.udp_port))
+        udp.connect((config.aggregator, p4.SUMWIRE_PORT))
+    except OSError:
+        udp.close()
+        raise
+    return udp

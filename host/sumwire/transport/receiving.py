@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The receiving side of one exchange: results from the switch and from other workers, STALE, and INFORM."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+
+from sumwire.transport.buffers import Buffers
+from sumwire.transport.connection import Connection
+from sumwire.transport.result_errors import incomplete_result, other_chunk
+from sumwire.transport.window import NOTHING
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import OP_WORDS, chunks_of, first_byte, headers
+
+_RESULT: Final = first_byte(p4.KIND_RESULT)
+_STALE: Final = first_byte(p4.KIND_STALE)
+_INFORM: Final = first_byte(p4.KIND_INFORM)
+
+
+class Receiver:
+    """Stores results in an exchange's buffers and reports them to the window.
+
+    Every method raises DeadlineError for an incomplete result, OrderError for another chunk's, and StaleRunError for a
+    STALE whose result cannot be recovered.
+    """
+
+    def __init__(self, connection: Connection, buffers: Buffers) -> None:
+        self._connection = connection
+        self._link = connection.link
+        self._window = connection.window
+        self._catch_up = connection.catch_up
+        self._buffers = buffers
+
+    def receive(self, wanted: int = 0) -> None:
+        """Take in what the socket has, up to a batch. ``wanted``: see :meth:`BatchSocket.receive`."""
+        link, window = self._link, self._window
+        count = link.receive(wanted)
+        if not count:
+            return
+        rows, records, sizes = link.received[:count], link.records[:count], link.sizes[:count]
+        first = self._buffers.plain_run(link.heads[:count], sizes)
+        if first != NOTHING and window.are_open(first, first + count):
+            self._accept_run(first, rows, records, sizes)
+        else:
+            self._sort_out(rows, records, sizes)
+
+    def take_ahead(self) -> None:
+        """Accept the results that arrived before this exchange began."""
+        if self._catch_up is None:
+            return
+        chunks, rows, sizes = self._catch_up.ahead.take(self._window.base, self._buffers.chunks)
+        if len(chunks):
+            self._connection.stats.ahead += len(chunks)
+            self._accept(chunks, rows, headers(rows), sizes)
+
+    def recover(self) -> bool:
+        """Ask other workers for lost results, and take in their answers. Returns whether there were any."""
+        catch_up, window = self._catch_up, self._window
+        if catch_up is None or not catch_up.recovery.missing:
+            return False
+        sequences, rows, sizes = catch_up.recovery.answers()
+        if len(sequences):
+            records = headers(rows)
+            chunks = window.find(records["slot"], records["round"])
+            known = chunks != NOTHING
+            self._connection.stats.recovered += int(np.count_nonzero(known))
+            self._accept(chunks[known], rows[known], records[known], sizes[known])
+        catch_up.recovery.send(self._connection.clock())
+        return len(sequences) > 0
+
+    def _accept_run(
+        self, first: int, rows: NDArray[np.uint8], records: NDArray[Any], sizes: NDArray[np.integer[Any]]
+    ) -> None:
+        """Plain results of consecutive chunks in flight: nearly all received batches are such."""
+        self._buffers.accept_run(first, rows, records)
+        chunks = np.arange(first, first + len(rows))
+        self._window.complete(chunks, self._connection.clock())
+        if self._catch_up is not None:
+            self._catch_up.applied(self._window.base + chunks, rows, sizes)
+
+    def _sort_out(self, rows: NDArray[np.uint8], records: NDArray[Any], sizes: NDArray[np.integer[Any]]) -> None:
+        """Datagrams of any kind."""
+        window, buffers = self._window, self._buffers
+        remaining = np.ones(len(rows), np.bool_)
+        if self._catch_up is not None:
+            remaining &= ~self._catch_up.ahead.put(self._connection.next_sequence, records, rows, sizes)
+        results = buffers.wanted(records, sizes) & remaining
+        places = np.flatnonzero(results)
+        chunks = window.find(records["slot"][places], records["round"][places])
+        places, chunks = places[chunks != NOTHING], chunks[chunks != NOTHING]
+        self._accept(chunks, rows[places], records[places], sizes[places])
+        flags = buffers.results.flags
+        window.settle(lambda chunk: bool(flags[chunk] & p4.FLAG_MISSING))
+        for row in np.flatnonzero(remaining & ~results):
+            self._other(int(sizes[row]), records[row])
+
+    def _accept(
+        self,
+        chunks: NDArray[np.int64],
+        rows: NDArray[np.uint8],
+        records: NDArray[Any],
+        sizes: NDArray[np.integer[Any]],
+    ) -> None:
+        """Results of open chunks: datagrams, their headers, and the bytes in each. Those before the first bad one are
+        stored; then the error about that one is raised."""
+        buffers, now = self._buffers, self._connection.clock()
+        incomplete = records["flags"] & p4.FLAG_INCOMPLETE != 0
+        bad = incomplete | (records["bucket"] != buffers.bucket) | (chunks_of(records) != chunks)
+        bad |= records["op"] != buffers.op
+        good = int(bad.argmax()) if bad.any() else len(rows)
+        received = rows[:good]
+        if self._catch_up is not None:
+            self._catch_up.applied(self._window.base + chunks[:good], received, sizes[:good])
+        buffers.fill_cut(received, records[:good])
+        buffers.accept(chunks[:good], received, records[:good])
+        self._window.complete(chunks[:good], now, marked=bool((records["flags"][:good] & p4.FLAG_CE).any()))
+        if good < len(rows):
+            chunk, record = int(chunks[good]), records[good]
+            if incomplete[good]:
+                raise incomplete_result(self._connection, chunk, int(record["contributors"]), int(record["count"]))
+            raise other_chunk(self._connection, chunk, buffers.bucket, int(record["bucket"]), int(chunks_of(record)))
+
+    def _other(self, size: int, record: Any) -> None:
+        """A packet that is no result of this exchange: STALE, INFORM, a late result of an earlier one, or foreign."""
+        config, stats, window, op = self._connection.config, self._connection.stats, self._window, self._buffers.op
+        packet_op, first = int(record["op"]), int(record["version_kind"])
+        mine = (int(record["job"]), int(record["worker"])) == (config.job, config.seat)
+        if size < HEADER_BYTES or not mine or packet_op not in OP_WORDS:
+            stats.ignored += 1
+        elif first == _STALE and size == HEADER_BYTES and packet_op == op:
+            window.on_stale(int(record["slot"]), int(record["round"]))
+        elif first == _INFORM and size == HEADER_BYTES and packet_op == op:
+            window.on_inform(int(record["slot"]), int(record["round"]), send=self._is_needed(record))
+        elif first == _RESULT and packet_op != op and size == HEADER_BYTES + OP_WORDS[packet_op][1] * WORD_BYTES:
+            window.counters.duplicates += 1
+        else:
+            stats.ignored += 1
+
+    def _is_needed(self, inform: Any) -> bool:
+        """Whether this worker's contribution would make the switch do something: add it, answer with the closed slot's
+        result, or send its partial result up once more."""
+        contributors, flags = int(inform["contributors"]), int(inform["flags"])
+        sends_up = contributors == self._connection.all_seats or flags & p4.FLAG_MISSING
+        return bool(not contributors >> self._connection.config.seat & 1 or flags & p4.FLAG_CLOSED or sends_up)

@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The sending side of one exchange: moves packets from the window to the socket."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from sumwire.transport.buffers import Buffers
+from sumwire.transport.connection import Connection
+from sumwire.transport.link import BATCH
+from sumwire.transport.retries import Chunks, Outgoing, SendKind
+
+_NO_CHUNKS: Final = np.zeros(0, np.int64)
+
+
+class Sender:
+    """``held``: chunks that the window has released and the full socket has not accepted yet."""
+
+    def __init__(self, connection: Connection, buffers: Buffers) -> None:
+        self.held: Chunks = _NO_CHUNKS
+        self._connection = connection
+        self._buffers = buffers
+
+    def send(self) -> None:
+        """Send all that may be sent now, until the window or the socket has enough."""
+        connection = self._connection
+        now = connection.clock()
+        while True:
+            if not len(self.held):
+                outgoing = connection.window.take(now, BATCH)
+                if outgoing is None:
+                    return
+                if outgoing.kind != SendKind.FIRST and not self._prepare(outgoing):
+                    continue
+                self.held = outgoing.chunks
+            self.held = self.held[connection.link.send(self.held) :]
+            if len(self.held):
+                return
+
+    def _prepare(self, outgoing: Outgoing) -> bool:
+        """Make the packets of a retry. Returns False if the exchange's own packets are not to be sent."""
+        connection, buffers, (chunks, kind) = self._connection, self._buffers, outgoing
+        if kind == SendKind.RECOVER:
+            self._recover(chunks)
+        elif kind == SendKind.PROBE:
+            for chunk in chunks.tolist():
+                connection.link.send_one(buffers.probe(chunk), buffers.protected_tos(chunk))
+        else:
+            buffers.prepare(chunks, kind, connection.closing_contributions - 1)
+            return True
+        return False
+
+    def _recover(self, chunks: Chunks) -> None:
+        connection = self._connection
+        if connection.catch_up is not None:
+            connection.catch_up.recovery.ask((connection.window.base + chunks).tolist(), self._buffers.op)
+            connection.catch_up.recovery.send(connection.clock())
