@@ -29,8 +29,8 @@ from helpers.transport.udp_bridge import (
 from helpers.waiting import until
 from numpy.typing import NDArray
 from sumwire.errors import DeadlineError, StaleRunError
-from sumwire.transport.delivery import Delivery
 from sumwire.transport.buffers import Results
+from sumwire.transport.delivery import Delivery
 from sumwire.transport.options import ExchangeOptions, TransportOptions
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
