@@ -11,10 +11,9 @@ from typing import Final
 
 from sumwire_protocol import constants as _p4
 from sumwire_protocol.constants import SUMWIRE_PORT
+from sumwire_protocol.ops import CODES
 
-OP_CODES: Final[dict[str, int]] = {
-    name.removeprefix("OP_").lower(): code for name, code in vars(_p4).items() if name.startswith("OP_")
-}
+OP_CODES: Final = CODES
 """Name in the configuration -> code on the wire, for every op."""
 
 SPRAYS: Final = ("slot", "hash")

@@ -9,13 +9,8 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Final
 
-from sumwire_protocol.constants import (
-    SIGN_WORKERS_MAX,
-    SLOT_WORDS,
-    SLOTS_TOTAL,
-    THC_INDEX_PLANES,
-    VOTE_WORKERS_MAX,
-)
+from sumwire_protocol.constants import SLOT_WORDS, SLOTS_TOTAL, THC_INDEX_PLANES
+from sumwire_protocol.ops import COUNT_MAX, OPS
 
 from sumwire_controller.errors import Problem
 from sumwire_controller.model.config import OP_CODES, Job, SlotRange, Thc
@@ -23,9 +18,7 @@ from sumwire_controller.rules.addresses import repeated
 
 SUM_MAX: Final = (1 << SLOT_WORDS) - 1
 """The largest sum that fits the planes of a slot."""
-COUNT_MAX: Final = (1 << 8) - 1
-"""The largest `count` that fits its field in a packet."""
-OP_HOSTS_MAX: Final = {"sign": SIGN_WORKERS_MAX, "vote": VOTE_WORKERS_MAX}
+OP_HOSTS_MAX: Final = {op.name: op.workers_max for op in OPS if op.workers_max < COUNT_MAX}
 """The most hosts whose contributions fit the payload of an op, for the ops with less room than COUNT_MAX."""
 PARENTS: Final = (1, 2, 4)
 """The numbers of switches above that a job may have. The lowest bits of a slot's number select one of them."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sumwire_protocol.constants import DROP_PORT, JOB_WORKERS_MAX, JOBS_MAX, ROUTES_MAX, SUMWIRE_PORT, WORKERS_MAX
+from sumwire_protocol.ops import COUNT_MAX
 
 from sumwire_controller.errors import ConfigError, Problem
 from sumwire_controller.model.config import Config, Job, Parent, Worker
@@ -15,7 +16,6 @@ from sumwire_controller.rules.addresses import PORT_MAX, address_rules, name_rul
 from sumwire_controller.rules.degrade import degrade_rules
 from sumwire_controller.rules.drafts import Draft, draft_of
 from sumwire_controller.rules.job import (
-    COUNT_MAX,
     PARENTS,
     either,
     hosts_fit,

@@ -7,34 +7,34 @@ What a socket never sees (ports, checksums, what is no UDP) has no rule here; th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import OPS, Op, Payload
 
 from sumwire.aggregator.batches import Batch
 from sumwire.aggregator.state import State
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import OP_WORDS, cuts_of, headers
+from sumwire.wire.packets import cuts_of, headers
 
-_OPS: Final = 1 << 8
 _KINDS: Final = (p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_PROBE)
-_PARTIAL_WORDS: Final = {p4.OP_THC: p4.THC_WORDS_PARTIAL, p4.OP_VOTE: p4.VOTE_WORDS_PARTIAL}
 
 
-def _by_op(words: dict[int, int]) -> NDArray[np.uint8]:
-    """A table over all ops; what it does not have is 0, and no packet has so few words."""
-    table = np.zeros(_OPS, np.uint8)
-    for op, count in words.items():
-        table[op] = count
+def _words(payload: Callable[[Op], Payload]) -> NDArray[np.uint8]:
+    """Words by op code, (256,). Of a code without an op 0: no packet with a payload has 0 words."""
+    table = np.zeros(1 << dict(p4.SUMWIRE_FIELDS)["op"], np.uint8)
+    for op in OPS:
+        table[op.code] = payload(op).words
     return table
 
 
-UP_WORDS: Final = _by_op({op: up for op, (up, _) in OP_WORDS.items()})
-DOWN_WORDS: Final = _by_op({op: down for op, (_, down) in OP_WORDS.items()})
-# What lower switches send: well formed, but from no host.
-_PARTIAL: Final = _by_op({op: _PARTIAL_WORDS.get(op, up) for op, (up, _) in OP_WORDS.items()})
+UP_WORDS: Final = _words(lambda op: op.up)
+DOWN_WORDS: Final = _words(lambda op: op.down)
+# Partial results of lower switches are well formed, but no host sends them.
+_PARTIAL: Final = _words(lambda op: op.partial)
 
 
 def lost_planes(records: NDArray[Any]) -> NDArray[np.bool_]:

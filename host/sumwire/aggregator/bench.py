@@ -22,10 +22,11 @@ from typing import Any, Final
 
 import numpy as np
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import CODES
 
 from sumwire.aggregator.kernels import SWITCH
 from sumwire.aggregator.processes import Fleet, signals_held
-from sumwire.config import OP_CODES, JobConfig, parse_job
+from sumwire.config import JobConfig, parse_job
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import OP_WORDS, headers, write_headers
@@ -65,7 +66,7 @@ def job_mapping(workers: int) -> dict[str, Any]:
         "format": 2,
         "name": "bench",
         "job": _JOB,
-        "ops": list(OP_CODES),
+        "ops": list(CODES),
         "workers": workers,
         "quorum": workers,
         "slots": _SLOTS,
@@ -167,7 +168,7 @@ def measure(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; 0 if a contribution costs at most `--limit-us`, else 1."""
     parser = argparse.ArgumentParser(description="CPU time that a contribution costs the software aggregator")
-    parser.add_argument("--op", choices=tuple(OP_CODES), default="thc")
+    parser.add_argument("--op", choices=tuple(CODES), default="thc")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--rate", type=float, default=np.inf, help="contributions per second at most")
@@ -181,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--piece must divide {_SLOTS}")
     runs = measure(
         options.workers,
-        OP_CODES[options.op],
+        CODES[options.op],
         options.processes,
         seconds=options.seconds,
         rate=options.rate,

@@ -16,6 +16,7 @@ from typing import Any, Final
 import nativelib
 import numpy as np
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator import draws, marks
 from sumwire.wire.header import HEADER_BYTES
@@ -123,6 +124,9 @@ def _build() -> Path:
     lines += [f"#define {name} {getattr(draws, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
     lines.append(f"#define SHARE_BITS {draws.SHARE_BITS}")
     lines += [f"#define TOS_{name} {value}" for name, value in vars(marks).items() if isinstance(value, int)]
+    # struct op_words of every op, by its code.
+    words = (f"[{op.code}] = {{{op.up.words}, {op.partial.words}, {op.down.words}}}" for op in OPS)
+    lines.append(f"#define OP_TABLE {{{', '.join(words)}}}")
     text = "\n".join(("#pragma once", *lines, ""))
     sources = sorted(_FOLDER.glob("*.c"))
     return nativelib.build(

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import CODES
 
-from sumwire.config import OP_CODES, JobConfig
+from sumwire.config import JobConfig
 
 # struct aggregator_slot. The owner is a generation, 0 for nobody; a contributor counts as one.
 SLOT: Final = np.dtype(
@@ -117,7 +118,7 @@ class State:
     def _job(self, job: JobConfig, first_slot: int) -> Any:
         entry = np.zeros((), JOB)
         entry["first_slot"], entry["slots"], entry["quorum"] = first_slot, job.slots, job.quorum
-        entry["ops"] = sum(1 << OP_CODES[op] for op in job.ops)
+        entry["ops"] = sum(1 << CODES[op] for op in job.ops)
         if job.thc is not None:
             entry["coefficients"] = coefficients(job.thc.table)
         entry["places"] = -1

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import Op
 from torch import Tensor
 
 from sumwire.codec.errors import CodecError, CountError, StageError
@@ -36,6 +37,12 @@ class CodecInfo:
     chunk_values: int
     # Op of a preliminary exchange whose outcome `encode` needs (`preliminary`, uint32 values), or None.
     preliminary_op: int | None = None
+
+    @classmethod
+    def of(cls, name: str, op: Op, preliminary: Op | None = None) -> CodecInfo:
+        """Of a codec that fills whole packets of ``op``."""
+        first = None if preliminary is None else preliminary.code
+        return cls(name, op.code, op.up.words, op.down.words, op.values, preliminary_op=first)
 
 
 class CodecRound(ABC):

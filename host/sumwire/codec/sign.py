@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import MAX32, SIGN, VOTE
 from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
@@ -119,9 +120,7 @@ def _plain_round(codec: GradientCodec, x: Tensor, where: str, kind: type[_SignRo
 class SignCodec(GradientCodec):
     """Merged signs: in every place +1 or -1, the sign of one of the workers."""
 
-    info: ClassVar[CodecInfo] = CodecInfo(
-        "sign", p4.OP_SIGN, p4.SIGN_WORDS, p4.SIGN_WORDS, p4.SIGN_WORDS * p4.WORD_BITS
-    )
+    info: ClassVar[CodecInfo] = CodecInfo.of("sign", SIGN)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
         return _plain_round(self, x, f"bucket {bucket} of round {sequence}")
@@ -134,9 +133,7 @@ class SignCodec(GradientCodec):
 class VoteCodec(GradientCodec):
     """signSGD with majority vote."""
 
-    info: ClassVar[CodecInfo] = CodecInfo(
-        "vote", p4.OP_VOTE, p4.VOTE_WORDS_UP, p4.VOTE_WORDS_DOWN, p4.VOTE_WORDS_UP * p4.WORD_BITS
-    )
+    info: ClassVar[CodecInfo] = CodecInfo.of("vote", VOTE)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
         return _plain_round(self, x, f"bucket {bucket} of round {sequence}", _VoteRound)
@@ -150,9 +147,7 @@ class VoteCodec(GradientCodec):
 class EfSignCodec(GradientCodec):
     """EF-signSGD for one worker of `workers`. Its scale travels in a MAX32 lane of its own."""
 
-    info: ClassVar[CodecInfo] = CodecInfo(
-        "ef-sign", p4.OP_SIGN, p4.SIGN_WORDS, p4.SIGN_WORDS, p4.SIGN_WORDS * p4.WORD_BITS, p4.OP_MAX32
-    )
+    info: ClassVar[CodecInfo] = CodecInfo.of("ef-sign", SIGN, MAX32)
 
     def __init__(self, *, worker: int, workers: int) -> None:
         super().__init__()
@@ -211,9 +206,7 @@ class _EfSignRound(_SignRound):
 class SsdmCodec(GradientCodec):
     """Stochastic signs of one worker of one job."""
 
-    info: ClassVar[CodecInfo] = CodecInfo(
-        "ssdm", p4.OP_SIGN, p4.SIGN_WORDS, p4.SIGN_WORDS, p4.SIGN_WORDS * p4.WORD_BITS
-    )
+    info: ClassVar[CodecInfo] = CodecInfo.of("ssdm", SIGN)
 
     def __init__(self, *, job: int, worker: int) -> None:
         super().__init__()

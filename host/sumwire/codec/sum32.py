@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import MAX32, SUM32
 from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
@@ -28,7 +29,7 @@ from sumwire.codec.errors import CodecError
 from sumwire.codec.values import check_values
 
 LANES: Final = p4.WORD_BITS // p4.ELEMENT_BITS
-CHUNK_VALUES: Final = p4.SUM32_WORDS * LANES
+CHUNK_VALUES: Final = SUM32.values
 SUM_MAX: Final = (1 << (p4.ELEMENT_BITS - 1)) - 1
 # Exponents travel above 0, which stands for a block of zeros. Those of float64:
 EXPONENT_BIAS: Final = 2048
@@ -51,7 +52,7 @@ def pack_lanes(lanes: NDArray[np.int32]) -> NDArray[np.uint8]:
     chunks = -(-len(lanes) // CHUNK_VALUES)
     padded = np.zeros(chunks * CHUNK_VALUES, _LANE)
     padded[: len(lanes)] = lanes
-    return padded.view(np.uint8).reshape(chunks, p4.SUM32_WORDS, p4.WORD_BYTES)
+    return padded.view(np.uint8).reshape(chunks, SUM32.up.words, p4.WORD_BYTES)
 
 
 def unpack_lanes(words: NDArray[np.uint8], length: int) -> NDArray[np.int32]:
@@ -66,9 +67,7 @@ class Sum32Codec(GradientCodec):
     that can be, and the rest is in its residual; else they are an error.
     """
 
-    info: ClassVar[CodecInfo] = CodecInfo(
-        "sum32", p4.OP_SUM32, p4.SUM32_WORDS, p4.SUM32_WORDS, CHUNK_VALUES, p4.OP_MAX32
-    )
+    info: ClassVar[CodecInfo] = CodecInfo.of("sum32", SUM32, MAX32)
 
     def __init__(self, *, workers: int, clamp: bool = False) -> None:
         super().__init__()

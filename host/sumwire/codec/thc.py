@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import MAX32, THC
 from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
@@ -50,14 +51,7 @@ class ThcCodec(GradientCodec):
     values do not fit a value's sum planes, or an impossible block.
     """
 
-    info: ClassVar[CodecInfo] = CodecInfo(
-        name="thc",
-        op=p4.OP_THC,
-        words_up=p4.THC_INDEX_PLANES,
-        words_down=p4.SLOT_WORDS,
-        chunk_values=CHUNK_VALUES,
-        preliminary_op=p4.OP_MAX32,
-    )
+    info: ClassVar[CodecInfo] = CodecInfo.of("thc", THC, MAX32)
 
     def __init__(self, table: ThcTable, *, job: int, worker: int, block: int | None = BLOCK_VALUES) -> None:
         check_block(block)

@@ -8,24 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import CODES, COUNT_MAX, OPS
 
 from sumwire.errors import ConfigError
 
-OP_CODES: Final[Mapping[str, int]] = {
-    "thc": p4.OP_THC,
-    "max32": p4.OP_MAX32,
-    "sum32": p4.OP_SUM32,
-    "sign": p4.OP_SIGN,
-    "vote": p4.OP_VOTE,
-}
-OP_NAMES: Final[Mapping[int, str]] = {code: name for name, code in OP_CODES.items()}
+OP_CODES: Final[Mapping[str, int]] = CODES
+OP_NAMES: Final[Mapping[int, str]] = {op.code: op.name for op in OPS}
 # Most workers of a job that uses the op, in the whole tree.
-OP_WORKERS_MAX: Final[Mapping[str, int]] = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
+OP_WORKERS_MAX: Final[Mapping[str, int]] = {op.name: op.workers_max for op in OPS if op.workers_max < COUNT_MAX}
 # With fewer slots, no chunk could be in flight while the one before it is still kept for repeats.
 SLOTS_MIN: Final = 2
-# The packet's count of contributors is 8 bits wide.
-WORKERS_MAX: Final = 0xFF
+WORKERS_MAX: Final = COUNT_MAX
 # A packet's priority has three bits.
 LANES_MAX: Final = 8
 # How many paths between a leaf and the root a job's packets may use.

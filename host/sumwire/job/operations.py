@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import SIGN, VOTE, Op
 from torch import Tensor
 
 from sumwire.codec.base import CodecRound, GradientCodec
@@ -144,8 +145,7 @@ class Sum32(Operation):
 class _Signs(Operation):
     """One bit a value, up and down. The result is uint8, 1 for plus."""
 
-    _op: ClassVar[int]
-    _words: ClassVar[int]
+    _op: ClassVar[Op]
 
     def __init__(self, plus: Tensor, bucket: int) -> None:
         if plus.dtype != torch.bool or plus.dim() != 1:
@@ -156,11 +156,11 @@ class _Signs(Operation):
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         plus, result = self._plus.numpy(), np.empty(self.values, np.bool_)
-        per_chunk = self._words * p4.WORD_BITS
-        with transport.open(self._op, -(-self.values // per_chunk), self.bucket) as exchange:
+        words, per_chunk = self._op.up.words, self._op.values
+        with transport.open(self._op.code, -(-self.values // per_chunk), self.bucket) as exchange:
 
             def encode(first: int, last: int) -> None:
-                exchange.payload[first:last] = pack_signs(plus[first * per_chunk : last * per_chunk], self._words)
+                exchange.payload[first:last] = pack_signs(plus[first * per_chunk : last * per_chunk], words)
 
             def decode(first: int, last: int) -> None:
                 part = result[first * per_chunk : last * per_chunk]
@@ -177,8 +177,7 @@ class SignMerge(_Signs):
     """In every place the sign of one of the workers, each with the same probability: Marsit's merge."""
 
     ops = ("sign",)
-    _op = p4.OP_SIGN
-    _words = p4.SIGN_WORDS
+    _op = SIGN
 
     def __init__(self, plus: Tensor, bucket: int, *, job: int, sequence: int) -> None:
         super().__init__(plus, bucket)
@@ -197,8 +196,7 @@ class Vote(_Signs):
     """The majority of the workers' signs; a tie is plus."""
 
     ops = ("vote",)
-    _op = p4.OP_VOTE
-    _words = p4.VOTE_WORDS_UP
+    _op = VOTE
 
     def ordinary(self, fallback: Fallback) -> Tensor:
         return fallback.total(self._plus.to(torch.int32).mul_(2).sub_(1)).ge(0).to(torch.uint8)

@@ -14,17 +14,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import OPS
 
 from sumwire.wire.header import HEADER_BYTES
 
-# Words of payload of each op: from a host up, and down.
-OP_WORDS: Final = {
-    p4.OP_THC: (p4.THC_WORDS_UP, p4.THC_WORDS_DOWN),
-    p4.OP_MAX32: (p4.MAX32_WORDS, p4.MAX32_WORDS),
-    p4.OP_SUM32: (p4.SUM32_WORDS, p4.SUM32_WORDS),
-    p4.OP_SIGN: (p4.SIGN_WORDS, p4.SIGN_WORDS),
-    p4.OP_VOTE: (p4.VOTE_WORDS_UP, p4.VOTE_WORDS_DOWN),
-}
+# By op code: words of payload in a host's contribution, and in a result.
+OP_WORDS: Final = {op.code: (op.up.words, op.down.words) for op in OPS}
 
 
 def _byte_fields() -> list[tuple[str, int]]:

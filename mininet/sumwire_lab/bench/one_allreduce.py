@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
-from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, VALUES_PER_PLANE, WORD_BYTES
-from sumwire_protocol import constants as p4
+from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
+from sumwire_protocol.ops import BY_NAME
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network import switches
@@ -38,8 +38,6 @@ REPEATS: Final = 3
 # A full TCP segment: 1448 bytes of data with timestamps in a frame of 1514.
 TCP_PAYLOAD: Final = 1448
 TCP_FRAME: Final = 1514
-_RESULT_WORDS: Final = 8
-_VALUES_PER_CHUNK: Final = {"thc": VALUES_PER_PLANE, "sign": p4.SIGN_WORDS * VALUES_PER_PLANE}
 _DEADLINE_SECONDS: Final = 900.0
 _SUFFIXES: Final = {"k": 1_000, "M": 1_000_000}
 
@@ -82,8 +80,9 @@ def wire_bytes(system: str, values: int, workers: int) -> int:
     """
     if system == BASELINE:
         return round(2 * (workers - 1) / workers * 4 * values * TCP_FRAME / TCP_PAYLOAD)
-    chunks = math.ceil(values / _VALUES_PER_CHUNK[system])
-    return chunks * (LOWER_HEADER_BYTES + HEADER_BYTES + _RESULT_WORDS * WORD_BYTES)
+    op = BY_NAME[system]
+    chunks = math.ceil(values / op.values)
+    return chunks * (LOWER_HEADER_BYTES + HEADER_BYTES + op.down.words * WORD_BYTES)
 
 
 @dataclass(frozen=True)

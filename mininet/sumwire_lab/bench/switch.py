@@ -17,8 +17,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_protocol import constants as p4
-
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.load.blast import BlastSpec
 from sumwire_lab.load.frames import Endpoints
@@ -26,6 +24,7 @@ from sumwire_lab.network import control_plane as control
 from sumwire_lab.network import switches
 from sumwire_lab.network.fabric import Fabric, plan
 from sumwire_lab.network.topology import quiet_commands, require_tools
+from sumwire_lab.options.recipes import SYSTEM_OPS
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.run.run import new_folder
 from sumwire_lab.run.session import Say, interruptible
@@ -39,13 +38,7 @@ WINDOW_SLOTS: Final = control.SLOTS // 2
 BATCH_SLOTS: Final = 32
 SECONDS: Final = 4.0
 REPEATS: Final = 3
-OPS: Final[dict[str, tuple[int, int]]] = {
-    "thc": (p4.OP_THC, p4.THC_WORDS_UP),
-    "max32": (p4.OP_MAX32, p4.MAX32_WORDS),
-    "sum32": (p4.OP_SUM32, p4.SUM32_WORDS),
-    "sign": (p4.OP_SIGN, p4.SIGN_WORDS),
-    "vote": (p4.OP_VOTE, p4.VOTE_WORDS_UP),
-}
+OPS: Final = {op.name: (op.code, op.up.words) for op in SYSTEM_OPS}
 """Name -> op code and words of a contribution."""
 CONTENDERS: Final[dict[str, tuple[str, str]]] = {
     "native": ("soft", "native"),

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 from sumwire.multihop.statistics import Outcome, Signs, measure
-from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import SIGN
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.bias_worker import VALUES, BiasSpec
@@ -29,7 +29,7 @@ from sumwire_lab.run.session import Say, interruptible, open_session
 from sumwire_lab.system import leftovers
 from sumwire_lab.system.processes import kill_all, wait_all
 
-SIZES: Final = tuple(range(2, p4.SIGN_WORKERS_MAX + 1))
+SIZES: Final = tuple(range(2, SIGN.workers_max + 1))
 ROUNDS: Final = 512
 _SLOTS: Final = 128
 _MBIT: Final = 1000.0

@@ -21,10 +21,11 @@ from sumwire.multihop.statistics import lone_signs, signs_of
 from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import SIGN
 
 from sumwire_lab.system.processes import end_with_parent
 
-VALUES: Final = p4.SIGN_WORDS * p4.WORD_BITS
+VALUES: Final = SIGN.values
 _JOIN_SECONDS: Final = 60.0
 
 
@@ -52,10 +53,10 @@ def merge(job_file: str, worker: int, rounds: int) -> bytes:
     config = load_job(job_file, worker=worker)
     inputs = ((signs_of, rounds), (lone_signs, rounds // 2))
     rows = [np.tile(np.packbits(make(config.workers, VALUES)[worker]), (count, 1)) for make, count in inputs]
-    payload = np.concatenate(rows).reshape(-1, p4.SIGN_WORDS, p4.WORD_BYTES)
+    payload = np.concatenate(rows).reshape(-1, SIGN.up.words, p4.WORD_BYTES)
     with Transport(config) as transport:
         options = ExchangeOptions(waits_for_workers=True, deadline_s=_JOIN_SECONDS)
-        return transport.exchange(p4.OP_SIGN, payload, options=options).words.tobytes()
+        return transport.exchange(SIGN.code, payload, options=options).words.tobytes()
 
 
 def main(arguments: list[str]) -> None:

@@ -14,30 +14,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire.wire.header import VALUES_PER_PLANE, WORD_BYTES
-from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import BY_NAME, THC
 
 Words = NDArray[np.uint8]
 _LANE: Final = np.dtype(">u4")
-WORDS_UP: Final = {
-    "thc": p4.THC_WORDS_UP,
-    "max32": p4.MAX32_WORDS,
-    "sum32": p4.SUM32_WORDS,
-    "sign": p4.SIGN_WORDS,
-    "vote": p4.VOTE_WORDS_UP,
-}
-OP_CODES: Final = {
-    "thc": p4.OP_THC,
-    "max32": p4.OP_MAX32,
-    "sum32": p4.OP_SUM32,
-    "sign": p4.OP_SIGN,
-    "vote": p4.OP_VOTE,
-}
 
 
 def contribution(op: str, worker: int, chunks: int, seed: int) -> Words:
     """Random words of one worker; all bits are independent. Any worker can make any other's."""
-    rng = np.random.default_rng((seed, worker, OP_CODES[op]))
-    return rng.integers(0, 256, (chunks, WORDS_UP[op], WORD_BYTES), np.uint8)
+    rng = np.random.default_rng((seed, worker, BY_NAME[op].code))
+    return rng.integers(0, 256, (chunks, BY_NAME[op].up.words, WORD_BYTES), np.uint8)
 
 
 def expected(op: str, contributions: Sequence[Words], table: Sequence[int]) -> Words:
@@ -62,7 +48,7 @@ def to_planes(values: NDArray[np.int64], planes: int) -> Words:
 def _thc(contributions: Sequence[Words], table: Sequence[int]) -> Words:
     values = np.asarray(table, np.int64)
     total = np.sum([values[from_planes(words)] for words in contributions], axis=0)
-    return to_planes(total, p4.THC_WORDS_DOWN)
+    return to_planes(total, THC.down.words)
 
 
 def _lanes(contributions: Sequence[Words]) -> NDArray[np.uint64]:

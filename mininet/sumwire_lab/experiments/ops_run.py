@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import SIGN
 
 from sumwire_lab.experiments.ops_worker import OpsSpec
 from sumwire_lab.network import switches
@@ -43,7 +43,7 @@ def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) 
         "switch": kind,
         "impair": options.impair,
         "chunks": chunks,
-        "sign_values": p4.SIGN_WORDS * p4.WORD_BITS,
+        "sign_values": SIGN.values,
         **summarize(workers),
     }
     (folder / "ops.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -20,6 +20,7 @@ from sumwire.config import load_job
 from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
+from sumwire_protocol.ops import CODES
 
 from sumwire_lab.experiments import ops_expect as expect
 from sumwire_lab.system.processes import end_with_parent
@@ -54,7 +55,7 @@ def exchange_all(spec: OpsSpec, worker: int) -> dict[str, Any]:
         for op in config.ops:
             sent = [expect.contribution(op, k, spec.chunks, spec.seed) for k in range(config.workers)]
             options = ExchangeOptions() if ops else ExchangeOptions(waits_for_workers=True, deadline_s=_JOIN_SECONDS)
-            results = transport.exchange(expect.OP_CODES[op], sent[worker], options=options)
+            results = transport.exchange(CODES[op], sent[worker], options=options)
             entry: dict[str, Any] = {"digest": hashlib.sha256(results.words.tobytes()).hexdigest()}
             if op == "sign":
                 entry["right"] = expect.sign_allowed(results.words, sent)

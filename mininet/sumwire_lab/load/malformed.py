@@ -23,13 +23,14 @@ from typing import Any, Final
 
 from sumwire.wire.header import WORD_BYTES, Header
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import BY_CODE, THC
 
 from sumwire_lab.load import frames
 from sumwire_lab.load.frames import Endpoints
 from sumwire_lab.network.control_plane import JOB_ID, NARROW_ID, ODD_ID, SLOTS
 from sumwire_lab.system.processes import end_with_parent
 
-THC_WORDS: Final = p4.THC_INDEX_PLANES
+THC_WORDS: Final = THC.up.words
 _SEND_BATCH: Final = 10
 _ICMP: Final = 1
 
@@ -154,7 +155,7 @@ def _no_udp_header(sender: Sender, rng: random.Random) -> bytes:
 
 
 _BAD_KINDS: Final = tuple(kind for kind in range(16) if kind not in (p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_PROBE))
-_BAD_OPS: Final = (0, 6, 77, 255)
+_BAD_OPS: Final = (0, max(BY_CODE) + 1, 77, 255)
 
 KINDS: Final[dict[str, tuple[int, Build]]] = {
     "truncated frame": (p4.REJECT_LENGTH, _truncated),

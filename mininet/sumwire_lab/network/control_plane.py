@@ -16,7 +16,7 @@ from sumwire.codec import tables
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.options.recipes import OP_BELOW_MAX, OP_WORKERS_MAX, RECIPES, SWITCH, Recipe, table_options
+from sumwire_lab.options.recipes import RECIPES, SWITCH, SYSTEM_OPS, Recipe, table_options
 
 CONFIGURATION: Final = "controller.yaml"
 # The configuration wants an address; nobody is asked there.
@@ -44,11 +44,10 @@ def thc_table(workers: int, recipe: Recipe = THC) -> list[int]:
 
 
 def ops_for(fabric: Fabric) -> list[str]:
-    """Every op that as many workers may use in such a network, so that one job serves every system."""
+    """Every op of a system that as many workers may use in such a network, so that one job serves every system."""
     workers = len(fabric.hosts)
     below = max((fabric.stands_for(trunk.lower) for trunk in fabric.trunks), default=0)
-    small = [op for op, most in OP_WORKERS_MAX.items() if workers <= most and below <= OP_BELOW_MAX.get(op, below)]
-    return ["thc", "max32", "sum32", *small]
+    return [op.name for op in SYSTEM_OPS if workers <= op.workers_max and below <= op.workers_below_max]
 
 
 def job(

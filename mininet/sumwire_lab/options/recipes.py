@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import OPS
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.tasks import DIGITS, DIGITS_CNN, TEXT
@@ -25,9 +25,6 @@ BASELINE: Final = "gloo"
 """S-SGD over the group; `ssgd` is taken as the same."""
 SWITCH: Final = "switch"
 GROUP: Final = "group"
-# Hosts of a job, and hosts below a switch that is not the root, for the ops with less room than the others.
-OP_WORKERS_MAX: Final = {"sign": p4.SIGN_WORKERS_MAX, "vote": p4.VOTE_WORKERS_MAX}
-OP_BELOW_MAX: Final = {"vote": p4.VOTE_WORKERS_BELOW_MAX}
 MOMENTUM: Final = 0.9
 BITS_MAX: Final = 4
 # A slot's sum has 8 planes.
@@ -151,6 +148,8 @@ RECIPES: Final[Mapping[str, Recipe]] = {
 }
 _ALIASES: Final = {"ssgd": BASELINE}
 SYSTEMS: Final = tuple(RECIPES)
+SYSTEM_OPS: Final = tuple(op for op in OPS if any(op.name in recipe.ops.get(SWITCH, ()) for recipe in RECIPES.values()))
+"""The ops that systems use."""
 BENCHED: Final = tuple(name for name, recipe in RECIPES.items() if not recipe.laned)
 """What the benchmark compares: systems of one job, on links without conditions."""
 DEFAULT_SYSTEMS: Final = (BASELINE, "thc")

@@ -7,10 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
+from sumwire_protocol.ops import BY_NAME
+
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, OP_WORKERS_MAX, parse
+from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, parse
 from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS, Task
 
@@ -150,7 +152,7 @@ class RunOptions:
         if len({one.name for one in chosen}) != len(chosen):
             raise OptionError(f"systems={','.join(self.systems)}: each at most once")
         for one in chosen:
-            most = min((OP_WORKERS_MAX.get(op, WORKERS_MAX) for op in one.ops), default=WORKERS_MAX)
+            most = min((min(BY_NAME[op].workers_max, WORKERS_MAX) for op in one.ops), default=WORKERS_MAX)
             if self.workers > most:
                 raise OptionError(f"workers={self.workers}: system {one.name} takes at most {most}")
 

@@ -3,13 +3,7 @@
 // What is refused, and why: sumwire.aggregator.admission in C.
 #include "packet.h"
 
-const struct op_words OP_WORDS[] = {
-    [OP_THC] = {THC_WORDS_UP, THC_WORDS_PARTIAL, THC_WORDS_DOWN},
-    [OP_MAX32] = {MAX32_WORDS, MAX32_WORDS, MAX32_WORDS},
-    [OP_SUM32] = {SUM32_WORDS, SUM32_WORDS, SUM32_WORDS},
-    [OP_SIGN] = {SIGN_WORDS, SIGN_WORDS, SIGN_WORDS},
-    [OP_VOTE] = {VOTE_WORDS_UP, VOTE_WORDS_PARTIAL, VOTE_WORDS_DOWN},
-};
+const struct op_words OP_WORDS[] = OP_TABLE;
 enum { OPS = sizeof OP_WORDS / sizeof *OP_WORDS };
 
 // Whether a packet of this kind has as many words as its op has.

@@ -29,7 +29,7 @@ struct op_words {
   uint8_t up, partial, down;
 };
 
-// By op; an op that there is not has none.
+// By op code, from sumwire_protocol.ops. A code without an op has no words.
 extern const struct op_words OP_WORDS[];
 
 static inline int lost_planes(const uint8_t *row) {
