@@ -23,6 +23,7 @@ from sumwire.aggregator.state import State
 from sumwire.config import JobConfig
 from sumwire.dlcp.lanes import Lanes, TensorRecord
 from sumwire.dlcp.sync import LaneState, LaneSync
+from sumwire.errors import UsageError
 from sumwire.transport.delivery import Delivery
 from torch import Tensor, nn
 
@@ -144,3 +145,11 @@ def test_a_lapped_worker_follows() -> None:
 
 def test_public_way_in() -> None:
     assert sumwire.dlcp.Lanes is Lanes
+
+
+def test_a_job_is_not_taken_for_lanes() -> None:
+    with (
+        sumwire.Job(configs(job_mapping(1, 16))[0], fallback="never") as job,
+        pytest.raises(UsageError, match=r"system dlcp: Job given: needs sumwire.dlcp.Lanes"),
+    ):
+        systems.make("dlcp", job)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab.errors import DeadlineError, ProcessDiedError
+from sumwire_lab.system import processes
 from sumwire_lab.system.processes import last_lines, wait_all
 
 Processes = dict[str, subprocess.Popen[bytes]]
@@ -82,3 +85,14 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
     assert last_lines(log) == "(empty)"
     log.write_bytes(b"a\nb\xff\nc\n")
     assert last_lines(log, 2) == "b�\nc"
+
+
+def test_a_family_has_children_and_theirs() -> None:
+    nest = "import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 60 & echo; wait'])"
+    with subprocess.Popen([sys.executable, "-c", nest], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        family = processes.family(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert family[0] == process.pid
+    assert len(family) == 3, "python, sh, sleep"

@@ -11,7 +11,6 @@ import sumwire
 import torch
 from helpers.dlcp.lanes import MakeLanes
 from helpers.training.replicas import flat
-from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire import systems
 from sumwire.dlcp.sync import LaneState
 from sumwire.errors import ConfigError, UsageError
@@ -41,14 +40,9 @@ def test_callers_may_register_the_hook_themselves(make_lanes: MakeLanes) -> None
     assert hook is sumwire.dlcp.lane_hook
 
 
-def test_lanes_and_jobs_are_not_mistaken(make_lanes: MakeLanes) -> None:
+def test_lanes_are_not_taken_for_a_job(make_lanes: MakeLanes) -> None:
     with pytest.raises(UsageError, match=r"system thc: Lanes given: needs a sumwire.Job"):
         systems.make("thc", make_lanes())
-    with (
-        sumwire.Job(configs(job_mapping(1, 16))[0], fallback="never") as job,
-        pytest.raises(UsageError, match=r"system dlcp: Job given: needs sumwire.dlcp.Lanes"),
-    ):
-        systems.make("dlcp", job)
     with pytest.raises(UsageError, match="system dlcp: needs a job"):
         systems.make("dlcp", transport="switch")
     with pytest.raises(UsageError, match="runs over switch"):

@@ -4,9 +4,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from golden import model
 from hypothesis import given
@@ -83,8 +80,3 @@ def test_golden_model_types_the_same_numbers() -> None:
     assert (model.THC, model.MAX32) == (_p4.OP_THC, _p4.OP_MAX32)
     assert (model.CONTRIBUTE, model.RESULT, model.STALE) == (_p4.KIND_CONTRIBUTE, _p4.KIND_RESULT, _p4.KIND_STALE)
     assert (model.PROBE, model.INFORM) == (_p4.KIND_PROBE, _p4.KIND_INFORM)
-
-
-def test_importing_the_packet_does_not_load_torch() -> None:
-    code = "import sys, sumwire.wire; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

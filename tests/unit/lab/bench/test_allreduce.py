@@ -7,9 +7,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -161,17 +158,6 @@ def test_losses_of_a_software_aggregator(tmp_path: Path) -> None:
     assert losses.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch == 10
     log.write_text("ready: killed\n")
     assert losses.gather(Counted(1, [log], 6), backlog_before=0, sockets=0).switch is None
-
-
-def test_a_family_has_children_and_theirs() -> None:
-    nest = "import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 60 & echo; wait'])"
-    with subprocess.Popen([sys.executable, "-c", nest], stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        family = processes.family(process.pid)
-        os.killpg(process.pid, signal.SIGKILL)
-    assert family[0] == process.pid
-    assert len(family) == 3, "python, sh, sleep"
 
 
 def test_what_set_up_made_is_out_of_the_collectors_sight() -> None:

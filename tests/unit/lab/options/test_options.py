@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -212,19 +210,3 @@ def test_defaults_are_the_run_of_the_documentation() -> None:
     options = RunOptions()
     assert (options.workers, options.link.mbit, options.systems) == (4, 100.0, ("gloo", "thc"))
     assert (options.switch, options.engine, options.train.task) == ("soft", "auto", "digits")
-
-
-def test_without_mininet_only_the_nodes_cannot_be_imported() -> None:
-    """So that unit tests run, and commands say what is missing, on a machine without Mininet."""
-    code = """
-import pkgutil, sys
-sys.modules["mininet"] = None
-import sumwire_lab
-for module in pkgutil.walk_packages(sumwire_lab.__path__, "sumwire_lab."):
-    try:
-        __import__(module.name)
-    except ImportError:
-        print(module.name)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["sumwire_lab.network.mininet_nodes"]

@@ -1,0 +1,23 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled program is what p4c makes of its sources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.p4_tools import build
+from helpers.paths import ROOT
+
+
+@pytest.mark.p4c
+def test_recompilation_is_byte_equal(tmp_path: Path) -> None:
+    compiled_with = json.loads((ROOT / build.MANIFEST).read_text())["p4c"]
+    version = build.compiler_version()
+    if version != compiled_with:
+        pytest.skip(f"compiled with p4c {compiled_with}, here is {version}")
+    build.compile_program(build.PROGRAM, tmp_path / "json", tmp_path / "p4info.txtpb")
+    assert (tmp_path / "json").read_bytes() == (ROOT / build.JSON).read_bytes()
+    assert (tmp_path / "p4info.txtpb").read_bytes() == (ROOT / build.P4INFO).read_bytes()
