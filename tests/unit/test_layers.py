@@ -1,0 +1,223 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Imports point downward only: between packages, between the folders of a package, and without circles among modules.
+
+Every import counts, also those within functions and under ``TYPE_CHECKING``. The one exception are facades: an
+``__init__`` may name what lies in its own folder and below it, which others then reach through it, and no module of
+that folder imports its own facade.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+
+# package -> its folder, the packages it may import, and its layers from the bottom up. Rooms of one layer do not
+# import each other.
+PACKAGES: dict[str, tuple[str, set[str], str]] = {
+    "sumwire_protocol": ("protocol", set(), "version constants | ops program"),
+    "nativelib": ("native", set(), "errors | cache | compiler | build"),
+    "sumwire": (
+        "host",
+        {"sumwire_protocol", "nativelib"},
+        "errors | config | wire | aggregator codec | transport | job | multihop | training | lowrank | dlcp | delivery"
+        " | systems | optim bench_codec | cli",
+    ),
+    "sumwire_controller": (
+        "controller",
+        {"sumwire_protocol"},
+        "errors | model | derive | rules | parse | deploy | cli",
+    ),
+    "softswitch": (
+        "switch",
+        {"nativelib", "sumwire_protocol"},
+        "errors | program | runtime | python native | switch | device | p4runtime fuzz | cli",
+    ),
+    "sumwire_lab": (
+        "mininet",
+        {"sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch"},
+        "errors | options | system | network | training | load | run | bench | experiments | verify | cli",
+    ),
+}
+
+# Imports that still point upward or close a circle.
+LEFT = {
+    "sumwire.codec.base -> sumwire.codec.sign",
+    "sumwire.codec.base -> sumwire.codec.sum32",
+    "sumwire.codec.base -> sumwire.codec.thc",
+    "sumwire_controller.derive.entries -> sumwire_controller.parse.degrade",
+    "sumwire_controller.derive.entries -> sumwire_controller.parse.queues",
+    "sumwire_controller.rules.topology_rules -> sumwire_controller.parse.degrade",
+    "sumwire_controller.rules.topology_rules -> sumwire_controller.parse.queues",
+    "sumwire_controller.rules.tree_rules -> sumwire_controller.parse.degrade",
+    "sumwire_controller.rules.validate -> sumwire_controller.parse.degrade",
+    "sumwire_controller.rules.validate -> sumwire_controller.parse.queues",
+    "sumwire_lab.network.switches -> sumwire_lab.network.mininet_nodes",
+}
+
+Edges = dict[str, set[str]]
+
+
+def modules_of(package: str) -> dict[str, Path]:
+    """Path by dotted name; a folder's ``__init__`` has the folder's name."""
+    base = ROOT / PACKAGES[package][0]
+    found = {}
+    for path in sorted((base / package).rglob("*.py")):
+        parts = path.relative_to(base).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = {name: path for package in PACKAGES for name, path in modules_of(package).items()}
+
+
+def imported(tree: ast.AST, known: Mapping[str, object]) -> Iterator[str]:
+    """Modules that a file imports, anywhere in it: `from folder import module` is the module, not the folder."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module, "relative imports hide where they point"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in known else node.module
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module":
+            yield from (each.value for each in node.args if isinstance(each, ast.Constant))
+
+
+def edges_of(modules: Mapping[str, Path]) -> Edges:
+    return {
+        name: {
+            found
+            for found in imported(ast.parse(path.read_text()), MODULES)
+            if found in MODULES and found != name and f"{name} -> {found}" not in LEFT
+        }
+        for name, path in modules.items()
+    }
+
+
+EDGES = edges_of(MODULES)
+
+
+def package_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def is_facade(module: str) -> bool:
+    return MODULES[module].name == "__init__.py"
+
+
+def room_of(module: str) -> str:
+    """The folder or file below the package, "" for its own ``__init__`` and ``__main__``."""
+    room = module.split(".")[1:2]
+    return room[0] if room and room != ["__main__"] else ""
+
+
+def layers_of(package: str) -> dict[str, int]:
+    layers = [layer.split() for layer in PACKAGES[package][2].split("|")]
+    return {room: number for number, layer in enumerate(layers) for room in layer} | {"": len(layers)}
+
+
+def upward(package: str, edges: Edges) -> list[str]:
+    """Imports that do not point to a lower room of the package."""
+    layers = layers_of(package)
+    found = []
+    for module, targets in edges.items():
+        for target in targets:
+            if package_of(module) != package or package_of(target) != package:
+                continue
+            here, there = room_of(module), room_of(target)
+            if here != there and layers[there] >= layers[here]:
+                found.append(f"{module} -> {target}")
+    return sorted(found)
+
+
+def circle(edges: Edges) -> list[str]:
+    """A circle of imports, if there is one."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        return [str(name) for name in error.args[1]]
+    return []
+
+
+def test_every_room_has_a_layer() -> None:
+    for package in PACKAGES:
+        assert {room_of(module) for module in modules_of(package)} <= set(layers_of(package)), package
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_rooms_import_lower_rooms_only(package: str) -> None:
+    assert upward(package, EDGES) == []
+
+
+def test_no_circle_of_imports() -> None:
+    assert circle(EDGES) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_lower_packages_only(package: str) -> None:
+    allowed = PACKAGES[package][1] | {package}
+    found = {
+        f"{module} -> {target}"
+        for module in modules_of(package)
+        for target in EDGES[module]
+        if package_of(target) not in allowed
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_imports_the_facade_of_its_own_folder(package: str) -> None:
+    found = {
+        f"{module} -> {target}"
+        for module in modules_of(package)
+        for target in EDGES[module]
+        if is_facade(target) and module.startswith(f"{target}.")
+    }
+    assert found == set()
+
+
+# -- the rules themselves ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "target"),
+    [
+        ("sumwire.wire.header", "sumwire.codec.thc"),
+        ("sumwire.codec.base", "sumwire.transport.window"),
+        ("sumwire.errors", "sumwire"),
+        ("sumwire.job.job", "sumwire.cli"),
+        ("softswitch.python.tables", "softswitch.native.machine"),
+    ],
+)
+def test_an_import_that_points_upward_or_sideways_is_found(module: str, target: str) -> None:
+    assert upward(package_of(module), {module: {target}}) == [f"{module} -> {target}"]
+    assert upward(package_of(module), {target: {module}}) == (
+        [] if "native" not in target else [f"{target} -> {module}"]
+    )
+
+
+def test_a_circle_is_found() -> None:
+    found = circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert set(found) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sumwire.wire.batch",
+        "from sumwire.wire.batch import Sender",
+        "from sumwire.wire import batch",
+        "def f():\n    from sumwire.wire import batch",
+        "if TYPE_CHECKING:\n    from sumwire.wire.batch import Sender",
+        "importlib.import_module('sumwire.wire.batch')",
+    ],
+)
+def test_every_form_of_import_is_found(code: str) -> None:
+    assert list(imported(ast.parse(code), MODULES)) == ["sumwire.wire.batch"]
