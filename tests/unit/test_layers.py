@@ -50,13 +50,6 @@ LEFT = {
     "sumwire.codec.base -> sumwire.codec.sign",
     "sumwire.codec.base -> sumwire.codec.sum32",
     "sumwire.codec.base -> sumwire.codec.thc",
-    "sumwire_controller.derive.entries -> sumwire_controller.parse.degrade",
-    "sumwire_controller.derive.entries -> sumwire_controller.parse.queues",
-    "sumwire_controller.rules.topology_rules -> sumwire_controller.parse.degrade",
-    "sumwire_controller.rules.topology_rules -> sumwire_controller.parse.queues",
-    "sumwire_controller.rules.tree_rules -> sumwire_controller.parse.degrade",
-    "sumwire_controller.rules.validate -> sumwire_controller.parse.degrade",
-    "sumwire_controller.rules.validate -> sumwire_controller.parse.queues",
     "sumwire_lab.network.switches -> sumwire_lab.network.mininet_nodes",
 }
 
