@@ -188,7 +188,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
 def _run(arguments: argparse.Namespace) -> int:
     options = run_options(arguments)
     from sumwire_lab.run import report
-    from sumwire_lab.run.run import run
+    from sumwire_lab.run.training_run import run
 
     summary, folder = run(options, arguments.results, say)
     say("")
@@ -216,7 +216,7 @@ def _bench(arguments: argparse.Namespace) -> int:
 
 
 def _bench_allreduce(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench import one_allreduce as bench
+    from sumwire_lab.bench.commands import allreduce as bench
 
     sizes, rates = bench.parse_sizes(arguments.sizes), bench.parse_rates(arguments.bw)
     systems = bench.parse_systems(arguments.systems)
@@ -227,7 +227,7 @@ def _bench_allreduce(arguments: argparse.Namespace) -> int:
 
 
 def _bench_switch(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.bench import switch as bench_switch
+    from sumwire_lab.bench.commands import switch as bench_switch
 
     ops = bench_switch.parse_ops(arguments.ops)
     contenders = arguments.switches.split(",") if arguments.switches else bench_switch.present()
@@ -237,24 +237,12 @@ def _bench_switch(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.verify import (
-        acp as verify_acp,
-    )
-    from sumwire_lab.verify import (
-        checks,
-    )
-    from sumwire_lab.verify import (
-        dlcp as verify_dlcp,
-    )
-    from sumwire_lab.verify import (
-        sign as verify_sign,
-    )
-    from sumwire_lab.verify import (
-        speed as verify_speed,
-    )
-    from sumwire_lab.verify import (
-        thc as verify_thc,
-    )
+    from sumwire_lab.verify.plans import acp as verify_acp
+    from sumwire_lab.verify.plans import dlcp as verify_dlcp
+    from sumwire_lab.verify.plans import sign as verify_sign
+    from sumwire_lab.verify.plans import speed as verify_speed
+    from sumwire_lab.verify.plans import thc as verify_thc
+    from sumwire_lab.verify.rows import thc as checks
 
     modules: dict[str, Any] = {
         "thc": verify_thc,

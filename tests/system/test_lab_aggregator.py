@@ -26,7 +26,7 @@ OPTIONS = RunOptions(
 
 
 def test_a_text_is_learnt_over_the_group_and_through_the_software_aggregator(tmp_path: Path) -> None:
-    from sumwire_lab.run.run import run
+    from sumwire_lab.run.training_run import run
 
     summary, folder = run(OPTIONS, tmp_path, lambda line: None)
     assert not ledgers.of_this_process(), "nothing of the run is left"
@@ -49,7 +49,7 @@ def test_a_text_is_learnt_over_the_group_and_through_the_software_aggregator(tmp
 
 
 def test_one_all_reduce_through_the_software_aggregator_is_charged_to_it(tmp_path: Path) -> None:
-    from sumwire_lab.bench.one_allreduce import bench
+    from sumwire_lab.bench.commands.allreduce import bench
 
     options = RunOptions(workers=2, switch="aggregator")
     (result,) = bench([50_000], [200.0], options, tmp_path, lambda line: None, systems=["thc"])

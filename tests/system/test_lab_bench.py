@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
 
 def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
-    from sumwire_lab.bench.one_allreduce import bench
+    from sumwire_lab.bench.commands.allreduce import bench
 
     done = bench([1, 50_000], [100.0], RunOptions(workers=2), tmp_path, lambda line: None)
     assert [(r.system, [row.values for row in r.rows]) for r in done] == [
@@ -36,7 +36,7 @@ def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
 
 
 def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sumwire_lab.bench import switch as bench_switch
+    from sumwire_lab.bench.commands import switch as bench_switch
     from sumwire_lab.network import switches
 
     engines = ["python", *(["native"] if switches.choose_engine("auto") == "native" else [])]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.apply_conditions import lay
+from sumwire_lab.run.apply_conditions import apply_conditions
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.system.processes import wait_all
 
@@ -63,7 +63,7 @@ def session_of(kind: str | None, link: LinkOptions, folder: Path) -> Iterator[Se
 
 def sent(session: Session, folder: Path, *words: object, sender: int = 0) -> str:
     """What the other host received, as letters in their order."""
-    from sumwire_lab.network.switches import wait_said
+    from sumwire_lab.system.readiness import wait_said
 
     hosts, out = session.fabric.hosts, folder / "order.txt"
     there, here = hosts[1 - sender], hosts[sender]
@@ -110,9 +110,9 @@ def test_each_direction_of_each_link_loses_its_share_once(kind: str | None, send
     with session_of(kind, link, tmp_path) as session:
         # So that the hosts know each other's addresses: an ARP request that is lost costs a second.
         sent(session, tmp_path, 1, 0, 0, 0, sender=sender)
-        with lay(session, conditions) as burden:
+        with apply_conditions(session, conditions) as applied:
             order = sent(session, tmp_path, packets, 0, 0, 1e-5, sender=sender)
-            told = burden.lost()
+            told = applied.lost()
     got = order.count("p")
     # Five standard deviations of a binomial count.
     assert abs(got - packets * through) < 5 * math.sqrt(packets * through * (1 - through))
@@ -121,7 +121,7 @@ def test_each_direction_of_each_link_loses_its_share_once(kind: str | None, send
 
 def test_nothing_is_lost_after_the_conditions(tmp_path: Path) -> None:
     with session_of(None, LinkOptions(1000, 5000), tmp_path) as session:
-        with lay(session, Conditions(loss=0.5)):
+        with apply_conditions(session, Conditions(loss=0.5)):
             pass
         assert sent(session, tmp_path, 1000, 0, 0, 1e-5).count("p") == 1000
 
@@ -129,12 +129,12 @@ def test_nothing_is_lost_after_the_conditions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [None, "soft"])
 def test_background_fills_its_share_of_every_link(kind: str | None, tmp_path: Path) -> None:
     with session_of(kind, LinkOptions(50, 256), tmp_path) as session:
-        with lay(session, Conditions(background=0.4)) as burden:
-            processes = list(burden.processes.values())
+        with apply_conditions(session, Conditions(background=0.4)) as applied:
+            processes = list(applied.processes.values())
             # A second of traffic is a second of waiting: sent() takes about that long at this pause.
             sent(session, tmp_path, 400, 0, 0, 2e-3)
-            burden.stop_traffic()
-            rates = burden.received_mbit()
+            applied.stop_traffic()
+            rates = applied.received_mbit()
         assert all(process.poll() is not None for process in processes)
     assert len(rates) == 2
     assert all(0.75 * 20 < rate < 1.1 * 20 for rate in rates), rates
@@ -143,10 +143,13 @@ def test_background_fills_its_share_of_every_link(kind: str | None, tmp_path: Pa
 
 
 def test_incast_reaches_the_first_host_alone(tmp_path: Path) -> None:
-    with session_of(None, LinkOptions(50, 256), tmp_path) as session, lay(session, Conditions(incast_kb=40)) as burden:
+    with (
+        session_of(None, LinkOptions(50, 256), tmp_path) as session,
+        apply_conditions(session, Conditions(incast_kb=40)) as applied,
+    ):
         sent(session, tmp_path, 700, 0, 0, 2e-3)
-        burden.stop_traffic()
-        first, second = burden.received_mbit()
+        applied.stop_traffic()
+        first, second = applied.received_mbit()
     # 40 kB twice a second are 0.64 Mbit/s; how many bursts fall into the measured time is not fixed.
     assert 0.2 < first < 1.0
     assert second == 0

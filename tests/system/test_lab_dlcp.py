@@ -12,7 +12,7 @@ import pytest
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.run import run
+from sumwire_lab.run.training_run import run
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 

@@ -20,7 +20,7 @@ OPTIONS = RunOptions(workers=2, link=LinkOptions(200.0, 256), train=TRAIN, switc
 
 
 def run(options: RunOptions, results: Path) -> tuple[dict[str, Any], Path, list[str]]:
-    from sumwire_lab.run.run import run as run_lab
+    from sumwire_lab.run.training_run import run as run_lab
 
     said: list[str] = []
     summary, folder = run_lab(options, results, said.append)

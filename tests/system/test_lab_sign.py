@@ -24,7 +24,7 @@ def quiet(line: str) -> None:
 
 
 def run(results: Path, **options: Any) -> dict[str, Any]:
-    from sumwire_lab.run.run import run as run_lab
+    from sumwire_lab.run.training_run import run as run_lab
 
     wanted = RunOptions(link=LinkOptions(200.0, 256), train=TRAIN, switch="soft", deadline_s=100.0, **options)
     summary, _ = run_lab(wanted, results, quiet)

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from sumwire_lab.system import drop_counters as losses
+from sumwire_lab.system import drop_counters
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, end_with_parent
-from sumwire_lab.training.train import GROUP_TIMEOUT, MASTER_PORT, leave, settle
+from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
 
 Reduce = Callable[[torch.Tensor], object]
 
@@ -64,9 +64,9 @@ def main(arguments: list[str]) -> None:
     # One worker looks at the switches: it is enough, and costs the others nothing.
     switches = [cpu_clock(pid) for pid in spec["switches"]] if rank == 0 else []
     settle()
-    lost = losses.host_sockets()
+    lost = drop_counters.host_sockets()
     sizes = [measure(reduce, size, spec["repeats"], rank, switches) for size in spec["sizes"]]
-    record = {"sizes": sizes, "host_sockets": losses.host_sockets() - lost, "stats": stats()}
+    record = {"sizes": sizes, "host_sockets": drop_counters.host_sockets() - lost, "stats": stats()}
     Path(spec["results"][rank]).write_text(json.dumps(record))
     dist.barrier()
     close()

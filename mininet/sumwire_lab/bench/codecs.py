@@ -19,7 +19,7 @@ from sumwire.codec.sum32 import Sum32Codec, pack_lanes, unpack_lanes
 from sumwire.codec.thc import ThcCodec
 from torch import Tensor
 
-from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import control_plane
 
 Words = NDArray[np.uint8]
 _JOB: Final = 1
@@ -28,7 +28,7 @@ _JOB: Final = 1
 @functools.cache
 def _table(workers: int) -> tables.ThcTable:
     """That of a job of the lab with as many workers."""
-    values = tuple(control.thc_table(workers))
+    values = tuple(control_plane.thc_table(workers))
     return tables.ThcTable(values, (len(values) - 1).bit_length(), values[-1], DEFAULT_P)
 
 

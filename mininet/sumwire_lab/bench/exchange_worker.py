@@ -21,10 +21,10 @@ from sumwire_lab.bench.wire import sides
 from sumwire_lab.options.recipes import Chosen, parse
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import DEFAULT_TASK
-from sumwire_lab.system import drop_counters as losses
+from sumwire_lab.system import drop_counters
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, end_with_parent
-from sumwire_lab.training.member import system_options
-from sumwire_lab.training.train import GROUP_TIMEOUT, MASTER_PORT, leave, settle
+from sumwire_lab.training.trainer import system_options
+from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
 
 # Whatever is learned: nothing is.
 _LEARNING_RATE = 0.01
@@ -72,10 +72,10 @@ def main(arguments: list[str]) -> None:
     # One worker looks at the switches: it is enough, and costs the others nothing.
     switches = [cpu_clock(pid) for pid in spec["switches"]] if rank == 0 else []
     settle()
-    lost = losses.host_sockets()
+    lost = drop_counters.host_sockets()
     sizes = [measure(chosen, job, spec, size=size, rank=rank, switches=switches) for size in spec["sizes"]]
     stats = job.stats.as_dict() if job is not None else {}
-    record = {"sizes": sizes, "host_sockets": losses.host_sockets() - lost, "stats": stats}
+    record = {"sizes": sizes, "host_sockets": drop_counters.host_sockets() - lost, "stats": stats}
     Path(spec["results"][rank]).write_text(json.dumps(record))
     dist.barrier()
     if job is not None:

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.bench import machine, page
-from sumwire_lab.bench.accuracy import Accuracy
-from sumwire_lab.bench.allreduce import AllReduce
-from sumwire_lab.bench.codec_cost import CodecCost
-from sumwire_lab.bench.codec_error import CodecError
 from sumwire_lab.bench.options import SUITES, BenchOptions
-from sumwire_lab.bench.scaling import Scaling
-from sumwire_lab.bench.sizes import Sizes
 from sumwire_lab.bench.suite import Context, Failure, Outcome, Suite
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, interruptible
+from sumwire_lab.bench.suites.accuracy import Accuracy
+from sumwire_lab.bench.suites.allreduce import AllReduce
+from sumwire_lab.bench.suites.codec_cost import CodecCost
+from sumwire_lab.bench.suites.codec_error import CodecError
+from sumwire_lab.bench.suites.scaling import Scaling
+from sumwire_lab.bench.suites.sizes import Sizes
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
 
 RECORD: Final = "bench.json"
 PAGE: Final = "report.html"

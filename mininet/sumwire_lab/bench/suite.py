@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.run.session import Say
+from sumwire_lab.run.experiment import Say
 
 
 @dataclass(frozen=True)

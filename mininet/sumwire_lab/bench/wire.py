@@ -18,7 +18,7 @@ from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.thc import ThcCodec
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 
-from sumwire_lab.bench.one_allreduce import TCP_FRAME, TCP_PAYLOAD
+from sumwire_lab.bench.commands.allreduce import TCP_FRAME, TCP_PAYLOAD
 from sumwire_lab.options.recipes import parse
 
 _FLOAT_BYTES: Final = 4

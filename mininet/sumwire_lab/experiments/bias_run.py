@@ -5,10 +5,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -19,15 +16,13 @@ from sumwire_protocol.ops import SIGN
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.bias_worker import VALUES, BiasSpec
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, interruptible, open_session
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import open_session
 from sumwire_lab.system import leftovers
-from sumwire_lab.system.processes import kill_all, wait_all
 
 SIZES: Final = tuple(range(2, SIGN.workers_max + 1))
 ROUNDS: Final = 512
@@ -70,7 +65,7 @@ def jobs_of(fabric: Fabric, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
     """A SIGN job for each size."""
     jobs = []
     for number, size in enumerate(sizes):
-        entry = control.job(fabric, f"bias{size}", number + 1, ["sign"], base=number * _SLOTS, count=_SLOTS)
+        entry = control_plane.job(fabric, f"bias{size}", number + 1, ["sign"], base=number * _SLOTS, count=_SLOTS)
         jobs.append({**entry, "workers": [host.name for host in members(fabric, size)]})
     return jobs
 
@@ -89,24 +84,10 @@ def _merge(
         )
         path = folder / "spec.json"
         spec.save(path)
-        working: dict[str, subprocess.Popen[bytes]] = {}
-        with _ended(working):
-            for rank, host in enumerate(hosts):
-                command = [sys.executable, "-m", "sumwire_lab.experiments.bias_worker", str(path), str(rank)]
-                working[f"worker{rank}"] = session.start(f"worker{rank}", host, command)
-            wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
+        session.run_workers("sumwire_lab.experiments.bias_worker", path, _DEADLINE_SECONDS)
     for number, size in enumerate(sizes):
         digests = {(folder / f"digest{number}-{worker}").read_text() for worker in range(size)}
         if len(digests) != 1:
             raise LabError(f"{size} workers were given {len(digests)} different results; see {folder}")
         merged = np.frombuffer((folder / f"merged{number}").read_bytes(), np.uint8).reshape(-1, VALUES // 8)
         yield size, np.unpackbits(merged, axis=1).astype(np.bool_)
-
-
-@contextmanager
-def _ended(working: dict[str, subprocess.Popen[bytes]]) -> Iterator[None]:
-    """No worker outlives the block."""
-    try:
-        yield
-    finally:
-        kill_all(working)

@@ -14,15 +14,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_lab.bench.one_allreduce import run_workers
+from sumwire_lab.bench.commands.allreduce import run_workers
 from sumwire_lab.errors import LabError
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, interruptible, open_session
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import open_session
 
 MBIT: Final = 10.0
 LANES: Final = 4
@@ -62,7 +61,7 @@ def _measure(way: Way, switch: str, folder: Path) -> float:
     options = RunOptions(switch=switch, link=LinkOptions(MBIT, priorities=way.priorities))
 
     def jobs(fabric: Fabric) -> list[dict[str, Any]]:
-        return [entry | {"lanes": way.lanes} for entry in control.training_job(fabric)]
+        return [entry | {"lanes": way.lanes} for entry in control_plane.training_job(fabric)]
 
     with open_session(options, switches.choose(switch), folder, jobs) as session:
         measured = run_workers(session, "dlcp", [BACK_VALUES, FRONT_VALUES], _MODULE, gap_s=GAP_S)

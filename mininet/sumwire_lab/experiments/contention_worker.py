@@ -19,7 +19,7 @@ import torch
 from sumwire.dlcp.lanes import Lanes
 
 from sumwire_lab.system.processes import end_with_parent
-from sumwire_lab.training.train import settle
+from sumwire_lab.training.worker import settle
 
 FRONT, BACK = 0.0, 1.0
 _BACK_BUCKET, _FRONT_BUCKET = 0, 1

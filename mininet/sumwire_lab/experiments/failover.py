@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,13 +17,11 @@ from sumwire_controller.deploy.watch import Event, Watch
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.spines import HOST_MBIT, SLOT, TRUNK_MBIT, WORKERS, jobs
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, Session, interruptible, open_session
-from sumwire_lab.system.processes import kill_all, wait_all
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import Session, open_session
 
 VALUES: Final = 50_000
 OPERATIONS: Final = 60
@@ -87,8 +83,7 @@ def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
     }
     path = folder / "spec.json"
     path.write_text(json.dumps(spec))
-    working: dict[str, subprocess.Popen[bytes]] = {}
-    configs = sumwire_controller.configs_of(sumwire_controller.load_topology(folder / control.CONFIGURATION))
+    configs = sumwire_controller.configs_of(sumwire_controller.load_topology(folder / control_plane.CONFIGURATION))
     serving = session.serving()
     spine = serving.pop(session.fabric.label("spine2"))
     died, left_out = _Moment(), _Moment()
@@ -103,14 +98,8 @@ def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
             died.note()
             spine.send_signal(signal.SIGKILL)
 
-    try:
-        with Watch(configs, say=heard):
-            for rank, host in enumerate(hosts):
-                command = [sys.executable, "-m", "sumwire_lab.experiments.failover_worker", str(path), str(rank)]
-                working[f"worker{rank}"] = session.start(f"worker{rank}", host, command)
-            wait_all(working, serving, session.logs(working), _DEADLINE_SECONDS, tick)
-    finally:
-        kill_all(working)
+    with Watch(configs, say=heard):
+        session.run_workers("sumwire_lab.experiments.failover_worker", path, _DEADLINE_SECONDS, tick, serving)
     if not died.at or not left_out.at:
         raise LabError(f"the spine died: {bool(died.at)}, it was left out: {bool(left_out.at)}")
     return left_out.at - died.at, [json.loads(Path(name).read_text()) for name in spec["results"]]

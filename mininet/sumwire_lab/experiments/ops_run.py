@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +14,9 @@ from sumwire_lab.experiments.ops_worker import OpsSpec
 from sumwire_lab.network import switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, interruptible, open_session
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import open_session
 from sumwire_lab.system import leftovers
-from sumwire_lab.system.processes import wait_all
 
 # More than the job's slots, so that they are used anew.
 CHUNKS: Final = 400
@@ -68,20 +65,9 @@ def summarize(workers: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _exchange(kind: str, options: RunOptions, folder: Path, chunks: int) -> list[dict[str, Any]]:
     with open_session(options, kind, folder) as session:
-        hosts = session.fabric.hosts
-        names = [f"worker{rank}" for rank in range(len(hosts))]
-        reports = [folder / f"{name}.json" for name in names]
+        reports = [folder / f"worker{rank}.json" for rank in range(len(session.fabric.hosts))]
         spec = OpsSpec(str(session.job_file), chunks, options.train.seed, [str(report) for report in reports])
         path = folder / "spec.json"
         spec.save(path)
-        working: dict[str, subprocess.Popen[bytes]] = {}
-        try:
-            for rank, (name, host) in enumerate(zip(names, hosts, strict=True)):
-                command = [sys.executable, "-m", "sumwire_lab.experiments.ops_worker", str(path), str(rank)]
-                working[name] = session.start(name, host, command)
-            wait_all(working, session.serving(), session.logs(names), _DEADLINE_SECONDS, lambda: None)
-        finally:
-            for process in working.values():
-                process.kill()
-                process.wait()
+        session.run_workers("sumwire_lab.experiments.ops_worker", path, _DEADLINE_SECONDS)
     return [json.loads(report.read_text()) for report in reports]

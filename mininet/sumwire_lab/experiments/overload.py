@@ -9,7 +9,6 @@ which knows no classes, stays empty.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,14 +16,14 @@ from typing import Any, Final
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.overload_receiver import READY
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, Session, interruptible, open_session
-from sumwire_lab.system.processes import kill_all, wait_all
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import Session, open_session
+from sumwire_lab.system.processes import killed_after, wait_all
+from sumwire_lab.system.readiness import wait_said
 
 MBIT: Final = 20.0
 LOAD: Final = 1.3
@@ -75,9 +74,9 @@ def run_overload(switch: str, results: Path, say: Say) -> Overload:
     options = RunOptions(workers=1 + _SENDERS, switch=switch, link=LinkOptions(MBIT))
     folder = new_folder(results, latest=False)
     kind = switches.choose(switch)
-    with interruptible(), open_session(options, kind, folder, control.training_job, queues) as session:
+    with interruptible(), open_session(options, kind, folder, control_plane.training_job, queues) as session:
         sent, received = _offer(session)
-        decisions = control.queue_decisions(folder)
+        decisions = control_plane.queue_decisions(folder)
         drops = session.network.queue_drops()
     outcome = Overload(sent, _by_class(decisions, "drop"), _by_class(decisions, "mark"), received, drops)
     (folder / "overload.json").write_text(json.dumps(asdict(outcome)) + "\n")
@@ -105,17 +104,14 @@ def _offer(session: Session) -> tuple[list[int], list[int]]:
     }
     path = session.folder / "spec.json"
     path.write_text(json.dumps(spec))
-    working: dict[str, subprocess.Popen[bytes]] = {}
-    try:
+    with killed_after() as working:
         module = "sumwire_lab.experiments.overload_receiver"
         working["receiver"] = session.start("receiver", receiver, [sys.executable, "-m", module, str(path)])
-        switches.wait_said(working["receiver"], READY, session.log("receiver"))
+        wait_said(working["receiver"], READY, session.log("receiver"))
         for k, host in enumerate(senders):
             command = [sys.executable, "-m", "sumwire_lab.experiments.overload_sender", str(path), str(k)]
             working[f"sender{k}"] = session.start(f"sender{k}", host, command)
         wait_all(working, session.serving(), session.logs(working), _DEADLINE_SECONDS, lambda: None)
-    finally:
-        kill_all(working)
     each = [json.loads(Path(name).read_text()) for name in spec["sent"]]
     received = json.loads((session.folder / "received.json").read_text())["classes"]
     if sum(received) == 0:

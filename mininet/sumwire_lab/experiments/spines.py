@@ -14,14 +14,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_lab.bench.one_allreduce import run_workers
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.bench.commands.allreduce import run_workers
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, Session, interruptible, open_session
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.training.comm_timing import link_bytes
 
 VALUES: Final = 500_000
@@ -60,7 +59,7 @@ def run_spines(results: Path, say: Say, ways: Sequence[str] = WAYS, switch: str 
 
 def jobs(fabric: Fabric, way: str) -> list[dict[str, Any]]:
     """The training job, sprayed as ``way`` says."""
-    return [entry | ({} if way == ONE else {"spray": way}) for entry in control.training_job(fabric)]
+    return [entry | ({} if way == ONE else {"spray": way}) for entry in control_plane.training_job(fabric)]
 
 
 def _measure(way: str, switch: str, folder: Path) -> Spread:

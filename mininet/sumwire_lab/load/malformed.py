@@ -204,7 +204,7 @@ def packets(sender: Sender, count: int, seed: int) -> Iterator[tuple[int, bytes]
 
 
 @dataclass(frozen=True)
-class FloodSpec:
+class MalformedSpec:
     """What one host sends, and where it writes how many packets it sent per reason."""
 
     interface: str
@@ -218,13 +218,13 @@ class FloodSpec:
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def load(cls, path: Path) -> FloodSpec:
+    def load(cls, path: Path) -> MalformedSpec:
         raw = json.loads(path.read_text())
         sender = raw.pop("sender")
         return cls(sender=Sender(Endpoints(**sender.pop("ends")), **sender), **raw)
 
 
-def flood(spec: FloodSpec) -> dict[int, int]:
+def send_all(spec: MalformedSpec) -> dict[int, int]:
     """Send the packets at the rate. Returns how many per reason; a full queue is waited for, so each one leaves."""
     sent: dict[int, int] = {}
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as link:
@@ -257,8 +257,8 @@ def _send(link: socket.socket, data: bytes) -> None:
 
 def main(arguments: list[str]) -> None:
     end_with_parent()
-    spec = FloodSpec.load(Path(arguments[0]))
-    Path(spec.result).write_text(json.dumps(flood(spec)))
+    spec = MalformedSpec.load(Path(arguments[0]))
+    Path(spec.result).write_text(json.dumps(send_all(spec)))
 
 
 if __name__ == "__main__":

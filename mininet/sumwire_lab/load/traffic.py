@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from sumwire_lab.system.barrier import Attendance
+from sumwire_lab.system.barrier import Participant
 from sumwire_lab.system.processes import end_with_parent
 
 PORT: Final = 29600
@@ -44,8 +44,8 @@ class TrafficSpec:
 
     address: str
     """Its own."""
-    meeting: str
-    """Where all hosts' processes wait for each other before they connect."""
+    barrier: str
+    """Socket at which the processes of all hosts wait for each other before they connect."""
     result: str
     peer: str | None = None
     """Who gets its flows; None: no flows."""
@@ -130,8 +130,8 @@ def burst_for_ever(flow: socket.socket, size: int) -> None:
 def start(spec: TrafficSpec) -> Sink:
     """Everything under way, on threads that end with the process."""
     sink = Sink(spec.address)
-    meeting = Attendance(Path(spec.meeting))
-    meeting.meet()
+    barrier = Participant(Path(spec.barrier))
+    barrier.wait()
     jobs: list[threading.Thread] = []
     if spec.peer is not None:
         flows = [connect(spec.peer, spec.flow_bytes_per_s) for _ in range(FLOWS)]
@@ -139,7 +139,7 @@ def start(spec: TrafficSpec) -> Sink:
     if spec.victim is not None:
         args = (connect(spec.victim), spec.burst_bytes)
         jobs.append(threading.Thread(target=burst_for_ever, args=args, daemon=True))
-    meeting.meet()
+    barrier.wait()
     for job in jobs:
         job.start()
     return sink

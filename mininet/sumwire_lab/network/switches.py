@@ -1,34 +1,27 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The switches of a run: soft switch, bmv2, and a kernel bridge for the baseline. As Mininet's nodes: nodes.py."""
+"""Which switch a run uses, and the process of a P4 switch: the soft switch or bmv2."""
 
 from __future__ import annotations
 
-import select
 import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from nativelib import NoCompilerError, find_compiler
 
-from sumwire_lab.errors import DeadlineError, MissingToolError, ProcessDiedError
-from sumwire_lab.network.fabric import Fabric, SwitchPlan
-from sumwire_lab.network.topology import SwitchFactory
+from sumwire_lab.errors import MissingToolError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system.leftovers import Ledger
-from sumwire_lab.system.processes import last_lines, watch_fd
+from sumwire_lab.system.processes import stop_process
+from sumwire_lab.system.readiness import wait_listening
 
 BMV2: Final = "simple_switch_grpc"
 CPU_PORT: Final = 510
-READY_SECONDS: Final = 30.0
 _SEED_STEP: Final = 1009
-_PROBE_SECONDS: Final = 0.05
-_STOP_SECONDS: Final = 5.0
 
 
 def choose(wanted: str) -> str:
@@ -166,72 +159,3 @@ class P4Process:
     def stop(self) -> None:
         if self.process is not None:
             stop_process(self.process)
-
-
-def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, seconds: float = READY_SECONDS) -> None:
-    """Return once `address` accepts connections.
-
-    Raises ProcessDiedError with the log's end where the process ends first, DeadlineError after `seconds`.
-    """
-    host, _, port = address.rpartition(":")
-    deadline = time.monotonic() + seconds
-    with watch_fd(process.pid) as fd:
-        while time.monotonic() < deadline:
-            try:
-                with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS):
-                    return
-            except OSError:
-                pass  # not yet: wait for the process's end or the next probe, whichever comes first
-            if select.select([fd], [], [], _PROBE_SECONDS)[0]:
-                raise ProcessDiedError(f"the switch ended with {process.wait()}; {log} ends:\n{last_lines(log)}")
-    raise DeadlineError(f"the switch does not listen on {address} after {seconds} s; {log} ends:\n{last_lines(log)}")
-
-
-def wait_said(process: subprocess.Popen[bytes], beginning: str, log: Path, seconds: float = READY_SECONDS) -> None:
-    """Return once a line of `log` has this beginning.
-
-    Raises ProcessDiedError with the log's end where the process ends first, DeadlineError after `seconds`.
-    """
-    deadline = time.monotonic() + seconds
-    with watch_fd(process.pid) as fd:
-        while not any(line.startswith(beginning) for line in log.read_text().splitlines()):
-            if select.select([fd], [], [], _PROBE_SECONDS)[0]:
-                raise ProcessDiedError(f"{log.stem} ended with {process.wait()}; {log} ends:\n{last_lines(log)}")
-            if time.monotonic() > deadline:
-                raise DeadlineError(f"{log.stem} is not ready after {seconds} s; {log} ends:\n{last_lines(log)}")
-
-
-def stop_process(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, and make it where it does not."""
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def bridge() -> SwitchFactory:
-    """Makes the baseline's switches."""
-
-    from sumwire_lab.network.mininet_nodes import BridgeNode
-
-    def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
-        spare = frozenset(name for t in fabric.trunks if t.spare for name in (t.lower_interface, t.upper_interface))
-        name = f"{fabric.token}-br{switch.device_id}"
-        return net.addSwitch(switch.name, cls=BridgeNode, bridge=name, leave_out=spare)
-
-    return make
-
-
-def p4(processes: Mapping[str, P4Process]) -> SwitchFactory:
-    """Puts P4 switches into the network: for each switch's name its process."""
-
-    from sumwire_lab.network.mininet_nodes import P4Node
-
-    def make(net: Any, fabric: Fabric, switch: SwitchPlan) -> Any:
-        return net.addSwitch(switch.name, cls=P4Node, p4=processes[switch.name])
-
-    return make

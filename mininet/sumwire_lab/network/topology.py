@@ -18,7 +18,7 @@ from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.network.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
 from sumwire_lab.network.shaping import drops_by_priority, shaping_commands
 from sumwire_lab.options.run_options import LinkOptions
-from sumwire_lab.system import drop_counters as losses
+from sumwire_lab.system import drop_counters
 from sumwire_lab.system.leftovers import Ledger
 
 _LOG: Final = logging.getLogger("sumwire_lab")
@@ -128,7 +128,9 @@ class Network:
 
     def queue_drops(self) -> int:
         """Packets that the queues of all limited links' ends had no room for, so far. Raises LabError."""
-        return sum(losses.interface_drops(end.interface, partial(run_in, end.node)) for end in self.limited_ends())
+        return sum(
+            drop_counters.interface_drops(end.interface, partial(run_in, end.node)) for end in self.limited_ends()
+        )
 
     def priority_drops(self) -> dict[int, int]:
         """The same by the packets' priority, where links tell them apart. Raises LabError."""

@@ -141,8 +141,8 @@ class RunOptions:
             raise OptionError(f"malformed={self.malformed}: not with system dlcp, whose lanes need the other jobs' ids")
 
     @property
-    def meets(self) -> bool:
-        """Whether workers wait for each other beside the network, whose state must not count as a step's time."""
+    def needs_barrier(self) -> bool:
+        """Whether workers wait for each other at a barrier outside the network, which costs no time on the links."""
         return self.conditions.any or any(parse(name).recipe.laned for name in self.systems)
 
     def _check_systems(self) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lays a run's conditions on a session: losses at the links' ends, traffic from the hosts. Takes them away again."""
+"""Applies a run's conditions to a session: random loss at the ends of links, other traffic between hosts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sumwire_lab.load import traffic
 from sumwire_lab.load.traffic import TrafficSpec
-from sumwire_lab.network import switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.network.random_loss import RandomLoss
 from sumwire_lab.network.topology import Network
 from sumwire_lab.options.conditions import Conditions
-from sumwire_lab.system.barrier import Meeting
+from sumwire_lab.system.barrier import Barrier
+from sumwire_lab.system.processes import stop_process
+from sumwire_lab.system.readiness import wait_said
 
 if TYPE_CHECKING:
     from sumwire_lab.run.session import Session
 
-_MEETING: Final = "traffic"
+_TRAFFIC: Final = "traffic"
 
 
-class Burden:
-    """What is on a session now."""
+class Applied:
+    """The conditions that are in force on a session."""
 
     def __init__(self) -> None:
         self.losses: list[RandomLoss] = []
@@ -36,22 +37,22 @@ class Burden:
         self.results: list[Path] = []
 
     def lost(self) -> int:
-        """Packets that the links have lost at random."""
+        """Packets dropped by random loss so far, on all links."""
         return sum(one.lost for one in self.losses)
 
     def stop_traffic(self) -> None:
-        """End the senders, which then write what they have received."""
+        """End the traffic processes; each then writes how much it has received."""
         for process in self.processes.values():
-            switches.stop_process(process)
+            stop_process(process)
         self.processes.clear()
 
     def received_mbit(self) -> list[float]:
-        """Mbit/s of other traffic that reached each host, TCP's payload; after `stop_traffic`."""
+        """Mbit/s of other traffic (TCP payload) that reached each host. Call it after `stop_traffic`."""
         records = [json.loads(path.read_text()) for path in self.results if path.exists()]
         return [8e-6 * one["received_bytes"] / one["seconds"] for one in records if one["seconds"] > 0]
 
     def as_dict(self) -> dict[str, Any]:
-        """For summary.json: only what there was."""
+        """For summary.json; conditions that the run does not have are left out."""
         told: dict[str, Any] = {}
         if self.losses:
             told["lost_at_random"] = self.lost()
@@ -62,23 +63,24 @@ class Burden:
 
 
 @contextmanager
-def lay(session: Session, conditions: Conditions) -> Iterator[Burden]:
-    """The conditions hold for the time of the block. Raises LabError where the kernel cannot."""
-    burden = Burden()
+def apply_conditions(session: Session, conditions: Conditions) -> Iterator[Applied]:
+    """Keep the conditions in force for the time of the block. Raises LabError if the kernel refuses one."""
+    applied = Applied()
     with ExitStack() as stack:
         for loss in random_losses(session.network, conditions):
             stack.callback(loss.close)
-            burden.losses.append(loss)
-        stack.callback(burden.stop_traffic)
+            applied.losses.append(loss)
+        stack.callback(applied.stop_traffic)
         if conditions.traffic:
-            meeting = Meeting(session.ledger.socket(_MEETING), len(session.fabric.hosts))
-            stack.enter_context(meeting)
-            _start(session, conditions, meeting.path, burden)
-        yield burden
+            barrier = Barrier(session.ledger.socket(_TRAFFIC), len(session.fabric.hosts))
+            stack.enter_context(barrier)
+            _start_traffic(session, conditions, barrier.path, applied)
+        yield applied
 
 
 def random_losses(network: Network, conditions: Conditions) -> Iterator[RandomLoss]:
-    """One for each end of a limited link that loses anything: what comes in there, so each direction once."""
+    """A RandomLoss for each end of each limited link that has loss. Each acts on packets coming in, so that every
+    direction of a link loses packets once."""
     numbers = {host.name: number for number, host in enumerate(network.fabric.hosts, start=1)}
     for end in network.limited_ends():
         share = conditions.share_lost(None if end.host is None else numbers[end.host.name])
@@ -86,27 +88,28 @@ def random_losses(network: Network, conditions: Conditions) -> Iterator[RandomLo
             yield RandomLoss(end.interface, share, end.node.pid)
 
 
-def _start(session: Session, conditions: Conditions, meeting: Path, burden: Burden) -> None:
-    for number, spec in enumerate(traffic_specs(session.fabric, conditions, meeting, session.folder), start=1):
-        name = f"{_MEETING}{number}"
+def _start_traffic(session: Session, conditions: Conditions, barrier: Path, applied: Applied) -> None:
+    for number, spec in enumerate(traffic_specs(session.fabric, conditions, barrier, session.folder), start=1):
+        name = f"{_TRAFFIC}{number}"
         path = session.folder / f"{name}.spec.json"
         spec.save(path)
-        burden.results.append(Path(spec.result))
+        applied.results.append(Path(spec.result))
         command = [sys.executable, "-m", "sumwire_lab.load.traffic", str(path)]
-        burden.processes[name] = session.start(name, session.fabric.hosts[number - 1], command)
-    for name, process in burden.processes.items():
-        switches.wait_said(process, traffic.READY, session.log(name))
+        applied.processes[name] = session.start(name, session.fabric.hosts[number - 1], command)
+    for name, process in applied.processes.items():
+        wait_said(process, traffic.READY, session.log(name))
 
 
-def traffic_specs(fabric: Fabric, conditions: Conditions, meeting: Path, folder: Path) -> list[TrafficSpec]:
-    """Every host's part, in their order: flows in a ring over all hosts, so that every link is filled both ways."""
+def traffic_specs(fabric: Fabric, conditions: Conditions, barrier: Path, folder: Path) -> list[TrafficSpec]:
+    """One spec per host, in the hosts' order. Flows form a ring over all hosts, so that they load every link in both
+    directions."""
     hosts = fabric.hosts
     flow = int(conditions.background * fabric.link.mbit * 1e6 / 8 / traffic.FLOWS)
     return [
         TrafficSpec(
             address=host.ip,
-            meeting=str(meeting),
-            result=str(folder / f"{_MEETING}{k + 1}.json"),
+            barrier=str(barrier),
+            result=str(folder / f"{_TRAFFIC}{k + 1}.json"),
             peer=hosts[(k + 1) % len(hosts)].ip if flow else None,
             flow_bytes_per_s=flow,
             victim=hosts[0].ip if conditions.incast_kb and k else None,

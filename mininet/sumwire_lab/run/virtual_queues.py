@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import Fabric
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def drops(session: Session, *, queues: bool) -> dict[str, dict[str, int]]:
     what those decided by drop class (packets that simply passed aside). Raises LabError."""
     told = {"link_priorities": {str(key): count for key, count in session.network.priority_drops().items()}}
     if queues:
-        told["queue_classes"] = by_class(control.queue_decisions(session.folder))
+        told["queue_classes"] = by_class(control_plane.queue_decisions(session.folder))
     return told
 
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A barrier of the workers beside the network: a Unix socket of the run.
+"""A barrier for processes in different network namespaces, over a Unix socket instead of the emulated links.
 
-Where links lose packets or are full, a barrier over them would cost whatever a lost packet costs there, and would be
-lost time of the system that is measured. Network namespaces do not divide Unix sockets.
+On links that lose packets or are full, a barrier over the network would take part of the time that is measured. Unix
+sockets work across network namespaces.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from typing import Final
 
 from sumwire_lab.errors import LabError, OptionError
 
-# Longer than any step; a dead worker shows earlier, because the meeting then ends for all.
-MEET_SECONDS: Final = 120.0
+# Longer than any step. A dead worker is noticed earlier: its closed socket ends the barrier for all.
+WAIT_SECONDS: Final = 120.0
 _HERE: Final = b"h"
 _ON: Final = b"o"
 
 
-class Meeting:
-    """The place: lets everybody go on as soon as all `size` have come, again and again. For the time of the block.
+class Barrier:
+    """The serving side: releases all `size` participants whenever all of them wait. Open for the time of the block.
 
-    Who leaves ends it for all: those who wait, or come later, are told.
+    When one participant disconnects, the barrier ends: `Participant.wait` raises LabError for all others.
     """
 
     def __init__(self, path: Path, size: int) -> None:
         if size < 1:
-            raise OptionError(f"size={size}: a meeting has at least 1 member")
+            raise OptionError(f"size={size}: a barrier has at least 1 participant")
         self.path = path
         self._size = size
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._members: list[socket.socket] = []
+        self._connections: list[socket.socket] = []
         self._arrived = 0
         self._stop, self._stopped = socket.socketpair()
-        self._thread = threading.Thread(target=self._serve, name="meeting", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="barrier", daemon=True)
 
-    def __enter__(self) -> Meeting:
+    def __enter__(self) -> Barrier:
         try:
             self._listener.bind(str(self.path))
         except OSError as error:
-            raise LabError(f"meeting at {self.path}: {error}") from error
+            raise LabError(f"barrier at {self.path}: {error}") from error
         self._listener.listen(self._size)
         self._thread.start()
         return self
@@ -65,17 +65,17 @@ class Meeting:
             going = True
             while going:
                 going = False not in [self._look(selector, key.fileobj) for key, _ in selector.select()]
-        for member in self._members:
-            member.close()
+        for connection in self._connections:
+            connection.close()
 
     def _look(self, selector: selectors.BaseSelector, ready: object) -> bool:
-        """Handle one socket; False where the meeting has ended."""
+        """Handle one socket; False when the barrier has ended."""
         if ready is self._stopped:
             return False
         if ready is self._listener:
-            member, _ = self._listener.accept()
-            self._members.append(member)
-            selector.register(member, selectors.EVENT_READ)
+            connection, _ = self._listener.accept()
+            self._connections.append(connection)
+            selector.register(connection, selectors.EVENT_READ)
             return True
         assert isinstance(ready, socket.socket)
         if not _receive(ready):
@@ -84,13 +84,13 @@ class Meeting:
         if self._arrived < self._size:
             return True
         self._arrived = 0
-        return False not in [_send(member) for member in self._members]
+        return False not in [_send(connection) for connection in self._connections]
 
 
-class Attendance:
-    """A worker's end. Raises LabError where nobody holds the meeting."""
+class Participant:
+    """A process that waits at a barrier. Raises LabError if no barrier is open at `path`."""
 
-    def __init__(self, path: Path, seconds: float = MEET_SECONDS) -> None:
+    def __init__(self, path: Path, seconds: float = WAIT_SECONDS) -> None:
         self._path = path
         self._seconds = seconds
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -99,37 +99,40 @@ class Attendance:
             self._socket.connect(str(path))
         except OSError as error:
             self._socket.close()
-            raise LabError(f"meeting at {path}: {error}") from error
+            raise LabError(f"barrier at {path}: {error}") from error
 
-    def meet(self) -> None:
-        """Return when all have come here as often. Raises LabError where one has left, or does not come in time."""
+    def wait(self) -> None:
+        """Return when every participant has called `wait` as often as this one.
+
+        Raises LabError if a participant has disconnected, or after `seconds`.
+        """
         try:
             self._socket.sendall(_HERE)
             answer = _receive(self._socket)
         except TimeoutError as error:
-            raise LabError(f"meeting at {self._path}: not all there after {self._seconds:g} s") from error
+            raise LabError(f"barrier at {self._path}: not all there after {self._seconds:g} s") from error
         except ConnectionError:
             answer = b""
         if not answer:
-            raise LabError(f"meeting at {self._path}: somebody has left")
+            raise LabError(f"barrier at {self._path}: a participant has left")
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect, which ends the barrier for all."""
         self._socket.close()
 
 
-def _send(member: socket.socket) -> bool:
-    """Let a member go on; False where it is gone."""
+def _send(connection: socket.socket) -> bool:
+    """Release one participant; False if it has disconnected."""
     try:
-        member.sendall(_ON)
+        connection.sendall(_ON)
     except ConnectionError:
         return False
     return True
 
 
-def _receive(member: socket.socket) -> bytes:
-    """One byte; nothing where the other end is gone."""
+def _receive(connection: socket.socket) -> bytes:
+    """One byte, or none if the other end has disconnected."""
     try:
-        return member.recv(1)
+        return connection.recv(1)
     except ConnectionResetError:
         return b""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for processes without sleeping: a process's end is an event on a file descriptor."""
+"""Waiting for processes and ending them. Nothing sleeps: a process's end is an event on a file descriptor."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sumwire_lab.errors import DeadlineError, ProcessDiedError
 LOG_TAIL_LINES: Final = 20
 _TICK_SECONDS: Final = 0.25
 _PR_SET_PDEATHSIG: Final = 1
+_STOP_SECONDS: Final = 5.0
 
 
 def last_lines(path: Path, lines: int = LOG_TAIL_LINES) -> str:
@@ -113,7 +114,29 @@ def end_with_parent() -> None:
 
 
 def kill_all(processes: Mapping[str, subprocess.Popen[bytes]]) -> None:
-    """None of them outlives the call; harmless for those that have ended."""
+    """Kill every process and wait for its end. Does nothing for those that have ended already."""
     for process in processes.values():
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def killed_after() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """An empty dictionary for processes by name; those that are in it when the block ends are killed."""
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        yield processes
+    finally:
+        kill_all(processes)
+
+
+def stop_process(process: subprocess.Popen[bytes]) -> None:
+    """End a process that has something to write or to clean up: SIGTERM, and SIGKILL after a few seconds."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from sumwire.aggregator.bench import measure
 from sumwire.config import OP_CODES
+from sumwire_lab.bench.commands.aggregator import measure
 
 
 @pytest.mark.parametrize(("op", "processes"), [("thc", 1), ("max32", 2)])

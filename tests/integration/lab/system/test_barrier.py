@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab.errors import LabError, OptionError
-from sumwire_lab.system.barrier import Attendance, Meeting
+from sumwire_lab.system.barrier import Barrier, Participant
 
 
 def test_nobody_goes_on_before_the_last_has_come(tmp_path: Path) -> None:
@@ -19,17 +19,17 @@ def test_nobody_goes_on_before_the_last_has_come(tmp_path: Path) -> None:
     missing: list[tuple[int, int]] = []
 
     def work(path: Path) -> None:
-        seat = Attendance(path)
+        seat = Participant(path)
         for k in range(rounds):
             notes.append(k)
-            seat.meet()
+            seat.wait()
             if notes.count(k) != workers:
                 missing.append((k, notes.count(k)))
-            seat.meet()
+            seat.wait()
         seat.close()
 
-    with Meeting(tmp_path / "m", workers) as meeting:
-        threads = [threading.Thread(target=work, args=(meeting.path,)) for _ in range(workers)]
+    with Barrier(tmp_path / "m", workers) as barrier:
+        threads = [threading.Thread(target=work, args=(barrier.path,)) for _ in range(workers)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -39,30 +39,30 @@ def test_nobody_goes_on_before_the_last_has_come(tmp_path: Path) -> None:
 
 
 def test_who_waits_is_told_that_another_has_left(tmp_path: Path) -> None:
-    with Meeting(tmp_path / "m", 2) as meeting:
-        stays, leaves = Attendance(meeting.path, 10), Attendance(meeting.path, 10)
+    with Barrier(tmp_path / "m", 2) as barrier:
+        stays, leaves = Participant(barrier.path, 10), Participant(barrier.path, 10)
         leaves.close()
         with pytest.raises(LabError, match="left"):
-            stays.meet()
+            stays.wait()
         stays.close()
 
 
 def test_who_waits_too_long_is_told(tmp_path: Path) -> None:
-    with Meeting(tmp_path / "m", 2) as meeting:
-        alone = Attendance(meeting.path, 0.05)
+    with Barrier(tmp_path / "m", 2) as barrier:
+        alone = Participant(barrier.path, 0.05)
         with pytest.raises(LabError, match=r"not all there after 0\.05 s"):
-            alone.meet()
+            alone.wait()
         alone.close()
 
 
-def test_no_meeting_and_no_size(tmp_path: Path) -> None:
+def test_no_barrier_and_no_size(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="nowhere"):
-        Attendance(tmp_path / "nowhere")
+        Participant(tmp_path / "nowhere")
     with pytest.raises(OptionError, match="size=0"):
-        Meeting(tmp_path / "m", 0)
+        Barrier(tmp_path / "m", 0)
 
 
-def test_the_socket_goes_with_the_meeting(tmp_path: Path) -> None:
-    with Meeting(tmp_path / "m", 1) as meeting:
-        assert meeting.path.is_socket()
-    assert not meeting.path.exists()
+def test_the_socket_goes_with_the_barrier(tmp_path: Path) -> None:
+    with Barrier(tmp_path / "m", 1) as barrier:
+        assert barrier.path.is_socket()
+    assert not barrier.path.exists()

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from sumwire import bench_codec, codec
+from sumwire import codec
 from sumwire.codec.base import CodecInfo, CodecRegistry, CodecRound, GradientCodec, default_registry
 from sumwire.codec.errors import CodecError
 from sumwire.codec.oracles import TOLERANCE, oracle_rows, sum_words
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
+from sumwire_lab.bench.commands import codec as bench_codec
 from torch import Tensor
 
 

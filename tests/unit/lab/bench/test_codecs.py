@@ -7,13 +7,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sumwire_lab.bench import codec_cost, codec_error
-from sumwire_lab.bench.codec_cost import CodecCost
-from sumwire_lab.bench.codec_error import CodecError, estimators, fitted, low_rank, top_share_mean
 from sumwire_lab.bench.codecs import CODECS, round_trip
 from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.sizes import Sizes
 from sumwire_lab.bench.suite import Context
+from sumwire_lab.bench.suites import codec_cost, codec_error
+from sumwire_lab.bench.suites.codec_cost import CodecCost
+from sumwire_lab.bench.suites.codec_error import CodecError, estimators, fitted, low_rank, top_share_mean
+from sumwire_lab.bench.suites.sizes import Sizes
 
 
 def gradients(workers: int, values: int = 5000) -> torch.Tensor:
@@ -157,7 +157,7 @@ def test_every_codecs_cost_can_be_measured(name: str, tmp_path: object) -> None:
 
 
 def test_recorded_gradients_differ_between_workers_and_come_in_order() -> None:
-    from sumwire_lab.bench.tasks_interface import Recorder
+    from sumwire_lab.bench.gradient_recorder import Recorder
 
     recorder = Recorder("digits", 2)
     first, second = recorder.gradients((0, 2))

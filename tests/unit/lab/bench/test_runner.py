@@ -146,7 +146,7 @@ def test_every_suite_can_be_chosen() -> None:
 
 
 def test_quick_run_of_the_suites_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sumwire_lab.bench import codec_cost, codec_error
+    from sumwire_lab.bench.suites import codec_cost, codec_error
 
     monkeypatch.setattr(codec_cost, "QUICK_VALUES", (20_000,))
     monkeypatch.setattr(codec_error, "QUICK_WORKERS", (2,))

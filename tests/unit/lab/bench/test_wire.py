@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from sumwire_lab.bench import allreduce
-from sumwire_lab.bench.allreduce import Case, row
+from sumwire_lab.bench.suites import allreduce
+from sumwire_lab.bench.suites.allreduce import Case, row
 from sumwire_lab.bench.wire import Gradient, sides, wire_bytes
 
 GRADIENT = Gradient(1000, 1024, rank=4, share=0.01)

@@ -11,7 +11,7 @@ import yaml
 from sumwire_lab.experiments import bias_run
 from sumwire_lab.experiments import ops_expect as expect
 from sumwire_lab.experiments.ops_run import summarize
-from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.run_options import LinkOptions
 
@@ -108,5 +108,5 @@ def test_the_bias_test_has_a_job_of_every_size_with_every_leaf(topology: str) ->
         counts = [used.count(leaf) for leaf in set(leaves.values())]
         assert max(counts) - min(counts) <= 1
     grpc = {s.name: f"127.0.0.1:{9000 + s.device_id}" for s in fabric.switches}
-    text = yaml.safe_dump(control.configuration(fabric, grpc, jobs))
+    text = yaml.safe_dump(control_plane.configuration(fabric, grpc, jobs))
     assert len(sumwire_controller.parse_any(text).jobs) == 15

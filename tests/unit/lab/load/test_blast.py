@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from golden import model as golden
 from sumwire.wire.header import Header
-from sumwire_lab.bench.switch import OPS, ratios, table
+from sumwire_lab.bench.commands.switch import OPS, ratios, table
 from sumwire_lab.load import frames
-from sumwire_lab.load.blast import BlastSpec, OpenSlots, results_of, templates
 from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.load.generator import BlastSpec, OpenSlots, results_of, templates
 from sumwire_protocol import constants as p4
 
 MAC = "02:53:57:00:00:64"

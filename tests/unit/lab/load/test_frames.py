@@ -15,7 +15,7 @@ from scapy.layers.l2 import Ether
 from sumwire.wire.header import Header, pack
 from sumwire_lab.load import frames
 from sumwire_lab.load.frames import Endpoints
-from sumwire_lab.load.malformed import KINDS, FloodSpec, Sender, opener, packets
+from sumwire_lab.load.malformed import KINDS, MalformedSpec, Sender, opener, packets
 from sumwire_protocol import constants as p4
 
 MAC = "02:53:57:00:00:64"
@@ -91,10 +91,10 @@ def test_a_lone_worker_sends_no_foreign_number() -> None:
 def test_a_flood_specification_survives_its_file(tmp_path: object) -> None:
     from pathlib import Path
 
-    spec = FloodSpec("sw12af-h1", Sender(ends(1), 1, 4), 10, 5.0, 3, "sent.json")
+    spec = MalformedSpec("sw12af-h1", Sender(ends(1), 1, 4), 10, 5.0, 3, "sent.json")
     path = Path(str(tmp_path)) / "spec.json"
     spec.save(path)
-    assert FloodSpec.load(path) == spec
+    assert MalformedSpec.load(path) == spec
 
 
 def test_the_round_is_where_the_generator_patches_it() -> None:

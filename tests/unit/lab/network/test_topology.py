@@ -14,14 +14,13 @@ import sumwire_controller
 import yaml
 from sumwire_controller import parse_config
 from sumwire_lab.errors import MissingToolError, OptionError
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import quiet_commands, shaping_commands
 from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import WORKERS_MAX, LinkOptions, RunOptions
 from sumwire_lab.options.shapes import SHAPES, TOPOLOGIES, leaves_of
-from sumwire_lab.run.run import _check_ops
+from sumwire_lab.run.training_run import _check_ops
 
 # Linux allows 15 characters.
 NAME_MAX = 15
@@ -126,9 +125,9 @@ def test_offloads_are_off() -> None:
 
 @pytest.mark.parametrize(("workers", "side_jobs"), [(1, False), (4, False), (4, True), (9, True), (32, True)])
 def test_the_controller_takes_the_configuration(workers: int, side_jobs: bool) -> None:
-    jobs = control.side_jobs if side_jobs else control.training_job
+    jobs = control_plane.side_jobs if side_jobs else control_plane.training_job
     star = plan(workers, LinkOptions(), "sw12af")
-    text = yaml.safe_dump(control.configuration(star, {"s1": "127.0.0.1:9559"}, jobs(star)))
+    text = yaml.safe_dump(control_plane.configuration(star, {"s1": "127.0.0.1:9559"}, jobs(star)))
     config = parse_config(text)
     assert [job.id for job in config.jobs] == ([1, 2, 3] if side_jobs else [1])
     for job in config.jobs:
@@ -143,9 +142,9 @@ def test_the_controller_takes_every_tree(topology: str, workers: int) -> None:
     fabric = plan(workers, LinkOptions(), "sw12af", topology)
     grpc = {s.name: f"127.0.0.1:{9000 + s.device_id}" for s in fabric.switches}
     config = sumwire_controller.parse_any(
-        yaml.safe_dump(control.configuration(fabric, grpc, control.side_jobs(fabric)))
+        yaml.safe_dump(control_plane.configuration(fabric, grpc, control_plane.side_jobs(fabric)))
     )
-    description = sumwire_controller.job_description(config, control.JOB)
+    description = sumwire_controller.job_description(config, control_plane.JOB)
     seats = [(address["aggregator"], address["seat"]) for address in description["addresses"]]
     assert seats == [(fabric.leaf_of(host).aggregator_ip, host.port - 1) for host in fabric.hosts]
 
@@ -163,7 +162,7 @@ def test_the_controller_takes_every_tree(topology: str, workers: int) -> None:
     ],
 )
 def test_a_job_has_the_ops_that_its_workers_may_use(topology: str, workers: int, more: list[str]) -> None:
-    assert control.ops_for(plan(workers, LinkOptions(), "sw12af", topology)) == ["thc", "max32", "sum32", *more]
+    assert control_plane.ops_for(plan(workers, LinkOptions(), "sw12af", topology)) == ["thc", "max32", "sum32", *more]
 
 
 def test_a_system_without_room_is_refused_before_anything_runs() -> None:
@@ -180,7 +179,7 @@ def test_every_switch_impairs_with_a_seed_of_its_own() -> None:
 
 
 def test_four_workers_use_the_published_table() -> None:
-    assert control.thc_table(4) == [0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30]
+    assert control_plane.thc_table(4) == [0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30]
 
 
 def test_switch_command_lines_have_the_same_shape() -> None:
@@ -219,16 +218,16 @@ def test_the_software_aggregator_has_a_host_with_the_aggregators_address(tmp_pat
     )
     assert fabric.server.port == 4 and len(fabric.server.switch_interface) <= NAME_MAX
     assert plan(3, LinkOptions(), "sw12af").server is None
-    files = control.describe(fabric, tmp_path, control.training_job(fabric))
-    described = json.loads(files[control.JOB].read_text())
+    files = control_plane.describe(fabric, tmp_path, control_plane.training_job(fabric))
+    described = json.loads(files[control_plane.JOB].read_text())
     assert {address["aggregator"] for address in described["addresses"]} == {fabric.server.ip}
     assert [address["ip"] for address in described["addresses"]] == [host.ip for host in fabric.hosts]
 
 
 def test_the_job_has_the_table_of_its_system() -> None:
     star = plan(4, LinkOptions(), "sw12af")
-    solved, even = (control.training_job(star, RECIPES[name])[0]["thc"] for name in ("thc", "thc-uniform"))
+    solved, even = (control_plane.training_job(star, RECIPES[name])[0]["thc"] for name in ("thc", "thc-uniform"))
     assert even["table"] == list(range(16))
-    assert solved["table"] == control.training_job(star)[0]["thc"]["table"]
+    assert solved["table"] == control_plane.training_job(star)[0]["thc"]["table"]
     assert (solved["table"][0], solved["table"][-1]) == (0, 30)
-    assert control.training_job(star, RECIPES["marsit"]) == control.training_job(star)
+    assert control_plane.training_job(star, RECIPES["marsit"]) == control_plane.training_job(star)

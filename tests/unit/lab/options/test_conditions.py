@@ -45,14 +45,14 @@ def test_the_command_line_makes_them() -> None:
     options = cli.run_options(cli.parser().parse_args(text.split()))
     assert options.conditions == Conditions(0.01, OfHost(2, 0.001), 0.5, 64, OfHost(3, 3.0))
     assert options.link == LinkOptions(trunk_mbit=50.0)
-    assert options.meets
+    assert options.needs_barrier
 
 
 def test_without_options_there_is_nothing_to_bear() -> None:
     options = cli.run_options(cli.parser().parse_args(["run"]))
     assert options == RunOptions()
     assert not options.conditions.any
-    assert not options.meets
+    assert not options.needs_barrier
     assert options.conditions.words() == ""
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from sumwire.systems import TABLE
 from sumwire_lab import cli
-from sumwire_lab.bench.one_allreduce import parse_rates, parse_sizes, parse_systems
-from sumwire_lab.bench.switch import parse_ops
+from sumwire_lab.bench.commands.allreduce import parse_rates, parse_sizes, parse_systems
+from sumwire_lab.bench.commands.switch import parse_ops
 from sumwire_lab.errors import OptionError
-from sumwire_lab.load.blast import BlastSpec
+from sumwire_lab.load.generator import BlastSpec
 from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse, table_options
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TASKS

@@ -15,7 +15,7 @@ import yaml
 from sumwire_controller import job_description, parse_any
 from sumwire_lab import cli
 from sumwire_lab.errors import OptionError
-from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.priority_lanes import SLOTS, Degrade, LanedOptions
@@ -26,7 +26,7 @@ from sumwire_lab.run import report
 from sumwire_lab.run import virtual_queues as queues
 from sumwire_lab.run.records import StepRecord, WorkerRecord
 from sumwire_lab.run.summary import SystemResult, run_summary, system_summary, tensor_times
-from sumwire_lab.training.train import WorkerSpec
+from sumwire_lab.training.worker import WorkerSpec
 
 DLCP = ("gloo", "dlcp")
 WRONG: list[tuple[Callable[[], object], str]] = [
@@ -61,7 +61,7 @@ def test_the_command_line_makes_them() -> None:
     )
     options = cli.run_options(cli.parser().parse_args(text.split()))
     assert options.laned == LanedOptions(2, 3, 0.03, "workers", True, Degrade("trim", 0.2, 5))
-    assert options.meets
+    assert options.needs_barrier
     plain = cli.run_options(cli.parser().parse_args(["run", "--systems", "dlcp"]))
     assert plain == RunOptions(systems=("dlcp",))
 
@@ -77,11 +77,11 @@ def test_the_controller_takes_job_and_queues(topology: str) -> None:
     fabric = plan(4, LinkOptions(20, 100, trunk_mbit=5), "sw12af", topology)
     star = topology == "star"
     options = LanedOptions(quorum=3 if star else None, degrade=Degrade("trim", 0.2) if star else None)
-    jobs = control.laned_job(fabric, options, RECIPES["dlcp"])
+    jobs = control_plane.laned_job(fabric, options, RECIPES["dlcp"])
     grpc = {switch.name: "127.0.0.1:1" for switch in fabric.switches}
     virtual = queues.virtual_queues(fabric)
-    config = parse_any(yaml.safe_dump(control.configuration(fabric, grpc, jobs, virtual)))
-    told = job_description(config, control.JOB)
+    config = parse_any(yaml.safe_dump(control_plane.configuration(fabric, grpc, jobs, virtual)))
+    told = job_description(config, control_plane.JOB)
     assert [lane["slots"] for lane in told["lanes"]] == [SLOTS // 4] * 4
     assert len({lane["job"] for lane in told["lanes"]}) == 4
     assert told["quorum"] == (3 if star else 4)

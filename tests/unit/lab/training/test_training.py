@@ -17,8 +17,8 @@ from sumwire_lab.training import model
 from sumwire_lab.training import text_data as text
 from sumwire_lab.training import workload as work
 from sumwire_lab.training.comm_timing import HookTimer, LinkBytes, parse_counters
-from sumwire_lab.training.member import OperationTimer, StepTimer, make_optimizer, system_options
-from sumwire_lab.training.train import WorkerSpec, sampled_steps, total_steps
+from sumwire_lab.training.trainer import OperationTimer, StepTimer, make_optimizer, system_options
+from sumwire_lab.training.worker import WorkerSpec, sampled_steps, total_steps
 
 # Both headings, then interface: bytes packets errs drop fifo frame compressed multicast, and the same for sending.
 NET_DEV = """Inter-|   Receive            |  Transmit
@@ -211,7 +211,7 @@ def test_a_specification_survives_its_file(tmp_path: Path) -> None:
 
 def test_a_wrapped_optimizers_communication_ends_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([1.0, 3.0, 9.0, 20.0, 26.0])
-    monkeypatch.setattr("sumwire_lab.training.member.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("sumwire_lab.training.trainer.time.perf_counter", lambda: next(clock))
     timer = StepTimer()
     timer.enter()
     timer.communicates()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from sumwire.lowrank import shapes
-from sumwire_lab.bench.accuracy import Row
+from sumwire_lab.bench.suites.accuracy import Row
 from sumwire_lab.errors import LabError
 from sumwire_lab.run.records import StepRecord
-from sumwire_lab.verify import acp as verify_acp
-from sumwire_lab.verify import acp_checks
+from sumwire_lab.verify.plans import acp as verify_acp
+from sumwire_lab.verify.rows import acp as acp_checks
 
 
 def verdicts(rows: list[Any]) -> list[bool | None]:

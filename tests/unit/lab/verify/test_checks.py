@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sumwire_lab.verify import checks
-from sumwire_lab.verify.checks import Check
+from sumwire_lab.verify.rows import thc as checks
+from sumwire_lab.verify.rows.thc import Check
 
 
 def system(**changes: Any) -> dict[str, Any]:

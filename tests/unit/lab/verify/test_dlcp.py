@@ -8,7 +8,7 @@ import pytest
 from sumwire_lab.experiments.failover import Failover
 from sumwire_lab.experiments.overload import Overload
 from sumwire_lab.experiments.spines import Spread
-from sumwire_lab.verify import dlcp_checks as checks
+from sumwire_lab.verify.rows import dlcp as checks
 
 
 def verdicts(rows: list[checks.Check]) -> list[bool | None]:

@@ -14,9 +14,10 @@ from sumwire.multihop.statistics import Outcome, lone_signs, measure, signs_of
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.experiments import marsit_identity as identity
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.verify import sign as verify_sign
-from sumwire_lab.verify import sign_checks, verification
-from sumwire_lab.verify.checks import Check
+from sumwire_lab.verify import plan as verification
+from sumwire_lab.verify.plans import sign as verify_sign
+from sumwire_lab.verify.rows import sign as sign_checks
+from sumwire_lab.verify.rows.thc import Check
 
 
 def entry(**changes: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.bench.one_allreduce import Result, Row
+from sumwire_lab.bench.commands.allreduce import Result, Row
 from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.system.drop_counters import Losses
-from sumwire_lab.verify import speed as verify_speed
-from sumwire_lab.verify import speed_checks
-from sumwire_lab.verify.speed_checks import SETTINGS, Setting
+from sumwire_lab.verify.plans import speed as verify_speed
+from sumwire_lab.verify.rows import speed as speed_checks
+from sumwire_lab.verify.rows.speed import SETTINGS, Setting
 
 FAST: dict[str, Any] = {
     "packets_per_second": {"native": 400_000.0, "python": 60_000.0, "bmv2": 20_000.0},

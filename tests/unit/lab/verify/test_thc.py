@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.verify import thc as verify_thc
-from sumwire_lab.verify.checks import Check
+from sumwire_lab.verify.plans import thc as verify_thc
+from sumwire_lab.verify.rows.thc import Check
 
 ENTRY: dict[str, Any] = {
     "accuracy": 0.97,

@@ -15,12 +15,12 @@ from sumwire_lab.experiments.spines import run_spines
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import Degrade, LanedOptions
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.run import run
-from sumwire_lab.run.session import Say
-from sumwire_lab.verify import dlcp_bad_input as bad_input
-from sumwire_lab.verify import dlcp_checks as checks
-from sumwire_lab.verify.checks import Check
-from sumwire_lab.verify.verification import Verification, without_bmv2
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.run.training_run import run
+from sumwire_lab.verify.plan import Verification, without_bmv2
+from sumwire_lab.verify.rows import dlcp as checks
+from sumwire_lab.verify.rows import dlcp_bad_input as bad_input
+from sumwire_lab.verify.rows.thc import Check
 
 DLCP: Final = ("dlcp",)
 # On links where a step's bytes, not the two cores of a machine, are what takes time.

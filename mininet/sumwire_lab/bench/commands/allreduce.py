@@ -26,10 +26,9 @@ from sumwire_lab.network import switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, Session, interruptible, open_session
-from sumwire_lab.system import drop_counters as losses
-from sumwire_lab.system import leftovers
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import Session, open_session
+from sumwire_lab.system import drop_counters, leftovers
 from sumwire_lab.system.drop_counters import Losses
 from sumwire_lab.system.processes import family, kill_all, wait_all
 
@@ -197,12 +196,12 @@ def bench(
 
 
 def _measure(system: str, kind: str | None, options: RunOptions, sizes: Sequence[int], folder: Path) -> Result:
-    backlog = losses.backlog()
+    backlog = drop_counters.backlog()
     with open_session(options, kind, folder) as session:
         measured = run_workers(session, system, sizes)
         counted = session.counted()
     sockets = sum(worker["host_sockets"] for worker in measured)
-    lost = losses.gather(counted, backlog_before=backlog, sockets=sockets)
+    lost = drop_counters.gather(counted, backlog_before=backlog, sockets=sockets)
     rows = [
         row(options.link.mbit, size, system, [worker["sizes"][k] for worker in measured], switched=kind is not None)
         for k, size in enumerate(sizes)

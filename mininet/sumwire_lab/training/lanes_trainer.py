@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.training.comm_timing import HookTimer
-from sumwire_lab.training.member import Member
+from sumwire_lab.training.trainer import Member
 
 BUCKETS: Final = 4
 """About so many; DDP does not divide a parameter."""

@@ -18,22 +18,20 @@ from statistics import median
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError, OptionError
-from sumwire_lab.load.blast import BlastSpec
 from sumwire_lab.load.frames import Endpoints
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.load.generator import BlastSpec
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, plan
 from sumwire_lab.network.topology import quiet_commands, require_tools
 from sumwire_lab.options.recipes import SYSTEM_OPS
 from sumwire_lab.options.run_options import LinkOptions
-from sumwire_lab.run.run import new_folder
-from sumwire_lab.run.session import Say, interruptible
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.system import leftovers
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, wait_all
 
 WORKERS: Final = 4
-WINDOW_SLOTS: Final = control.SLOTS // 2
+WINDOW_SLOTS: Final = control_plane.SLOTS // 2
 """As many as the host library keeps under way."""
 BATCH_SLOTS: Final = 32
 SECONDS: Final = 4.0
@@ -172,13 +170,15 @@ def _measure(contender: str, op: str, folder: Path) -> Measurement:
         switch = switches.P4Process(kind, folder / "switch.log", ledger, engine=engine)
         stack.callback(switch.stop)
         switch.start([(host.port, host.switch_interface) for host in fabric.hosts])
-        control.install(fabric, {fabric.switches[0].name: switch.grpc}, folder, control.training_job(fabric))
+        control_plane.install(
+            fabric, {fabric.switches[0].name: switch.grpc}, folder, control_plane.training_job(fabric)
+        )
         assert switch.process is not None
         clocks = [cpu_clock(switch.process.pid)]
         began = cpu_seconds(clocks)
         count = _blast(op, fabric, ends, folder, ledger=ledger, serving={"switch": switch.process})
         cpu_s = cpu_seconds(clocks) - began
-        verdicts = control.counters(folder)["verdicts"]
+        verdicts = control_plane.counters(folder)["verdicts"]
     summed = sum(verdicts[name] for name in SUMMED)
     rate = summed / count["seconds"]
     return Measurement(
@@ -220,7 +220,7 @@ def _blast(
         ends=[Endpoints(h.mac, switch.aggregator_mac, h.ip, switch.aggregator_ip) for h in fabric.hosts],
         op=code,
         words=words,
-        slots=control.SLOTS,
+        slots=control_plane.SLOTS,
         window=WINDOW_SLOTS,
         batch=BATCH_SLOTS,
         seconds=SECONDS,
@@ -232,7 +232,7 @@ def _blast(
     log = folder / "blast.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "sumwire_lab.load.blast", str(path)], stdout=out, stderr=subprocess.STDOUT
+            [sys.executable, "-m", "sumwire_lab.load.generator", str(path)], stdout=out, stderr=subprocess.STDOUT
         )
     ledger.add_process(process.pid)
     try:

@@ -7,15 +7,16 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from sumwire_lab.bench import one_allreduce as bench_allreduce
-from sumwire_lab.bench import switch as bench_switch
+from sumwire_lab.bench.commands import allreduce as bench_allreduce
+from sumwire_lab.bench.commands import switch as bench_switch
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.run.run import run
-from sumwire_lab.run.session import Say
-from sumwire_lab.verify import checks, speed_checks
-from sumwire_lab.verify.checks import Check
-from sumwire_lab.verify.speed_checks import SETTINGS, Setting
-from sumwire_lab.verify.verification import Verification, codec_ms
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.run.training_run import run
+from sumwire_lab.verify.plan import Verification, codec_ms
+from sumwire_lab.verify.rows import speed as speed_checks
+from sumwire_lab.verify.rows import thc as checks
+from sumwire_lab.verify.rows.speed import SETTINGS, Setting
+from sumwire_lab.verify.rows.thc import Check
 
 
 def verify(results: Path, say: Say) -> list[Check]:

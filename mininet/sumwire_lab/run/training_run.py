@@ -6,43 +6,25 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sumwire_lab.errors import DeadlineError, OptionError
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.run import report
-from sumwire_lab.run.apply_conditions import lay
-from sumwire_lab.run.flood import Flood
-from sumwire_lab.run.session import Say, interruptible, open_session, train
+from sumwire_lab.run.apply_conditions import apply_conditions
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.malformed_senders import MalformedSenders
+from sumwire_lab.run.session import open_session
 from sumwire_lab.run.summary import SystemResult, run_summary
+from sumwire_lab.run.train_system import train
 from sumwire_lab.run.virtual_queues import drops, no_queues, virtual_queues
-from sumwire_lab.system import drop_counters as losses
-from sumwire_lab.system import leftovers
-
-
-def new_folder(results: Path, latest: bool = True) -> Path:
-    """`results/<time>/`, and with `latest` the link `results/latest` to it."""
-    results.mkdir(parents=True, exist_ok=True)
-    stamp = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
-    for suffix in ["", *(f"-{n}" for n in range(2, 100))]:
-        folder = results / (stamp + suffix)
-        if not folder.exists():
-            break
-    folder.mkdir()
-    if not latest:
-        return folder
-    partial = results / f".latest-{folder.name}"
-    partial.symlink_to(folder.name)
-    partial.replace(results / "latest")
-    return folder
+from sumwire_lab.system import drop_counters, leftovers
 
 
 def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], Path]:
@@ -72,7 +54,7 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
 
 def _check_ops(options: RunOptions) -> None:
     """Raises OptionError for a system whose ops the network has no room for, before anything runs."""
-    there = control.ops_for(plan(options.workers, options.link, "", options.topology))
+    there = control_plane.ops_for(plan(options.workers, options.link, "", options.topology))
     for name in options.systems:
         missing = [op for op in parse(name).ops if op not in there]
         if missing:
@@ -88,22 +70,22 @@ def _one(
     where += f"; {options.conditions.words()}" if options.conditions.any else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     recipe = parse(system).recipe
-    jobs = partial(control.side_jobs if options.malformed else control.training_job, recipe=recipe)
+    jobs = partial(control_plane.side_jobs if options.malformed else control_plane.training_job, recipe=recipe)
     has_queues = recipe.laned and options.laned.queues and kind != AGGREGATOR
     if recipe.laned:
-        jobs = partial(control.laned_job, options=options.laned, recipe=recipe)
+        jobs = partial(control_plane.laned_job, options=options.laned, recipe=recipe)
         options = replace(options, link=replace(options.link, priorities=True))
-    backlog = losses.backlog()
+    backlog = drop_counters.backlog()
     with (
         open_session(options, kind, folder / system, jobs, virtual_queues if has_queues else no_queues) as session,
-        lay(session, options.conditions) as burden,
+        apply_conditions(session, options.conditions) as applied,
     ):
-        flood = Flood(session, options)
-        result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=flood.start)
-        extra = flood.finish(deadline_s) | burden.as_dict()
+        senders = MalformedSenders(session, options)
+        result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=senders.start)
+        extra = senders.finish(deadline_s) | applied.as_dict()
         if recipe.laned:
             extra["drops"] = drops(session, queues=has_queues)
         counted = session.counted()
     sockets = sum(worker.host_sockets for worker in result.workers)
-    lost = losses.gather(counted, backlog_before=backlog, sockets=sockets)
+    lost = drop_counters.gather(counted, backlog_before=backlog, sockets=sockets)
     return replace(result, extra={**extra, "lost": lost.as_dict()})

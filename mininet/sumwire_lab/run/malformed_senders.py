@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Malformed packets beside a training run: starts the senders, then compares what was sent with what was counted."""
+"""Sends malformed packets at the switch during a training run, and reads how many the switch has counted by reason."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any, Final
 from sumwire_controller.deploy.status import REJECT_NAMES
 
 from sumwire_lab.load.frames import Endpoints
-from sumwire_lab.load.malformed import FloodSpec, Sender
-from sumwire_lab.network import control_plane as control
+from sumwire_lab.load.malformed import MalformedSpec, Sender
+from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import HostPlan
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.session import Session
 from sumwire_lab.system.processes import wait_all
 
-# Of all hosts together: slow enough to leave the links to the training, fast enough to end within it.
+# All hosts together: slow enough to leave the links to the training, fast enough to end before it does.
 PACKETS_PER_SECOND: Final = 4000.0
 
 
-class Flood:
-    """Every host sends its share. Does nothing for a run without malformed packets or without a P4 switch."""
+class MalformedSenders:
+    """One sending process per host. Does nothing for a run without malformed packets or without a P4 switch."""
 
     def __init__(self, session: Session, options: RunOptions) -> None:
         self._session = session
@@ -35,7 +35,7 @@ class Flood:
         self._results: list[Path] = []
 
     def start(self) -> None:
-        """Called when the training is under way."""
+        """Start the senders. Call it when the training is under way."""
         if self._count == 0:
             return
         hosts = self._session.fabric.hosts
@@ -49,7 +49,7 @@ class Flood:
             self._processes[name] = self._session.start(name, host, command)
 
     def finish(self, deadline_s: float) -> dict[str, Any]:
-        """Wait for the senders. Returns what belongs into the system's summary: sent and counted by reason."""
+        """Wait for the senders. Returns what the system's summary gets: packets sent and counted, by reject reason."""
         if not self._processes:
             return {}
         ended = all(process.poll() is not None for process in self._processes.values())
@@ -60,13 +60,13 @@ class Flood:
             for reason, count in json.loads(path.read_text()).items():
                 name = REJECT_NAMES[int(reason)]
                 sent[name] = sent.get(name, 0) + count
-        counted = control.counters(self._session.folder)["rejects"]
+        counted = control_plane.counters(self._session.folder)["rejects"]
         return {"malformed": {"sent": sent, "counted": counted, "all_sent_during_training": ended}}
 
-    def _spec(self, host: HostPlan, rank: int, hosts: int) -> FloodSpec:
+    def _spec(self, host: HostPlan, rank: int, hosts: int) -> MalformedSpec:
         switch = self._session.fabric.leaf_of(host)
         ends = Endpoints(host.mac, switch.aggregator_mac, host.ip, switch.aggregator_ip)
-        return FloodSpec(
+        return MalformedSpec(
             interface=host.host_interface,
             sender=Sender(ends, rank, hosts),
             count=self._count // hosts + (rank < self._count % hosts),

@@ -12,15 +12,15 @@ from statistics import median
 from typing import ClassVar, Final, TypeVar
 
 import torch
-from sumwire import bench_codec
 from sumwire.lowrank.fusion import Item
 from sumwire.lowrank.matrices import MatrixShare
 from torch import Tensor
 
-from sumwire_lab.bench.codec_error import ACP_RANK, TOP_SHARE
 from sumwire_lab.bench.codecs import CODECS
+from sumwire_lab.bench.commands import codec as bench_codec
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.suites.codec_error import ACP_RANK, TOP_SHARE
 
 VALUES: Final = (100_000, 1_000_000, 10_000_000)
 QUICK_VALUES: Final = (100_000, 1_000_000)

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from sumwire_lab.options.recipes import BASELINE, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TASKS as ALL
+from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.records import Follower
-from sumwire_lab.run.run import run
-from sumwire_lab.run.session import Say
+from sumwire_lab.run.training_run import run
 from sumwire_lab.training import digits_data as data
 from sumwire_lab.training import workload as work
-from sumwire_lab.training.member import make_optimizer
+from sumwire_lab.training.trainer import make_optimizer
 
 TASKS: Final = tuple(ALL)
 # A digits model has learned by then.

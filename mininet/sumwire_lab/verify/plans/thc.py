@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_lab.bench import switch as bench_switch
+from sumwire_lab.bench.commands import switch as bench_switch
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import switches
 from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.run import run
-from sumwire_lab.run.session import Say
-from sumwire_lab.verify import checks
-from sumwire_lab.verify.checks import Check
-from sumwire_lab.verify.verification import Verification, codec_ms, packet_tests
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.run.training_run import run
+from sumwire_lab.verify.plan import Verification, codec_ms, packet_tests
+from sumwire_lab.verify.rows import thc as checks
+from sumwire_lab.verify.rows.thc import Check
 
 IMPAIR: Final = "drop=0.01,dup=0.01,reorder=0.02,seed=7"
 MALFORMED: Final = 100_000

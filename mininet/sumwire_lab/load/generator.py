@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load generator: the packets of several workers at one switch, as fast as it takes them.
 
-Run as `python -m sumwire_lab.load.blast SPEC.json`. One process plays all workers, so that on a small machine the
+Run as `python -m sumwire_lab.load.generator SPEC.json`. One process plays all workers, so that on a small machine the
 switch, not the generator, gets the processors. Frames are made beforehand; numpy writes the rounds of a whole batch
 of slots, and one call of the kernel sends a worker's frames of the batch. It counts the results that reach worker 0
 and keeps at most `window` slots open: a switch that is offered more than it takes would drop contributions, and then

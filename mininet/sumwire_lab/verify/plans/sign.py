@@ -14,11 +14,11 @@ from sumwire_lab.experiments import marsit_identity as identity
 from sumwire_lab.experiments.bias_run import run_bias
 from sumwire_lab.experiments.ops_run import run_ops
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.run.run import run
-from sumwire_lab.run.session import Say
-from sumwire_lab.verify import sign_checks
-from sumwire_lab.verify.checks import Check
-from sumwire_lab.verify.verification import Verification, packet_tests, run_tests, without_bmv2
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.run.training_run import run
+from sumwire_lab.verify.plan import Verification, packet_tests, run_tests, without_bmv2
+from sumwire_lab.verify.rows import sign as sign_checks
+from sumwire_lab.verify.rows.thc import Check
 
 SYSTEMS: Final = ("gloo", "marsit", "marsit100", "vote")
 BMV2_SYSTEMS: Final = ("marsit", "marsit100", "vote")

@@ -14,10 +14,10 @@ import yaml
 from sumwire.dlcp.tags import LayerMagnitude, check_priorities
 from sumwire.transport.delivery import Delivery
 
-from sumwire_lab.network import control_plane as control
+from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.run_options import LinkOptions
-from sumwire_lab.verify.checks import Check
+from sumwire_lab.verify.rows.thc import Check
 
 _ORDERLY: Final[dict[str, Any]] = {
     "port": 1,
@@ -31,10 +31,12 @@ _ORDERLY: Final[dict[str, Any]] = {
 def load(queue: dict[str, Any]) -> None:
     """Give the controller one virtual queue in a file."""
     fabric = plan(2, LinkOptions(), "x")
-    nobody = {switch.name: control.NO_SWITCH for switch in fabric.switches}
+    nobody = {switch.name: control_plane.NO_SWITCH for switch in fabric.switches}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / control.CONFIGURATION
-        path.write_text(yaml.safe_dump(control.configuration(fabric, nobody, control.training_job(fabric), [queue])))
+        path = Path(folder) / control_plane.CONFIGURATION
+        path.write_text(
+            yaml.safe_dump(control_plane.configuration(fabric, nobody, control_plane.training_job(fabric), [queue]))
+        )
         sumwire_controller.load_config(path)
 
 

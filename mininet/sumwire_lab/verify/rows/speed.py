@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sumwire_lab.bench.one_allreduce import Result, Row
+from sumwire_lab.bench.commands.allreduce import Result, Row
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.verify import checks
-from sumwire_lab.verify.checks import Check, at_least, reported
+from sumwire_lab.verify.rows import thc as checks
+from sumwire_lab.verify.rows.thc import Check, at_least, reported
 
 OVER_BMV2_MIN: Final = 8.0
 OVER_PYTHON_MIN: Final = 6.0

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long a codec takes on one core: `python -m sumwire.bench_codec --values 1000000 --json out.json`.
+"""How long a codec takes on one core: `python -m sumwire_lab.bench.commands.codec --values 1000000 --json out.json`.
 
 One worker's whole round, error feedback included, stage by stage, by the native kernels and by torch in turn; the
 network is left out, its sums are made beforehand. Stages are in wall-clock time. The verdict takes the median round in
@@ -23,7 +23,6 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-
 from sumwire.codec import kernels
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback

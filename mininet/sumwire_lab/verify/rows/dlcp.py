@@ -10,7 +10,7 @@ from typing import Any, Final
 from sumwire_lab.experiments.failover import Failover
 from sumwire_lab.experiments.overload import LOAD, Overload
 from sumwire_lab.experiments.spines import HASH, ONE, SLOT, Spread
-from sumwire_lab.verify.checks import ACCURACY_GAP_MAX, ROUNDING, Check, at_least, at_most
+from sumwire_lab.verify.rows.thc import ACCURACY_GAP_MAX, ROUNDING, Check, at_least, at_most
 
 FIRST_SHARE_MIN: Final = 0.95
 CONTENTION_MIN: Final = 1.5

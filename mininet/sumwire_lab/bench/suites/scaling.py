@@ -10,10 +10,10 @@ from typing import ClassVar, Final
 from sumwire.codec.oracles import DEFAULT_GRANULARITY
 from sumwire.codec.tables import SUM_MAX
 
-from sumwire_lab.bench import allreduce
-from sumwire_lab.bench.allreduce import Case, Row, megabytes
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.suites import allreduce
+from sumwire_lab.bench.suites.allreduce import Case, Row, megabytes
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import AGGREGATOR
 

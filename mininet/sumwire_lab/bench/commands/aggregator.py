@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a packet costs the aggregator: `python -m sumwire.aggregator.bench --rate 44000`.
+"""What a packet costs the aggregator: `python -m sumwire_lab.bench.commands.aggregator --rate 44000`.
 
 Real sockets on loopback. This process plays all workers: it sends contributions slot by slot, takes in the results and
 goes on, at most at the given rate. What is measured is the CPU time of the aggregator's processes, the kernel's part
@@ -21,15 +21,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import CODES
-
 from sumwire.aggregator.kernels import SWITCH
 from sumwire.aggregator.processes import Fleet, signals_held
 from sumwire.config import JobConfig, parse_job
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import OP_WORDS, headers, write_headers
+from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import CODES
 
 _JOB: Final = 1
 _SLOTS: Final = 512

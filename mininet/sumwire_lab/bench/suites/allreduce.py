@@ -10,16 +10,16 @@ from functools import partial
 from statistics import fmean, median
 from typing import Any, ClassVar, Final
 
-from sumwire_lab.bench import one_allreduce as bench_allreduce
+from sumwire_lab.bench.commands import allreduce as bench_allreduce
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
 from sumwire_lab.bench.wire import Gradient, sides, wire_bytes
-from sumwire_lab.network import control_plane as control
-from sumwire_lab.network import switches
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.recipes import BASELINE, BENCHED, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
-from sumwire_lab.run.session import interruptible, open_session
+from sumwire_lab.run.experiment import interruptible
+from sumwire_lab.run.session import open_session
 from sumwire_lab.system import leftovers
 
 VALUE_BYTES: Final = 4
@@ -131,7 +131,7 @@ def measure(case: Case, context: Context) -> list[Row]:
     )
     kind = switches.choose_for(options) if chosen.switched else None
     folder = context.folder / "exchanges" / case.label.replace(", ", "-").replace("/", "-").replace(" ", "-")
-    jobs = partial(control.training_job, recipe=chosen.recipe)
+    jobs = partial(control_plane.training_job, recipe=chosen.recipe)
     with interruptible(), open_session(options, kind, folder, jobs) as session:
         measured = bench_allreduce.run_workers(session, case.system, case.sizes, WORKER, rank=RANK, share=SHARE)
     return [

@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import BMV2
-from sumwire_lab.run.session import Say
-from sumwire_lab.verify import checks
-from sumwire_lab.verify.checks import Check
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.verify.rows import thc as checks
+from sumwire_lab.verify.rows.thc import Check
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PACKET_TESTS: Final = "tests/packet"
@@ -78,7 +78,7 @@ def codec_ms(results: Path) -> float:
     record = results / "bench-codec.json"
     # Its exit code says whether its own target held; the number is judged by who asked.
     subprocess.run(
-        [sys.executable, "-m", "sumwire.bench_codec", "--values", "1000000", "--json", str(record)],
+        [sys.executable, "-m", "sumwire_lab.bench.commands.codec", "--values", "1000000", "--json", str(record)],
         check=False,
         capture_output=True,
         timeout=_CODEC_SECONDS,

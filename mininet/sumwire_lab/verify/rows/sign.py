@@ -10,7 +10,7 @@ from typing import Any, Final
 from sumwire.multihop.statistics import BIAS_MAX, Outcome
 
 from sumwire_lab.run.summary import ratio
-from sumwire_lab.verify.checks import ROUNDING, Check, absent, at_least
+from sumwire_lab.verify.rows.thc import ROUNDING, Check, absent, at_least
 
 IDENTITY_MAX: Final = 1e-10
 COMM_RATIO_MIN: Final = 30.0

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One worker of a training run: a process in a host's namespace, writing one JSON line per step.
 
-Run as `python -m sumwire_lab.training.train SPEC.json RANK`; the spec is written by the run (`WorkerSpec`).
+Run as `python -m sumwire_lab.training.worker SPEC.json RANK`; the spec is written by the run (`WorkerSpec`).
 
 Clock: a step's seconds are forward, backward with its communication, and the optimiser. What only observes
 (the test's score, the true mean for the NMSE, writing the log) is left out, for every system alike.
@@ -29,19 +29,19 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import TASKS
-from sumwire_lab.system import drop_counters as losses
-from sumwire_lab.system.barrier import MEET_SECONDS, Attendance
+from sumwire_lab.system import drop_counters
+from sumwire_lab.system.barrier import WAIT_SECONDS, Participant
 from sumwire_lab.system.processes import end_with_parent
 from sumwire_lab.training import digits_data as data
 from sumwire_lab.training import model
 from sumwire_lab.training import workload as work
 from sumwire_lab.training.comm_timing import LinkBytes, aggregate_error, link_bytes
-from sumwire_lab.training.lanes_member import join_lanes
-from sumwire_lab.training.member import Member, join, make_optimizer
+from sumwire_lab.training.lanes_trainer import join_lanes
+from sumwire_lab.training.trainer import Member, join, make_optimizer
 
 MASTER_PORT: Final = 29500
 # Longer than any step; a dead peer shows earlier, because the run then ends all workers.
-GROUP_TIMEOUT: Final = timedelta(seconds=MEET_SECONDS)
+GROUP_TIMEOUT: Final = timedelta(seconds=WAIT_SECONDS)
 # Steps that all workers make together even where a quorum would do: DDP lays out its buckets by then.
 TOGETHER: Final = 3
 # A backward pass makes two products of matrices where the forward pass makes one.
@@ -60,8 +60,8 @@ class WorkerSpec:
     results: list[str]
     """Per rank: where the JSON lines go."""
     job_file: str | None = None
-    meeting: str | None = None
-    """Where workers wait for each other; None: over the network, by the group's barrier."""
+    barrier: str | None = None
+    """Socket of the barrier at which workers wait for each other; None: the process group's barrier is used."""
     slowness: list[float] = field(default_factory=list)
     """Per rank: how many times as long its computing takes; empty: 1."""
     laned: LanedOptions | None = None
@@ -102,9 +102,7 @@ class Worker:
         self._interface = spec.interfaces[rank]
         self._samples = work.samples(spec.train)
         self._steps = total_steps(spec.train, len(self._samples.train_y), spec.workers)
-        self._attendance = (
-            None if spec.meeting is None else Attendance(Path(spec.meeting), GROUP_TIMEOUT.total_seconds())
-        )
+        self._barrier = None if spec.barrier is None else Participant(Path(spec.barrier), GROUP_TIMEOUT.total_seconds())
         self._slowness = spec.slowness[rank] if spec.slowness else 1.0
         self._chosen = parse(spec.system)
         self._network = work.network(spec.train)
@@ -141,17 +139,17 @@ class Worker:
         self.write("start", rank=self.rank, steps=self._steps, parameters=parameters)
         sampled = self._sampled()
         settle()
-        clock, lost = 0.0, losses.host_sockets()
+        clock, lost = 0.0, drop_counters.host_sockets()
         for step in range(self._steps):
             if self._lockstep or step < TOGETHER:
-                self._meet()
+                self._wait_for_all()
             elif self._member.behind():
                 clock = self._followed(step, clock)
                 continue
             clock = self._step(step, clock, step in sampled)
-        lost = losses.host_sockets() - lost
+        lost = drop_counters.host_sockets() - lost
         self.write("end", fingerprint=model.fingerprint(self._network), stats=self._member.stats(), host_sockets=lost)
-        self._meet()
+        self._wait_for_all()
         self._member.close()
 
     def _sampled(self) -> frozenset[int]:
@@ -159,12 +157,12 @@ class Worker:
         compares = self._chosen.recipe.estimates_mean and self._lockstep
         return sampled_steps(self._steps, self.options.nmse_samples if compares else 0)
 
-    def _meet(self) -> None:
-        """Wait for all workers, over the network or beside it."""
-        if self._attendance is None:
+    def _wait_for_all(self) -> None:
+        """Wait for all workers: at the barrier if there is one, else with the process group."""
+        if self._barrier is None:
             dist.barrier()
         else:
-            self._attendance.meet()
+            self._barrier.wait()
 
     def _compute_longer(self, forward_s: float) -> None:
         """What a slow worker needs beyond the others, out of the seconds of its forward pass. It waits, because work

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from sumwire.lowrank.shapes import MEGABYTE, Sizes
 
-from sumwire_lab.bench import accuracy, contenders
-from sumwire_lab.bench.accuracy import Row
+from sumwire_lab.bench import contenders
+from sumwire_lab.bench.suites import accuracy
+from sumwire_lab.bench.suites.accuracy import Row
 from sumwire_lab.run.records import StepRecord
-from sumwire_lab.verify.checks import Check, at_least, at_most
+from sumwire_lab.verify.rows.thc import Check, at_least, at_most
 
 # The paper's averages over its models.
 OVER_SSGD_MIN: Final = 4.06

@@ -14,21 +14,21 @@ from typing import Any, Final
 from sumwire.lowrank import shapes
 
 from sumwire_lab.bench import contenders
-from sumwire_lab.bench.accuracy import Accuracy, Case, Row
+from sumwire_lab.bench.gradient_recorder import TASKS
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Context
-from sumwire_lab.bench.tasks_interface import TASKS
+from sumwire_lab.bench.suites.accuracy import Accuracy, Case, Row
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import BASELINE, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TEXT
+from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.records import Follower, StepRecord
-from sumwire_lab.run.run import run
-from sumwire_lab.run.session import Say
-from sumwire_lab.verify import acp_checks
-from sumwire_lab.verify.acp_checks import step_seconds
-from sumwire_lab.verify.checks import Check
-from sumwire_lab.verify.verification import ROOT, Verification
+from sumwire_lab.run.training_run import run
+from sumwire_lab.verify.plan import ROOT, Verification
+from sumwire_lab.verify.rows import acp as acp_checks
+from sumwire_lab.verify.rows.acp import step_seconds
+from sumwire_lab.verify.rows.thc import Check
 
 LINK: Final = LinkOptions(10.0)
 ACP: Final = "acp"

@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What every experiment of the lab has in common: how it reports, where it writes, and how it is interrupted."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+Say = Callable[[str], None]
+"""Tells the user one line of progress."""
+
+
+def new_folder(results: Path, latest: bool = True) -> Path:
+    """`results/<time>/`, and with `latest` the link `results/latest` to it."""
+    results.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    for suffix in ["", *(f"-{n}" for n in range(2, 100))]:
+        folder = results / (stamp + suffix)
+        if not folder.exists():
+            break
+    folder.mkdir()
+    if not latest:
+        return folder
+    partial = results / f".latest-{folder.name}"
+    partial.symlink_to(folder.name)
+    partial.replace(results / "latest")
+    return folder
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does; while the run cleans up, further ones are ignored."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before: dict[int, Any] = {s: signal.signal(s, interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

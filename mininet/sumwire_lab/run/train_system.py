@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Trains one system once, with a worker process on every host of a session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from sumwire_lab.options.recipes import parse
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.run.progress import Progress
+from sumwire_lab.run.records import Follower
+from sumwire_lab.run.session import Session
+from sumwire_lab.run.summary import SystemResult
+from sumwire_lab.system.barrier import Barrier
+from sumwire_lab.training.worker import WorkerSpec
+
+BARRIER: Final = "steps"
+"""Name of the socket at which the workers wait for each other."""
+_WORKER: Final = "sumwire_lab.training.worker"
+
+
+def train(
+    session: Session,
+    system: str,
+    options: RunOptions,
+    *,
+    deadline_s: float,
+    say: Say,
+    on_first_step: Callable[[], None] = lambda: None,
+) -> SystemResult:
+    """Train once on the session's hosts. Raises what `wait_all` raises; no worker outlives the call."""
+    fabric, folder = session.fabric, session.folder
+    followers = [Follower(folder / f"worker{rank}.jsonl") for rank in range(len(fabric.hosts))]
+    spec = WorkerSpec(
+        system=system,
+        workers=len(fabric.hosts),
+        train=options.train,
+        master=fabric.hosts[0].ip,
+        interfaces=[host.host_interface for host in fabric.hosts],
+        results=[str(follower.path) for follower in followers],
+        job_file=None if session.job_file is None else str(session.job_file),
+        barrier=str(session.ledger.socket(BARRIER)) if options.needs_barrier else None,
+        laned=options.laned if parse(system).recipe.laned else None,
+        slowness=[options.conditions.slowness(rank) for rank in range(len(fabric.hosts))],
+    )
+    spec_path = folder / "spec.json"
+    spec.save(spec_path)
+    progress = Progress(system, followers, say, on_first_step)
+    began = time.monotonic()
+    with ExitStack() as stack:
+        if spec.barrier is not None:
+            stack.enter_context(Barrier(Path(spec.barrier), spec.workers))
+        session.run_workers(_WORKER, spec_path, deadline_s, progress.tick)
+    progress.tick()
+    records = tuple(follower.record for follower in followers)
+    return SystemResult(system, records, wall_s=time.monotonic() - began)

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting until a process that serves others is ready: it accepts connections, or says so in its log."""
+
+from __future__ import annotations
+
+import select
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from sumwire_lab.errors import DeadlineError, ProcessDiedError
+from sumwire_lab.system.processes import last_lines, watch_fd
+
+READY_SECONDS: Final = 30.0
+_PROBE_SECONDS: Final = 0.05
+
+
+def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, seconds: float = READY_SECONDS) -> None:
+    """Return once `address` accepts connections.
+
+    Raises ProcessDiedError with the log's end where the process ends first, DeadlineError after `seconds`.
+    """
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + seconds
+    with watch_fd(process.pid) as fd:
+        while time.monotonic() < deadline:
+            try:
+                with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS):
+                    return
+            except OSError:
+                pass  # not yet: wait for the process's end or the next probe, whichever comes first
+            if select.select([fd], [], [], _PROBE_SECONDS)[0]:
+                raise ProcessDiedError(f"the switch ended with {process.wait()}; {log} ends:\n{last_lines(log)}")
+    raise DeadlineError(f"the switch does not listen on {address} after {seconds} s; {log} ends:\n{last_lines(log)}")
+
+
+def wait_said(process: subprocess.Popen[bytes], beginning: str, log: Path, seconds: float = READY_SECONDS) -> None:
+    """Return once a line of `log` has this beginning.
+
+    Raises ProcessDiedError with the log's end where the process ends first, DeadlineError after `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    with watch_fd(process.pid) as fd:
+        while not any(line.startswith(beginning) for line in log.read_text().splitlines()):
+            if select.select([fd], [], [], _PROBE_SECONDS)[0]:
+                raise ProcessDiedError(f"{log.stem} ended with {process.wait()}; {log} ends:\n{last_lines(log)}")
+            if time.monotonic() > deadline:
+                raise DeadlineError(f"{log.stem} is not ready after {seconds} s; {log} ends:\n{last_lines(log)}")
