@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles C where it runs, once, and loads it: the soft switch's programs and the host library's kernels."""
+"""Compiles C on the machine where it runs, keeps the result, and loads it.
+
+The soft switch's programs and the host library's kernels are built with it.
+"""
 
 from nativelib.build import build, load
 from nativelib.compiler import Compiler, find_compiler

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From C sources to a loaded library."""
+"""Builds and loads libraries from C sources."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def build(
     """Compile and link; returns the shared library, or the executable.
 
     ``generated`` maps file names to text: ``.c`` files are compiled, the others can be included. ``includes`` are
-    folders with headers. ``flags`` come last, so libraries (``-lm``) can be among them. What was built before from the
-    same text by the same compiler is used again. Raises NoCompilerError and CompileError.
+    folders with headers. ``flags`` come last, so libraries (``-lm``) can be among them. A result built
+    before from the same text by the same compiler is used again. Raises NoCompilerError and CompileError.
     """
     compiler = find_compiler(wide_bitint=wide_bitint)
     link = ("-shared",) if shared else ()
@@ -56,7 +56,7 @@ def build(
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """Raises LoadError."""
+    """Load a shared library. Raises LoadError."""
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
@@ -70,7 +70,7 @@ def _key(
     includes: Sequence[Path],
     flags: Sequence[str],
 ) -> str:
-    """Of everything that the result depends on, but for the system's own headers."""
+    """Hash of everything that the result depends on, except the system's headers."""
     digest = hashlib.sha256()
     headers = {header for folder in (*includes, *(source.parent for source in sources)) for header in _headers(folder)}
     for text in ("v1", compiler.identity, *compiler.command, *flags):
@@ -91,7 +91,7 @@ def _headers(folder: Path) -> Iterable[Path]:
 
 
 def _add(digest: hashlib._Hash, part: bytes) -> None:
-    # With its length, so that no two lists of parts look the same.
+    # With its length, so that different lists of parts give different hashes.
     digest.update(len(part).to_bytes(8, "little"))
     digest.update(part)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where compiled code is kept, and how it is known to be whole: a checksum beside every file."""
+"""The folder where compiled code is kept, with a checksum beside every file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _log = logging.getLogger("nativelib")
 
 
 def cache_folder() -> Path:
-    """``$NATIVELIB_CACHE``, else ``$XDG_CACHE_HOME/nativelib``, else ``~/.cache/nativelib``; where that cannot be
-    written, a folder of this process that ends with it."""
+    """``$NATIVELIB_CACHE``, else ``$XDG_CACHE_HOME/nativelib``, else ``~/.cache/nativelib``.
+
+    If that folder cannot be written, a temporary folder that is removed when this process ends.
+    """
     return _usable(_wanted_folder())
 
 
@@ -47,13 +49,15 @@ def _usable(wanted: Path) -> Path:
 
 @functools.cache
 def _private_folder() -> tempfile.TemporaryDirectory[str]:
-    """Remembered as an object: the folder goes with it, at the end of the process."""
+    """Kept as an object: it removes the folder at the end of the process."""
     return tempfile.TemporaryDirectory(prefix="nativelib-", ignore_cleanup_errors=True)
 
 
 def cached(path: Path, make: Callable[[Path], None]) -> Path:
-    """``path``, made by ``make(path of the new file)`` unless it is there and whole. Of several processes that want
-    the same one makes it and the others wait."""
+    """Return ``path``, after ``make(path of the new file)`` has made it unless it exists and its checksum is right.
+
+    If several processes ask for the same file, one makes it and the others wait. Raises NativeError.
+    """
     if _is_whole(path):
         return path
     with _locked(path.with_name(path.name + ".lock")):
@@ -65,7 +69,7 @@ def cached(path: Path, make: Callable[[Path], None]) -> Path:
             make(new)
             checksum = aside / "sha256"
             checksum.write_text(_digest(new))
-            # Renames: a process that has the old file mapped keeps it whole.
+            # Renamed, not overwritten: a process that has the old file mapped keeps its content.
             new.replace(path)
             checksum.replace(_checksum_path(path))
         except OSError as error:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which C compiler: found once per process, and asked what it can do by giving it a line to compile."""
+"""Finds a C compiler, once per process, and tests what it supports by compiling a line."""
 
 from __future__ import annotations
 
@@ -29,16 +29,20 @@ _WIDE_PROBE = "void probe(unsigned _BitInt(2048) *x) { *x += *x << 7; }\n"
 
 @dataclass(frozen=True)
 class Compiler:
-    """``command``: the program, and the options that every compilation gets. ``identity``: version, target and
-    CPU features; code built by compilers of different identity is not exchanged."""
+    """``command``: the program and the options of every compilation. ``identity``: version, target and CPU features.
+
+    Code built by compilers of different identity is not exchanged.
+    """
 
     command: tuple[str, ...]
     identity: str
 
 
 def find_compiler(*, wide_bitint: bool = False) -> Compiler:
-    """The first that works: ``$CC`` alone where it is set, else clang 19 to 16, clang and, without ``wide_bitint``,
-    cc and gcc. ``wide_bitint``: it must know ``_BitInt(2048)``. Raises NoCompilerError."""
+    """The first compiler that works: only ``$CC`` if it is set, else clang-19 to clang-16, clang, cc and gcc.
+
+    ``wide_bitint``: it must support ``_BitInt(2048)``; cc and gcc are not tried then. Raises NoCompilerError.
+    """
     chosen, path = os.environ.get("CC", "").strip(), os.environ.get("PATH", "")
     names = [chosen] if chosen else [*_CLANGS, *(() if wide_bitint else _PLAIN_ONLY)]
     failures = []
@@ -54,7 +58,7 @@ def find_compiler(*, wide_bitint: bool = False) -> Compiler:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """``reason``: why it cannot be used at all, or not for wide integers."""
+    """A compiler that was tried. ``reason``: why it cannot be used at all, or not for wide integers."""
 
     compiler: Compiler | None
     wide: bool
@@ -81,7 +85,7 @@ def _examine(name: str, path: str) -> _Candidate:
 
 
 def _compiles(command: tuple[str, ...], text: str) -> str:
-    """Empty, or the reason why it makes no library from ``text``."""
+    """Compile ``text`` to a library; return the reason if that fails, else an empty string."""
     with tempfile.TemporaryDirectory(prefix="nativelib-") as folder:
         source, library = Path(folder, "probe.c"), Path(folder, "probe.so")
         source.write_text(text)
@@ -95,14 +99,14 @@ def _compiles(command: tuple[str, ...], text: str) -> str:
 
 
 def _identity(command: tuple[str, ...]) -> str:
-    """From what the compiler predefines: its version, the target, and what the CPU can do."""
+    """Version, and a hash of the compiler's predefined macros, which name the target and the CPU's features."""
     predefined = run_compiler((*command, "-dM", "-E", "-x", "c", "/dev/null")).stdout
     version = next((line.split(" ", 2)[2] for line in predefined.splitlines() if " __VERSION__ " in line), "unknown")
     return f"{version.strip(chr(34))} {hashlib.sha256(predefined.encode()).hexdigest()}"
 
 
 def run_compiler(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Raises OSError when it cannot be started."""
+    """Run a compiler. Raises OSError if it cannot be started."""
     environment = {**os.environ, "LC_ALL": "C"}
     return subprocess.run(
         command,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong between C text and a loaded library."""
+"""Errors of compiling and loading C."""
 
 
 class NativeError(Exception):
@@ -8,12 +8,12 @@ class NativeError(Exception):
 
 
 class NoCompilerError(NativeError):
-    """No compiler that fits; the message lists what was tried and why not."""
+    """No suitable compiler; the message lists each one tried and why it does not fit."""
 
 
 class CompileError(NativeError):
-    """The compiler refused the code; the message has its command and the first lines of its complaint."""
+    """The compiler rejected the code; the message has its command and the first lines of its output."""
 
 
 class LoadError(NativeError):
-    """The system refused a compiled library; the message names the file and the reason."""
+    """The system could not load a compiled library; the message names the file and the reason."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m softswitch`` is the command ``softswitch``."""
+"""``python -m softswitch`` runs the command ``softswitch``."""
 
 import sys
 

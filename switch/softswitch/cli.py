@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``softswitch``: the same shape of command line as bmv2's ``simple_switch_grpc``."""
+"""The command ``softswitch``. Its command line has the shape of bmv2's ``simple_switch_grpc``."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs until SIGINT or SIGTERM. Returns 0, or 1 when the program, a port or the server cannot be used."""
+    """Run until SIGINT or SIGTERM. Return 0, or 1 if the program, a port or the server cannot be used."""
     arguments = _arguments(argv)
     logging.basicConfig(level=LOG_LEVELS[arguments.log_level], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -155,7 +155,7 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
 
 
 def _report(counters: Mapping[int, PortCounters], interfaces: Mapping[int, str]) -> None:
-    """What every port has seen, for whoever reads the log."""
+    """Log the counters of every port."""
     for number, values in counters.items():
         counted = " ".join(f"{name}={value}" for name, value in asdict(values).items())
         _log.info("port %d on %s: %s", number, interfaces[number], counted)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a control plane may ask of a running switch: names and integers, no P4Runtime.
+"""What a control plane may ask of a running switch, in names and integers, without P4Runtime.
 
-The engine implements :class:`Device`; the P4Runtime server translates requests into these calls.
-Names are the fully qualified names of bmv2's JSON (``ingress.forward``). Every call is atomic with
-respect to packets: it takes effect between two packets.
+The switch implements :class:`Device`; the P4Runtime server translates requests into these calls. Names are the fully
+qualified names of bmv2's JSON (``ingress.forward``). Every call takes effect between two packets. Calls raise the
+errors of :mod:`softswitch.errors`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The switch: one loaded program behind one lock."""
+"""The switch: one engine, one loaded program, one lock."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SoftSwitch:
     ``program`` is bmv2 JSON text or its intermediate form. ``seed`` fixes what P4's ``random`` draws. ``cpu_port`` is
     the port whose frames go to the callback of :meth:`on_cpu_frame` instead of the wire. ``clock`` gives microseconds
     for the P4 timestamps. ``engine``: ``native`` compiles programs to machine code, ``python`` to Python; ``auto`` is
-    native unless there is no compiler, or one refuses the program given here: it then says so and takes Python.
+    ``native``, or ``python`` with a warning if there is no compiler or the program given here cannot be compiled.
 
     The engine is chosen once: a program that :meth:`load` brings later runs in it or is refused. Raises
     UnsupportedProgramError, and nativelib.NativeError where the native engine was asked for and cannot be compiled.
@@ -124,7 +124,7 @@ class SoftSwitch:
                     self._transmit(out_port, out_frame)
 
     def to_cpu(self, frame: bytes) -> None:
-        """Hand a frame of the CPU port to whoever takes them."""
+        """Pass a frame of the CPU port to the callback."""
         callback = self._cpu_frame
         if callback is not None:
             callback(frame)

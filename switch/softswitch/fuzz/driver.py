@@ -26,7 +26,7 @@ Json = Any
 
 @dataclass(frozen=True)
 class Result:
-    """``sent``: frames that left."""
+    """``packets``: frames that ran. ``sent``: frames that left."""
 
     packets: int
     sent: int
@@ -34,7 +34,10 @@ class Result:
 
 
 def build_fuzzer(program: ir.Program) -> Path:
-    """Raises UnsupportedProgramError and nativelib.NativeError."""
+    """Compile ``program`` with fuzz.c; return the executable.
+
+    Raises UnsupportedProgramError and nativelib.NativeError.
+    """
     return build(
         "softswitch-fuzz",
         [FOLDER / name for name in _SOURCES],
@@ -47,12 +50,15 @@ def build_fuzzer(program: ir.Program) -> Path:
 
 
 def fuzz(program: ir.Program, state: Json, packets: int, seed: int) -> Result:
-    """Raises subprocess.CalledProcessError at a finding; the sanitizer's report is on stderr."""
+    """Run ``packets`` mutated frames through ``program``.
+
+    Raises subprocess.CalledProcessError at a finding; the sanitizer's report is on stderr.
+    """
     with tempfile.TemporaryDirectory(prefix="softswitch-fuzz-") as folder:
         file = Path(folder) / "state"
         file.write_bytes(pack_state(program, state))
         command = [str(build_fuzzer(program)), str(file), str(packets), str(seed)]
-        # Memory that a process keeps until its end is no finding.
+        # Memory that a process keeps until it ends is not a leak.
         environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     ran, sent, _, seconds = done.stdout.split()

@@ -24,7 +24,7 @@ Json = Any
 
 
 def describe(switch: SoftSwitch, frames: Sequence[tuple[int, bytes]]) -> Json:
-    """What STATE holds: everything written to ``switch``, and ``frames`` to start from, with their ports."""
+    """The state of ``switch`` as JSON: its entries, default actions and groups, and ``frames`` to start from."""
     tables = {}
     for name, table in switch.loaded.program.tables.items():
         written = [] if table.entries is not None else [_entry_to_json(entry) for entry in switch.entries(name)]
@@ -64,7 +64,7 @@ class _Words:
 
 @dataclass
 class _Recorder:
-    """A table's backend that keeps what would be shown to packets."""
+    """A table's backend that keeps the rows as fuzz.c reads them."""
 
     table: ir.Table
     actions: dict[int, ir.Action]
@@ -91,11 +91,11 @@ class _Recorder:
         return None
 
     def write_counter(self, row: bytes, value: CounterValue) -> None:
-        raise AssertionError("nobody writes counters here")
+        raise AssertionError("the fuzzer writes no counters")
 
 
 def pack_state(program: ir.Program, state: Json) -> bytes:
-    """Raises DeviceError where ``state`` does not fit the program."""
+    """The words that fuzz.c reads. Raises DeviceError if ``state`` does not fit the program."""
     words = _Words()
     actions = {action.index: action for action in program.actions}
     for name, table in program.tables.items():

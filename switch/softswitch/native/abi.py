@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled runtime: machines, tables, single packets. It knows no program, so it is built once."""
+"""ctypes interface of the run-time library: machines, tables, single packets. It depends on no program: built once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from nativelib import build, load
 
-FOLDER = Path(__file__).parent  # of the C sources; emitted programs include headers from here
+FOLDER = Path(__file__).parent  # the C sources; emitted programs include headers from here
 _SOURCES = ("runtime.c", "tables.c")
 
 
@@ -37,7 +37,7 @@ class Replica(ctypes.Structure):
 # void log(machine, number of the message, its values)
 LogFunction = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p)
 
-# name -> result, arguments. Structures that only C looks into are plain addresses; arrays of limbs are bytes.
+# name -> result, arguments. Structures that only C reads are plain addresses; arrays of limbs are bytes.
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_row_new": (c_void_p, (c_uint32, c_uint32, c_char_p, c_size_t, c_char_p, c_size_t, c_int, c_int)),
     "ss_row_free": (None, (c_void_p,)),
@@ -58,7 +58,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 @functools.cache
 def runtime() -> ctypes.CDLL:
-    """Built and loaded when first asked for. Raises nativelib.NativeError."""
+    """The run-time library; the first call builds and loads it. Raises nativelib.NativeError."""
     library = load(build("softswitch-runtime", [FOLDER / name for name in _SOURCES], includes=[FOLDER]))
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(library, name)
@@ -67,7 +67,7 @@ def runtime() -> ctypes.CDLL:
 
 
 def present(address: int | None) -> int:
-    """What a function that makes something returned. Raises MemoryError."""
+    """Return the address that a C function returned. Raises MemoryError for NULL."""
     if not address:
         raise MemoryError("the native engine ran out of memory")
     return address

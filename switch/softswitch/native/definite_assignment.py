@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which fields a packet's state need not set to 0 before the program runs: those written before anybody reads them.
+"""Definite assignment: finds the fields that are written before they are read.
 
-Fields of a valid header have all been written, by extract, setValid or a copy from a valid header.
+They need not be set to 0 for each packet. All fields of a valid header have been written: by extract, by setValid, or
+by a copy from a valid header.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ Fields = frozenset[FieldKey]
 
 
 def unset_fields(program: ir.Program, usage: Usage, candidates: Iterable[FieldKey]) -> Fields:
-    """Those of ``candidates`` that are never read before they are written."""
+    """The fields of ``candidates`` that are never read before they are written."""
     return _Flow(program, usage, frozenset(candidates)).run()
 
 
 class _Flow:
-    """Follows what has surely been written through all stages; a read of anything else is noted."""
+    """Tracks through all stages which fields have been written on every path; records reads of other fields."""
 
     def __init__(self, program: ir.Program, usage: Usage, candidates: Fields) -> None:
         self._program = program
@@ -39,7 +40,7 @@ class _Flow:
         written = self._parser()
         self._checksums(written, update=False)
         written = self._pipeline(self._program.ingress, written)
-        # Kept for every replica.
+        # Replication saves these fields, which reads them.
         late = self._usage.late | {key for key in self._candidates if key[0] in self._usage.late_headers}
         self._read(late, written)
         written = self._pipeline(self._program.egress, written)
@@ -147,7 +148,7 @@ class _Flow:
 
 
 class _Meeting:
-    """What has been written on every way to a node; None is the end."""
+    """The fields written on every path to a node; None is the end."""
 
     def __init__(self, start: str | None, written: Fields) -> None:
         self._written: dict[str | None, Fields] = {start: written}

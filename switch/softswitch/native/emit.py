@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole program as one C source that exports ``ss_program`` (engine.h).
 
-A packet is one ``struct packet`` on the stack: every field that somebody needs, validity, and where headers that
-did not change lie in the frame.
+A packet is one ``struct packet`` on the stack. It holds the fields that the program uses, the validity of headers, and
+where in the frame unchanged headers lie.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from softswitch.program.standard import PACKET_LENGTH
 
 _COUNTER_LIMBS = 2
 
-# A value may be computed that nobody needs in the end.
+# The generated code may compute values that it does not use.
 _HEAD = """\
 #include "engine.h"
 #include "lookup.h"
@@ -52,14 +52,14 @@ static void count_packet(const struct packet *p, uint64_t *cell) {
 
 @dataclass(frozen=True)
 class CProgram:
-    """``source``: C23 that needs ``unsigned _BitInt`` and vector extensions. ``messages``: log_msg by number."""
+    """``source``: C23 with ``unsigned _BitInt`` and vector extensions. ``messages``: log_msg calls by number."""
 
     source: str
     messages: tuple[Message, ...]
 
 
 def emit_c(program: ir.Program) -> CProgram:
-    """Raises UnsupportedProgramError for what only the Python engine runs."""
+    """Raises UnsupportedProgramError for a construct that only the Python engine runs."""
     usage = analyse(program)
     context = Context.of(program, usage, plan_storage(program, usage))
     body = [

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of an expression before it runs: the interval of its value, and bits that cannot be 1.
+"""Static analysis of expressions: the interval of the value, and the bits that can be 1.
 
-The interval says how wide a number must be to hold the value exactly, the bits whether an addition can carry
-from one 64-bit limb into the next.
+The interval says how wide a number must be to hold the value exactly. The bits say whether an addition can carry from
+one 64-bit limb into the next.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMPARISONS = frozenset(["==", "!=", "<", "<=", ">", ">="])
 
 @dataclass(frozen=True)
 class Temp:
-    """A value the generated code has already: C text of an integer in [low, high]."""
+    """A value that the generated code has computed already: C text of an integer in [low, high]."""
 
     text: str
     carrier: Carrier
@@ -35,12 +35,12 @@ _CACHED = (ir.Unary, ir.Binary, ir.Cast, ir.Ternary)
 
 
 def binary(op: str, left: Expr, right: Expr) -> ir.Binary:
-    """An expression that may contain values the code has already; only this folder's emitters know those."""
+    """A binary expression whose operands may be values that the generated code has computed already."""
     return ir.Binary(op, cast("ir.Expr", left), cast("ir.Expr", right))
 
 
 class Bounds:
-    """Remembers the intervals of the expressions it was asked for: p4c's are deep."""
+    """Computes the interval of expressions, and remembers them: p4c's expressions are deep."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Expr, Interval]] = {}
@@ -142,7 +142,7 @@ def _shift_left(value: Interval, distance: Interval) -> Interval:
 
 
 def _shift_right(value: Interval, distance: Interval) -> Interval:
-    """Distances are cut where nothing is left of any number of so many bits."""
+    """Distances are limited to what shifts out every bit of the value."""
     enough = max(end.bit_length() for end in value) + 1
     least, most = (min(max(by, 0), enough) for by in distance)
     if distance[0] < 0:
@@ -186,7 +186,7 @@ _OPERATORS = {
 
 
 class Bits:
-    """Bits of an expression modulo 2^width that may be 1, and bits that are 1 for sure."""
+    """Bits of an expression modulo 2^width that can be 1 (``possible``), and bits that always are (``certain``)."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -221,15 +221,15 @@ class Bits:
 
 
 def sum_bits(left: int, right: int) -> int:
-    """Bits that may be 1 in the sum of numbers within these bits: more ones never make fewer carries."""
+    """Bits that can be 1 in a sum of numbers within these bits: more ones never make fewer carries."""
     return left | right | carries(left, right)
 
 
 def carries(left: int, right: int) -> int:
-    """Positions into which the sum of numbers within these bits may carry."""
+    """Positions into which a sum of numbers within these bits can carry."""
     return (left + right) ^ left ^ right
 
 
 def borrows(certain: int, possible: int) -> int:
-    """Positions from which a difference may borrow: left has at least ``certain``, right at most ``possible``."""
+    """Positions from which a difference can borrow: left has at least ``certain``, right at most ``possible``."""
     return (certain - possible) ^ certain ^ possible

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bits of a frame to numbers and back, in C."""
+"""C text that reads numbers from a frame's bits and writes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from softswitch.program.numbers import full
 
 @dataclass(frozen=True)
 class Slice:
-    """``width`` bits, ``offset`` bits behind a byte of the frame."""
+    """``width`` bits that start ``offset`` bits after a byte of the frame."""
 
     offset: int
     width: int
@@ -40,6 +40,7 @@ class Slice:
 
 
 def slices(header: ir.Header) -> Iterator[tuple[ir.Field, Slice]]:
+    """The fields of ``header``, and where they lie."""
     offset = 0
     for member in header.fields:
         yield member, Slice(offset, member.width)
@@ -47,7 +48,7 @@ def slices(header: ir.Header) -> Iterator[tuple[ir.Field, Slice]]:
 
 
 def read_bits(part: Slice, base: str, code: Code, expressions: ExprEmitter) -> str:
-    """A constant in carrier(part.width). ``base``: where the bits are counted from, a ``const uint8_t *``."""
+    """Name of a constant in carrier(part.width). ``base``: C text of the address from which ``part`` counts."""
     kind = carrier(part.width)
     at = f"{base} + {part.byte}"
     if kind == LIMB:
@@ -73,7 +74,7 @@ def _narrow(part: Slice, at: str) -> str:
 
 
 def write_header(header: ir.Header, members: dict[str, str], base: str, code: Code, expressions: ExprEmitter) -> None:
-    """All of a header's bytes at ``base``, a ``uint8_t *``. ``members``: the state's member of each field."""
+    """Write a header's bytes at ``base``, a ``uint8_t *``. ``members``: the state's member of each field."""
     group: list[tuple[str, Slice]] = []
     for member, part in slices(header):
         group.append((code.read(members[member.name], carrier(member.width)), part))
@@ -83,7 +84,7 @@ def write_header(header: ir.Header, members: dict[str, str], base: str, code: Co
 
 
 def _write_group(group: list[tuple[str, Slice]], base: str, code: Code, expressions: ExprEmitter) -> None:
-    """Neighbours that together are whole bytes."""
+    """Write neighbouring fields that together are whole bytes."""
     first, last = group[0][1], group[-1][1]
     end = last.offset + last.width
     width = end - first.offset

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""C types that numbers are computed in, and their conversions: see wide.h."""
+"""The C types in which numbers are computed (carriers), and conversions between them. See wide.h."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIMB = (1 << LIMB_BITS) - 1
 
 
 class Kind(Enum):
-    """Up to one limb, a ``_BitInt`` of whole limbs, a vector of limbs."""
+    """``uint64_t`` for one limb, ``_BitInt`` of whole limbs, or a SIMD vector of limbs."""
 
     LIMB = 1
     BITINT = 2
@@ -22,7 +22,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Carrier:
-    """An unsigned type of whole limbs. A negative value is kept as its two's complement."""
+    """An unsigned type of whole limbs; negative values are kept as two's complement."""
 
     kind: Kind
     limbs: int
@@ -39,7 +39,7 @@ class Carrier:
 
     @property
     def signed_name(self) -> str:
-        """The signed type of this size; there is none for vectors."""
+        """The signed type of this size; vectors have none."""
         return "int64_t" if self.kind is Kind.LIMB else f"signed _BitInt({self.bits})"
 
     def constant(self, value: int) -> str:
@@ -56,12 +56,12 @@ class Carrier:
 
 
 def _literal(value: int) -> str:
-    # Never less than 64 bits: a literal may be what is shifted.
+    # Always 64 bits: the literal may be the operand of a shift.
     return f"{value}ull" if value < 10 else f"0x{value:x}ull"
 
 
 def split_limbs(value: int, count: int) -> list[int]:
-    """The least significant limb comes first."""
+    """The limbs of ``value``, the least significant first."""
     return [value >> LIMB_BITS * i & _LIMB for i in range(count)]
 
 
@@ -70,7 +70,7 @@ _VECTORS = (8, 16, 32)
 
 
 def carrier(bits: int) -> Carrier:
-    """The smallest one of ``bits`` bits."""
+    """The smallest carrier of ``bits`` bits."""
     count = max(1, -(-bits // LIMB_BITS))
     if count == 1:
         return LIMB
@@ -79,17 +79,17 @@ def carrier(bits: int) -> Carrier:
     for size in _VECTORS:
         if count <= size:
             return Carrier(Kind.VECTOR, size)
-    # Few different types: each new one costs compile time.
+    # Few different types, because each costs compile time.
     return Carrier(Kind.BITINT, -(-count // 16) * 16)
 
 
 def carrier_of(low: int, high: int) -> Carrier:
-    """The smallest one that tells all values in [low, high] apart: with a sign where some are negative."""
+    """The smallest carrier that holds all values in [low, high], with a sign if ``low`` is negative."""
     return carrier(high.bit_length() if low >= 0 else max((~low).bit_length(), high.bit_length()) + 1)
 
 
 def convert(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str:
-    """``text`` modulo 2^target.bits; ``signed`` says that its highest bit is a sign."""
+    """C text of ``text`` modulo 2^target.bits. ``signed``: its highest bit is a sign."""
     if source == target:
         return text
     if Kind.VECTOR in (source.kind, target.kind):
@@ -125,12 +125,12 @@ def _resize(text: str, source: Carrier, target: Carrier, *, signed: bool) -> str
 
 
 def shift_left(text: str, kind: Carrier, distance: int) -> str:
-    """Of a vector, by a constant below its bits."""
+    """Shift a vector left by a constant number of bits below its size."""
     return _shift(text, kind, distance, up=True)
 
 
 def shift_right(text: str, kind: Carrier, distance: int) -> str:
-    """Of a vector without a sign, by a constant below its bits."""
+    """Shift an unsigned vector right by a constant number of bits below its size."""
     return _shift(text, kind, distance, up=False)
 
 
@@ -145,7 +145,7 @@ def _shift(text: str, kind: Carrier, distance: int, *, up: bool) -> str:
 
 
 def _moved(text: str, kind: Carrier, whole: int, *, up: bool) -> str:
-    """Shifted by whole limbs."""
+    """``text`` shifted by ``whole`` limbs."""
     if whole == 0:
         return text
     sources = [i - whole if up else i + whole for i in range(kind.limbs)]

@@ -15,6 +15,7 @@ from softswitch.program.standard import STANDARD
 
 
 def emit_verify(context: Context) -> list[str]:
+    """Lines of C: ``verify_checksums(p)`` sets checksum_error if a checksum is wrong."""
     code = Code()
     expressions = ExprEmitter(context.storage, code)
     error = context.storage.fields.get((STANDARD, "checksum_error"))
@@ -33,6 +34,7 @@ def emit_verify(context: Context) -> list[str]:
 
 
 def emit_update(context: Context) -> list[str]:
+    """Lines of C: ``update_checksums(p)`` writes the checksums."""
     code = Code()
     expressions = ExprEmitter(context.storage, code)
     statements = StatementEmitter(context, code, expressions)

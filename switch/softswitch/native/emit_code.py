@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of C, with every intermediate value in a constant of its own.
 
-A value is computed once per block: p4c repeats subexpressions, and the constants make that visible. Fields are
-read from and written to the packet's state (``p``), and what a block knows of them is kept.
+A value is computed once per block, although p4c repeats subexpressions. Fields are members of the packet's state
+(``p``); their values are remembered within a block.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Code:
         return f"t{self._count}"
 
     def value(self, carrier: Carrier, text: str) -> str:
-        """A constant that holds ``text``, an expression of constants only."""
+        """Name of a constant that holds ``text``, an expression of constants only."""
         return self._constant(carrier.name, text)
 
     def condition(self, text: str) -> str:
@@ -65,14 +65,14 @@ class Code:
         return known
 
     def write(self, member: str, text: str) -> None:
-        """``text`` is a constant or a literal."""
+        """Write a member. ``text`` is a constant or a literal."""
         if self._members.get(member) != text:
             self.line(f"p->{member} = {text};")
             self._members[member] = text
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """What is computed inside is not known behind it."""
+        """A block of C. Values computed inside are not known after it."""
         self.line(f"{head} {{" if head else "{")
         self._depth += 1
         known, members = dict(self._known), dict(self._members)

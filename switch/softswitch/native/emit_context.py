@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every emitter of C needs to know about the program."""
+"""What all emitters of C know about the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from softswitch.program.traverse import flatten
 
 @dataclass(frozen=True)
 class MessageValue:
-    """A value of a log message; a message's values lie in memory like action data of these widths."""
+    """A value of a log message. A message's values are laid out like action data of these widths."""
 
     width: int
     signed: bool
@@ -25,7 +25,7 @@ class MessageValue:
 
 @dataclass(frozen=True)
 class Message:
-    """P4's log_msg: braces in ``format`` stand for the values in turn."""
+    """A call of P4's log_msg: each ``{}`` in ``format`` stands for the next value."""
 
     format: str
     values: tuple[MessageValue, ...]
@@ -33,7 +33,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Context:
-    """``track_length``: somebody reads packet_length behind replication. ``messages`` grows while emitting."""
+    """The program, where its fields are kept, names and numbers.
+
+    ``track_length``: egress reads packet_length, so the code keeps it up to date. ``messages`` grows while emitting.
+    """
 
     program: ir.Program
     usage: Usage
@@ -63,11 +66,11 @@ class Context:
         )
 
     def exits(self, table: ir.Table) -> bool:
-        """Whether one of the table's actions may end the pipeline."""
+        """Return True if an action of the table can end the pipeline with ``exit``."""
         return any(isinstance(s, ir.Exit) for index in table.actions for s in flatten(self.actions[index].body))
 
     def set_standard(self, code: Code, name: str, text: str) -> None:
-        """Sets a field of standard_metadata, where somebody looks at it."""
+        """Set a field of standard_metadata if the program keeps it."""
         member = self.storage.fields.get((STANDARD, name))
         if member is not None:
             code.write(member, text)

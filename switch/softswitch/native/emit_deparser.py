@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Headers back to bytes, straight into the frame that leaves."""
+"""The deparser: headers to bytes, written directly into the frame that leaves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def emit_deparser(context: Context) -> list[str]:
 
 
 def _write(header: ir.Header, context: Context, code: Code) -> None:
-    """As it came in where it has not changed since, else from its fields."""
+    """Copy an unchanged header from the frame that came in; pack a changed one from its fields."""
     position = context.storage.positions.get(header.name)
     kept = f"memcpy(out, p->frame + p->{position}, {header.size_bytes});"
     if header.name not in context.usage.changed:

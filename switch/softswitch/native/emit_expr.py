@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions to C, with the unbounded precision of P4's reference switch.
+"""Expressions as C, with bmv2's unbounded precision.
 
-``ring(expr, carrier)`` gives the value modulo 2^carrier.bits, which is enough for whatever is stored. Where the
-value itself matters (comparisons, right shifts, division, saturation), ``exact`` computes it in a type that holds
-its whole interval.
+``ring(expr, carrier)`` gives the value modulo 2^carrier.bits, which suffices for a value that is stored. Comparisons,
+right shifts, division and saturation need the value itself: ``exact`` computes it in a type that holds its whole
+interval.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from softswitch.native.limbs import LIMB_BITS, argument_offsets, limbs
 from softswitch.program import ir
 from softswitch.program.numbers import full
 
-LARGE_BITINT = 8  # limbs from which on a product is left to a loop: written out it would be hundreds of lines
+LARGE_BITINT = 8  # limbs; larger products are computed in a loop: unrolled they take hundreds of instructions
 
 
 class ExprEmitter:
-    """Writes to ``code`` what an expression needs; results are names of constants, or literals.
+    """Writes lines to ``code`` that compute an expression; results are names of constants, or literals.
 
-    ``parameters``: widths of the enclosing action's parameters. ``lookahead`` reads ahead of a parser's position.
+    ``parameters``: widths of the enclosing action's parameters. ``lookahead``: writes a parser's lookahead.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class ExprEmitter:
         return Temp(self.ring(expr, kind), kind, low, high)
 
     def wrapped(self, expr: Expr, width: int) -> str:
-        """The value modulo 2^width, in carrier(width): how fields are kept, signed ones too."""
+        """The value modulo 2^width, in carrier(width): how fields are kept, including signed ones."""
         kind = carrier(width)
         text = self.ring(expr, kind)
         low, high = self.bounds(expr)
         return text if low >= 0 and high <= full(width) else self._masked(text, kind, width)
 
     def index(self, expr: Expr, size: int) -> tuple[str, str]:
-        """A number of 64 bits, and the condition under which it is in 0..size - 1 (empty: always)."""
+        """A number of 64 bits, and the condition under which it lies in 0..size - 1 (empty: always)."""
         low, high = self.bounds(expr)
         text = self.ring(expr, LIMB)
         if low >= 0 and high < size:
@@ -93,7 +93,7 @@ class ExprEmitter:
         return self._ring(expr, kind)
 
     def _ring(self, expr: Expr, kind: Carrier) -> str:  # noqa: PLR0911, PLR0912 - one case per expression
-        """Of a value that does not fit in less than ``kind``."""
+        """``ring`` for a value that needs all of ``kind``."""
         match expr:
             case Temp(text, own, low):
                 return self._converted(text, own, kind, signed=low < 0)
@@ -140,7 +140,7 @@ class ExprEmitter:
         return self.code.value(kind, f"{text} & {mask}")
 
     def _extended(self, text: str, kind: Carrier, width: int) -> str:
-        """A number of ``width`` bits with its sign in the bits above."""
+        """A number of ``width`` bits, sign-extended."""
         if width == kind.bits:
             return text
         half = kind.constant(1 << (width - 1))
@@ -148,7 +148,7 @@ class ExprEmitter:
         return self._operate("-", flipped, half, kind)
 
     def _operate(self, op: str, left: str, right: str, kind: Carrier) -> str:
-        """Sum or difference, carries and all."""
+        """Sum or difference with carries between limbs."""
         if kind.kind is Kind.VECTOR:
             name = {"+": "add", "-": "subtract"}[op]
             return self.code.value(kind, f"{kind.name}_{name}({left}, {right})")
@@ -171,7 +171,7 @@ class ExprEmitter:
         return self._converted(text, own, kind, signed=False)
 
     def load(self, limbs_at: str, width: int, *, fresh: bool = False) -> str:
-        """A number from memory, as it lies there; ``fresh``: the memory may have changed since the last time."""
+        """Read a number from memory. ``fresh``: the memory may have changed since the last read."""
         kind, count = carrier(width), limbs(width)
         if kind == LIMB:
             text = f"*({limbs_at})"
@@ -186,7 +186,7 @@ class ExprEmitter:
         return name
 
     def save(self, limbs_at: str, text: str, width: int) -> None:
-        """The opposite: ``text`` is in carrier(width)."""
+        """Write a number to memory. ``text`` is in carrier(width)."""
         kind, count = carrier(width), limbs(width)
         if kind == LIMB:
             self.code.line(f"*({limbs_at}) = {text};")
@@ -240,14 +240,14 @@ class ExprEmitter:
         return self._operate("+", first, second, kind)
 
     def _limbs_add_apart(self, left: Expr, right: Expr, kind: Carrier, wanted: int) -> bool:
-        """Whether no carry into a limb changes a wanted bit: it runs up to the first position free on both sides."""
+        """Return True if no carry into a limb changes a wanted bit; it ends at the first position free in both."""
         one, other = self._bits.possible(left, kind.bits), self._bits.possible(right, kind.bits)
         carried = carries(one, other)
         for start in range(LIMB_BITS, kind.bits, LIMB_BITS):
             if not carried >> start & 1:
                 continue
             busy = (one | other) >> start
-            reach = (busy ^ (busy + 1)) << start  # the bits a carry that starts here may change
+            reach = (busy ^ (busy + 1)) << start  # the bits that a carry which starts here can change
             if reach & wanted:
                 return False
         return True
@@ -334,7 +334,7 @@ class ExprEmitter:
     # -- booleans --------------------------------------------------------
 
     def boolean(self, expr: Expr) -> str:
-        """A constant or literal that is true or false."""
+        """Name of a ``bool`` constant, or a literal."""
         match expr:
             case ir.Binary(op, left, right) if op in COMPARISONS:
                 return self._compare(op, left, right)

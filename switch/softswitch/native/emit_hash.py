@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums and hashes to C."""
+"""Checksums and hashes as C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Runs = list[tuple[str, list[ir.Chunk]]]
 
 
 def hash_value(calculation: ir.Calculation, context: Context, code: Code, expressions: ExprEmitter) -> Temp:
-    """The hash over ``calculation``'s input; chunks of an invalid header are left out."""
+    """The hash over ``calculation``'s input; chunks of an invalid header are skipped at run time."""
     name = code.name()
     code.line(f"uint64_t {name};")
     with code.block(""):
@@ -74,11 +74,11 @@ class _HashEmitter:
             yield
 
     def _bits(self, chunk: ir.Chunk) -> str:
-        """In carrier(chunk.width)."""
+        """The chunk in carrier(chunk.width)."""
         return self._expressions.wrapped(chunk.value, chunk.width)
 
     def _folded(self, chunk: ir.Chunk) -> str:
-        """A number that is the chunk modulo 65535, and small enough to be added many times."""
+        """A number that equals the chunk modulo 65535 and is small enough to be added many times."""
         if chunk.width <= _PLAIN:
             return self._bits(chunk)
         if carrier(chunk.width) == LIMB:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parser: one function per state, which calls the next one.
 
-A state gets the position in the frame, in bytes, and keeps it in constants ``at0``, ``at1``... What is read is
-checked against the frame's length before.
+A state gets its position in the frame, in bytes, and keeps it in constants ``at0``, ``at1``, ... Reads are checked
+against the frame's length first.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _StateEmitter:
         self._code.line("return;")
 
     def _need(self, size_bytes: int) -> None:
-        """Leaves where fewer bytes are left. The position never is behind the frame's end."""
+        """Leave the parser if fewer bytes are left. The position is never behind the end of the frame."""
         if size_bytes:
             with self._code.block(f"if (p->size - {self._at} < {size_bytes})"):
                 self._leave(self._error("PacketTooShort"))
@@ -92,7 +92,7 @@ class _StateEmitter:
     # -- operations ------------------------------------------------------
 
     def _op(self, op: ir.ParserOp) -> bool:
-        """False where nothing that follows can run."""
+        """Write one operation; return False if nothing after it can run."""
         match op:
             case ir.Extract(header):
                 self._extract(self._context.program.headers[header])
@@ -150,7 +150,7 @@ class _StateEmitter:
         return read_bits(Slice(peek.offset, peek.width), f"p->frame + {self._at}", self._code, self._expressions)
 
     def _key(self, part: ir.Expr) -> Temp:
-        """Bits, without a sign: so are the cases written."""
+        """A key expression as bits without a sign, as the cases are."""
         width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
         return Temp(self._expressions.wrapped(part, width), carrier(width), 0, full(width))
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines: one function per action and table, and one per pipeline that jumps forward from node to node."""
+"""Pipelines: one function per action and per table, and one per pipeline, whose nodes are joined by forward jumps."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _action(context: Context, action: ir.Action) -> list[str]:
 
 
 def constant_arguments(action: ir.Action, args: tuple[int, ...]) -> tuple[str, str]:
-    """An array with action data and what to pass for it; without data nothing and NULL."""
+    """C text of an array with action data, and of the argument to pass; without action data empty and NULL."""
     if not args:
         return "", "NULL"
     offsets, total = argument_offsets(parameter.width for parameter in action.parameters)
@@ -61,7 +61,7 @@ def constant_arguments(action: ir.Action, args: tuple[int, ...]) -> tuple[str, s
 
 
 def is_call(table: ir.Table) -> bool:
-    """A table that always runs the same action: how the compiler writes a call."""
+    """Return True for a table that always runs the same action: how p4c writes a call."""
     return not table.keys and table.default_const
 
 
@@ -96,7 +96,7 @@ def _table(context: Context, table: ir.Table) -> list[str]:
 
 
 def _key(context: Context, table: ir.Table, code: Code) -> int:
-    """Writes ``key``; returns its limbs."""
+    """Write the array ``key``; return its size in limbs."""
     words = sum(limbs(key.width) for key in table.keys)
     expressions = ExprEmitter(context.storage, code)
     code.line(f"uint64_t key[{words}];")

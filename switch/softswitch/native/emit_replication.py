@@ -9,11 +9,11 @@ from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context
 from softswitch.program.standard import INSTANCE_REPLICA, PACKET_LENGTH, STANDARD
 
-_PER_REPLICA = ("egress_spec", "egress_port", "egress_rid")  # set anew for every replica
+_PER_REPLICA = ("egress_spec", "egress_port", "egress_rid")  # set for every replica
 
 
 def _late_members(context: Context) -> list[tuple[str, str]]:
-    """Type and name of what the stages behind replication may change: every replica starts with the same."""
+    """Types and names of members that egress and later stages may change: saved, so that all replicas start alike."""
     usage, storage = context.usage, context.storage
     headers = sorted(header for header in usage.late_headers if header in storage.valid)
     keys = [key for key in storage.fields if key in usage.late or key[0] in headers]
@@ -30,6 +30,7 @@ def _reset() -> set[tuple[str, str]]:
 
 
 def emit_late(context: Context) -> list[str]:
+    """Lines of C: ``keep`` saves these members, and ``restore`` restores them."""
     found = _late_members(context)
     return [
         "struct late {",
@@ -49,7 +50,7 @@ def emit_late(context: Context) -> list[str]:
 
 
 def emit_send(context: Context) -> list[str]:
-    """From egress on, for one replica."""
+    """Lines of C: ``send(p, port, instance)`` runs egress and the later stages for one replica."""
     code = Code()
     code.write("exited", "0")
     context.set_standard(code, "egress_spec", "0ull")
@@ -68,6 +69,7 @@ def emit_send(context: Context) -> list[str]:
 
 
 def emit_replication(context: Context, code: Code) -> None:
+    """Write what follows ingress: drop the packet, or send its replicas."""
     fields = context.storage.fields
     spec = f"p->{fields[STANDARD, 'egress_spec']}"
     rid = fields.get((STANDARD, "egress_rid"))

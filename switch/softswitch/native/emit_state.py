@@ -14,7 +14,7 @@ from softswitch.program.standard import PACKET_LENGTH
 
 
 def emit_types(text: str) -> list[str]:
-    """Declarations of the wide integers that the program uses."""
+    """Declarations of the wide integer types that occur in ``text``."""
     between = {int(number) for number in re.findall(r"\bss_v(\d+)_(?:of_)?bits\b", text)}
     integers = {int(number) for number in re.findall(r"\bss_b(\d+)", text)} | between
     return [
@@ -24,7 +24,7 @@ def emit_types(text: str) -> list[str]:
 
 
 def _members(context: Context) -> tuple[list[str], list[str]]:
-    """Declarations of what starts at 0, and of what is written before it is read."""
+    """Declarations of members that start at 0, and of members that are written before they are read."""
     storage = context.storage
     wide = [key for key in storage.fields if storage.carrier(key).kind is Kind.VECTOR]
     unset = unset_fields(context.program, context.usage, wide)
@@ -39,6 +39,7 @@ def _members(context: Context) -> tuple[list[str], list[str]]:
 
 
 def emit_state(context: Context) -> list[str]:
+    """Declaration of ``struct packet``; its members before ``machine`` start at 0."""
     zeroed, unset = _members(context)
     return [
         "struct packet {",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Statements to C: the bodies of actions."""
+"""Statements as C."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class StatementEmitter:
     # -- fields and headers ----------------------------------------------
 
     def store(self, target: ir.FieldRef, value: Expr) -> None:
-        """``target = value``, wrapped; nothing for a field that nobody needs."""
+        """Write ``target = value``, wrapped. Writes nothing for a field that the state does not keep."""
         member = self._storage.fields.get((target.header, target.field))
         if member is not None:
             self._code.write(member, self._expressions.wrapped(value, target.width))
             self._mark(target.header)
 
     def _mark(self, header: str) -> None:
-        """The header's bytes in the frame are no longer what leaves."""
+        """Mark the header as changed: it no longer leaves as the bytes it came in with."""
         position = self._storage.positions.get(header)
         if position is not None:
             self._code.write(position, "-1")
@@ -153,8 +153,10 @@ class StatementEmitter:
     # -- random, hash, log -----------------------------------------------
 
     def _random(self, target: ir.FieldRef, low: ir.Expr, high: ir.Expr) -> None:
-        """low + (draw * (high - low + 1) >> bits drawn). Drawn also where nobody looks at the target, so that what is
-        read never changes the sequence."""
+        """Write low + (draw * (high - low + 1) >> bits drawn).
+
+        Drawn even if the target is never read: the sequence must not depend on what is read.
+        """
         code, draws = self._code, limbs_drawn(target.width)
         with code.block(f"if ({self._expressions.boolean(ir.Binary('<=', low, high))})"):
             drawn = code.name()
@@ -169,7 +171,7 @@ class StatementEmitter:
     def _hash(self, target: ir.FieldRef, base: ir.Expr, calculation: str, modulus: ir.Expr) -> None:
         described = self._context.program.calculations[calculation]
         digest: Expr = hash_value(described, self._context, self._code, self._expressions)
-        # A remainder by 0 is 0, as by 1.
+        # A remainder by 0 is 0, like one by 1.
         rest = binary("%", digest, modulus)
         self.store(target, ir.Binary("+", rest, base))
 
@@ -188,5 +190,5 @@ class StatementEmitter:
 
 
 def limbs_drawn(width: int) -> int:
-    """Numbers of 64 bits that are drawn for a target of ``width`` bits."""
+    """How many numbers of 64 bits are drawn for a target of ``width`` bits."""
     return max(1, -(-width // LIMB_BITS))

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The packet's state: which fields the generated code keeps, and under which names.
+"""Which fields the generated code keeps in the packet's state, and under which names.
 
-A header that no statement changes leaves as the bytes it came in with, so only those of its fields are kept that
-somebody reads. Of a header that may change all are kept.
+A header that no statement changes leaves as the bytes it came in with, so the state keeps only those of its fields
+that the program reads. Of a header that may change it keeps all fields.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ INTRINSIC = ("egress_spec", "mcast_grp")  # fields of standard_metadata that the
 
 @dataclass
 class Storage:
-    """Names of members of ``struct packet``. ``fields`` misses those that nobody needs. ``positions``: where in the
-    frame a header's unchanged bytes are, -1 when it was changed."""
+    """Names of members of ``struct packet``; ``fields`` has only those that are kept.
+
+    A member of ``positions`` holds the offset of a header's unchanged bytes in the frame, -1 if it has changed.
+    """
 
     fields: dict[FieldKey, str] = field(default_factory=dict)
     widths: dict[FieldKey, int] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How numbers lie in the native engine's memory: the rules of ``struct ss_program`` in engine.h.
+"""How numbers are laid out in the native engine's memory, by the rules of ``struct ss_program`` in engine.h.
 
-A limb is a 64-bit word; the least significant limb comes first.
+A number is a sequence of limbs: 64-bit words, the least significant first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ WIDE_LIMBS = WIDE_BITS // LIMB_BITS
 
 
 def limbs(width: int) -> int:
-    """Limbs that a number of ``width`` bits takes."""
+    """How many limbs a number of ``width`` bits takes."""
     count = max(1, -(-width // LIMB_BITS))
     return _aligned(count) if width >= WIDE_BITS else count
 
 
 def argument_offsets(widths: Iterable[int]) -> tuple[tuple[int, ...], int]:
-    """Where each parameter of an action starts in its action data, and the size of all, in limbs."""
+    """The offset of each parameter in the action data, and the size of the action data, in limbs."""
     offsets: list[int] = []
     end = 0
     for width in widths:
@@ -34,14 +34,14 @@ def argument_offsets(widths: Iterable[int]) -> tuple[tuple[int, ...], int]:
 
 
 def to_limbs(value: int, width: int) -> bytes:
-    """``value`` modulo 2^width, so that a negative one becomes its two's complement; unused bits are 0."""
+    """``value`` modulo 2^width (so a negative value becomes its two's complement); unused bits are 0."""
     wrapped = value & ((1 << width) - 1)
     little = wrapped.to_bytes(limbs(width) * LIMB_BYTES, "little")
     return little if sys.byteorder == "little" else _swapped(little)
 
 
 def from_limbs(data: bytes | bytearray | memoryview, width: int, *, signed: bool = False) -> int:
-    """The number of ``width`` bits at the start of ``data``."""
+    """The number of ``width`` bits at the start of ``data``. Raises ValueError if ``data`` is too short."""
     size_bytes = limbs(width) * LIMB_BYTES
     if len(data) < size_bytes:
         raise ValueError(f"{len(data)} bytes hold no number of {width} bits: it takes {size_bytes}")
@@ -56,6 +56,6 @@ def _aligned(count: int) -> int:
 
 
 def _swapped(data: bytes) -> bytes:
-    """Every limb's bytes in the other order."""
+    """``data`` with the bytes of every limb reversed."""
     parts = (data[i : i + LIMB_BYTES] for i in range(0, len(data), LIMB_BYTES))
     return b"".join(part[::-1] for part in parts)

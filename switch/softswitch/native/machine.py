@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A program ready to run in the native engine: the compiled function and the state it works on."""
+"""A program ready to run in the native engine: the compiled function and the state that it works on."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ COUNTER_LIMBS = 2  # packets, bytes
 
 
 class NativeMachine:
-    """One loaded program in the native engine, with the interface of :class:`softswitch.python.machine.Machine`.
+    """A :class:`softswitch.runtime.machine.Machine` whose code is compiled C.
 
-    ``address`` is that of C's ``struct ss_machine``; it is good as long as this object. ``source`` is C. Raises
-    UnsupportedProgramError, and nativelib.NativeError where C cannot be compiled.
+    ``address`` is that of C's ``struct ss_machine``, valid as long as this object. ``clock`` gives microseconds. Raises
+    UnsupportedProgramError, and nativelib.NativeError if the C cannot be compiled.
     """
 
     def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
@@ -37,15 +37,15 @@ class NativeMachine:
         emitted = emit_c(self.program)
         self.source = emitted.source
         self._messages = emitted.messages
-        self._generator = generator  # its state lies in its memory
+        self._generator = generator  # C uses its memory
         self._clock = clock
         self._library = runtime()
-        # Kept: C calls it.
+        # Kept alive: C calls it.
         self._log = LogFunction(self._log_message)
         self.address = present(
             self._library.ss_machine_new(compiled_program(self.source), generator.address, self._log)
         )
-        # Not at exit: the packet loop may still be in it.
+        # Not at exit: the packet loop may still run in it.
         weakref.finalize(self, self._library.ss_machine_free, self.address).atexit = False
         self._collector = present(self._library.ss_collector_new())
         weakref.finalize(self, self._library.ss_collector_free, self._collector)
@@ -93,12 +93,12 @@ class NativeMachine:
         self.groups[group] = tuple(replicas)
 
     def delete_group(self, group: int) -> None:
-        """KeyError without such a group."""
+        """Raises KeyError if there is no such group."""
         del self.groups[group]
         self._library.ss_machine_set_group(self.address, group, None, 0)
 
     def _log_message(self, _machine: int, number: int, values: int) -> None:
-        log_message(*_told(self._messages[number], values))
+        log_message(*_read_message(self._messages[number], values))
 
 
 class NativeRegister:
@@ -145,13 +145,16 @@ class NativeCounter:
 
 
 def compiled_program(source: str) -> int:
-    """Address of the ``struct ss_program`` that a generated source exports; it stays loaded."""
+    """Compile ``source``; return the address of the ``struct ss_program`` that it exports. It stays loaded.
+
+    Raises nativelib.NativeError.
+    """
     path = build("softswitch-program", [], generated={"program.c": source}, includes=[FOLDER], wide_bitint=True)
     return ctypes.addressof(ctypes.c_char.in_dll(load(path), "ss_program"))
 
 
-def _told(message: Message, address: int) -> tuple[str, tuple[int, ...]]:
-    """Format and values of a message whose values lie at ``address``."""
+def _read_message(message: Message, address: int) -> tuple[str, tuple[int, ...]]:
+    """Format and values of a log message whose values lie at ``address``."""
     offsets, total = argument_offsets(value.width for value in message.values)
     data = ctypes.string_at(address, total * LIMB_BYTES)
     values = tuple(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled part of the ports: the program lock, impairments, the packet loop.
+"""ctypes interface of the ports' library: the program lock, impairments, the packet loop.
 
 It depends on no program, so it is built once.
 """
@@ -84,7 +84,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 @functools.cache
 def port_library() -> ctypes.CDLL:
-    """Built and loaded when first asked for. Raises nativelib.NativeError."""
+    """The ports' library; the first call builds and loads it. Raises nativelib.NativeError."""
     flags = ["-D_GNU_SOURCE", "-pthread"]
     path = build("softswitch-ports", [_FOLDER / name for name in SOURCES], includes=[_FOLDER], flags=flags)
     library = load(path)

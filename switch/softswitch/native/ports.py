@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports of the native engine: frames go from interface to program to interface in C, without Python.
 
-Two threads: the packet loop, which enters C and never takes the GIL, and one that hands frames of the CPU port to
-Python. A frame that the second cannot take in time is lost and counted, like on any full queue.
+There are two threads. The packet loop runs in C and never takes the GIL. The other thread passes frames of the CPU port
+to Python; if its queue is full, frames are lost and counted.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from softswitch.runtime.interface import SO_SNDBUFFORCE, PortCounters, PortError
 _log = logging.getLogger("softswitch.ports")
 
 RING_BYTES = 8 << 20  # of one port
-ALL_RINGS_BYTES = 64 << 20  # of all ports, unless each would get less than a quarter of its own
+ALL_RINGS_BYTES = 64 << 20  # of all ports together, unless that left less than a quarter of RING_BYTES to each
 NO_PORT = 0xFFFFFFFF
 RECEIVE, SEND = 0, 1
-MAX_MAIL_BYTES = 1 << 20  # as much as C can collect
+MAX_MAIL_BYTES = 1 << 20  # the largest frame that C can send
 MAIL_BUFFER_BYTES = 16 << 20
 _FRAME, _CUT = ord("F"), ord("C")
 
@@ -41,10 +41,10 @@ class _Counts:
 
 
 class NativePortRunner:
-    """Runs the program that ``lock`` names on interfaces. Use as a context manager, or start and stop.
+    """A :class:`softswitch.runtime.engine.PortRunner` for the program that ``lock`` names.
 
-    ``interfaces`` maps port numbers to interface names. ``on_failure`` is called, in the thread that it ended, with
-    the exception. Raises PortError and nativelib.NativeError.
+    ``interfaces``: names by port number. ``on_failure`` gets the exception that ended a thread, in that thread. Raises
+    PortError and nativelib.NativeError.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class NativePortRunner:
         self._reader.start()
 
     def stop(self) -> None:
-        """Ends the threads and closes the ports; frames that left by the CPU port before are delivered."""
+        """End the threads and close the ports. Frames that have left by the CPU port are still delivered."""
         if self._last is not None:
             return
         self._library.ss_ports_stop(self._ports)
@@ -142,7 +142,7 @@ class NativePortRunner:
 
     @property
     def cpu_dropped(self) -> int:
-        """Frames that left by the CPU port and found its queue full."""
+        """Frames for the CPU port that were lost because its queue was full."""
         return (self._last or self._counts()).cpu_dropped
 
     def _counts(self) -> _Counts:
@@ -169,9 +169,9 @@ class NativePortRunner:
         error = self._library.ss_ports_run(self._ports)  # without the GIL, until it is stopped
         if error:
             number = self._library.ss_ports_failed(self._ports)
-            raise self._error(number, error)
+            raise self._port_error(number, error)
 
-    def _error(self, number: int, error: int) -> PortError:
+    def _port_error(self, number: int, error: int) -> PortError:
         return PortError(f"port {number} on {self._interfaces.get(number)}: {os.strerror(error)}")
 
     def _read(self) -> None:
@@ -189,10 +189,10 @@ class NativePortRunner:
                 )
 
     def _transmit(self, number: int, frame: bytes) -> None:
-        """A packet-out; the switch holds the lock."""
+        """Send a packet-out; the switch holds the lock."""
         error = self._library.ss_ports_send(self._ports, number, frame, len(frame))
         if error:
-            raise self._error(number, error)
+            raise self._port_error(number, error)
 
 
 def spec_struct(spec: ImpairmentSpec, direction: str) -> ImpairmentSpecStruct:

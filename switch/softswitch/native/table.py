@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the native engine's packets get their rows: made here, laid out by tables.c."""
+"""Tables of the native engine: rows are made here and laid out by tables.c."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NativeRow:
         library = runtime()
         self.address = address
         self.cell = library.ss_row_cell(address) if counts else None
-        # Not at exit: the packet loop may still be at it.
+        # Not at exit: the packet loop may still use it.
         weakref.finalize(self, library.ss_row_free, address).atexit = False
 
 
@@ -72,7 +72,7 @@ class NativeTable:
             self._fields, len(self._fields), self._exact, addresses.buffer_info()[0], len(rows), default.address
         )
         runtime().ss_machine_publish(self._machine, self._number, present(table))
-        # What was published before may go only now.
+        # Only now may the rows published before be freed.
         self._published = [*rows, default]
 
     def read_counter(self, row: NativeRow) -> CounterValue | None:
@@ -84,7 +84,7 @@ class NativeTable:
 
 
 def pack_key(key: tuple[KeyMatch, ...], table: ir.Table) -> bytes:
-    """All values, then all masks, for a range its ends; of an exact table only values."""
+    """A row's key: all values, then all masks (of a range: low ends, then high ends). In exact tables only values."""
     bounds = [_bounds(match, field.width) for match, field in zip(key, table.keys, strict=True)]
     sides = range(1 if table.kind is ir.MatchKind.EXACT else 2)
     return b"".join(
@@ -93,7 +93,7 @@ def pack_key(key: tuple[KeyMatch, ...], table: ir.Table) -> bytes:
 
 
 def pack_arguments(args: Sequence[int], widths: Sequence[int]) -> bytes:
-    """Action data as engine.h lays them out."""
+    """Action data in the layout of engine.h."""
     offsets, total = argument_offsets(widths)
     packed = bytearray(total * LIMB_BYTES)
     for value, width, offset in zip(args, widths, offsets, strict=True):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a program reads and writes: engines leave out what nobody looks at."""
+"""Which fields and headers a program reads and writes. Engines leave out fields that the program never reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands
 
 @dataclass
 class Effects:
-    """``touched``: headers whose validity or whole content changes."""
+    """What a part of a program reads and writes.
+
+    ``touched``: headers whose validity or whole content changes. ``copies``: (target, source) of header assignments.
+    ``drops``: whether it contains mark_to_drop.
+    """
 
     reads: set[FieldKey]
     writes: set[FieldKey]
@@ -88,10 +92,12 @@ class Effects:
 
 @dataclass(frozen=True)
 class Usage:
-    """Facts about a whole program.
+    """What a whole program reads and writes.
 
-    ``read``: fields whose value matters inside the program. ``changed``: headers some statement may change.
-    ``late``: fields, and ``late_headers``: headers, that egress or the checksum update may change.
+    ``read``: fields whose value the program uses. ``written``: fields it assigns. ``changed``: headers that a statement
+    may change. ``extracted``: headers that the parser extracts. ``late`` and ``late_headers``: fields and headers that
+    egress or the checksum update may change. ``copies``: (target, source) of header assignments. ``egress_reads``:
+    fields that egress or the checksum update reads.
     """
 
     read: frozenset[FieldKey]
@@ -105,6 +111,7 @@ class Usage:
 
 
 def analyse(program: ir.Program) -> Usage:
+    """Collect what all parts of ``program`` read and write."""
     early, late = Effects.none(), Effects.none()
     early.parser(program)
     early.checksums(program, update=False)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs of checksums and hashes, as both engines split them."""
+"""Inputs of checksums and hashes, split by header."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HASH_WIDTHS = {"csum16": 16, "xor16": 16, "crc16": 16, "crc32": 32, "identity": 
 
 
 def runs_of(calculation: ir.Calculation, program: ir.Program) -> list[tuple[str, list[ir.Chunk]]]:
-    """Consecutive chunks of one header; metadata and constants are the header ''."""
+    """Consecutive chunks of one header, with its name; metadata and constants have the name ''."""
 
     def header(chunk: ir.Chunk) -> str:
         value = chunk.value
@@ -22,7 +22,7 @@ def runs_of(calculation: ir.Calculation, program: ir.Program) -> list[tuple[str,
 
 
 def is_word_aligned(calculation: ir.Calculation, program: ir.Program) -> bool:
-    """Whether the sum stays aligned whichever headers are valid."""
+    """Return True if every chunk stays aligned to 16-bit words, whichever headers are valid."""
     runs = runs_of(calculation, program)
     widths = [sum(chunk.width for chunk in chunks) for _, chunks in runs]
     return all(width % 16 == 0 for width in widths[:-1]) and sum(widths) % 8 == 0

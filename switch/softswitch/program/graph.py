@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where the branches of a loop-free control flow graph meet again.
+"""Order and joins of a control flow graph without loops.
 
-Pipelines and action bodies reach us as graphs of "go on with node n". Engines need nested blocks:
-a branch runs up to the node where both sides join, its immediate postdominator.
+bmv2's JSON describes pipelines and action bodies as graphs: every node names the next one. Engines need nested blocks:
+a branch ends at the node where both sides join, which is its immediate postdominator.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class CycleError(ValueError):
 
 
 def topological(start: N | None, successors: Callable[[N], Iterable[N | None]]) -> list[N]:
-    """Nodes reachable from ``start``, each before its successors. None stands for the end of the graph.
+    """The nodes reachable from ``start``, each before its successors. None stands for the end of the graph.
 
-    Raises CycleError when there is a loop.
+    Raises CycleError if there is a loop.
     """
     done: list[N] = []
     state: dict[N, bool] = {}  # False while a node's successors are being visited
@@ -50,7 +50,7 @@ def topological(start: N | None, successors: Callable[[N], Iterable[N | None]]) 
 
 
 def joins(start: N | None, successors: Callable[[N], Iterable[N | None]]) -> dict[N, N | None]:
-    """For every reachable node its immediate postdominator, None when the branches only meet at the end."""
+    """For every reachable node its immediate postdominator, None if the branches only meet at the end."""
     order = topological(start, successors)
     position = {node: index for index, node in enumerate(order)}
     result: dict[N, N | None] = {}

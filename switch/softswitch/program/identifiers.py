@@ -8,7 +8,7 @@ import re
 
 
 def identifier(name: str, taken: set[str]) -> str:
-    """An identifier of Python and C near ``name`` that is not in ``taken``; adds it there."""
+    """Return an identifier of Python and C that resembles ``name`` and is not in ``taken``; add it there."""
     base = re.sub(r"\W", "_", name, flags=re.ASCII)
     candidate, number = base, 2
     while candidate in taken:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Widths of numbers."""
+"""Limits of numbers."""
 
 MAX_SHIFT = 4096  # bits; a longer left shift leaves nothing of any field (2048 bits) once it is wrapped
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""v1model's standard_metadata: its name, and the values that the architecture itself gives to its fields."""
+"""v1model's standard_metadata: its name, and values that the architecture gives to its fields."""
 
 STANDARD = "standard_metadata"
 PACKET_LENGTH = "packet_length"

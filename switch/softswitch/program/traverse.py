@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Walks over expressions and statements of a program."""
+"""Finds what expressions and statements contain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FieldKey = tuple[str, str]  # header, field
 
 
 def expr_fields(expr: ir.Expr) -> Iterator[FieldKey]:
-    """Fields whose value ``expr`` uses."""
+    """The fields whose value ``expr`` uses."""
     match expr:
         case ir.FieldRef(header, name, _, _):
             yield header, name
@@ -27,7 +27,7 @@ def expr_fields(expr: ir.Expr) -> Iterator[FieldKey]:
 
 
 def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 - one case per statement
-    """Expressions that ``statement`` itself evaluates, those inside an If's branches not included."""
+    """The expressions that ``statement`` itself evaluates, without those inside the branches of an If."""
     match statement:
         case ir.Assign(_, value):
             return (value,)
@@ -47,7 +47,7 @@ def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 -
 
 
 def flatten(statements: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
-    """Every statement, those inside branches included."""
+    """Every statement, with those inside branches."""
     for statement in statements:
         yield statement
         if isinstance(statement, ir.If):
@@ -56,6 +56,7 @@ def flatten(statements: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
 
 
 def written_field(statement: ir.Statement) -> FieldKey | None:
+    """The field that ``statement`` assigns, None if it assigns none."""
     if isinstance(statement, ir.Assign | ir.RegisterRead | ir.Random | ir.Hash):
         return statement.target.header, statement.target.field
     return None

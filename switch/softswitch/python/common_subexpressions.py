@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Computes repeated subexpressions of generated straight-line code once.
+"""Common subexpression elimination in generated straight-line code.
 
-p4c copies a variable's expression to where the variable is used, so that an adder over 1024-bit words says
-``a ^ b`` twice. Works on lines of the form ``name = expression`` that follow each other at one depth.
+p4c copies a variable's expression to every use of the variable, so an adder over 1024-bit words computes ``a ^ b``
+twice. The pass works on lines of the form ``name = expression`` that follow each other at one depth.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _ASSIGNMENT = re.compile(r"( *)([A-Za-z_]\w*) = ((?:(?! = ).)+)")
 Key = tuple[str, tuple[int, ...]]
 
 
-def share_subexpressions(lines: list[str]) -> list[str]:
-    """The same statements, with ``w0 = ...`` before the first use of whatever is used again."""
+def eliminate_common_subexpressions(lines: list[str]) -> list[str]:
+    """Equivalent statements in which a repeated subexpression is computed once, into ``w0``, ``w1``, ..."""
     result: list[str] = []
     run: list[str] = []
     for line in lines:
@@ -29,13 +29,13 @@ def share_subexpressions(lines: list[str]) -> list[str]:
         match = _ASSIGNMENT.fullmatch(line)
         depth = _depth(run)
         if match is None or (depth is not None and depth != match[1]):
-            result += _Run(run).shared()
+            result += _Run(run).rewritten()
             run = []
         if match is None:
             result.append(line)
         else:
             run.append(line)
-    return result + _Run(run).shared()
+    return result + _Run(run).rewritten()
 
 
 def _depth(run: list[str]) -> str | None:
@@ -47,7 +47,7 @@ def _depth(run: list[str]) -> str | None:
 
 
 def _is_pure(node: ast.expr) -> bool:
-    """Names, constants and operators: nothing that is only safe under a condition."""
+    """Return True for names, constants and operators only: such an expression can be computed earlier."""
     return all(
         isinstance(
             part, ast.BinOp | ast.UnaryOp | ast.Name | ast.Constant | ast.operator | ast.unaryop | ast.expr_context
@@ -57,7 +57,7 @@ def _is_pure(node: ast.expr) -> bool:
 
 
 class _Run:
-    """Assignments at one depth, and comments between them."""
+    """A run of assignments at one depth, with the comments between them."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -67,7 +67,7 @@ class _Run:
         self._text = ""
         self._before: list[str] = []
 
-    def shared(self) -> list[str]:
+    def rewritten(self) -> list[str]:
         assignments = [_ASSIGNMENT.fullmatch(line) for line in self._lines if not line.lstrip().startswith("#")]
         if len(assignments) < 2:
             return self._lines
@@ -76,7 +76,7 @@ class _Run:
                 self._count(self._tree(match[3]))
                 self._versions[match[2]] += 1
         self._uses = Counter({key: uses for key, uses in self._uses.items() if uses > 1})
-        return self._rewritten() if self._uses else self._lines
+        return self._rewrite() if self._uses else self._lines
 
     def _tree(self, text: str) -> ast.expr:
         self._text = text
@@ -97,7 +97,7 @@ class _Run:
             yield node.operand
 
     def _count(self, node: ast.expr) -> None:
-        """Inside what was seen before nothing is counted: it is going to be there as a whole."""
+        """Count uses. Parts of an expression seen before are not counted: it is replaced as a whole."""
         if isinstance(node, ast.BinOp) and _is_pure(node):
             key = self._key(node)
             self._uses[key] += 1
@@ -106,7 +106,7 @@ class _Run:
         for child in self._children(node):
             self._count(child)
 
-    def _rewritten(self) -> list[str]:
+    def _rewrite(self) -> list[str]:
         self._versions.clear()
         result: list[str] = []
         for line in self._lines:

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole program as one Python function ``process(port, frame)``.
 
-Everything a packet carries is a local variable of that function: no objects, no copies between stages. The
-names the function uses besides (tables, registers, counters, groups) are put into its namespace by
-:mod:`softswitch.python.machine`.
+All fields of a packet are local variables of that function. The other names that it uses (tables, registers, counters,
+groups) are put into its namespace by :mod:`softswitch.python.machine`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ from softswitch.python.source_writer import Writer, bare
 
 @dataclass(frozen=True)
 class Emitted:
-    """``unpack``/``pack``: struct formats by the suffix of the global they are bound to."""
+    """Generated source, and the ``struct`` formats that it uses.
+
+    A format of ``unpack`` or ``pack`` is bound to the global ``unpack_KEY`` or ``pack_KEY``.
+    """
 
     source: str
     context: Context
@@ -38,6 +40,7 @@ class Emitted:
 
 
 def emit_program(program: ir.Program) -> Emitted:
+    """Raises UnsupportedProgramError for what the Python engine cannot run."""
     usage = analyse(program)
     standard = {member.name for member in program.headers[STANDARD].fields}
     intrinsic: set[FieldKey] = {(STANDARD, name) for name in ("egress_spec", "mcast_grp") if name in standard}
@@ -90,7 +93,7 @@ class _ProcessEmitter:
     # -- start -----------------------------------------------------------
 
     def _standard(self, name: str, value: str) -> None:
-        """Set a field of standard_metadata, if anyone looks at it."""
+        """Set a field of standard_metadata if the program keeps it."""
         local = self._fields.get((STANDARD, name))
         if local is not None:
             self._out.line(f"{local} = {value}")
@@ -170,7 +173,7 @@ class _ProcessEmitter:
             self._out.line(f"replicas = (({spec}, {rid}),)")
 
     def _late_locals(self) -> list[str]:
-        """Locals that the stages behind replication may change: every replica starts with the same."""
+        """Locals that egress and later stages may change: saved, so that all replicas start with the same values."""
         usage, storage = self._context.usage, self._context.storage
         names = [self._fields[key] for key in sorted(usage.late) if key in self._fields]
         for header in sorted(usage.late_headers):
@@ -189,7 +192,7 @@ class _ProcessEmitter:
         return [name for name in dict.fromkeys(names) if name not in skipped]
 
     def _late_bytes(self) -> list[str]:
-        """Uninspected bytes of headers that the late stages may clear."""
+        """Locals with bytes that the program does not read, of headers that later stages may clear."""
         layouts = [self._context.storage.layouts.get(name) for name in sorted(self._context.usage.late_headers)]
         return [unit.local for layout in layouts if layout for unit in layout.units if unit.kind is UnitKind.BYTES]
 

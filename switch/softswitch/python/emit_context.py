@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every emitter of Python needs to know about the program."""
+"""What all emitters of Python know about the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from softswitch.python.layout import Storage
 
 @dataclass
 class Names:
-    """Names of run-time objects in the generated module's namespace."""
+    """Names of run-time objects in the generated code, by their names in the program."""
 
     registers: dict[str, str] = field(default_factory=dict)
     counters: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,10 @@ class Names:
 
 @dataclass(frozen=True)
 class Context:
-    """What every emitter needs to know about the program."""
+    """The program, where its fields are kept, and names.
+
+    ``track_length``: egress reads packet_length, so the code keeps it up to date.
+    """
 
     program: ir.Program
     usage: Usage
@@ -41,5 +44,5 @@ class Context:
     track_length: bool
 
     def keeps_position(self, header: str) -> bool:
-        """Whether the header may leave as the bytes it came in with."""
+        """Return True if the header may leave as the bytes it came in with."""
         return header in self.usage.extracted and header in self.program.deparser

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Headers back to bytes. What egress cannot change is put together once for all replicas."""
+"""The deparser: headers to bytes. Headers that egress cannot change are packed once for all replicas."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class DeparserEmitter:
         self._pieces: list[str] = []
 
     def formats(self) -> dict[str, str]:
-        """Struct formats by header name, for those headers that may be rebuilt from fields."""
+        """``struct`` formats by name, for headers that may be packed from fields."""
         return self._formats
 
     def before_replicas(self) -> None:
-        """Writes the parts no replica changes, and fixes what is left for each replica."""
+        """Write the parts that are the same for all replicas, and record the pieces of a frame."""
         run: list[str] = []
         count = 0
 
@@ -47,7 +47,7 @@ class DeparserEmitter:
         flush()
 
     def per_replica(self) -> str:
-        """The text of the frame that leaves."""
+        """Python text of the frame that leaves."""
         return self._pieces[0] if len(self._pieces) == 1 else f"join_bytes(({', '.join(self._pieces)}))"
 
     def _bytes(self, header: str) -> str:

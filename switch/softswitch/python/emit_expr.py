@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions to Python text, with the range of their values.
+"""Expressions as Python text, with the interval of their values.
 
-Values are evaluated with unbounded precision, as in bmv2. Every expression carries the interval its value
-lies in; a mask is written only where the interval leaves the type, and operations on constants are
-done here. That matters with 1024-bit words, where each operation left out saves an allocation.
+Values are evaluated with unbounded precision, as in bmv2. A mask is written only where the interval exceeds the type,
+and operations on constants are evaluated here. With 1024-bit words each operation left out saves an allocation.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class ExprEmitter:
     # -- data ------------------------------------------------------------
 
     def data(self, expr: ir.Expr) -> Value:  # noqa: PLR0911, PLR0912 - one case per expression
-        """An integer."""
+        """An expression that is an integer."""
         match expr:
             case ir.Const(value):
                 return constant(value)
@@ -98,7 +97,7 @@ class ExprEmitter:
     # -- booleans --------------------------------------------------------
 
     def boolean(self, expr: ir.Expr) -> str:  # noqa: PLR0911 - one case per expression
-        """Text that is true or false in Python; any operand of an ``if``."""
+        """Python text that is true or false, for a condition."""
         match expr:
             case ir.Binary(op, left, right) if op in ("==", "!=", "<", "<=", ">", ">="):
                 return f"({self.data(left).text} {op} {self.data(right).text})"

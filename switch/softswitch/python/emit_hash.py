@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checksums and hashes to Python text."""
+"""Checksums and hashes as Python text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from softswitch.python.values import Value, constant
 def hash_value(
     calculation: ir.Calculation, storage: Storage, program: ir.Program, out: Writer, valid: str | None = None
 ) -> Value:
-    """The hash over ``calculation``'s input. May write lines that prepare it.
+    """The hash over ``calculation``'s input. May write lines to ``out`` that prepare it.
 
-    ``valid``: a header known to be valid where the hash is taken. The fields of any other header count only
-    if it is valid then.
+    ``valid``: a header known to be valid here. The fields of any other header count only if it is valid at run time.
     """
     if calculation.algorithm == "csum16" and is_word_aligned(calculation, program):
         return _checksum(calculation, storage, program, valid)
@@ -29,7 +28,7 @@ def hash_value(
 
 
 def _checksum(calculation: ir.Calculation, storage: Storage, program: ir.Program, valid: str | None) -> Value:
-    """The ones' complement sum is the number modulo 65535, and 65535 is 0 unless all bits are: RFC 1071."""
+    """The internet checksum (RFC 1071), from sums of chunks: the ones' complement sum is a sum modulo 65535."""
     total = sum(chunk.width for chunk in calculation.chunks)
     end = -(-total // 16) * 16
     sums: list[str] = []

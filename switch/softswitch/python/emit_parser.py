@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parser as straight-line Python: every path through the states is written out, so offsets are constants."""
+"""The parser as Python. Every path through the states is written out, so that offsets are constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ MAX_STATES = 2000
 
 @dataclass(frozen=True)
 class Position:
-    """Bytes from the frame's start: a constant, after a computed advance added to the variable ``base``."""
+    """An offset in bytes from the start of the frame.
+
+    It is a constant; after an advance by a computed number, a constant plus the variable ``base``.
+    """
 
     offset: int = 0
     base: str = ""
@@ -34,7 +37,10 @@ class Position:
 
 
 class ParserEmitter:
-    """Writes a loop that runs once; ``break`` leaves the parser with ``payload`` set to the bytes consumed."""
+    """Writes the parser as a loop that runs once.
+
+    ``break`` leaves it, with ``payload`` set to the number of bytes consumed.
+    """
 
     def __init__(self, context: Context, out: Writer) -> None:
         self._context = context
@@ -45,7 +51,7 @@ class ParserEmitter:
         self._written = 0
 
     def emit(self) -> dict[str, str]:
-        """Returns struct formats by header name, for those headers that the code unpacks."""
+        """Write the parser; return ``struct`` formats by header name, for headers that the code unpacks."""
         with self._out.block("while True:"):
             self._state(self._context.program.parser.start, Position())
         return {

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pipeline as nested Python: tables are dict look-ups, actions are written out where they run.
 
-An entry of a table is the tuple ``(position of the action in the table, counter cell or None, *action data)``.
-Where the action data is wide and the action only computes, the data is a single function instead, written for
-that entry with the data as constants (:func:`specialised_source`).
+An entry of a table is the tuple ``(position of the action in the table, counter cell or None, *action data)``. For
+specialised actions a function stands in place of the action data, see :mod:`softswitch.python.emit_specialised`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class PipelineEmitter:
         self._written = 0
 
     def emit(self) -> None:
-        """Writes the pipeline; ``exit`` leaves it, by a loop that runs once where the program has one."""
+        """Write the pipeline. If it uses ``exit``, it is a loop that runs once, and ``exit`` is ``break``."""
         indices = {i for node in self._pipeline.nodes.values() if isinstance(node, ir.Table) for i in node.actions}
         exits = any(isinstance(s, ir.Exit) for index in indices for s in flatten(self._actions[index].body))
         if not exits:
@@ -76,8 +75,10 @@ class PipelineEmitter:
                 self._block(node.on_false, join)
 
     def _else_if(self, node: ir.Conditional, join: str | None) -> ir.Conditional:
-        """Writes the chain of conditions that follows in the false branch, as long as nothing comes between:
-        Python nests no deeper than a hundred blocks. Returns the chain's last condition."""
+        """Write a chain of conditions in the false branch as ``elif``; return the last condition of the chain.
+
+        Python allows no more than a hundred nested blocks.
+        """
         while node.on_false is not None and node.on_false != join:
             following = self._pipeline.nodes[node.on_false]
             chained = isinstance(following, ir.Conditional) and self._joins[following.name] == join
@@ -107,7 +108,7 @@ class PipelineEmitter:
         if branches:
             self._out.line(f"hit_{name} = entry is not default_{name}")
         follow = {index: join if table.by_hit else table.next[index] for index in table.actions}
-        separate = self._shares_branch(follow, join)
+        separate = self._has_common_successor(follow, join)
         if separate:
             self._out.line(f"ran_{name} = entry[0]")
         self._dispatch(table, follow, None if separate else join, nested=not separate and not table.by_hit)
@@ -119,7 +120,7 @@ class PipelineEmitter:
             self._block(table.on_hit, join)
 
     def _keyless(self, table: ir.Table, join: str | None) -> None:
-        """A call of one action, written by the compiler as a table that always misses."""
+        """A table without keys and with a constant default action: how p4c writes a call of one action."""
         action = self._actions[table.default_action]
         args = [constant(value) for value in table.default_args]
         if action.body:
@@ -142,8 +143,8 @@ class PipelineEmitter:
         self._out.line(f"key = {key_text}")
         self._out.line(f"entry = get_{name}(key) or find_{name}(key)")
 
-    def _shares_branch(self, follow: dict[int, str | None], join: str | None) -> bool:
-        """Whether two actions go on with the same node before the join: it is written once then."""
+    def _has_common_successor(self, follow: dict[int, str | None], join: str | None) -> bool:
+        """Return True if two actions continue with the same node before the join. It is then written only once."""
         nodes = [node for node in follow.values() if node != join]
         return len(nodes) != len(set(nodes))
 

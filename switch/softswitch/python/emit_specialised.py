@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Actions written for one entry, with its action data as constants.
+"""Specialised actions: functions written for one entry, with its action data as constants.
 
-Where the action data is wide and the action only computes, an entry carries a function compiled for it.
+An entry carries such a function if its action data is wide and its action only computes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SPECIALISE_WIDTH = 64
 
 
 def is_specialised(action: ir.Action) -> bool:
-    """Whether entries carry a function for this action: wide data, and nothing but computing."""
+    """Return True if entries carry a function for this action: wide action data, and only assignments and ifs."""
     wide = any(parameter.width > SPECIALISE_WIDTH for parameter in action.parameters)
     return wide and all(isinstance(s, ir.Assign | ir.If) for s in flatten(action.body))
 
 
 def kept_by_entries(program: ir.Program) -> set[FieldKey]:
-    """Fields that such a function may return as they were: it gets them whether or not anybody reads them."""
+    """Fields that a specialised function may return unchanged: its arguments, even if nothing else reads them."""
     kept: set[FieldKey] = set()
     for action in program.actions:
         statements = list(flatten(action.body))
@@ -37,7 +37,7 @@ def kept_by_entries(program: ir.Program) -> set[FieldKey]:
 
 
 def _interface(context: Context, action: ir.Action) -> tuple[list[str], list[str], list[str]]:
-    """Locals the action reads, locals it writes, and headers it changes."""
+    """The locals that the action reads, the locals that it writes, and the headers that it changes."""
     fields = context.storage.fields
     reads: list[str] = []
     writes: list[str] = []
@@ -58,6 +58,7 @@ def _interface(context: Context, action: ir.Action) -> tuple[list[str], list[str
 
 
 def call_specialised(context: Context, action: ir.Action, out: Writer) -> None:
+    """Write the call of the entry's function."""
     reads, writes, headers = _interface(context, action)
     if not writes:
         return
@@ -69,7 +70,7 @@ def call_specialised(context: Context, action: ir.Action, out: Writer) -> None:
 
 
 def specialised_source(context: Context, action: ir.Action, args: Sequence[int]) -> str:
-    """A function ``specialised`` that computes ``action`` with its data as constants."""
+    """Source of a function ``specialised`` that computes ``action`` with ``args`` as constants."""
     reads, writes, headers = _interface(context, action)
     out = Writer()
     with out.block(f"def specialised({', '.join(reads)}):"):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Statements to Python lines: what actions do, inlined where they run."""
+"""Statements as lines of Python. Actions are written out where they run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class StatementEmitter:
         self._expressions = expressions
 
     def action(self, action: ir.Action, params: Sequence[Value]) -> None:
-        """The body of one action; ``exit`` leaves the pipeline with ``break``."""
+        """Write the body of one action; ``exit`` becomes ``break``."""
         self._expressions.params = list(params)
         self.body(action.body, set(), action.source, tail=True)
         self._expressions.params = []
 
     def body(self, statements: Sequence[ir.Statement], changed: set[str], source: ir.Source, *, tail: bool) -> None:
-        """``changed``: headers already marked as changed on this path. ``tail``: nothing of the action follows."""
+        """Write statements. ``changed``: headers marked as changed so far. ``tail``: the action ends after them."""
         for number, statement in enumerate(statements):
             last = tail and number == len(statements) - 1
             match statement:
@@ -79,7 +79,7 @@ class StatementEmitter:
                 self._out.line(f"log_message({text!r}, ({texts}))")
 
     def store(self, target: ir.FieldRef, value: Value, changed: set[str]) -> None:
-        """``target = value``, wrapped; nothing for a field that nobody reads."""
+        """Write ``target = value``, wrapped. Writes nothing for a field that the program never reads."""
         local = self._context.storage.fields.get((target.header, target.field))
         if local is None:
             return
@@ -129,7 +129,7 @@ class StatementEmitter:
     # -- stateful objects ------------------------------------------------
 
     def _index(self, index: Value, size: int) -> tuple[str, str]:
-        """Index text, and the condition under which it is inside (empty when always)."""
+        """Index text, and an ``if`` line that checks it against ``size`` (empty if it is always inside)."""
         if index.low >= 0 and index.high < size:
             return index.text, ""
         text = index.text
@@ -180,7 +180,7 @@ class StatementEmitter:
             limbs = max(1, -(-target.width // LIMB_BITS))
             drawn = Value(f"random_integer({bare(bottom.text)}, {bare(top.text)}, {limbs})", bottom.low, top.high)
             local = self._context.storage.fields.get((target.header, target.field))
-            # Drawn also where nobody looks, so that what is read never changes the sequence.
+            # Drawn even if the target is never read: the sequence must not depend on what is read.
             self._out.line(f"{local or 'unused'} = {bare(wrap(drawn, target.width, signed=target.signed))}")
             self._mark(target.header, set(changed))
 
@@ -200,7 +200,7 @@ class StatementEmitter:
 
 
 def clear_fields(out: Writer, layout: Layout) -> None:
-    """All fields of an invalid header become 0."""
+    """Write that all fields of ``layout``'s header become 0."""
     out.zero(unit.local for unit in layout.units if unit.kind is UnitKind.INTEGER)
     for unit in layout.units:
         if unit.kind is UnitKind.BYTES:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hashes that generated Python calls."""
+"""Hashes that generated Python calls. ``value`` has ``bits`` bits, padded on the right to whole bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def hash_crc32(value: int, bits: int) -> int:
 
 
 def hash_identity(value: int, bits: int) -> int:
-    """The first eight bytes."""
+    """The first eight bytes of the input."""
     return int.from_bytes(_padded(value, bits)[:8])
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the Python engine keeps headers: which fields become local variables, how bytes become fields and back.
+"""How the Python engine keeps headers: which fields become local variables, and how bytes become fields and back.
 
-A header is cut into units: a field the program uses by itself, a run of whole bytes nobody looks into
-(kept as bytes), or a run nobody needs at all (skipped). Units are grouped to whole bytes, and each group
-is one or two items of a ``struct`` format, so that a header costs one unpack call.
+A header is cut into units. A unit is a field that the program uses, a run of whole bytes that it does not read (kept
+as bytes), or a run that is not needed at all (skipped). Units are grouped to whole bytes. Each group is one or two
+items of a ``struct`` format, so that a header costs one unpack call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class UnitKind(Enum):
 
 @dataclass(frozen=True)
 class Unit:
-    """``width`` bits from ``offset`` on, kept in local variable ``local`` (empty for SKIP)."""
+    """``width`` bits from bit ``offset`` on, kept in local variable ``local`` (empty for SKIP)."""
 
     kind: UnitKind
     local: str
@@ -39,8 +39,11 @@ class Unit:
 
 @dataclass(frozen=True)
 class Layout:
-    """Storage of one header. ``valid``, ``position`` and ``units`` name local variables; ``position`` is where
-    in the frame the header's unchanged bytes are, or -1."""
+    """Storage of one header.
+
+    ``valid`` and ``position`` name local variables. ``position`` holds the offset of the header's unchanged bytes in
+    the frame, or -1 if the header has changed.
+    """
 
     header: ir.Header
     valid: str
@@ -55,7 +58,7 @@ class Layout:
 
 @dataclass
 class Storage:
-    """Names of everything a packet carries. ``fields`` misses those that nobody reads."""
+    """Names of local variables. Fields that the program never reads have none."""
 
     fields: dict[FieldKey, str] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
@@ -65,12 +68,11 @@ class Storage:
 
 
 def plan_storage(program: ir.Program, usage: Usage, intrinsic: set[FieldKey]) -> Storage:
-    """``intrinsic``: fields the engine itself reads."""
+    """Choose the local variables. ``intrinsic``: fields that the engine itself reads."""
     storage = Storage()
     copied = {name for pair in usage.copies for name in pair}
     taken: set[str] = set()
     for header in program.headers.values():
-        # Validity sits in the parser, the deparser or a condition; metadata has none.
         rebuilt = header.name in usage.changed and header.name in program.deparser
         whole = header.name in copied
         units: list[Unit] = []
@@ -99,7 +101,7 @@ def plan_storage(program: ir.Program, usage: Usage, intrinsic: set[FieldKey]) ->
 
 
 def _merge(units: list[Unit]) -> list[Unit]:
-    """Join neighbours that nobody looks into, as far as they are whole bytes; the rest become integers."""
+    """Join neighbouring unread units where they are whole bytes; what is left over becomes integers."""
     result: list[Unit] = []
     for unit in units:
         last = result[-1] if result else None
@@ -111,18 +113,18 @@ def _merge(units: list[Unit]) -> list[Unit]:
 
 
 def _split(unit: Unit) -> list[Unit]:
-    """Cut a run at byte boundaries: partial bytes at its ends stay integers (or skipped bits)."""
+    """Cut a run at byte boundaries. Incomplete bytes at its ends stay integers (or skipped bits)."""
     if unit.kind is UnitKind.INTEGER:
         return [unit]
     start, end = unit.offset, unit.offset + unit.width
     inner_start, inner_end = (start + 7) // 8 * 8, end // 8 * 8
-    partial = UnitKind.INTEGER if unit.kind is UnitKind.BYTES else UnitKind.SKIP
+    edge = UnitKind.INTEGER if unit.kind is UnitKind.BYTES else UnitKind.SKIP
     if inner_start >= inner_end:
-        return [Unit(partial, "", start, end - start)]
+        return [Unit(edge, "", start, end - start)]
     pieces = [
-        Unit(partial, "", start, inner_start - start),
+        Unit(edge, "", start, inner_start - start),
         Unit(unit.kind, "", inner_start, inner_end - inner_start),
-        Unit(partial, "", inner_end, end - inner_end),
+        Unit(edge, "", inner_end, end - inner_end),
     ]
     return [piece for piece in pieces if piece.width]
 
@@ -157,7 +159,7 @@ def group_width(group: tuple[Unit, ...]) -> int:
 
 
 def struct_codes(group: tuple[Unit, ...]) -> str:
-    """The struct items of one group."""
+    """The ``struct`` items of one group."""
     width = group_width(group)
     if all(unit.kind is UnitKind.SKIP for unit in group):
         return f"{width // 8}x"
@@ -169,7 +171,7 @@ def struct_codes(group: tuple[Unit, ...]) -> str:
 
 
 def unpack_targets(group: tuple[Unit, ...], index: int) -> tuple[list[str], list[str]]:
-    """Names that receive a group's struct items, and the statements that make fields of them."""
+    """Names for a group's ``struct`` items, and the statements that compute fields from them."""
     if all(unit.kind is UnitKind.SKIP for unit in group):
         return [], []
     width = group_width(group)
@@ -213,7 +215,7 @@ def _signed(unit: Unit, value: str) -> str:
 
 
 def pack_arguments(group: tuple[Unit, ...]) -> list[str]:
-    """Expressions for a group's struct items."""
+    """Expressions for a group's ``struct`` items, to pack it."""
     width = group_width(group)
     if group[0].kind is UnitKind.BYTES:
         return [group[0].local]

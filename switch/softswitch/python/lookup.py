@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How the Python engine's packets look rows up: in dicts."""
+"""Tables of the Python engine: rows in dicts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class PythonTable:
             ]
 
     def _publish_prefixes(self, rows: Sequence[PythonRow]) -> None:
-        """One dict per prefix length, keyed by the masked key; the longest comes first."""
+        """Make one dict per prefix length, keyed by the masked key; the longest comes first."""
         by_length: dict[int, dict[tuple[int, ...], Compiled]] = {}
         masks: dict[int, tuple[int, ...]] = {}
         for row in rows:
@@ -101,7 +101,7 @@ class PythonTable:
     # -- data plane ------------------------------------------------------
 
     def find(self, key: Any) -> Compiled:
-        """The entry for ``key``, else the default; remembers the answer. For tables that are not exact."""
+        """Look up ``key`` in a table that is not exact; the answer is kept in ``memo``."""
         values: tuple[int, ...] = key if isinstance(key, tuple) else (key,)
         found = self._find_prefix(values) if self._table.kind is ir.MatchKind.LPM else self._find_ranked(values)
         if len(self.memo) >= MEMO_SIZE:

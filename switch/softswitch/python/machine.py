@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A program ready to run: the generated function and the objects it works on."""
+"""A program ready to run in the Python engine: the generated function and the objects that it works on."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ Process = Callable[[int, bytes], list[tuple[int, bytes]]]
 
 
 class PythonMachine:
-    """One loaded program in the Python engine. Not thread-safe: :class:`softswitch.switch.SoftSwitch` holds the lock.
+    """A :class:`softswitch.runtime.machine.Machine` whose code is one Python function.
 
-    ``process(port, frame)`` returns the frames that leave, with their ports. ``registers`` are lists of numbers,
-    ``counters`` (the indirect ones) lists of cells ``[packets, bytes]``. ``groups`` maps a multicast group to
-    ``(port, instance)`` pairs. ``clock`` gives microseconds.
+    ``registers`` are lists of numbers, ``counters`` lists of cells ``[packets, bytes]``. ``clock`` gives microseconds.
+    Raises UnsupportedProgramError.
     """
 
     def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
@@ -99,12 +98,12 @@ class PythonMachine:
         self.groups[group] = tuple(replicas)
 
     def delete_group(self, group: int) -> None:
-        """KeyError without such a group."""
+        """Raises KeyError if there is no such group."""
         del self.groups[group]
 
 
 def _execute(source: str, name: str, space: dict[str, Any]) -> None:
-    """Compile generated code; its lines show in tracebacks and profiles."""
+    """Compile and run generated code; its lines show in tracebacks and profiles."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     try:
         code = compile(source, name, "exec")

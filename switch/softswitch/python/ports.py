@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ports on Linux network interfaces: AF_PACKET raw sockets, and the thread that runs the pipeline.
+"""Ports of the Python engine: AF_PACKET raw sockets, and the thread that runs packets.
 
-Needs root (CAP_NET_RAW). Frames come without checksums computed by an offloading sender: turn off the
-peers' transmit offloads (``ethtool -K IFACE tx off gso off tso off``), as for any packet-socket switch.
+Needs root (CAP_NET_RAW). Packet sockets receive frames before an offloading sender's hardware has computed checksums:
+turn off transmit offloads of the hosts behind the ports (``ethtool -K IFACE tx off gso off tso off``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _GONE = frozenset([errno.ENETDOWN, errno.ENXIO, errno.ENODEV])
 
 
 def _with_tag(frame: bytes, auxdata: bytes) -> bytes:
-    """Linux hands the outer VLAN tag over apart from the frame: put it back where it was."""
+    """Put back the outer VLAN tag, which Linux passes apart from the frame."""
     status, _, _, _, _, tag, kind = _AUXDATA.unpack(auxdata)
     if not status & TP_STATUS_VLAN_TPID_VALID:
         kind = ETH_P_8021Q
@@ -54,7 +54,7 @@ def _with_tag(frame: bytes, auxdata: bytes) -> bytes:
 
 
 class Port:
-    """One interface."""
+    """One interface: its socket and its counters. Raises PortError."""
 
     def __init__(self, number: int, interface: str) -> None:
         self.number = number
@@ -63,7 +63,7 @@ class Port:
         self.socket = open_interface(number, interface, lambda opened: opened.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1))
 
     def receive(self) -> bytes | None:
-        """One frame; None when there is none. Frames that the machine itself sent are left out."""
+        """The next frame; None if there is none. Frames that the machine itself sent are skipped."""
         try:
             frame, extra, _, address = self.socket.recvmsg(MAX_FRAME_BYTES, AUXDATA_SPACE)
             while address[2] == PACKET_OUTGOING:
@@ -81,7 +81,7 @@ class Port:
         return frame
 
     def send(self, frame: bytes) -> None:
-        """Never blocks; what the interface does not take is counted and lost."""
+        """Send without blocking; a frame that the interface does not take is counted and lost."""
         try:
             self.socket.send(frame)
         except OSError as error:
@@ -97,7 +97,7 @@ class Port:
 
     def counters_now(self) -> PortCounters:
         if self.socket.fileno() >= 0:
-            # The kernel starts again at 0 whenever it is asked.
+            # Reading the kernel's counter resets it.
             _, drops = _STATISTICS.unpack(self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, _STATISTICS.size))
             self.counters.rx_dropped += drops
         return self.counters
@@ -108,10 +108,10 @@ class Port:
 
 
 class PythonPortRunner:
-    """Runs a switch with the Python engine on interfaces, in one thread of its own.
+    """A :class:`softswitch.runtime.engine.PortRunner` with one thread.
 
-    Use as a context manager, or start and stop. ``interfaces`` maps port numbers to interface names.
-    ``on_failure`` is called, in that thread, with the exception that ended it. Raises PortError.
+    ``interfaces``: names by port number. ``on_failure`` gets the exception that ended the thread, in that thread.
+    Raises PortError.
     """
 
     def __init__(
@@ -191,10 +191,10 @@ class PythonPortRunner:
                 self._transmit(number, passed)
             held = impairment.deadline_ns is not None
         if held and threading.current_thread() is not self._thread:
-            self._wake()  # a packet-out was held back: the waiting thread does not know its deadline
+            self._wake()  # a packet-out is held back: the waiting thread does not know its deadline
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):  # full: the thread is going to wake anyway
+        with suppress(BlockingIOError):  # full: the thread wakes anyway
             os.write(self._wake_write, b"x")
 
     # -- receiving -------------------------------------------------------

@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of Python with indentation, and names that are valid and unique."""
+"""Lines of Python with indentation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from softswitch.python.common_subexpressions import share_subexpressions
+from softswitch.python.common_subexpressions import eliminate_common_subexpressions
 
 
 def bare(text: str) -> str:
-    """Without the outer parentheses, where they enclose the whole text."""
+    """``text`` without outer parentheses that enclose all of it."""
     if not text.startswith("("):
         return text
     depth = 0
@@ -57,4 +57,4 @@ class Writer:
             self.line(f"{chain} = {value}")
 
     def text(self) -> str:
-        return "\n".join(share_subexpressions(self.lines)) + "\n"
+        return "\n".join(eliminate_common_subexpressions(self.lines)) + "\n"

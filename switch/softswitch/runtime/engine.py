@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the switch asks of an engine, and what an engine's ports ask of the switch."""
+"""Protocols between the switch, its engine and the engine's ports."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PortRunner(Protocol):
 class Engine(Protocol[M]):
     """Turns programs into machines and runs one of them at a time.
 
-    ``lock`` is re-entrant. Packets hold it, and so does everybody who touches the running machine.
+    ``lock`` is re-entrant. It is held while a packet runs and by every thread that uses the running machine.
     """
 
     @property
@@ -72,7 +72,7 @@ class Engine(Protocol[M]):
         """
 
     def run(self, machine: M) -> None:
-        """From the next packet on ``machine`` is the running one. Whoever passes it keeps it alive."""
+        """Run ``machine`` from the next packet on. The caller holds ``lock`` and keeps the machine alive."""
 
     def check(self, program: ir.Program) -> None:
         """Raises UnsupportedProgramError for a construct that this engine cannot run."""

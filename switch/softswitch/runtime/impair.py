@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loss, duplication and reordering of frames, for tests: a state machine without threads or clocks of its own.
+"""Loss, duplication and reordering of frames, for tests.
 
-One :class:`Impairment` stands for one direction of one port. What happens to the n-th frame follows from
-the seed, the port and the direction alone, so that a run with the same traffic is repeated exactly, and is the
-same with every engine: ``native/impair.c`` decides alike.
+The state machine has neither threads nor a clock of its own. What happens to the n-th frame of one direction of one
+port depends only on the seed, the port and the direction, so the same traffic gives the same result in every run and
+with both engines: ``native/impair.c`` implements the same rules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ImpairmentError(ValueError):
 
 @dataclass(frozen=True)
 class ImpairmentSpec:
-    """Probabilities per frame, each in 0..1. ``ports`` None means all."""
+    """Probabilities per frame, each in 0..1. ``ports`` None means all. Raises ImpairmentError."""
 
     drop: float = 0.0
     dup: float = 0.0
@@ -45,7 +45,7 @@ class ImpairmentSpec:
 
 
 def parse_impairment(text: str) -> ImpairmentSpec:
-    """``drop=0.01,dup=0.01,reorder=0.02,seed=7,ports=1+2,direction=both``; every key is optional.
+    """Read ``drop=0.01,dup=0.01,reorder=0.02,seed=7,ports=1+2,direction=both``; every key is optional.
 
     ``direction``: ``rx`` (frames received), ``tx`` (frames sent) or ``both``. Raises ImpairmentError.
     """
@@ -128,8 +128,8 @@ class Impairment:
         self.counters = ImpairmentCounters()
 
     def push(self, frame: bytes, now_ns: int) -> list[bytes]:
-        """One frame comes; returns the frames that go on now, in order."""
-        # All of them are drawn for every frame, so that its fate depends on its number alone.
+        """Take one frame; return the frames that go on now, in order."""
+        # All numbers are drawn for every frame, so that what happens to it depends only on its number.
         lost, twice, late = (self._happens(p) for p in (self._spec.drop, self._spec.dup, self._spec.reorder))
         overtaken_by = self._random.integer(1, MAX_HELD_FRAMES, 1)
         out: list[bytes] = []
@@ -153,12 +153,12 @@ class Impairment:
         return out + self._release(now_ns)
 
     def poll(self, now_ns: int) -> list[bytes]:
-        """Frames whose time is up."""
+        """Held frames that are due."""
         return self._release(now_ns)
 
     @property
     def deadline_ns(self) -> int | None:
-        """When the next held frame is due at the latest; None when none is held."""
+        """Time at which the next held frame is due at the latest; None if no frame is held."""
         return min((held.deadline_ns for held in self._held), default=None)
 
     def _happens(self, probability: float) -> bool:

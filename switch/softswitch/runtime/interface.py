@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Linux network interface as a port of the switch: what every engine's ports have in common."""
+"""Packet sockets on Linux network interfaces, and what the ports of both engines count."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class PortError(Exception):
 
 @dataclass
 class PortCounters:
-    """``tx_dropped``: the interface's queue was full, or it is down. ``tx_refused``: longer than its MTU.
+    """Counters of one port.
 
-    ``rx_dropped``: lost because the switch did not keep up. ``rx_cut``: longer than the place that the native
-    engine has for a frame, which follows from the interface's MTU at the start.
+    ``tx_dropped``: the interface's queue was full, or the interface was down. ``tx_refused``: frames longer than its
+    MTU. ``rx_dropped``: frames lost because the switch did not keep up. ``rx_cut``: frames longer than a slot of the
+    native engine's ring, whose size follows from the interface's MTU at the start.
     """
 
     rx_frames: int = 0
@@ -48,7 +49,9 @@ class PortCounters:
 
 
 def open_interface(number: int, interface: str, prepare: Callable[[socket.socket], None]) -> socket.socket:
-    """A non-blocking packet socket that takes every frame of an interface; ``prepare`` gets it before it takes any.
+    """A non-blocking packet socket that receives every frame of an interface.
+
+    ``prepare`` is called with the socket before it receives anything.
 
     Raises PortError, also for an OSError of ``prepare``.
     """
@@ -71,7 +74,7 @@ def _configure(opened: socket.socket, interface: str) -> None:
     opened.setblocking(False)
     for option in (SO_RCVBUFFORCE, SO_SNDBUFFORCE):
         opened.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-    with suppress(OSError):  # before Linux 4.20 whoever receives has to leave them out
+    with suppress(OSError):  # before Linux 4.20 the receiver has to skip them
         opened.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
     index = socket.if_nametoindex(interface)
     membership = struct.pack("iHH8s", index, PACKET_MR_PROMISC, 0, b"")

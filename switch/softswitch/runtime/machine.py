@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What both engines make of a program: the objects that packets run on and that the control plane writes."""
+"""A loaded program as both engines present it to the switch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CounterCells(Protocol):
 
 
 class Machine(Protocol):
-    """One loaded program in an engine. Not thread-safe: its user holds the engine's lock.
+    """One loaded program in an engine. Not thread-safe: callers hold the engine's lock.
 
     ``source`` is the generated code. ``registers`` and ``counters`` (the indirect ones) are the live cells by name.
     ``groups`` maps a multicast group to ``(port, instance)`` pairs.

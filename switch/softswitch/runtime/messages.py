@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""P4's log_msg."""
+"""P4's log_msg at run time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _log = logging.getLogger("softswitch.program")
 
 
 def log_message(text: str, values: tuple[int, ...]) -> None:
-    """P4's log_msg: braces stand for the values in turn."""
+    """Log ``text`` with each ``{}`` replaced by the next value."""
     if not _log.isEnabledFor(logging.INFO):
         return
     for value in values:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The random numbers of every engine: the same seed draws the same everywhere."""
+"""Random numbers: both engines draw the same sequence from the same seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MASK = (1 << LIMB_BITS) - 1
 class SplitMix:
     """SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). ``seed`` None takes one from the system.
 
-    The state lies in memory of its own at ``address``, where the native engine draws from the same sequence.
+    The state lies at ``address``, so that the native engine draws from the same sequence.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -31,7 +31,7 @@ class SplitMix:
         return state ^ (state >> 31)
 
     def integer(self, low: int, high: int, limbs: int) -> int:
-        """A number of low..high from ``limbs`` draws, the least significant 64 bits first."""
+        """A number in low..high from ``limbs`` draws of 64 bits, the least significant first."""
         drawn = 0
         for limb in range(limbs):
             drawn |= self.next() << (LIMB_BITS * limb)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Match-action tables at run time: what the control plane may write, and the rows it wrote.
+"""Match-action tables at run time: what the control plane may write, and the rows that it wrote.
 
-How packets look rows up is the engine's own affair: see :class:`Backend`.
+How packets look rows up is up to the engine, see :class:`Backend`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ R = TypeVar("R")  # a row as the engine keeps it
 
 
 class Backend(Protocol[R]):
-    """One table of an engine: it makes rows and shows them to packets."""
+    """One table inside an engine: makes rows, and publishes them to packets."""
 
     def row(
         self,
@@ -38,11 +38,14 @@ class Backend(Protocol[R]):
         args: tuple[int, ...],
         counter: CounterValue | None,
     ) -> R:
-        """``key`` None makes a default action. ``position``: the action's in the table's list. ``counter`` None: the
-        row does not count."""
+        """Make a row; it is not published yet.
+
+        ``key`` None makes a default action. ``position``: of the action in the table's list. ``counter`` None: the row
+        does not count.
+        """
 
     def publish(self, rows: Sequence[R], default: R) -> None:
-        """From the next packet on the table has these rows, the one that wins first, and this default action."""
+        """From the next packet on the table has these rows, in order of precedence, and this default action."""
 
     def read_counter(self, row: R) -> CounterValue | None: ...
 
@@ -56,7 +59,11 @@ class Row(Generic[R]):
 
 
 class RuntimeTable(Generic[R]):
-    """Checks entries and keeps them; every change publishes all rows anew. ``actions``: by index."""
+    """Checks and keeps the entries of one table; every change publishes all rows anew.
+
+    ``actions``: the program's, by index. Writing raises InvalidEntryError, EntryExistsError, TableFullError or
+    NotFoundError.
+    """
 
     def __init__(self, table: ir.Table, actions: Mapping[int, ir.Action], backend: Backend[R]) -> None:
         self.table = table
@@ -87,7 +94,7 @@ class RuntimeTable(Generic[R]):
         self._publish()
 
     def modify(self, entry: Entry) -> None:
-        """Without a counter value the entry keeps its counts."""
+        """Replace an entry. Without a counter value it keeps its counts."""
         self._check_writable()
         checked = self._checked(entry)
         row = self._row((checked.key, checked.priority))
@@ -173,7 +180,7 @@ class RuntimeTable(Generic[R]):
                 raise InvalidEntryError(f"{where}: {number:#x} does not fit in {key.width} bits")
 
     def _check_action(self, call: ActionCall) -> int:
-        """The action's index in the program."""
+        """Return the action's index in the program. Raises InvalidEntryError."""
         for index in self.table.actions:
             action = self._actions[index]
             if action.name == call.name:
@@ -230,13 +237,13 @@ class RuntimeTable(Generic[R]):
 
 
 def _rank(row: Row[R]) -> int:
-    """The lowest wins. Tables with priorities have none of 0; in the others with prefixes the longest prefix wins."""
+    """Sort key, lowest first: the highest priority or, in tables without priorities, the longest prefix."""
     lengths = (match.prefix_len for match in row.entry.key if isinstance(match, Lpm))
     return -(row.entry.priority or next(lengths, 0))
 
 
 def prefix_mask(match: KeyMatch, width: int) -> int:
-    """The bits that a match other than a range or a ternary one looks at."""
+    """The mask of an exact or prefix match in a field of ``width`` bits."""
     full = (1 << width) - 1
     return full ^ (full >> match.prefix_len) if isinstance(match, Lpm) else full
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The intermediate form of a v1model program: what every engine emits code from.
+"""The intermediate form of a v1model program, from which every engine emits code.
 
-Nothing here knows the JSON it came from or the language it becomes. Names are those of the program,
-widths are bits, and every value is an integer. Semantics are bmv2's: expressions are evaluated with
+It depends neither on the JSON that it was loaded from nor on the language that an engine emits. Names are those of
+the program, widths are in bits, and every value is an integer. Semantics are bmv2's: expressions are evaluated with
 unbounded precision and wrap when they are stored.
 """
 

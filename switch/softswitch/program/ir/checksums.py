@@ -12,7 +12,7 @@ from softswitch.program.ir.source import UNKNOWN_SOURCE, Source
 
 @dataclass(frozen=True)
 class Chunk:
-    """``width`` bits of a calculation's input. A part of an invalid header is skipped."""
+    """``width`` bits of a calculation's input. Chunks of an invalid header are skipped."""
 
     value: FieldRef | Const
     width: int
@@ -20,7 +20,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Calculation:
-    """``algorithm``: csum16, xor16, crc16, crc32 or identity, over the joined chunks, padded on the right to a byte."""
+    """``algorithm`` (csum16, xor16, crc16, crc32 or identity) over the joined chunks, padded on the right to a byte."""
 
     name: str
     algorithm: str
@@ -30,7 +30,10 @@ class Calculation:
 
 @dataclass(frozen=True)
 class Checksum:
-    """``verify`` runs between parser and ingress, ``update`` between egress and deparser."""
+    """A checksum in field ``target``, where ``condition`` holds.
+
+    ``verify``: compared between parser and ingress. ``update``: written between egress and deparser.
+    """
 
     name: str
     target: FieldRef

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions. They are evaluated with unbounded precision; a value wraps when it is stored."""
+"""Expressions: integers of unbounded precision, which wrap when they are stored."""
 
 from __future__ import annotations
 

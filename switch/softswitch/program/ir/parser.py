@@ -31,7 +31,7 @@ ParserOp = Extract | Advance | Verify | Statement
 
 @dataclass(frozen=True)
 class Case:
-    """Matches when ``key & mask == value`` for every key expression. ``next_state`` None accepts."""
+    """Matches if ``key & mask == value`` for every key expression. ``next_state`` None accepts."""
 
     values: tuple[int, ...]
     masks: tuple[int, ...]
@@ -40,7 +40,10 @@ class Case:
 
 @dataclass(frozen=True)
 class ParserState:
-    """A key that no case matches goes to ``default``; None accepts. bmv2 knows no error for a missing default."""
+    """``ops`` run first, then the first matching case selects the next state.
+
+    If no case matches, ``default`` is next; None accepts the packet, as bmv2 does for a missing default.
+    """
 
     name: str
     ops: tuple[ParserOp, ...]

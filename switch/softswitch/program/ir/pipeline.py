@@ -49,7 +49,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Pattern:
-    """One key field of a constant entry: value/mask, or low/high for a range (``mask`` is then ``high``)."""
+    """One key field of a constant entry: value and mask. Of a range they are the low and the high end."""
 
     value: int
     mask: int
@@ -58,7 +58,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class ConstEntry:
-    """``rank``: the smaller wins, as they stand in the program."""
+    """An entry that the program itself defines. The entry with the smallest ``rank`` wins."""
 
     patterns: tuple[Pattern, ...]
     action: int
@@ -68,8 +68,11 @@ class ConstEntry:
 
 @dataclass(frozen=True)
 class Table:
-    """A node of a pipeline. ``kind`` is the strongest match kind of its keys. ``next`` maps an action index to
-    the next node (None ends the pipeline); ``on_hit``/``on_miss`` replace it where the program asks for hit or miss."""
+    """A node of a pipeline.
+
+    ``kind``: the strongest match kind of its keys. ``next``: the next node by action index; None ends the pipeline. If
+    the program asks for hit or miss, ``by_hit`` is set, and ``on_hit`` and ``on_miss`` are the next nodes.
+    """
 
     name: str
     kind: MatchKind
@@ -90,7 +93,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Conditional:
-    """A node of a pipeline."""
+    """A node of a pipeline that branches on ``condition``."""
 
     name: str
     condition: Expr

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A whole program."""
+"""A whole program: what the loader returns."""
 
 from __future__ import annotations
 

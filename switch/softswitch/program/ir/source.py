@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """Where a construct stands in the P4 program; line 0 when the compiler did not say."""
+    """A file and a line; line 0 if the compiler did not record it."""
 
     file: str = ""
     line: int = 0

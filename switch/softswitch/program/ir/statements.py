@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Statements: what the bodies of actions, and some operations of the parser, consist of."""
+"""Statements of action bodies; some of them are also operations of the parser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class AssignHeader:
-    """Copies validity, and the fields when the source is valid."""
+    """Copies the validity and, if ``source`` is valid, the fields."""
 
     target: str
     source: str
@@ -25,7 +25,7 @@ class AssignHeader:
 
 @dataclass(frozen=True)
 class SetValid:
-    """On an invalid header: clears its fields and makes it valid. On a valid one: nothing."""
+    """Clears the fields of an invalid header and makes it valid. Does nothing to a valid one."""
 
     header: str
 
@@ -68,7 +68,7 @@ class MarkToDrop:
 
 @dataclass(frozen=True)
 class Random:
-    """A uniform integer of [low, high]; nothing when low > high."""
+    """Assigns a uniform integer of [low, high]. Does nothing if low > high."""
 
     target: FieldRef
     low: Expr

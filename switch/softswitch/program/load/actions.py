@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Actions of the bmv2 JSON: primitives to statements, jumps to nested ifs."""
+"""Loads actions: primitives become statements, jumps become nested ifs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json = Any
 
 
 class ActionLoader:
-    """Translates one action at a time; ``arrays`` are the names the program declares."""
+    """Translates actions one at a time. The mappings hold what the program declares, by name."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ActionLoader:
         return ir.Action(int(node["id"]), node["name"], parameters, body, source)
 
     def statement(self, node: Json, outer: ir.Source) -> tuple[ir.Statement, ...]:
-        """One primitive other than a jump (also used for the parser's primitives)."""
+        """Translate one primitive other than a jump, of an action or of the parser."""
         source = source_of(node, outer)
         translate = self._primitives.get(node["op"])
         if translate is None:

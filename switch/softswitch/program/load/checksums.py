@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Calculations and checksums of the bmv2 JSON."""
+"""Loads calculations and checksums."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From bmv2 JSON values and expressions to :mod:`softswitch.program.ir` expressions."""
+"""Loads values and expressions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parser of the bmv2 JSON."""
+"""Loads the parser."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _key_width(part: ir.Expr, source: ir.Source) -> int:
 
 
 def _case(node: Json, widths: list[int]) -> ir.Case:
-    """bmv2 pads every key field to whole bytes and concatenates them."""
+    """Split the case's value and mask into key fields: bmv2 pads each field to whole bytes and concatenates them."""
     value = number(node["value"])
     mask = None if node["mask"] is None else number(node["mask"])
     values: list[int] = []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines of the bmv2 JSON: tables, constant entries, conditionals."""
+"""Loads pipelines: tables, constant entries, conditionals."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the JSON that p4c emits for bmv2 into a :class:`softswitch.program.ir.Program`.
+"""Loads a whole program.
 
-Whatever the engines cannot run is refused here, by name and P4 source line, so that a program which
-loads also runs. The format is described in p4lang/behavioral-model, docs/JSON_format.md.
+A construct that the engines cannot run is refused here, with its name and P4 source line. The format is described in
+p4lang/behavioral-model, docs/JSON_format.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _REFUSED_SECTIONS = {
 
 
 def load_program(text: str) -> ir.Program:
-    """Parse and check a bmv2 JSON. Raises UnsupportedProgramError, also for text that is no such JSON."""
+    """Parse and check the JSON that p4c emits for bmv2.
+
+    Raises UnsupportedProgramError for constructs outside the subset and for text that is not such a JSON.
+    """
     try:
         root = json.loads(text)
     except json.JSONDecodeError as error:

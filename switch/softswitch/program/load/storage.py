@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Headers, error codes, registers and counters of the bmv2 JSON."""
+"""Loads headers, error codes, registers and counters."""
 
 from __future__ import annotations
 

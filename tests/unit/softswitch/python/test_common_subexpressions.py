@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from softswitch.python.common_subexpressions import share_subexpressions
+from softswitch.python.common_subexpressions import eliminate_common_subexpressions
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -30,19 +30,19 @@ def run(lines: list[str]) -> dict[str, int]:
 @given(st.lists(st.tuples(st.sampled_from(NAMES), expressions()), min_size=1, max_size=8))
 def test_same_results(statements: list[tuple[str, str]]) -> None:
     lines = [f"{name} = {text}" for name, text in statements]
-    assert run(share_subexpressions(lines)) == run(lines)
+    assert run(eliminate_common_subexpressions(lines)) == run(lines)
 
 
 def test_a_repeated_expression_is_computed_once() -> None:
-    shared = share_subexpressions(["a = (b & c) | (d & (b ^ c))", "# then", "d = (b ^ c) ^ d"])
+    shared = eliminate_common_subexpressions(["a = (b & c) | (d & (b ^ c))", "# then", "d = (b ^ c) ^ d"])
     assert shared == ["w0 = b ^ c", "a = (b & c) | (d & (w0))", "# then", "d = (w0) ^ d"]
 
 
 def test_not_across_an_assignment_to_its_operand() -> None:
     lines = ["a = b ^ c", "b = 1", "d = b ^ c"]
-    assert share_subexpressions(lines) == lines
+    assert eliminate_common_subexpressions(lines) == lines
 
 
 def test_not_across_branches_or_out_of_a_condition() -> None:
     lines = ["a = b ^ c", "if d:", "    a = b ^ c", "d = (b << c if c < 9 else 0)", "d = (b << c if c < 9 else 1)"]
-    assert share_subexpressions(lines) == lines
+    assert eliminate_common_subexpressions(lines) == lines
