@@ -1,17 +1,23 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The agreed way out when the switch stops answering: the ordinary all-reduce, on all workers or on none.
+"""The fall-back: when the switch stops answering, all workers switch to the ordinary all-reduce, or none does.
 
-Operations of a job are counted. Let c be the number a worker has completed. Two workers' c differ by at most one:
-the quorum is all workers, so nobody completes operation m + 1 before everybody has sent all of it, and a worker
-sends nothing of m + 1 before it has completed m.
+Operations of a job are counted. Let c be the number of operations that a worker has completed. With a quorum of all
+workers, two workers' c differ by at most one: nobody completes operation m + 1 before everybody has sent all of it, and
+a worker sends nothing of m + 1 before it has completed m.
 
-A worker whose operation meets its deadline enters :meth:`Fallback.agree`. The others follow: a PARTIAL result tells
-them that it gave up, or without its packets their next operation meets its deadline too, or they close the job, which
-agrees as well. Everybody learns
-everybody's c. If some have completed operation m and others not, one of the former hands out its result, so that
-all replicas apply the same sum; the others had sent all of m, so their residuals of m stand. All operations after
-that go over the process group. With a quorum below the workers they may be further apart: then FallbackError ends it.
+1. A worker whose operation meets its deadline enters :meth:`Fallback.agree`.
+2. The others follow. An incomplete result tells them of the first worker's deadline; or their next operation meets its
+   own deadline, since it lacks that worker's packets; or they close the job, which also agrees.
+3. Every worker learns every c. If some have completed operation m and others have not, one of the former hands out its
+   result, so that all replicas apply the same sum. The others had sent all of m, so their residuals of m are right.
+4. All further operations use the process group.
+
+Example: the link of worker 1 fails after it has sent operation 7, before it has the results. Workers 0 and 2 complete
+operation 7 (c = 8) and wait in operation 8 for worker 1, which still has c = 7. After the deadlines all agree, worker 0
+hands out the result of operation 7, and operation 8 is an ordinary all-reduce.
+
+With a quorum below the number of workers, c may differ by more. Then FallbackError ends the job.
 """
 
 from __future__ import annotations
@@ -28,31 +34,33 @@ from sumwire.errors import FallbackError, UsageError
 
 @dataclass(frozen=True)
 class Standing:
-    """What every rank said when it entered the agreement, by rank in the group."""
+    """The state of every rank when it entered the agreement, by rank: completed operations, and closing or not."""
 
     completed: tuple[int, ...]
     closing: tuple[bool, ...]
 
     @property
     def last(self) -> int:
-        """Operations completed by the one who is furthest."""
+        """Operations completed by the rank that has completed the most."""
         return max(self.completed)
 
     @property
     def giver(self) -> int:
-        """The lowest rank that is furthest: it hands out the result of operation ``last`` - 1."""
+        """The lowest rank with ``last`` completed operations: it hands out the result of operation ``last`` - 1."""
         return self.completed.index(self.last)
 
     @property
     def uneven(self) -> bool:
+        """Whether some ranks have completed an operation that others have not."""
         return min(self.completed) != self.last
 
 
 class Fallback:
-    """A gloo group of the job's own, so that its collectives never mix with the caller's.
+    """The job's own gloo group, so that its collectives never mix with the caller's.
 
-    Making one is a collective call: every rank of the default group makes its jobs in the same order.
-    ``timeout_s``: how long one worker waits in a collective for the slowest.
+    Creating one is a collective call: all ranks of the default group create their jobs in the same order.
+    ``timeout_s``: how long a worker waits in a collective for the slowest one. Raises UsageError if the default group
+    has another size than the job.
     """
 
     def __init__(self, workers: int, timeout_s: float) -> None:
@@ -67,7 +75,10 @@ class Fallback:
         return dist.is_available() and dist.is_initialized()
 
     def agree(self, completed: int, *, closing: bool) -> Standing:
-        """Tell all ranks this one's standing and learn theirs. Raises FallbackError if a rank is gone."""
+        """Exchange standings with all ranks: ``completed`` operations, and whether this worker closes the job.
+
+        Raises FallbackError if a rank is gone, or if ranks are more than one operation apart.
+        """
         own = torch.tensor([completed, int(closing)], dtype=torch.int64)
         everyone = [torch.empty_like(own) for _ in range(self._workers)]
         try:
@@ -81,7 +92,7 @@ class Fallback:
         return standing
 
     def hand_out(self, standing: Standing, own: Tensor) -> Tensor:
-        """The giver's tensor on every rank; ``own`` gives shape and dtype and is left unchanged elsewhere."""
+        """The giver's tensor, on every rank. ``own`` has its shape and dtype, and is not changed."""
         tensor = own.clone()
         try:
             dist.broadcast(tensor, dist.get_global_rank(self._group, standing.giver), group=self._group)
@@ -90,7 +101,7 @@ class Fallback:
         return tensor
 
     def mean(self, x: Tensor) -> Tensor:
-        """Mean of a float32 CPU tensor over all workers, equal bits on each; a new tensor."""
+        """Mean of a float32 CPU tensor over all workers, with equal bits on all of them; a new tensor."""
         return self.total(x).div_(self._workers)
 
     def total(self, x: Tensor) -> Tensor:
@@ -98,7 +109,7 @@ class Fallback:
         return self._reduced(x, dist.ReduceOp.SUM)
 
     def largest(self, x: Tensor) -> Tensor:
-        """Maximum over all workers, in every place; a new tensor."""
+        """Elementwise maximum over all workers; a new tensor."""
         return self._reduced(x, dist.ReduceOp.MAX)
 
     def gather(self, x: Tensor) -> list[Tensor]:

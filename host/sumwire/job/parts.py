@@ -1,9 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Encode, send, receive and decode of one tensor, part by part, so that link and processor are both busy.
+"""Pipelining of one tensor: encode, send, receive and decode part by part, so that link and processor are both busy.
 
-While one part is encoded or decoded, the packets of others travel. A part is about a millisecond of the codec's work:
-long enough that calls cost little, short enough that the window does not run dry meanwhile.
+While one part is encoded or decoded, packets of other parts travel. A part takes the codec about a millisecond: long
+enough that the overhead of calls is small, and short enough that the window does not run empty meanwhile.
+
+Example: three parts. Part 0 is encoded and sent; part 1 is encoded while part 0 travels; once all results of part 0 are
+there, it is decoded while parts 1 and 2 travel.
 """
 
 from __future__ import annotations
@@ -17,14 +20,14 @@ from sumwire.transport.stats import JobStats
 
 PART_VALUES: Final = 1 << 17
 
-# Works on chunks first..last-1.
+# Encodes or decodes chunks first..last-1.
 Step = Callable[[int, int], None]
 
 
 def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: JobStats) -> None:
-    """All chunks of an exchange: ``encode`` fills its payload, ``decode`` uses its results, each chunk once.
+    """Carry out an exchange. ``encode`` fills its payload and ``decode`` uses its results, once for each chunk.
 
-    ``step``: chunks of a part; the last may be shorter. Raises what the exchange and the two raise.
+    ``step``: chunks per part; the last part may be shorter. Raises what the exchange, ``encode`` and ``decode`` raise.
     """
     chunks = exchange.chunks
     encoded = decoded = 0
@@ -39,7 +42,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
             done = exchange.progress(block=False)
         else:
             done = exchange.progress(block=True)
-        # Where a slot may close without this worker, results come of chunks that it has not encoded yet.
+        # Where slots may close early, results can arrive of chunks that this worker has not encoded yet.
         done = min(done, encoded)
         while decoded < chunks and (done == chunks or done - decoded >= step):
             upto = min(decoded + step, chunks)
@@ -52,5 +55,5 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
 
 
 def part_chunks(chunk_values: int, grain: int) -> int:
-    """Chunks of a part: whole grains, about PART_VALUES values."""
+    """Chunks per part: about PART_VALUES values, and a multiple of ``grain`` chunks (the codec's smallest unit)."""
     return max(1, PART_VALUES // (chunk_values * grain)) * grain

@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A tensor through a codec: the codec's preliminary exchange, then payload up and results down, part by part.
+
+Example (THC): the workers first agree on the largest norm of every block, in MAX32 chunks. With these norms each worker
+encodes its tensor, part by part, while packets of earlier parts travel.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+from torch import Tensor
+
+from sumwire.codec.base import CodecRound, GradientCodec
+from sumwire.codec.errors import CodecError
+from sumwire.codec.errors import NonFiniteError as CodecNonFiniteError
+from sumwire.codec.errors import NormRangeError as CodecNormRangeError
+from sumwire.config import JobConfig
+from sumwire.errors import NonFiniteError, RecreateError, UsageError
+from sumwire.job.elements import from_words, to_words
+from sumwire.job.fallback import Fallback
+from sumwire.job.operations import Operation
+from sumwire.job.parts import Step, carry, part_chunks
+from sumwire.transport.buffers import Results, protected
+from sumwire.transport.exchange import Exchange
+from sumwire.transport.options import ExchangeOptions
+from sumwire.transport.stats import JobStats
+from sumwire.transport.udp import Transport
+
+# Ops that a loss bound applies to: sums are divided by their contributors, and error feedback keeps what is missing.
+_BOUNDED_OPS: Final = frozenset({p4.OP_THC})
+
+# Maps magnitudes of chunks, float32 (chunks,), to TOS bytes, uint8 (chunks,).
+Tagging = Callable[[NDArray[np.float32]], NDArray[np.uint8]]
+
+
+@dataclass(frozen=True)
+class CodecOptions:
+    """``tag``: gives packets their TOS bytes, by the magnitudes of their chunks.
+
+    ``divide_by``: the number to divide every sum by, instead of its contributors. ``contribute=False``: send nothing;
+    the tensor only tells the length.
+    """
+
+    tag: Tagging | None = None
+    divide_by: int | None = None
+    contribute: bool = True
+
+
+class CodecOperation(Operation):
+    """The mean of the workers' flat tensors by a codec.
+
+    ``sequence``: number of the operation in the job, for the codec's seeds.
+    Raises NonFiniteError for values that the codec refuses, before anything is sent.
+    """
+
+    def __init__(
+        self, codec: GradientCodec, x: Tensor, *, sequence: int, bucket: int, stats: JobStats, options: CodecOptions
+    ) -> None:
+        began = time.monotonic()
+        try:
+            self._round: CodecRound = codec.begin(x, sequence, bucket)
+        except (CodecNonFiniteError, CodecNormRangeError) as error:
+            raise NonFiniteError(str(error)) from error
+        stats.encode_s += time.monotonic() - began
+        if options.divide_by is not None:
+            self._round.divide_by(options.divide_by)
+        self._codec = codec
+        self._x = x
+        self.values = x.numel()
+        self.bucket = bucket
+        self._options = options
+        # Chunks whose sum contains this worker's contribution; None for all of them.
+        self._included: NDArray[np.bool_] | None = None
+        # An ordinary all-reduce is exact, so it leaves no residual.
+        self._exact = False
+
+    def residual(self) -> Tensor:
+        """This worker's compression error, and its contributions to chunks whose sums lack them: shape (length,). To be
+        called after the result is there."""
+        if self._exact:
+            return torch.zeros_like(self._x, dtype=self.like().dtype)
+        return self._round.residual(self._included)
+
+    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        """See the module."""
+        round_, info = self._round, self._codec.info
+        own, tag, contribute = round_.preliminary(), self._options.tag, self._options.contribute
+        tos = None if tag is None else _checked_tos(tag(round_.magnitudes()), round_.chunks)
+        if info.preliminary_op is None:
+            agreed = own
+        else:
+            words = to_words(own)
+            # The norms of a tensor have the priority of its most urgent chunk, and are never dropped on purpose.
+            first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
+            first = ExchangeOptions(waits_for_workers=True, tos=first_tos, contribute=contribute)
+            agreed = from_words(transport.exchange(info.preliminary_op, words, self.bucket, first).words, len(own))
+        options = ExchangeOptions(bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=contribute)
+        with transport.open(info.op, round_.chunks, self.bucket, options) as exchange:
+            step = part_chunks(info.chunk_values, round_.grain)
+            encode, decode = self._steps(exchange, agreed, config)
+            carry(exchange, encode, decode, step=step, stats=stats)
+            self._included = _included(exchange.results, config)
+        return round_.result
+
+    def _steps(self, exchange: Exchange, agreed: NDArray[np.uint32], config: JobConfig) -> tuple[Step, Step]:
+        """The functions that encode and decode a part. They raise RecreateError if the agreed values or the results are
+        impossible."""
+        round_, name = self._round, self._codec.info.name
+
+        def encode(first: int, last: int) -> None:
+            try:
+                round_.encode_into(agreed, first, last, exchange.payload[first:last])
+            except CodecError as error:
+                raise RecreateError(f"job {config.job}: agreed on what no worker can mean: {error}") from error
+
+        def decode(first: int, last: int) -> None:
+            results = exchange.results
+            if np.any(results.flags[first:last] & p4.FLAG_OVERFLOW):
+                raise RecreateError(f"job {config.job}: a sum left int32, which {name} rules out")
+            try:
+                round_.decode_into(first, last, results.words[first:last], results.counts[first:last])
+            except CodecError as error:
+                raise RecreateError(f"job {config.job}: result that no sum can be: {error}") from error
+
+        return encode, decode
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        self._exact = True
+        return self._codec.ordinary(self._x.detach().to("cpu", torch.float32), fallback.mean).to(self._x.device)
+
+    def like(self) -> Tensor:
+        return self._x.detach().to("cpu", torch.float64 if self._x.dtype == torch.float64 else torch.float32)
+
+    def take(self, result: Tensor) -> Tensor:
+        return result.to(self._x.device)
+
+
+def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:
+    if tos.dtype != np.uint8 or tos.shape != (chunks,):
+        raise UsageError(f"tags: {tos.dtype} of shape {tos.shape}: need TOS bytes, uint8 ({chunks},)")
+    return tos
+
+
+def _included(results: Results, config: JobConfig) -> NDArray[np.bool_] | None:
+    """Chunks whose sum contains this worker's contribution, bool (chunks,); None for all of them."""
+    included = (results.contributors >> np.uint32(config.seat) & np.uint32(1)).astype(np.bool_)
+    return None if included.all() else included
