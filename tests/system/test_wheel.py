@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel contains all that it needs: installed in an empty environment, every command works from another folder."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+from helpers.wheel.environment import build_wheel, environment_with, run
+from sumwire_protocol.version import __version__
+
+COMMANDS = ("sumwire", "sumwire-aggregator", "sumwire-controller", "sumwire-lab", "softswitch")
+PACKAGES = ("sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch", "sumwire_lab")
+HELPERS = ROOT / "tests" / "helpers" / "wheel"
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands of an environment in which the wheel is installed."""
+    wheel = build_wheel(tmp_path_factory.mktemp("wheel"))
+    return environment_with(wheel, tmp_path_factory.mktemp("installed") / "environment")
+
+
+def test_packages_come_from_the_wheel(commands: Path, tmp_path: Path) -> None:
+    program = "import importlib, json; print(json.dumps([importlib.import_module(name).__file__ for name in %r]))"
+    found = json.loads(run([str(commands / "python"), "-c", program % (PACKAGES,)], tmp_path))
+    assert all(Path(file).is_relative_to(commands.parent) for file in found), found
+
+
+def test_every_command_says_the_version(commands: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(lambda name: run([str(commands / name), "--version"], tmp_path), COMMANDS))
+    assert found == [f"{name} {__version__}\n" for name in COMMANDS]
+
+
+@pytest.mark.root
+def test_switch_job_and_four_ranks(commands: Path, tmp_path: Path) -> None:
+    """In a network namespace of its own, so that the example's addresses and ports are free."""
+    config = ROOT / "controller" / "examples" / "star4.yaml"
+    program = [str(commands / "python"), str(HELPERS / "scenario.py")]
+    arguments = [str(commands), str(config), "digits", str(HELPERS / "rank.py")]
+    printed = run(["unshare", "--net", "--", *program, *arguments], tmp_path, patience_s=100.0)
+    assert sorted(line.split(":")[0] for line in printed.splitlines()) == [f"rank {rank}" for rank in range(4)], printed
