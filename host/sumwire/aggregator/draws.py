@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""SIGN's draws: random, but the same however packets are cut into batches.
+"""SIGN's random draws. They do not depend on how packets are cut into batches.
 
 Word i of a stream is mix64(key + (i + 1) * GOLDEN), SplitMix64 at a random position (Steele, Lea, Flood, OOPSLA 2014).
-The key is made of the server's own random seed, the slot, the job's generation, the round, and how many contributors
-are in: a merge happens once for each of these, and a repeat draws nothing.
+The key is made of the server's own random seed, the slot, the job's generation, the round, and the number of
+contributors: there is one merge for each of these, and a repeated packet draws nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 GOLDEN: Final = 0x9E3779B97F4A7C15
 MIX_1: Final = 0xBF58476D1CE4E5B9
 MIX_2: Final = 0x94D049BB133111EB
-# A probability is a multiple of 2**-16, the nearest one: it is off by at most 2**-17.
-SHARE_BITS: Final = 16
+# Probabilities are rounded to multiples of 2**-16.
+PROBABILITY_BITS: Final = 16
 
 Words = NDArray[np.uint64]
 
 
 def mix64(words: Words) -> Words:
-    """SplitMix64's finalizer of each."""
+    """SplitMix64's finalizer, of each word."""
     words = (words ^ words >> np.uint64(30)) * np.uint64(MIX_1)
     words = (words ^ words >> np.uint64(27)) * np.uint64(MIX_2)
     return words ^ words >> np.uint64(31)
@@ -35,19 +35,19 @@ def _joined(high: NDArray[Any], low: NDArray[Any]) -> Words:
 
 
 def keys(seed: int, generation: NDArray[Any], slot: NDArray[Any], round_: NDArray[Any], held: NDArray[Any]) -> Words:
-    """Keys of merges, each into a slot that has ``held`` contributors; all of shape (n,)."""
+    """The keys of merges, (n,). ``held``: the slot's contributors with the merged one. All arrays are of shape (n,)."""
     golden = np.uint64(GOLDEN)
     key = mix64((np.uint64(seed) ^ _joined(generation, slot)) + golden)
     return mix64((key ^ _joined(round_, held)) + golden)
 
 
 def draws(keys_: Words, count: int, words: int) -> Words:
-    """Of each key 64 draws a word, each 1 with probability 1 / count; (n,) to (n, words). ``count`` is at least 2."""
-    share = ((1 << SHARE_BITS) + count // 2) // count
+    """Draws (n, words) for keys (n,), 64 in a word, each 1 with probability 1 / count. ``count`` is at least 2."""
+    probability = ((1 << PROBABILITY_BITS) + count // 2) // count
     drawn = np.zeros((len(keys_), words), np.uint64)
-    lowest = (share & -share).bit_length() - 1
-    for bit in range(lowest, SHARE_BITS):
+    lowest = (probability & -probability).bit_length() - 1
+    for bit in range(lowest, PROBABILITY_BITS):
         numbers = np.arange(bit * words + 1, (bit + 1) * words + 1, dtype=np.uint64)
         random = mix64(keys_[:, None] + numbers * np.uint64(GOLDEN))
-        drawn = drawn | random if share >> bit & 1 else drawn & random
+        drawn = drawn | random if probability >> bit & 1 else drawn & random
     return drawn

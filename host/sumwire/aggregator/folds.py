@@ -1,13 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ops do to slots' payloads, for several slots of one op at a time.
+"""What the ops do to slots' payloads, in numpy: several slots of one op at a time.
 
-Payloads are uint8 (n, words, 128), the most significant plane first; planes are added as planes.
+Payloads are uint8 (n, words, 128). Planes are added as planes, the most significant one first. An op has a function in
+`STARTS` if its slot holds something else than the contribution, and one in `FOLDS`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +26,31 @@ VOTE_COUNTERS: Final = p4.VOTE_WORDS_UP
 VOTE_PLANES: Final = p4.SLOT_WORDS // VOTE_COUNTERS
 # For the lowest two planes of an index or a sum that are missing: half of the values get 2 there, and half 1.
 FILL: Final = np.array([[p4.CUT_FILL_BYTE], [0xFF ^ p4.CUT_FILL_BYTE]], np.uint8)
-_LANE: Final = np.dtype(">u4")
+_ELEMENT: Final = np.dtype(">u4")
 _SIGN_BIT: Final = np.uint32(1 << 31)
 
 
+@dataclass(frozen=True)
+class Contributions:
+    """Contributions of one op, each to another slot.
+
+    ``payload`` is (n, words up, 128), ``coefficients`` (n, 8) the jobs' tables for THC, ``counts`` (n,) how many
+    contributors the slots have with these, and ``keys`` (n,) the slots' streams of random bits for SIGN.
+    """
+
+    payload: Planes
+    coefficients: NDArray[np.uint32]
+    counts: NDArray[np.uint8]
+    keys: draws.Words
+
+
 def _wide(planes: Planes) -> NDArray[np.uint64]:
-    """The same bits, 64 at a time: bitwise work is done on these."""
+    """A view of planes as numbers of 64 bits, on which bitwise work is done."""
     return np.ascontiguousarray(planes).view(np.uint64)
 
 
 def look_up(payload: Planes, coefficients: NDArray[np.uint32]) -> Planes:
-    """THC: table values of indices. (n, 4, 128) and each packet's coefficients (n, 8) to (n, 8, 128)."""
+    """THC: planes of table values (n, 8, 128), from planes of indices (n, 4, 128) and coefficients (n, 8)."""
     planes = _wide(payload)
     values = np.zeros((len(payload), p4.SLOT_WORDS, planes.shape[2]), np.uint64)
     tables, table_of = np.unique(coefficients, axis=0, return_inverse=True)
@@ -47,7 +64,7 @@ def look_up(payload: Planes, coefficients: NDArray[np.uint32]) -> Planes:
 
 
 def _products(planes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """All monomials of index planes (n, 4, 16), (16, n, 16): number m is the AND of the planes whose bits m has."""
+    """All monomials (16, n, 16) of index planes (n, 4, 16): number m is the AND of the planes whose bits m has."""
     products = np.empty((MONOMIALS, len(planes), planes.shape[2]), np.uint64)
     products[0] = ~np.uint64(0)
     for k in range(p4.THC_INDEX_PLANES):
@@ -56,21 +73,14 @@ def _products(planes: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def count_votes(payload: Planes) -> Planes:
-    """VOTE: one vote as counters."""
+    """VOTE: counters (n, 8, 128) of one vote each."""
     counters = np.zeros((len(payload), p4.SLOT_WORDS, p4.WORD_BYTES), np.uint8)
     counters[:, VOTE_PLANES - 1 :: VOTE_PLANES] = payload
     return counters
 
 
-def start(op: int, payload: Planes, coefficients: NDArray[np.uint32]) -> Planes:
-    """The words of slots from their first contributions: as many words as the op has in a slot."""
-    if op == p4.OP_THC:
-        return look_up(payload, coefficients)
-    return count_votes(payload) if op == p4.OP_VOTE else payload
-
-
 def add_planes(held: Planes, added: Planes, counters: int) -> Planes:
-    """Ripple-carry sums of both, a counter's planes at a time."""
+    """Sums of planes. A slot's 8 planes are ``counters`` numbers of equal width; a carry ripples within its number."""
     first, second = _wide(held), _wide(added)
     total = np.empty_like(first)
     planes = p4.SLOT_WORDS // counters
@@ -84,35 +94,59 @@ def add_planes(held: Planes, added: Planes, counters: int) -> Planes:
     return total.view(np.uint8)
 
 
-def add_lanes(held: Planes, added: Planes) -> tuple[Planes, NDArray[np.bool_]]:
-    """SUM32: wrapped sums, and of which slots a lane left its range."""
-    a, b = (np.ascontiguousarray(x).view(_LANE).astype(np.uint32) for x in (held, added))
-    total = a + b
+def _elements(planes: Planes) -> NDArray[Any]:
+    return np.ascontiguousarray(planes).view(_ELEMENT)
+
+
+def _as_planes(elements: NDArray[Any]) -> Planes:
+    return elements.astype(_ELEMENT).view(np.uint8)
+
+
+def overflows(held: Planes, added: Planes, total: Planes) -> NDArray[np.bool_]:
+    """SUM32: in which slots an element of the sum left its range, (n,)."""
+    a, b, c = (_elements(x).astype(np.uint32) for x in (held, added, total))
     # Both addends have the same sign, and the sum has the other.
-    left = np.asarray(((a ^ total) & (b ^ total) & _SIGN_BIT).any(axis=(1, 2)))
-    return total.astype(_LANE).view(np.uint8), left
+    return np.asarray(((a ^ c) & (b ^ c) & _SIGN_BIT).any(axis=(1, 2)))
 
 
-def keep_larger(held: Planes, added: Planes) -> Planes:
-    """MAX32."""
-    a, b = (np.ascontiguousarray(x).view(_LANE) for x in (held, added))
-    return np.maximum(a, b).astype(_LANE).view(np.uint8)
-
-
-def merge_signs(held: Planes, added: Planes, keys: draws.Words, counts: NDArray[np.uint8]) -> Planes:
-    """SIGN: a sign of ``added`` takes the held one's place with probability 1 / count, the new one among them."""
-    a, b = (_wide(x).reshape(len(x), -1) for x in (held, added))
+def merge_signs(held: Planes, new: Contributions) -> Planes:
+    """SIGN: the contribution's sign replaces the held one with probability 1 / count."""
+    a, b = (_wide(x).reshape(len(x), -1) for x in (held, new.payload))
     drawn = np.empty_like(a)
-    for count in np.unique(counts):
-        drawn[counts == count] = draws.draws(keys[counts == count], int(count), a.shape[1])
+    for count in np.unique(new.counts):
+        drawn[new.counts == count] = draws.draws(new.keys[new.counts == count], int(count), a.shape[1])
     return (a ^ ((a ^ b) & drawn)).view(np.uint8).reshape(held.shape)
 
 
+STARTS: Final[Mapping[int, Callable[[Contributions], Planes]]] = {
+    p4.OP_THC: lambda new: look_up(new.payload, new.coefficients),
+    p4.OP_VOTE: lambda new: count_votes(new.payload),
+}
+# Of what a slot holds and a contribution; as many words as STARTS makes of one, or as the contribution has.
+FOLDS: Final[Mapping[int, Callable[[Planes, Contributions], Planes]]] = {
+    p4.OP_THC: lambda held, new: add_planes(held, look_up(new.payload, new.coefficients), 1),
+    p4.OP_MAX32: lambda held, new: _as_planes(np.maximum(_elements(held), _elements(new.payload))),
+    p4.OP_SUM32: lambda held, new: _as_planes(_elements(held).astype(np.uint32) + _elements(new.payload)),
+    p4.OP_SIGN: merge_signs,
+    p4.OP_VOTE: lambda held, new: add_planes(held, count_votes(new.payload), VOTE_COUNTERS),
+}
+
+
+def start(op: int, new: Contributions) -> Planes:
+    """The words of slots with these first contributions."""
+    return STARTS[op](new) if op in STARTS else new.payload
+
+
+def fold(op: int, held: Planes, new: Contributions) -> Planes:
+    """The words of slots that held ``held``, (n, 8, 128), with these contributions."""
+    return FOLDS[op](held if op in STARTS else held[:, : new.payload.shape[1]], new)
+
+
 def votes(counters: Planes, counts: NDArray[np.uint8]) -> Planes:
-    """VOTE: the majority of each, (n, 2, 128). A tie is plus."""
+    """VOTE: majorities (n, 2, 128) of counters (n, 8, 128) that have counted ``counts`` votes. A tie is plus."""
     least = (counts.astype(np.uint32) + 1) >> 1
-    # From the least significant bit on: where counter and threshold differ the counter's bit decides, else what the
-    # lower bits said.
+    # From the least significant bit on: where counter and threshold differ the counter's bit decides, else the lower
+    # bits.
     won = np.full((len(counters), VOTE_COUNTERS, p4.WORD_BYTES), 0xFF, np.uint8)
     for bit in range(VOTE_PLANES):
         c = counters[:, VOTE_PLANES - 1 - bit :: VOTE_PLANES]

@@ -122,7 +122,7 @@ def _build() -> Path:
     constants |= {f"AT_{name.upper()}": offset for name, (_, offset, *_) in fields.items()}
     lines = [f"#define {name} {value}" for name, value in constants.items()]
     lines += [f"#define {name} {getattr(draws, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
-    lines.append(f"#define SHARE_BITS {draws.SHARE_BITS}")
+    lines.append(f"#define PROBABILITY_BITS {draws.PROBABILITY_BITS}")
     lines += [f"#define TOS_{name} {value}" for name, value in vars(marks).items() if isinstance(value, int)]
     # struct op_words of every op, by its code.
     words = (f"[{op.code}] = {{{op.up.words}, {op.partial.words}, {op.down.words}}}" for op in OPS)

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// What is refused, and why: sumwire.aggregator.admission in C.
+// Admission: which datagrams are refused, and why, as in sumwire.aggregator.admission.
 #include "packet.h"
 
 const struct op_words OP_WORDS[] = OP_TABLE;
 enum { OPS = sizeof OP_WORDS / sizeof *OP_WORDS };
 
-// Whether a packet of this kind has as many words as its op has.
+// Whether a packet of this kind has the number of words that its op asks for.
 static int words_fit(int kind, const uint8_t *row) {
   const struct op_words known = OP_WORDS[row[AT_OP]];
   const int words = row[AT_WORDS], cut = row[AT_OP] == OP_THC && row[AT_CUT_CHUNK] & CUT_RESULT;
@@ -43,7 +43,7 @@ static int not_admitted(const struct aggregator_job *job, const uint8_t *row, co
   if (!(job->ops >> op & 1)) return REJECT_JOB_OP;
   if (from_above) return REJECT_PARENT;
   if (row[AT_COUNT] != 1) return REJECT_COUNT;
-  // What else is well formed is a lower switch's.
+  // Other well-formed packets are a lower switch's.
   const int from_host = row[AT_WORDS] == OP_WORDS[op].up || row[AT_WORDS] == 0 || lost_planes(row);
   return from_host ? REJECT_NONE : REJECT_WORDS;
 }

@@ -1,15 +1,23 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// The aggregator's work on a batch of datagrams. sumwire.aggregator.reference does the same with numpy; the structures
-// are those of sumwire.aggregator.state and .batches.
+// Processes a batch of datagrams as sumwire.aggregator.reference does in numpy. The structures are those of
+// sumwire.aggregator.state and sumwire.aggregator.batches.
 #pragma once
 
 #include <stdint.h>
 
 #include "constants.h"
 
-// Words of 64 bits in a plane, and in a slot.
+// Words of 64 bits in a plane, and bytes of a slot.
 enum { PLANE_WORDS = WORD_BYTES / 8, SLOT_BYTES = SLOT_WORDS * WORD_BYTES };
+
+// Words of an op: in a host's contribution, in a lower switch's partial result, in a result.
+struct op_words {
+  uint8_t up, partial, down;
+};
+
+// By op code, from sumwire_protocol.ops. A code without an op has no words.
+extern const struct op_words OP_WORDS[];
 
 struct aggregator_slot {
   uint32_t owner;
@@ -19,7 +27,7 @@ struct aggregator_slot {
   uint8_t flags;
   uint8_t op;
   uint8_t closed;
-  // As in a result's header: planes that contributions lack, and CUT_RESULT.
+  // As in a result's header: the planes that contributions lack, and CUT_RESULT.
   uint8_t cut;
   uint8_t unused[3];
 };
@@ -87,36 +95,37 @@ struct aggregator_messages {
   uint8_t *tos;
 };
 
-// How many replies there are.
+// Returns the number of replies.
 uint64_t aggregator_process(const struct aggregator_state *state, const struct aggregator_batch *batch,
                             const struct aggregator_replies *replies);
 
-// Replies of one size and TOS to one worker, one after the other, become one message of up to `joined`. How many
-// messages. Those with another TOS than the socket's own, TOS_PLAIN_REPLY, say so in a control message.
+// Makes messages for sendmmsg. Consecutive replies of one size and TOS to one worker are one message, `joined` at most.
+// A message with another TOS than the socket's own, TOS_PLAIN_REPLY, says so in a control message. Returns the number
+// of messages.
 uint64_t aggregator_arrange(const struct aggregator_replies *replies, uint64_t count, uint64_t joined,
                             const struct aggregator_messages *out);
 
 struct fold {
   const struct aggregator_job *job;
-  // Of the stream that signs are drawn with.
+  // Of the stream of random bits for SIGN.
   uint64_t key;
   uint32_t count;
 };
 
-// A contribution that has lost its low index planes gets others in their place: half of the values q * 4 + 2 and half
-// q * 4 + 1. Room for a whole one in `filled`.
+// Makes up the low index planes of a trimmed contribution: of the quarter q half of the values get the index 4q + 2, the
+// others 4q + 1. `filled` has room for a whole contribution.
 void fold_fill_index(const uint8_t *payload, uint8_t *filled);
 
-// The same for the low planes of a sum.
+// Makes up the low planes of a cut result.
 void fold_fill_sum(uint8_t *words);
 
-// A slot's words from its first contribution.
+// Writes a slot's words from its first contribution.
 void fold_first(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words);
 
-// Folds one more in, the `count`-th. The flags that earns.
+// Folds contribution number `fold->count` into a slot's words. Returns the flags that the slot gets for it.
 uint8_t fold_next(uint8_t op, const struct fold *fold, const uint8_t *payload, uint8_t *words);
 
-// Counters become the vote, in the first words.
+// Replaces the counters of `count` votes by the majority, in the first words.
 void fold_close_votes(uint32_t count, uint8_t *words);
 
 static inline uint64_t mix64(uint64_t word) {

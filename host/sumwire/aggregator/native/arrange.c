@@ -10,7 +10,7 @@
 
 #include "aggregator.h"
 
-// Vectors sorted by place, in order of the replies within one. starts[place] is its first.
+// Sorts vectors by place, and within a place in the order of the replies. starts[place] is its first.
 static void sort_by_place(const struct aggregator_replies *replies, uint64_t count,
                           const struct aggregator_messages *out) {
   uint64_t *starts = out->starts;
@@ -23,12 +23,12 @@ static void sort_by_place(const struct aggregator_replies *replies, uint64_t cou
     out->vectors[at].iov_len = replies->sizes[i];
     out->tos[at] = replies->tos[i];
   }
-  // Every start has moved on to the next one's.
+  // Each start has advanced to that of the next place.
   memmove(starts + 1, starts, out->place_count * sizeof *starts);
   starts[0] = 0;
 }
 
-// One more control message, of `bytes` from `data`.
+// Appends a control message with `bytes` bytes of `data`.
 static void append_control(struct msghdr *message, int level, int type, const void *data, size_t bytes) {
   struct cmsghdr *head = (struct cmsghdr *)((uint8_t *)message->msg_control + message->msg_controllen);
   head->cmsg_level = level;
@@ -38,7 +38,7 @@ static void append_control(struct msghdr *message, int level, int type, const vo
   message->msg_controllen += CMSG_SPACE(bytes);
 }
 
-// What the kernel has to know of a message: the size of the datagrams that it cuts it into, and their TOS.
+// Tells the kernel the size of the datagrams that it cuts a message into, and their TOS.
 static void add_controls(struct msghdr *message, uint8_t *controls, uint64_t run, uint8_t tos) {
   const uint16_t size = (uint16_t)message->msg_iov->iov_len;
   const int value = tos;

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// What an op does to a slot's payload. Planes are added as planes, a bit of 64 values in every step, and whole planes
-// in a vector register or two.
+// What the ops do to a slot's payload. Planes are added as planes: a word of 64 bits is one bit of 64 values, and the
+// compiler puts a whole plane into one or two vector registers.
 #include <string.h>
 
 #include "aggregator.h"
 
-enum { LANES = SLOT_BYTES / 4, MAX_LANES = MAX32_WORDS * WORD_BYTES / 4 };
 // Signs in words of 64.
 enum { SIGN_BYTES = SIGN_WORDS * WORD_BYTES, SIGNS = SIGN_BYTES / 8 };
 enum { VOTE_COUNTERS = VOTE_WORDS_UP, VOTE_PLANES = SLOT_WORDS / VOTE_COUNTERS };
@@ -63,41 +62,41 @@ static void add_planes(plane *sum, const plane *added, int counters) {
   for (int k = 0; k < counters; k++) ripple_add(sum + k * planes, added + k * planes, planes);
 }
 
-static uint32_t lane(const uint8_t *from) {
+static uint32_t element(const uint8_t *from) {
   uint32_t value;
   memcpy(&value, from, sizeof value);
   return __builtin_bswap32(value);
 }
 
-static void set_lane(uint8_t *to, uint32_t value) {
+static void set_element(uint8_t *to, uint32_t value) {
   value = __builtin_bswap32(value);
   memcpy(to, &value, sizeof value);
 }
 
-static uint8_t add_lanes(const uint8_t *payload, uint8_t *words) {
+static uint8_t add_elements(const uint8_t *payload, uint8_t *words) {
   uint32_t overflow = 0;
-  for (int i = 0; i < LANES; i++) {
-    const uint32_t a = lane(words + 4 * i), b = lane(payload + 4 * i), sum = a + b;
+  for (int at = 0; at < SUM32_WORDS * WORD_BYTES; at += 4) {
+    const uint32_t a = element(words + at), b = element(payload + at), sum = a + b;
     // Both addends have the same sign, and the sum has the other.
     overflow |= (a ^ sum) & (b ^ sum);
-    set_lane(words + 4 * i, sum);
+    set_element(words + at, sum);
   }
   return overflow >> 31 ? FLAG_OVERFLOW : 0;
 }
 
 static void keep_larger(const uint8_t *payload, uint8_t *words) {
-  for (int i = 0; i < MAX_LANES; i++) {
-    const uint32_t a = lane(words + 4 * i), b = lane(payload + 4 * i);
-    set_lane(words + 4 * i, a > b ? a : b);
+  for (int at = 0; at < MAX32_WORDS * WORD_BYTES; at += 4) {
+    const uint32_t a = element(words + at), b = element(payload + at);
+    set_element(words + at, a > b ? a : b);
   }
 }
 
-// A draw for every sign, 1 with probability share / 2^SHARE_BITS: a random word for every bit of the share, from its
+// A draw for every sign, 1 with probability p / 2^PROBABILITY_BITS: takes a random word for every bit of p, from its
 // lowest set bit on. Word i of bit b is number b * SIGNS + i of the stream.
-static void draw_signs(uint64_t key, uint32_t share, uint64_t *draws) {
+static void draw_signs(uint64_t key, uint32_t p, uint64_t *draws) {
   memset(draws, 0, SIGN_BYTES);
-  for (int b = __builtin_ctz(share); b < SHARE_BITS; b++) {
-    const uint64_t start = key + GOLDEN * ((uint64_t)b * SIGNS + 1), set = 0 - (uint64_t)(share >> b & 1);
+  for (int b = __builtin_ctz(p); b < PROBABILITY_BITS; b++) {
+    const uint64_t start = key + GOLDEN * ((uint64_t)b * SIGNS + 1), set = 0 - (uint64_t)(p >> b & 1);
     for (uint64_t i = 0; i < SIGNS; i++) {
       const uint64_t bits = mix64(start + GOLDEN * i);
       draws[i] = (draws[i] & bits) | (set & (draws[i] | bits));
@@ -105,10 +104,10 @@ static void draw_signs(uint64_t key, uint32_t share, uint64_t *draws) {
   }
 }
 
-// The incoming sign takes the held one's place where it is drawn.
-static void merge_signs(uint64_t key, uint32_t share, const uint8_t *payload, uint8_t *words) {
+// The incoming sign replaces the held one where a draw says so, with probability 1 / count.
+static void merge_signs(const struct fold *fold, const uint8_t *payload, uint8_t *words) {
   uint64_t draws[SIGNS];
-  draw_signs(key, share, draws);
+  draw_signs(fold->key, ((1u << PROBABILITY_BITS) + fold->count / 2) / fold->count, draws);
   for (int i = 0; i < SIGNS; i++) {
     uint64_t held, incoming;
     memcpy(&held, words + 8 * i, 8);
@@ -130,36 +129,39 @@ void fold_fill_index(const uint8_t *payload, uint8_t *filled) {
 
 void fold_fill_sum(uint8_t *words) { fill(words + THC_WORDS_CUT * WORD_BYTES); }
 
+// A whole slot: a table value or counters, from a contribution.
+static void as_planes(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, plane *planes) {
+  if (op == OP_THC) look_up(job, payload, planes);
+  else count_votes(payload, planes);
+}
+
 void fold_first(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words) {
-  if (op == OP_THC) {
-    plane values[SLOT_WORDS];
-    look_up(job, payload, values);
-    memcpy(words, values, SLOT_BYTES);
-  } else if (op == OP_VOTE) {
-    plane counters[SLOT_WORDS];
-    count_votes(payload, counters);
-    memcpy(words, counters, SLOT_BYTES);
+  if (op == OP_THC || op == OP_VOTE) {
+    plane planes[SLOT_WORDS];
+    as_planes(op, job, payload, planes);
+    memcpy(words, planes, SLOT_BYTES);
   } else {
-    memcpy(words, payload, op == OP_MAX32 ? MAX32_WORDS * WORD_BYTES : SLOT_BYTES);
+    memcpy(words, payload, OP_WORDS[op].up * WORD_BYTES);
   }
 }
 
+static void fold_planes(uint8_t op, const struct aggregator_job *job, const uint8_t *payload, uint8_t *words) {
+  plane sum[SLOT_WORDS], added[SLOT_WORDS];
+  memcpy(sum, words, SLOT_BYTES);
+  as_planes(op, job, payload, added);
+  add_planes(sum, added, op == OP_THC ? 1 : VOTE_COUNTERS);
+  memcpy(words, sum, SLOT_BYTES);
+}
+
 uint8_t fold_next(uint8_t op, const struct fold *fold, const uint8_t *payload, uint8_t *words) {
-  if (op == OP_SUM32) return add_lanes(payload, words);
-  if (op == OP_MAX32) {
-    keep_larger(payload, words);
-  } else if (op == OP_SIGN) {
-    const uint32_t share = ((1u << SHARE_BITS) + fold->count / 2) / fold->count;
-    merge_signs(fold->key, share, payload, words);
-  } else {
-    plane sum[SLOT_WORDS], added[SLOT_WORDS];
-    memcpy(sum, words, SLOT_BYTES);
-    if (op == OP_THC) look_up(fold->job, payload, added);
-    else count_votes(payload, added);
-    add_planes(sum, added, op == OP_THC ? 1 : VOTE_COUNTERS);
-    memcpy(words, sum, SLOT_BYTES);
+  switch (op) {
+    case OP_THC:
+    case OP_VOTE: fold_planes(op, fold->job, payload, words); return 0;
+    case OP_MAX32: keep_larger(payload, words); return 0;
+    case OP_SUM32: return add_elements(payload, words);
+    case OP_SIGN: merge_signs(fold, payload, words); return 0;
+    default: return 0;
   }
-  return 0;
 }
 
 void fold_close_votes(uint32_t count, uint8_t *words) {
@@ -172,7 +174,7 @@ void fold_close_votes(uint32_t count, uint8_t *words) {
     memset(won, 0xFF, sizeof won);
     for (int b = 0; b < VOTE_PLANES; b++) {
       const uint64_t *c = counters[(k + 1) * VOTE_PLANES - 1 - b];
-      // Where counter and threshold differ the counter's bit decides, else what the lower bits said.
+      // Where counter and threshold differ the counter's bit decides, else the lower bits.
       if (least >> b & 1)
         for (int i = 0; i < PLANE_WORDS; i++) won[i] &= c[i];
       else

@@ -24,19 +24,11 @@ static inline void store32(uint8_t *to, uint32_t value) {
   memcpy(to, &value, sizeof value);
 }
 
-// Words of an op: from a host, from a lower switch, and of a result.
-struct op_words {
-  uint8_t up, partial, down;
-};
-
-// By op code, from sumwire_protocol.ops. A code without an op has no words.
-extern const struct op_words OP_WORDS[];
-
 static inline int lost_planes(const uint8_t *row) {
   return row[AT_OP] == OP_THC && row[AT_WORDS] == THC_WORDS_TRIMMED;
 }
 
-// A packet and what it is about.
+// A packet, with its job and its slot.
 struct one {
   const struct aggregator_state *state;
   const struct aggregator_job *job;
@@ -49,8 +41,8 @@ struct one {
   uint8_t trimmed;
 };
 
-// A reason to refuse datagram number i, or `p` is filled.
+// Fills `p` for datagram number i. Returns REJECT_NONE, or the reason to refuse it.
 int packet_admit(const struct aggregator_state *state, const struct aggregator_batch *batch, uint64_t i, struct one *p);
 
-// Writes what is said because of the packet behind the first `at` replies. How many there are then.
+// Writes the replies to a packet behind the first `at` replies. Returns the number of replies then.
 uint64_t packet_reply(const struct one *p, int verdict, const struct aggregator_replies *out, uint64_t at);

@@ -3,10 +3,10 @@
 // The slot protocol (docs/protocol.md), packet by packet.
 #include "packet.h"
 
-// What a contribution's flags say that holds of the whole sum.
-enum { EARNED_BELOW = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING };
+// Flags of a contribution that become flags of the result.
+enum { FLAGS_KEPT = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING };
 
-// The verdict where the round alone decides, else NONE. Wipes a slot that is another owner's, or of an older round.
+// The verdict if the round alone decides, else VERDICT_NONE. Clears a slot of another owner or of an older round.
 static int compare_rounds(struct one *p) {
   struct aggregator_slot *slot = p->slot;
   const uint32_t ahead = p->round - slot->round;
@@ -18,7 +18,8 @@ static int compare_rounds(struct one *p) {
   return slot->op == p->op ? VERDICT_NONE : VERDICT_REJECT;
 }
 
-// The same draws whatever else came before or between: see sumwire.aggregator.draws.
+// The key depends on nothing else, so the draws are the same however packets are cut into batches (see
+// sumwire.aggregator.draws).
 static uint64_t draw_key(const struct one *p) {
   uint64_t key = mix64((p->state->seed ^ ((uint64_t)p->generation << 32 | p->number)) + GOLDEN);
   return mix64((key ^ ((uint64_t)p->round << 32 | p->slot->count)) + GOLDEN);
@@ -28,17 +29,17 @@ static void close_slot(struct one *p) {
   p->slot->closed = 1;
   if (p->op == OP_VOTE) fold_close_votes(p->slot->count, p->words);
   if (!p->trimmed) return;
-  // A switch has no room to make a whole result of so short a packet: all get the top planes, whoever asks when.
+  // A whole result has no room in so short a packet of a switch: all workers get the top planes, whenever they ask.
   fold_fill_sum(p->words);
   p->slot->cut |= CUT_RESULT;
 }
 
-// What this contribution brings with it, but for its words.
+// Counts a contribution in: all but its words.
 static void count_in(struct one *p) {
   struct aggregator_slot *slot = p->slot;
   slot->contributors |= 1u << p->seat;
   slot->count++;
-  slot->flags |= p->flags & EARNED_BELOW;
+  slot->flags |= p->flags & FLAGS_KEPT;
   if ((p->tos & TOS_ECN_BITS) == ECN_CE) slot->flags |= FLAG_CE;
   if (p->trimmed) slot->cut += THC_INDEX_PLANES - THC_WORDS_TRIMMED;
 }
@@ -67,11 +68,11 @@ static int fold_in(struct one *p) {
 static int decide(struct one *p) {
   const int verdict = compare_rounds(p);
   if (verdict != VERDICT_NONE) return verdict;
-  // A packet without its low planes gets the result only where that has lost them as well, else comes again.
+  // A trimmed packet gets the result only if that is cut as well. Else its sender is told to ask again.
   if (p->slot->closed) return p->trimmed && !(p->slot->cut & CUT_RESULT) ? VERDICT_INFORM : VERDICT_DUPLICATE;
   if (!(p->slot->contributors >> p->seat & 1)) return fold_in(p);
   if (!(p->flags & FLAG_FLUSH)) return VERDICT_REPEAT;
-  // The fewest contributions that the sender is content with; 0 closes with whatever is there.
+  // The fewest contributions that are enough for the sender; 0 is any number.
   const uint32_t least = load32(p->row + AT_CONTRIBUTORS);
   if (p->slot->count < least) return VERDICT_REPEAT;
   p->slot->flags |= least ? FLAG_MISSING : FLAG_INCOMPLETE;
@@ -79,7 +80,7 @@ static int decide(struct one *p) {
   return VERDICT_FLUSH;
 }
 
-// Of a probe, which changes nothing: a slot that it finds in another's hands is only wiped in a copy, which it is told.
+// The verdict on a probe, which changes nothing: it works on a copy of the slot.
 static int probe(struct one *p, struct aggregator_slot *copy) {
   *copy = *p->slot;
   p->slot = copy;
@@ -87,7 +88,7 @@ static int probe(struct one *p, struct aggregator_slot *copy) {
   return verdict == VERDICT_NONE ? VERDICT_INFORM : verdict;
 }
 
-// The verdict; slot and words are then as it leaves them.
+// The verdict on a packet. Updates its slot and words.
 static int settle(struct one *p, struct aggregator_slot *copy) {
   return (p->row[AT_VERSION_KIND] & 0xF) == KIND_PROBE ? probe(p, copy) : decide(p);
 }

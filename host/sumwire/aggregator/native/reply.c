@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// What is said because of a packet, and to whom.
+// The replies to a packet, and who gets them.
 #include "packet.h"
 
-// One reply, but for whom it is.
+// One reply, without its receiver.
 struct answer {
   uint8_t head[SUMWIRE_BYTES];
   uint8_t tos;
@@ -27,7 +27,7 @@ static void fill_head(uint8_t *head, int kind, uint8_t words) {
   head[AT_WORDS] = words;
 }
 
-// The slot as it is, under a kind of packet.
+// Fills in the slot's state.
 static void describe(const struct one *p, uint8_t *head) {
   const struct aggregator_slot *slot = p->slot;
   head[AT_COUNT] = slot->count;
