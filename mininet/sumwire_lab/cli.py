@@ -237,22 +237,11 @@ def _bench_switch(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.verify.plans import acp as verify_acp
-    from sumwire_lab.verify.plans import dlcp as verify_dlcp
-    from sumwire_lab.verify.plans import sign as verify_sign
-    from sumwire_lab.verify.plans import speed as verify_speed
-    from sumwire_lab.verify.plans import thc as verify_thc
-    from sumwire_lab.verify.rows import thc as checks
+    from sumwire_lab.verify.check import table
+    from sumwire_lab.verify.commands import verify
 
-    modules: dict[str, Any] = {
-        "thc": verify_thc,
-        "sign": verify_sign,
-        "speed": verify_speed,
-        "acp": verify_acp,
-        "dlcp": verify_dlcp,
-    }
-    done = modules[arguments.command.removeprefix("verify-")].verify(arguments.results, say)
-    say("\n" + checks.table(done))
+    done = verify(arguments.command.removeprefix("verify-"), arguments.results, say)
+    say("\n" + table(done))
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
 
 

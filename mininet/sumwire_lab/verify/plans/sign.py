@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make verify-sign`: runs every check of sign bits and trees that one machine can make, and says what holds."""
+"""The experiments of `make verify-sign`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ from sumwire_lab.experiments.ops_run import run_ops
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
-from sumwire_lab.verify.plan import Verification, packet_tests, run_tests, without_bmv2
-from sumwire_lab.verify.rows import sign as sign_checks
-from sumwire_lab.verify.rows.thc import Check
+from sumwire_lab.verify.check import Check, holds
+from sumwire_lab.verify.plan import Plan
+from sumwire_lab.verify.processes import packet_tests, run_tests, without_bmv2
+from sumwire_lab.verify.rows import sign as rows
 
 SYSTEMS: Final = ("gloo", "marsit", "marsit100", "vote")
 BMV2_SYSTEMS: Final = ("marsit", "marsit100", "vote")
-# Where 37 packets of signs take 32 ms: at higher rates latency would be measured, not the bytes.
+# 37 packets of signs take 32 ms at this rate. At higher rates latency, not bandwidth, would be measured.
 LINK: Final = LinkOptions(10.0)
-# The smaller model, for that rate.
+# A smaller model, for the low rate.
 TRAIN: Final = TrainOptions(hidden=512, batch=64, epochs=20)
 TREE_WORKERS: Final = 8
 IMPAIR: Final = "drop=0.01,seed=7"
 TREES: Final = ("leaf-spine", "leaf-spine2", "three-level")
+BMV2_TOPOLOGIES: Final = ("star", "leaf-spine")
 STATISTICS: Final = "tests/statistics"
-# Function of a test -> what its cases show together.
+# Name of a test function -> label of the check that all its cases make together.
 _SHOWS: Final[Mapping[str, str]] = {
     "test_one_switch": "bias test, n = 2..16, one switch",
     "test_leaf_spine": "bias test, n = 2..16, leaf-spine",
@@ -44,24 +46,28 @@ _SHOWS: Final[Mapping[str, str]] = {
 }
 
 
-def verify(results: Path, say: Say) -> list[Check]:
-    """All checks; one that fails does not stop the others. Writes verify-sign.json. Raises KeyboardInterrupt."""
-    rows = Verification(results / "verify-sign.json", say)
-    rows.add("identity", lambda: [sign_checks.identity(identity.largest_deviation())])
-    rows.add("bias", lambda: statistics(run_tests([STATISTICS])))
-    rows.add("digits, soft switch", lambda: _digits(results, say))
-    for topology in TREES:
-        rows.add(f"{topology} with losses", partial(_ops, topology, "soft", IMPAIR, results, say))
-    rows.add("packet tests on bmv2", packet_tests)
-    rows.add("leaf-spine on bmv2", lambda: _ops_on_bmv2(results, say))
-    for topology in ("star", "leaf-spine"):
-        rows.add(f"bias on bmv2, {topology}", partial(_bias_on_bmv2, topology, results, say))
-    rows.add("digits, bmv2", lambda: _digits_on_bmv2(results, say))
-    return rows.done
+def plan(results: Path, say: Say) -> Plan:
+    """Sign bits: the identity of Marsit, bias, training and random words on stars and trees of both switches."""
+    return Plan(
+        "sign",
+        {
+            "identity": lambda: [rows.identity(identity.largest_deviation())],
+            "bias": lambda: statistics(run_tests([STATISTICS])),
+            "digits, soft switch": lambda: _digits(results, say),
+            **{f"{topology} with losses": partial(_ops, topology, "soft", IMPAIR, results, say) for topology in TREES},
+            "packet tests on bmv2": packet_tests,
+            "leaf-spine on bmv2": lambda: _ops_on_bmv2(results, say),
+            **{
+                f"bias on bmv2, {topology}": partial(_bias_on_bmv2, topology, results, say)
+                for topology in BMV2_TOPOLOGIES
+            },
+            "digits, bmv2": lambda: _digits_on_bmv2(results, say),
+        },
+    )
 
 
 def statistics(outcomes: Mapping[str, str]) -> list[Check]:
-    """A row for each of the known tests, and one for all others together. Raises LabError where a known one is gone."""
+    """One check per test of `_SHOWS` and one for all other tests. Raises LabError if a test of `_SHOWS` did not run."""
     counts = {name: {"passed": 0, "failed": 0, "skipped": 0} for name in [*_SHOWS, ""]}
     for case, outcome in outcomes.items():
         function = case.rpartition("::")[2].partition("[")[0]
@@ -70,17 +76,17 @@ def statistics(outcomes: Mapping[str, str]) -> list[Check]:
     if gone:
         raise LabError(f"{STATISTICS} has no test {', '.join(gone)}")
     labels = {**_SHOWS, "": f"the other tests in {STATISTICS}"}
-    return [sign_checks.tests(labels[name], "all pass", count) for name, count in counts.items()]
+    return [rows.tests(labels[name], "all pass", count) for name, count in counts.items()]
 
 
 def _digits(results: Path, say: Say) -> list[Check]:
     summary, _ = run(RunOptions(systems=SYSTEMS, link=LINK, train=TRAIN, switch="soft"), results, say)
-    return sign_checks.digits(summary, f"digits, 4 workers, {LINK.mbit:g} Mbit/s, soft switch")
+    return rows.digits(summary, f"digits, 4 workers, {LINK.mbit:g} Mbit/s, soft switch")
 
 
 def _ops(topology: str, switch: str, impair: str | None, results: Path, say: Say) -> list[Check]:
     options = RunOptions(workers=TREE_WORKERS, topology=topology, switch=switch, impair=impair)
-    return sign_checks.ops(run_ops(options, results, say))
+    return rows.ops(run_ops(options, results, say))
 
 
 def _ops_on_bmv2(results: Path, say: Say) -> list[Check]:
@@ -90,8 +96,8 @@ def _ops_on_bmv2(results: Path, say: Say) -> list[Check]:
 
 def _bias_on_bmv2(topology: str, results: Path, say: Say) -> list[Check]:
     label = f"bias test, n = 2..16, {topology}, bmv2"
-    absent = without_bmv2(label, sign_checks.BIAS_TARGET)
-    return absent or sign_checks.bias(label, run_bias(topology, "bmv2", results, say))
+    absent = without_bmv2(label, rows.BIAS_TARGET)
+    return absent or rows.bias(label, run_bias(topology, "bmv2", results, say))
 
 
 def _digits_on_bmv2(results: Path, say: Say) -> list[Check]:
@@ -103,7 +109,7 @@ def _digits_on_bmv2(results: Path, say: Say) -> list[Check]:
     systems = summary["systems"]
     accuracies = {name: entry["accuracy"] for name, entry in systems.items()}
     return [
-        sign_checks.replicas(systems, label),
-        sign_checks.bits(systems["marsit100"], label),
-        Check(f"{label}: test accuracy", accuracies, ">= 0.96 each", min(accuracies.values()) >= 0.96),
+        rows.replicas(systems, label),
+        rows.bits(systems["marsit100"], label),
+        holds(f"{label}: test accuracy", accuracies, ">= 0.96 each", min(accuracies.values()) >= 0.96),
     ]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of `make verify-acp` out of what was measured. Pure: every number comes in, a verdict goes out."""
+"""Checks of `make verify-acp`, computed from what was measured."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sumwire_lab.bench import contenders
 from sumwire_lab.bench.suites import accuracy
 from sumwire_lab.bench.suites.accuracy import Row
 from sumwire_lab.run.records import StepRecord
-from sumwire_lab.verify.rows.thc import Check, at_least, at_most
+from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds, reported
 
 # The paper's averages over its models.
 OVER_SSGD_MIN: Final = 4.06
 OVER_POWERSGD_MIN: Final = 1.43
 AGGREGATOR_MIN: Final = 4.0
 ACCURACY_RATIO_MIN: Final = 1.5
-# Of facts known beforehand (docs/acp.md), as they are printed there: MB are 2**20 bytes.
+# Sizes that follow from the models' published shapes, as docs/acp.md prints them. 1 MB is 2**20 bytes.
 GOLDEN: Final[Mapping[str, Mapping[str, str]]] = {
     "resnet50": {
         "parameters": "25.56 M",
@@ -58,7 +58,7 @@ GOLDEN: Final[Mapping[str, Mapping[str, str]]] = {
         "ratio": "41.9, 20.9",
     },
 }
-# A number with the unit of something measured. Rates of links and sizes of models are settings.
+# A number with the unit of a measurement. Link rates and model sizes are settings and do not match.
 _MEASURED: Final = re.compile(r"\d\s?(?:s|ms|us|µs|%|packets/s|times(?= (?:less|faster|more)))(?![\w/])")
 _PLACEHOLDER: Final = re.compile(r"\bMEASURE\b")
 _FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -67,17 +67,16 @@ _TARGET: Final = re.compile(r"^([a-z][a-z0-9-]*):", re.MULTILINE)
 
 
 def reference(found: Mapping[str, Any]) -> list[Check]:
-    """ACP-SGD against the plain reference of its equations; see `sumwire.lowrank.check`."""
+    """ACP-SGD against a direct implementation of its equations; see `sumwire.lowrank.check`."""
     label = f"ACP-SGD against a plain reference, {found['workers']} workers, {found['steps']} steps, float64"
-    equal = bool(found["replicas_equal"])
     return [
         at_most(f"{label}: largest difference", found["largest_difference"], found["target"]),
-        Check(f"{label}: replicas bit-equal", equal, "true", equal),
+        equal(f"{label}: replicas bit-equal", bool(found["replicas_equal"]), True),
     ]
 
 
 def printed(sizes: Sizes) -> dict[str, str]:
-    """Sizes as GOLDEN has them."""
+    """Sizes in the form of GOLDEN."""
 
     def megabytes(count: float, digits: int = 3) -> str:
         return f"{count / MEGABYTE:.{digits}f} MB"
@@ -96,20 +95,20 @@ def printed(sizes: Sizes) -> dict[str, str]:
 
 
 def golden(model: str, sizes: Sizes) -> Check:
-    """One model's sizes, every one of them."""
+    """All sizes of one model against GOLDEN."""
     found = printed(sizes)
     target = "; ".join(f"{name} {value}" for name, value in GOLDEN[model].items())
-    return Check(f"golden sizes, {model}", found, f"equal: {target}", found == GOLDEN[model])
+    return equal(f"golden sizes, {model}", found, GOLDEN[model], f"equal: {target}")
 
 
 def step_seconds(workers: Sequence[Sequence[StepRecord]], warm_up: int) -> float | None:
-    """Mean whole step after the first `warm_up` ones; None where there are no more."""
+    """Mean time of a whole step without the first `warm_up` steps; None if there are no others."""
     steps = [step.step_s for steps in workers for step in steps if step.step >= warm_up]
     return fmean(steps) if steps else None
 
 
 def steps(label: str, seconds: Mapping[str, float | None], *, acp: str, gloo: str, powersgd: str) -> list[Check]:
-    """Time per step, the baselines' over ACP-SGD's."""
+    """Speed-up of ACP-SGD's time per step over both baselines."""
 
     def over(other: str) -> float | None:
         mine, theirs = seconds.get(acp), seconds.get(other)
@@ -119,12 +118,12 @@ def steps(label: str, seconds: Mapping[str, float | None], *, acp: str, gloo: st
     return [
         at_least(f"{label}: time per step, S-SGD over gloo / ACP-SGD", over(gloo), OVER_SSGD_MIN),
         at_least(f"{label}: time per step, Power-SGD of the same rank / ACP-SGD", over(powersgd), OVER_POWERSGD_MIN),
-        Check(f"{label}: seconds per step", shown, "reported", None not in shown.values()),
+        reported(f"{label}: seconds per step", shown, measured=None not in shown.values()),
     ]
 
 
 def aggregator(summary: Mapping[str, Any], label: str) -> list[Check]:
-    """THC over the software aggregator against gloo; the run must not have fallen back."""
+    """Communication speed-up of THC with the software aggregator over gloo, without a fall-back."""
     systems = summary["systems"]
     mine, theirs = systems["thc"], systems["gloo"]
     ratio = theirs["comm_s_per_step"] / mine["comm_s_per_step"]
@@ -132,12 +131,12 @@ def aggregator(summary: Mapping[str, Any], label: str) -> list[Check]:
     state = {"replicas_equal": mine["replicas_equal"], "fallbacks": mine["fallbacks"]}
     return [
         at_least(f"{label}: communication per step, gloo / Sumwire", ratio, AGGREGATOR_MIN),
-        Check(f"{label}: replicas and fall-backs", state, "bit-equal, 0", sound),
+        holds(f"{label}: replicas and fall-backs", state, "bit-equal, 0", sound),
     ]
 
 
 def accuracy_ratio(task: str, rows: Sequence[Row]) -> list[Check]:
-    """The best published-style baseline's time to the target over the best of Sumwire's."""
+    """Time to accuracy: the best baseline's over that of Sumwire's best system."""
     label = f"time to accuracy, {task}"
     times = {row.system: row.time_to_target_s for row in rows if row.task == task}
     found = accuracy.speed_up(task, rows)
@@ -148,13 +147,13 @@ def accuracy_ratio(task: str, rows: Sequence[Row]) -> list[Check]:
     reached = {system: value if value is None else round(value, 2) for system, value in times.items()}
     return [
         at_least(name if found is None else f"{name} ({found[0]} / {found[1]})", ratio, ACCURACY_RATIO_MIN),
-        Check(f"{label}: seconds to the target (null: never)", reached, "reported", bool(reached) and not missing),
+        reported(f"{label}: seconds to the target (null: never)", reached, measured=bool(reached) and not missing),
     ]
 
 
 def unsourced(readme: str, targets: Collection[str]) -> list[str]:
-    """Paragraphs of a page that hold a measured number, and name no `make TARGET` that makes it, or still have a
-    placeholder. An HTML comment in the paragraph may name it."""
+    """Beginnings of the paragraphs that have a measured number but no `make TARGET` that produces it, or that still
+    have a placeholder. The target may stand in an HTML comment of the paragraph."""
     paragraphs = re.split(r"\n\s*\n", _FENCE.sub("", readme))
     found = []
     for paragraph in paragraphs:
@@ -166,6 +165,6 @@ def unsourced(readme: str, targets: Collection[str]) -> list[str]:
 
 
 def readme(text: str, makefile: str) -> Check:
-    """Every measured number in README stands beside a command of this repository."""
+    """Every paragraph of the README with a measured number names a command that measures it."""
     found = unsourced(text, _TARGET.findall(makefile))
-    return Check("README: paragraphs with a measured number and no command that makes it", found, "none", not found)
+    return holds("README: paragraphs with a measured number and no command that makes it", found, "none", not found)

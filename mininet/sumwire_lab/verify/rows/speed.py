@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of `make verify-speed` out of what was measured. Pure: every number comes in, a verdict goes out."""
+"""Checks of `make verify-speed`, computed from what was measured."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from sumwire_lab.bench.commands.allreduce import Result, Row
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.verify.rows import thc as checks
-from sumwire_lab.verify.rows.thc import Check, at_least, reported
+from sumwire_lab.verify.check import Check, absent, at_least, equal, holds, reported
+from sumwire_lab.verify.rows.shared import WHY_ABSENT, switch_rate
 
 OVER_BMV2_MIN: Final = 8.0
 OVER_PYTHON_MIN: Final = 6.0
-# The generator, by itself, over the fastest switch: else it would be the generator that is measured.
+# Rate of the load generator alone over that of the fastest switch. Below it, the generator would be the bottleneck.
 GENERATOR_MIN: Final = 1.05
 LINK_SHARE_MIN: Final = 0.85
 CODEC_MS_MAX: Final = 15.0
@@ -23,7 +23,7 @@ CODEC_MS_MAX: Final = 15.0
 
 @dataclass(frozen=True)
 class Setting:
-    """One all-reduce that the targets speak of. Ratios are gloo's seconds over the system's."""
+    """One all-reduce and its targets: least speed-up over gloo, and least utilisation of the link, by system."""
 
     name: str
     link_mbit: float
@@ -39,12 +39,12 @@ SETTINGS: Final = (
 
 
 def rates(entry: Mapping[str, Any]) -> list[Check]:
-    """Packets/s of the native engine against the others, out of bench-switch's entry for THC."""
+    """Packets/s of the native engine against the other contenders. `entry`: bench-switch's for THC."""
     measured = entry["packets_per_second"]
     label = "soft switch, THC packets in over veth, 4 workers, native engine against"
     rows = [
-        checks.switch_rate(f"{label} bmv2", measured, "native", "bmv2", OVER_BMV2_MIN),
-        checks.switch_rate(f"{label} the Python engine", measured, "native", "python", OVER_PYTHON_MIN),
+        switch_rate(f"{label} bmv2", measured, "native", "bmv2", OVER_BMV2_MIN),
+        switch_rate(f"{label} the Python engine", measured, "native", "python", OVER_PYTHON_MIN),
         reported("THC packets per second in", {name: round(rate) for name, rate in measured.items()}),
     ]
     over = entry["generator_alone"] / max(measured.values())
@@ -52,7 +52,7 @@ def rates(entry: Mapping[str, Any]) -> list[Check]:
 
 
 def all_reduce(setting: Setting, results: Sequence[Result]) -> list[Check]:
-    """One setting: how much faster than gloo, how full the link, what it cost, what was lost."""
+    """One setting: speed-up over gloo, utilisation of the link, CPU time, packets lost."""
     by_system = {result.system: result for result in results}
     rows = {name: _row(result, setting) for name, result in by_system.items()}
     label = f"all-reduce, {setting.name}"
@@ -74,35 +74,28 @@ def _row(result: Result, setting: Setting) -> Row:
 
 
 def _costs(rows: Mapping[str, Row], field: str) -> dict[str, float]:
-    """Of the systems of which it is known."""
+    """By system; without those for which it is not known."""
     costs = {name: getattr(row, field) for name, row in rows.items()}
     return {name: round(cost, 5) for name, cost in costs.items() if cost is not None}
 
 
 def _lost(label: str, result: Result) -> Check:
-    """Packets lost inside switch and hosts, by place. A place that does not tell leaves it undecided."""
+    """Packets lost inside switch and hosts, by place. Undecided if a place does not report its losses."""
     lost = result.lost.as_dict()
     label, target = f"{label}: packets lost inside switch, host and links' queues", "0"
     unknown = [place for place, count in lost.items() if count is None]
     known = all(count == 0 for count in lost.values() if count is not None)
     if unknown and known:
-        return checks.absent(label, target, f"not told: {', '.join(unknown)}", value=lost)
-    return Check(label, lost, target, known)
-
-
-def codec(milliseconds: float) -> Check:
-    """Encode and decode of a million values on one core, as `make bench-codec` measures it (CPU time)."""
-    return checks.at_most(
-        "encode + decode of 1 million float32 on one core, error feedback included, ms", milliseconds, CODEC_MS_MAX
-    )
+        return absent(label, target, f"not told: {', '.join(unknown)}", value=lost)
+    return holds(label, lost, target, known)
 
 
 def engine(summary: Mapping[str, Any]) -> list[Check]:
-    """What `make run` uses when it is not told."""
+    """Switch, engine and link rate of `make run` without options."""
     mbit = summary["link_mbit"]
     used = [summary["switch"], summary["engine"]]
     if summary["engine"] == "python":
-        first = checks.absent("make run: switch and engine", "soft, native", checks.WHY_ABSENT["native"], value=used)
+        first = absent("make run: switch and engine", "soft, native", WHY_ABSENT["native"], value=used)
     else:
-        first = Check("make run: switch and engine", used, "soft, native", used == ["soft", "native"])
-    return [first, Check("make run: Mbit/s of a link", mbit, "100", mbit == 100)]
+        first = equal("make run: switch and engine", used, ["soft", "native"], "soft, native")
+    return [first, equal("make run: Mbit/s of a link", mbit, 100)]

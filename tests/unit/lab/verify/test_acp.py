@@ -124,7 +124,7 @@ def test_an_experiment_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(verify_acp, "run", no_network)
     monkeypatch.setattr(verify_acp.Accuracy, "measure", no_network)
     monkeypatch.setattr(verify_acp, "_reference", no_network)
-    done = verify_acp.verify(tmp_path, lambda line: None)
+    done = verify_acp.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     written = json.loads((tmp_path / "verify-acp.json").read_text())
     assert [row["check"] for row in written] == [row.check for row in done]
     failed = [row["check"] for row in written if row["holds"] is False and "no network here" in row.get("why", "")]

@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sumwire_lab.verify.check import Check, absent, at_least, at_most, equal, failed, holds, reported, table
+from sumwire_lab.verify.rows import shared
 from sumwire_lab.verify.rows import thc as checks
-from sumwire_lab.verify.rows.thc import Check
 
 
 def system(**changes: Any) -> dict[str, Any]:
@@ -27,12 +28,12 @@ def system(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("comm", "time", "verdicts"), [(5.0, 40.0, [True, True]), (4.9, 39.0, [False, False])])
 def test_speed(comm: float, time: float, verdicts: list[bool]) -> None:
     summary = {"systems": {"gloo": system(comm_s_per_step=comm, time_to_target_s=time), "thc": system()}}
-    assert [check.holds for check in checks.speed(summary, "x")] == verdicts
+    assert [check.holds for check in shared.speed(summary, "x")] == verdicts
 
 
 def test_a_target_never_reached_does_not_hold() -> None:
     summary = {"systems": {"gloo": system(), "thc": system(time_to_target_s=None)}}
-    assert [check.holds for check in checks.speed(summary, "x")] == [False, False]
+    assert [check.holds for check in shared.speed(summary, "x")] == [False, False]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_a_target_never_reached_does_not_hold() -> None:
     ],
 )
 def test_accuracy(thc: dict[str, Any], gloo: dict[str, Any], holds: bool) -> None:
-    assert checks.accuracy("x", thc, gloo).holds is holds
+    assert shared.accuracy("x", thc, gloo).holds is holds
 
 
 def test_an_impaired_run_must_have_lost_something_and_not_fallen_back() -> None:
@@ -81,31 +82,53 @@ def test_oracles_hold_within_three_percent() -> None:
 
 
 def test_the_switch_rate_is_undecided_without_bmv2() -> None:
-    alone = checks.switch_rate("x", {"native": 40_000.0}, "native", "bmv2", 8)
+    alone = shared.switch_rate("x", {"native": 40_000.0}, "native", "bmv2", 8)
     assert alone.holds is None
     assert "simple_switch_grpc" in alone.why
     assert alone.as_dict()["holds"] is None
-    assert "clang" in checks.switch_rate("x", {"python": 1.0, "bmv2": 1.0}, "native", "bmv2", 8).why
+    assert "clang" in shared.switch_rate("x", {"python": 1.0, "bmv2": 1.0}, "native", "bmv2", 8).why
     rates = {"native": 80_000.0, "python": 10_001.0, "bmv2": 10_000.0}
-    assert checks.switch_rate("x", rates, "native", "bmv2", 8).holds is True
-    assert checks.switch_rate("x", rates, "native", "python", 8).holds is False
+    assert shared.switch_rate("x", rates, "native", "bmv2", 8).holds is True
+    assert shared.switch_rate("x", rates, "native", "python", 8).holds is False
 
 
 def test_codec() -> None:
-    assert [checks.codec(ms).holds for ms in (40.0, 40.1)] == [True, False]
+    assert [shared.codec(ms, checks.CODEC_MS_MAX).holds for ms in (40.0, 40.1)] == [True, False]
 
 
 def test_records_have_the_promised_keys() -> None:
     assert set(Check("c", 1, ">= 1", True).as_dict()) == {"check", "value", "target", "holds"}
-    assert checks.failed("c", "t", ValueError("broke")).as_dict()["why"] == "broke"
+    assert failed("c", "t", ValueError("broke")).as_dict()["why"] == "broke"
 
 
 def test_the_table_has_a_line_a_check() -> None:
-    text = checks.table(
-        [Check("a", 1.23456, ">= 1", True), Check("b", [0.5, 2], "x", False), checks.absent("c", "t", "no")]
-    )
+    text = table([Check("a", 1.23456, ">= 1", True), Check("b", [0.5, 2], "x", False), absent("c", "t", "no")])
     lines = text.splitlines()
     assert lines[0] == "holds  a: 1.235 (target >= 1)"
     assert lines[1] == "FAILS  b: 0.5, 2 (target x)"
     assert lines[2].startswith("-      c: None")
     assert lines[3].strip() == "no"
+
+
+@pytest.mark.parametrize(
+    ("check", "target", "verdict"),
+    [
+        (at_least("x", 5.0, 5), ">= 5", True),
+        (at_least("x", 4.9, 5), ">= 5", False),
+        (at_least("x", None, 5), ">= 5", False),
+        (at_most("x", 1e-10, 1e-10), "<= 1e-10", True),
+        (at_most("x", 1.1, 1), "<= 1", False),
+        (at_most("x", None, 1), "<= 1", False),
+        (equal("x", 0, 0), "0", True),
+        (equal("x", True, True), "true", True),
+        (equal("x", [1, 2], [1, 3], "as sent"), "as sent", False),
+        (holds("x", "anything", "in words", True), "in words", True),
+        (reported("x", 3), "reported", True),
+        (reported("x", None), "reported", False),
+        (reported("x", {"a": None}, measured=False), "reported", False),
+        (absent("x", ">= 1", "no bmv2"), ">= 1", None),
+        (failed("x", "ends", ValueError("broke")), "ends", False),
+    ],
+)
+def test_each_kind_of_check_has_its_target_and_verdict(check: Check, target: str, verdict: bool | None) -> None:
+    assert (check.target, check.holds) == (target, verdict)

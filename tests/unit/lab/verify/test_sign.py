@@ -14,10 +14,10 @@ from sumwire.multihop.statistics import Outcome, lone_signs, measure, signs_of
 from sumwire_lab.errors import LabError, ProcessDiedError
 from sumwire_lab.experiments import marsit_identity as identity
 from sumwire_lab.options.run_options import RunOptions
-from sumwire_lab.verify import plan as verification
+from sumwire_lab.verify import processes
+from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plans import sign as verify_sign
 from sumwire_lab.verify.rows import sign as sign_checks
-from sumwire_lab.verify.rows.thc import Check
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -133,7 +133,7 @@ JUNIT = """<testsuites><testsuite>
 
 
 def test_outcomes_of_tests() -> None:
-    assert verification.outcomes(JUNIT) == {
+    assert processes.outcomes(JUNIT) == {
         "tests.a::test_ring[2]": "passed",
         "tests.a::test_ring[3]": "failed",
         "tests.a::test_torus[x]": "skipped",
@@ -172,12 +172,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
     monkeypatch.setattr(verify_sign, "run_tests", lambda _: passed)
     monkeypatch.setattr(verify_sign, "packet_tests", lambda: [Check("packets", "ok", "green", True)])
     monkeypatch.setattr(verify_sign.identity, "largest_deviation", lambda: 0.0)
-    monkeypatch.setattr(verification.shutil, "which", lambda name: None)
+    monkeypatch.setattr(processes.shutil, "which", lambda name: None)
     return options
 
 
 def test_all_rows_are_made_and_written(asked: list[RunOptions], tmp_path: Path) -> None:
-    done = verify_sign.verify(tmp_path, lambda line: None)
+    done = verify_sign.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     rows = json.loads((tmp_path / "verify-sign.json").read_text())
     assert rows == [check.as_dict() for check in done]
     assert [(o.topology, o.workers, o.impair is not None) for o in asked] == [
@@ -198,6 +198,6 @@ def test_a_failed_experiment_is_a_row_and_no_end(
         raise ProcessDiedError("worker1 ended with -9")
 
     monkeypatch.setattr(verify_sign, "run", run)
-    done = verify_sign.verify(tmp_path, lambda line: None)
+    done = verify_sign.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     assert [check.check for check in done if check.holds is False] == ["digits, soft switch"]
     assert asked[-1].topology == "three-level"

@@ -14,6 +14,7 @@ from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.system.drop_counters import Losses
 from sumwire_lab.verify.plans import speed as verify_speed
 from sumwire_lab.verify.rows import speed as speed_checks
+from sumwire_lab.verify.rows.shared import codec
 from sumwire_lab.verify.rows.speed import SETTINGS, Setting
 
 FAST: dict[str, Any] = {
@@ -90,7 +91,7 @@ def test_rows_of_the_run() -> None:
 
 
 def test_codec() -> None:
-    assert [speed_checks.codec(ms).holds for ms in (15.0, 15.1)] == [True, False]
+    assert [codec(ms, speed_checks.CODEC_MS_MAX).holds for ms in (15.0, 15.1)] == [True, False]
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> None:
-    done = verify_speed.verify(tmp_path, lambda line: None)
+    done = verify_speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     rows = json.loads((tmp_path / "verify-speed.json").read_text())
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True}
@@ -128,7 +129,7 @@ def test_a_failed_experiment_is_a_row_and_no_end(
         raise ProcessDiedError("worker1 ended with -9")
 
     monkeypatch.setattr(verify_speed.bench_allreduce, "bench", bench)
-    done = verify_speed.verify(tmp_path, lambda line: None)
+    done = verify_speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     failed = [check for check in done if check.holds is False]
     assert [check.check for check in failed] == [f"all-reduce, {setting.name}" for setting in SETTINGS]
     assert isinstance(SETTINGS[0], Setting) and done[-1].holds is True

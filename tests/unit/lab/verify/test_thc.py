@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plans import thc as verify_thc
-from sumwire_lab.verify.rows.thc import Check
 
 ENTRY: dict[str, Any] = {
     "accuracy": 0.97,
@@ -52,7 +52,7 @@ def record(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_all_rows_are_made_and_written(asked: list[RunOptions], tmp_path: Path) -> None:
-    done = verify_thc.verify(tmp_path, lambda line: None)
+    done = verify_thc.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     rows = record(tmp_path)
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True, None}
@@ -72,7 +72,7 @@ def test_a_run_on_bmv2_is_compared_with_the_soft_one(
 ) -> None:
     monkeypatch.setattr(verify_thc.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(verify_thc, "packet_tests", lambda: [Check("packets", "ok", "green", True)])
-    done = verify_thc.verify(tmp_path, lambda line: None)
+    done = verify_thc.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     bmv2, soft = asked[-2:]
     assert (bmv2.switch, soft.switch) == ("bmv2", "soft")
     assert (bmv2.link, bmv2.train) == (soft.link, soft.train), "the same training, or bits could not be equal"
@@ -88,7 +88,7 @@ def test_a_failed_experiment_is_a_row_and_no_end(
         raise ProcessDiedError("worker1 ended with -9")
 
     monkeypatch.setattr(verify_thc, "run", run)
-    done = verify_thc.verify(tmp_path, lambda line: None)
+    done = verify_thc.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     failed = [check for check in done if check.holds is False]
     assert [check.check for check in failed] == ["digits, soft switch", "impaired run", "malformed packets"]
     assert failed[0].why == "worker1 ended with -9"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that must be refused, each where a user would give it, with the reason in the error."""
+"""Settings that must be refused where a user gives them, with the reason in the error's text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sumwire.transport.delivery import Delivery
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.run_options import LinkOptions
-from sumwire_lab.verify.rows.thc import Check
+from sumwire_lab.verify.check import Check, holds
 
 _ORDERLY: Final[dict[str, Any]] = {
     "port": 1,
@@ -29,7 +29,7 @@ _ORDERLY: Final[dict[str, Any]] = {
 
 
 def load(queue: dict[str, Any]) -> None:
-    """Give the controller one virtual queue in a file."""
+    """Have the controller read a configuration with this virtual queue."""
     fabric = plan(2, LinkOptions(), "x")
     nobody = {switch.name: control_plane.NO_SWITCH for switch in fabric.switches}
     with tempfile.TemporaryDirectory() as folder:
@@ -41,18 +41,18 @@ def load(queue: dict[str, Any]) -> None:
 
 
 def refused(label: str, give: Callable[[], object], reason: str) -> Check:
-    """Whether giving it raises the typed error, and its text has the reason."""
+    """Call `give`; the check holds if that raises an error whose text has the reason."""
     try:
         give()
     except (ValueError, sumwire_controller.ConfigError) as error:
-        return Check(
+        return holds(
             f"bad input: {label}", str(error).strip().splitlines()[-1], "refused with the reason", reason in str(error)
         )
-    return Check(f"bad input: {label}", "taken", "refused with the reason", False)
+    return holds(f"bad input: {label}", "taken", "refused with the reason", False)
 
 
-def rows() -> list[Check]:
-    """All of them, and that the orderly ones are taken."""
+def checks() -> list[Check]:
+    """One check for each bad setting. Good settings are tried first; an error there ends the experiment."""
     load(_ORDERLY)
     LayerMagnitude.for_lanes(4)
     Delivery(loss_bound=0.0)

@@ -1,0 +1,27 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The verify commands by topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.verify.check import Check
+from sumwire_lab.verify.plan import Plan
+from sumwire_lab.verify.plans import acp, dlcp, sign, speed, thc
+
+PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
+    "thc": thc.plan,
+    "sign": sign.plan,
+    "speed": speed.plan,
+    "acp": acp.plan,
+    "dlcp": dlcp.plan,
+}
+
+
+def verify(topic: str, results: Path, say: Say) -> list[Check]:
+    """Carry out the plan of one topic. Raises KeyboardInterrupt."""
+    return PLANS[topic](results, say).carry_out(results, say)

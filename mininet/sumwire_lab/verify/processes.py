@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measurements of the verify commands that run in processes of their own: pytest and the codec benchmark."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.network.switches import BMV2
+from sumwire_lab.verify.check import Check, absent, holds
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+PACKET_TESTS: Final = "tests/packet"
+_TESTS_SECONDS: Final = 900.0
+_CODEC_SECONDS: Final = 300.0
+
+
+def without_bmv2(label: str, target: str) -> list[Check]:
+    """The row of a check that needs bmv2 on a machine without it; empty if bmv2 is on PATH."""
+    return [] if shutil.which(BMV2) else [absent(label, target, f"{BMV2} is not on PATH")]
+
+
+def packet_tests() -> list[Check]:
+    """Run every packet test on bmv2: one check."""
+    label, target = "every packet test on bmv2", "green"
+    without = without_bmv2(label, target)
+    if without:
+        return without
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "bmv2", "--require-bmv2", PACKET_TESTS],
+        cwd=ROOT,
+        env={**os.environ, "SWITCH": "bmv2"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=_TESTS_SECONDS,
+    )
+    last = done.stdout.strip().splitlines()[-1:] or ["(no output)"]
+    return [holds(label, last[0], target, done.returncode == 0)]
+
+
+def codec_ms(results: Path) -> float:
+    """CPU milliseconds of a THC round (encode, decode, error feedback) of a million values. Writes bench-codec.json."""
+    record = results / "bench-codec.json"
+    # Its exit code says whether the default target holds. The verify commands have targets of their own.
+    subprocess.run(
+        [sys.executable, "-m", "sumwire_lab.bench.commands.codec", "--values", "1000000", "--json", str(record)],
+        check=False,
+        capture_output=True,
+        timeout=_CODEC_SECONDS,
+    )
+    return float(json.loads(record.read_text())["cpu_median_ms"])
+
+
+def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Run pytest with these arguments. Returns the outcome of each test (passed, failed, skipped) by its name.
+
+    Raises LabError if pytest ends without a report.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_TESTS_SECONDS,
+        )
+        if not report.exists():
+            raise LabError(f"pytest {' '.join(arguments)} ended with {done.returncode}: {done.stdout[-500:]}")
+        return outcomes(report.read_text())
+
+
+def outcomes(junit: str) -> dict[str, str]:
+    """Outcome by test name, from pytest's JUnit report."""
+    bad = {"failure": "failed", "error": "failed", "skipped": "skipped"}
+    return {
+        f"{case.get('classname')}::{case.get('name')}": next(
+            (bad[child.tag] for child in case if child.tag in bad), "passed"
+        )
+        for case in ElementTree.fromstring(junit).iter("testcase")
+    }
