@@ -78,7 +78,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_example_trains(tmp_path: Path) -> None:
     """One short training of the digits, with every tenth packet lost."""
-    example = ROOT / "scripts" / "train_digits.py"
+    example = ROOT / "examples" / "train_digits.py"
     run = Script(example, ("--epochs", "2", "--hidden", "128")).run(0.1, "iid", 1)
     assert run.accuracy > 0.7 and run.lost_share == pytest.approx(0.1, abs=0.03)
 

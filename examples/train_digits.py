@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training script for `sumwire profile-loss`: scikit-learn's digits, in a few seconds.
 
-    sumwire profile-loss scripts/train_digits.py --seeds 2
+    sumwire profile-loss examples/train_digits.py --seeds 2
 
 A network of 64, 512, 512 and 10 units (300,554 values, 294 packets a step) and SGD with momentum.
 SUMWIRE_LOSS_SEED starts its own draws too, so that each seed is another training.

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the examples share: some ranks and a software aggregator on this machine, without a switch and without root.
+
+The ranks are processes. Each rank and the aggregator have a loopback address of their own, because every Sumwire
+worker is told apart by its address.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+TABLE: Final = [0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30]
+# What a rank does: its number, and the path of the job file.
+Work = Callable[[int, Path], object]
+
+
+def job_file(ranks: int, ops: list[str]) -> dict[str, Any]:
+    """A job file as `sumwire-controller job-file` writes it, here with loopback addresses."""
+    network = f"127.{1 + os.getpid() // 254 % 254}.{1 + os.getpid() % 254}"
+    addresses = [
+        {"worker": rank, "ip": f"{network}.{1 + rank}", "udp_port": 21335, "aggregator": f"{network}.250", "seat": rank}
+        for rank in range(ranks)
+    ]
+    thc = {"thc": {"bits": 4, "p": 0.03125, "table": TABLE}} if "thc" in ops else {}
+    job = {"format": 3, "name": "example", "job": 1, "ops": ops, "workers": ranks, "quorum": ranks, "slots": 256}
+    return {**job, "addresses": addresses, **thc}
+
+
+def run(work: Work, *, ranks: int = 2, ops: list[str] | None = None) -> None:
+    """Run ``work(rank, job file)`` in every rank, with a gloo process group. Without ``ops`` there is no aggregator."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder) / "job.json"
+        job.write_text(json.dumps(job_file(ranks, ops or ["max32"])))
+        aggregator = _aggregator(job) if ops else None
+        try:
+            _run_ranks(work, ranks, job)
+        finally:
+            if aggregator is not None:
+                aggregator.terminate()
+                aggregator.wait()
+
+
+def _aggregator(job: Path) -> subprocess.Popen[str]:
+    """`sumwire-aggregator job.json`, once it has said that it is ready."""
+    command = [sys.executable, "-m", "sumwire.aggregator.cli", str(job)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    if not process.stdout.readline().startswith("ready"):
+        raise SystemExit("the aggregator did not start")
+    return process
+
+
+def _run_ranks(work: Work, ranks: int, job: Path) -> None:
+    # Forked, so that torch is loaded once. Nothing has used torch's threads before.
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_rank, args=(work, rank, ranks, job)) for rank in range(ranks)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    if any(process.exitcode for process in processes):
+        raise SystemExit("a rank has failed")
+
+
+def _rank(work: Work, rank: int, ranks: int, job: Path) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    store = f"file://{job.parent}/store"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
+    work(rank, job)
+    dist.destroy_process_group()
+
+
+def say(rank: int, text: str) -> None:
+    """Print on rank 0 only."""
+    if rank == 0:
+        print(text, flush=True)  # noqa: T201
