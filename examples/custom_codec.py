@@ -5,7 +5,7 @@
     python examples/custom_codec.py
 
 A codec turns a flat tensor into words (`_encode_part`) and the sums of all workers' words into the mean
-(`_decode_part`). It needs no change in the library: ``job.reduce_with(codec, tensor)`` takes any codec whose op the job has.
+(`_decode_part`). The library needs no change: ``job.reduce_with(codec, tensor)`` takes any codec whose op the job has.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from torch import Tensor
 # A word has 32 elements of 32 bits, and a SUM32 packet has 8 words.
 VALUES_PER_CHUNK = p4.SUM32_WORDS * p4.WORD_BITS // p4.ELEMENT_BITS
 STEP = 2.0**-16  # values are rounded to multiples of this
-LIMIT = 2.0**12  # and clipped here, so that the sum of 4 ranks fits 31 bits
+LIMIT = 2.0**12  # and clipped here, so that the sum of 7 ranks fits an element
 
 
 class FixedPointCodec(GradientCodec):
-    """Rounds values to multiples of STEP and clips them to ±LIMIT. At most 4 workers."""
+    """Rounds values to multiples of STEP and clips them to ±LIMIT. At most 7 workers."""
 
     info: ClassVar[CodecInfo] = CodecInfo("fixed", p4.OP_SUM32, p4.SUM32_WORDS, p4.SUM32_WORDS, VALUES_PER_CHUNK)
 

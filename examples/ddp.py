@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedDataParallel with Sumwire's hook: gradients are summed by the software aggregator during the backward pass.
+"""DistributedDataParallel with Sumwire's hook: the software aggregator sums during the backward pass.
 
     python examples/ddp.py
 """
@@ -32,7 +32,7 @@ def work(rank: int, job_file: Path) -> None:
             loss.backward()
             optimizer.step()
             if step % 5 == 4:
-                loopback.say(rank, f"step {step + 1}: loss {float(loss):.3f}")
+                loopback.say(rank, f"step {step + 1}: loss {loss.item():.3f}")
         packets = job.stats.packets_sent
 
     mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])

@@ -86,4 +86,4 @@ def _rank(work: Work, rank: int, ranks: int, job: Path) -> None:
 def say(rank: int, text: str) -> None:
     """Print on rank 0 only."""
     if rank == 0:
-        print(text, flush=True)  # noqa: T201
+        print(text, flush=True)

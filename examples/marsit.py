@@ -30,7 +30,7 @@ def work(rank: int, job_file: Path) -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            losses.append(float(loss))
+            losses.append(loss.item())
     assert losses[-1] < losses[0] / 2
     loopback.say(rank, f"loss {losses[0]:.3f} at first, {losses[-1]:.3f} after {len(losses)} rounds of signs")
 

@@ -16,16 +16,21 @@ from pathlib import Path
 import sumwire_controller as controller
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
-from sumwire.wire import Packet, pack, unpack
+from sumwire.wire import Header, pack, unpack
 from sumwire_protocol import constants as p4
 
 CONFIG = Path(__file__).with_name("soft_switch.yaml").read_text()
 HEADERS = 42  # Ethernet, IPv4 and UDP
 
 
-def frame(packet: Packet, worker: int) -> bytes:
-    """A worker's packet as it arrives at the switch."""
-    datagram = pack(packet)
+def contribution(worker: int, value: int) -> bytes:
+    """A MAX32 contribution to slot 2 in round 0: 32 times the same number."""
+    header = Header(p4.KIND_CONTRIBUTE, p4.OP_MAX32, job=1, slot=2, worker=worker, words=p4.MAX32_WORDS)
+    return pack(header, struct.pack("!32I", *[value] * 32))
+
+
+def frame(datagram: bytes, worker: int) -> bytes:
+    """A worker's datagram as it arrives at the switch."""
     udp = struct.pack("!4H", 21335, 21335, 8 + len(datagram), 0)
     addresses = socket.inet_aton(f"10.0.0.{1 + worker}") + socket.inet_aton("10.0.0.100")
     ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp + datagram), 0, 0, 64, 17, 0) + addresses
@@ -34,14 +39,6 @@ def frame(packet: Packet, worker: int) -> bytes:
     ip = ip[:10] + struct.pack("!H", checksum) + ip[12:]
     ethernet = bytes.fromhex("025357000064") + bytes([0, 0, 0, 0, 0, 1 + worker]) + b"\x08\x00"
     return ethernet + ip + udp + datagram
-
-
-def contribution(worker: int, value: int) -> Packet:
-    """A MAX32 contribution to slot 2 in round 0: 32 times the same number."""
-    payload = struct.pack("!32I", *[value] * 32)
-    return Packet(
-        kind=p4.KIND_CONTRIBUTE, op=p4.OP_MAX32, job=1, slot=2, worker=worker, count=1, words=1, payload=payload
-    )
 
 
 def main() -> None:
@@ -55,8 +52,8 @@ def main() -> None:
             replies = switch.process(1 + worker, frame(contribution(worker, value), worker))
             print(f"worker {worker} sends {value}: {len(replies)} replies")
         for port, reply in replies:
-            result = unpack(reply[HEADERS:])
-            largest = struct.unpack("!32I", result.payload)
+            result, payload = unpack(reply[HEADERS:])
+            largest = struct.unpack("!32I", payload)
             assert set(largest) == {9}
             print(f"to port {port}: maximum {largest[0]} of {result.count} workers")
     finally:

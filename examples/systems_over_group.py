@@ -39,13 +39,13 @@ def train(rank: int, name: str, options: dict[str, Any]) -> tuple[float, dict[st
         optimizer.step()
     stats = dict(system.stats)
     system.close()
-    return float(loss), stats
+    return loss.item(), stats
 
 
 def work(rank: int, job_file: Path) -> None:
     for name, options in SYSTEMS.items():
         loss, stats = train(rank, name, options)
-        loopback.say(rank, f"{name:12} loss {loss:.3f}, {stats['payload_bytes']:8} bytes handed to collectives")
+        loopback.say(rank, f"{name:12} loss {loss:.3f}, {stats['payload_bytes']:8.0f} bytes handed to collectives")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def _one_by_one(match: re.Match[str]) -> str:
 
 
 def markdown(docstring: str) -> str:
-    """Roles and double backquotes become code; ``:raises A, B: text`` becomes a line for each error, for griffe."""
+    """Return ``docstring`` with roles as code; ``:raises A, B: text`` becomes a line for each error, for griffe."""
     return _RAISES.sub(_one_by_one, _LITERAL.sub(r"`\1`", _ROLE.sub(r"`\1`", docstring)))
 
 

@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every script in examples/ runs as printed. The scripts check their own results."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+
+EXAMPLES = ROOT / "examples"
+TIMEOUT_S = 60.0
+# What a script prints last. A script that is not here fails the test below.
+ENDS_WITH = {
+    "all_reduce.py": r"error of the mean \(NMSE\): 0\.0\d+, ",
+    "custom_codec.py": r"largest error of the mean: .*e-06",
+    "ddp.py": r"parameters are equal on all ranks",
+    "marsit.py": r"loss .* after 60 rounds of signs",
+    "soft_switch.py": r"to port 2: maximum 9 of 2 workers",
+    "systems_over_group.py": r"marsit-ring +loss ",
+    "train_digits.py": r"accuracy: 0\.\d+",
+}
+ARGUMENTS = {"train_digits.py": ["--epochs", "1", "--hidden", "64"]}
+
+
+def _run(script: Path, log: Path) -> None:
+    with log.open("wb", buffering=0) as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    sys.path.insert(0, str(script.parent))
+    sys.argv = [str(script), *ARGUMENTS.get(script.name, [])]
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def test_every_example_has_an_entry() -> None:
+    scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"loopback.py"}
+    assert scripts == ENDS_WITH.keys()
+    table = (EXAMPLES / "README.md").read_text()
+    assert [name for name in scripts if f"[{name}]({name})" not in table] == []
+
+
+@pytest.mark.parametrize("name", sorted(ENDS_WITH))
+def test_example_runs(name: str, tmp_path: Path) -> None:
+    # Forked from a server that has loaded torch once.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.training.ddp"])
+    log = tmp_path / "log"
+    process = context.Process(target=_run, args=(EXAMPLES / name, log))
+    process.start()
+    process.join(TIMEOUT_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    output = log.read_text()
+    assert process.exitcode == 0, output
+    assert re.search(ENDS_WITH[name], output.strip().splitlines()[-1]), output
