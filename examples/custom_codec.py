@@ -55,7 +55,8 @@ class FixedPointRound(CodecRound):
         part.copy_(means.flatten()[: len(part)])
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        return self._x - (self._x.clamp(-LIMIT, LIMIT) / STEP).round() * STEP
+        sent: Tensor = (self._x.clamp(-LIMIT, LIMIT) / STEP).round() * STEP
+        return self._x - sent
 
 
 def work(rank: int, job_file: Path) -> None:

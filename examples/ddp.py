@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedDataParallel with Sumwire's hook: the software aggregator sums during the backward pass.
 
-    python examples/ddp.py
+python examples/ddp.py
 """
 
 from __future__ import annotations

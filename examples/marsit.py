@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Marsit: one bit a value up, one bit down. It compresses updates, so it wraps the optimizer of a plain model.
 
-    python examples/marsit.py
+python examples/marsit.py
 """
 
 from __future__ import annotations

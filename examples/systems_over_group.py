@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Systems by name, over an ordinary process group: no switch and no aggregator.
 
-    python examples/systems_over_group.py
+python examples/systems_over_group.py
 """
 
 from __future__ import annotations
