@@ -114,8 +114,8 @@ class EngineContestant:
         counters = {}
         for name, array in self._program.counters.items():
             if array.table is None:
-                cells = [switch.read_counter(name, index) for index in range(switch.counter_size(name))]
-                counters[name] = [(cell.packets, cell.bytes) for cell in cells]
+                cells = switch.loaded.counters[name]
+                counters[name] = [(cells[index][0], cells[index][1]) for index in range(len(cells))]
         return State(
             {name: switch.registers(name) for name in self._program.registers},
             counters,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from helpers.paths import ROOT
-from nativelib import CompileError
+from nativelib import CompileError, build
 from softswitch.fuzz import driver
 from softswitch.fuzz.state import describe
 from softswitch.native.emit import CProgram, emit_c
@@ -22,14 +22,22 @@ PACKETS = 20_000
 pytestmark = pytest.mark.cc
 
 
+@pytest.fixture(scope="module", autouse=True)
+def sanitizers() -> None:
+    """Skips where the compiler's sanitizers are not installed, before a whole program is compiled with them."""
+    try:
+        build(
+            "sanitizers", [], generated={"main.c": "int main(void) { return 0; }"}, flags=driver.SANITIZED, shared=False
+        )
+    except CompileError as error:
+        pytest.skip(f"the compiler has no sanitizers: {error}")
+
+
 def run() -> driver.Result:
     text = PROGRAM.read_text()
     switch = SoftSwitch(text, engine="python")
     frames = [(1, bytes([0, 0, 0, group, *range(20)])) for group in range(8)]
-    try:
-        return driver.fuzz(load_program(text), describe(switch, frames), PACKETS, 7)
-    except CompileError as error:
-        pytest.skip(f"the compiler has no sanitizers: {error}")
+    return driver.fuzz(load_program(text), describe(switch, frames), PACKETS, 7)
 
 
 def test_nothing_is_found_in_a_whole_program() -> None:

@@ -113,7 +113,11 @@ class NativeRegister:
         return self._register.size
 
     def __iter__(self) -> Iterator[int]:
-        return (self[index] for index in range(len(self)))
+        """All cells as they are now. Much faster than one by one: most cells of a large array are 0."""
+        data, zero = bytes(self._memory), bytes(self._stride)
+        for start in range(0, len(data), self._stride):
+            cell = data[start : start + self._stride]
+            yield 0 if cell == zero else from_limbs(cell, self._register.width, signed=self._register.signed)
 
     def __getitem__(self, index: int) -> int:
         return from_limbs(self._cell(index), self._register.width, signed=self._register.signed)

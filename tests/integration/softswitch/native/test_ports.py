@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from helpers.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector, frame
 from helpers.softswitch.veths import SOL_PACKET, TIMEOUT_S, Host, ip, veth_pairs
+from helpers.waiting import until
 from softswitch.native import ports as native_ports
 from softswitch.native.ports import NativePortRunner
 from softswitch.native.program_lock import ProgramLock
@@ -29,13 +30,6 @@ pytestmark = [pytest.mark.root, pytest.mark.cc]
 
 CPU_PORT = 510
 SPIN_NS = 1_000_000
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.0005)  # between two looks
 
 
 @dataclass

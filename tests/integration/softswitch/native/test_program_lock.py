@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The lock: one at a time, in the order they came, within about a packet, and a program swapped behind it."""
+"""The lock of the running program: first come, first served, within about a packet; a program is swapped under it."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -15,6 +14,7 @@ from itertools import pairwise
 import pytest
 from helpers.softswitch.reflector import MARK_BYTE, ReflectingSwitch, Reflector, frame
 from helpers.softswitch.veths import TIMEOUT_S, Host
+from helpers.waiting import until
 from softswitch.native.portlib import port_library
 from softswitch.native.ports import NativePortRunner
 from softswitch.native.program_lock import ProgramLock
@@ -23,13 +23,6 @@ pytestmark = pytest.mark.cc
 
 FRAMES = 2000
 PACKET_NS = 20_000
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.0005)  # between two looks
 
 
 def waiting(lock: ProgramLock) -> int:

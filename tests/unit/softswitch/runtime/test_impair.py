@@ -73,7 +73,7 @@ def test_slow_traffic_is_delayed_but_never_overtaken() -> None:
     assert passed(ImpairmentSpec(reorder=0.5, seed=1), gap_ns=2 * HOLD_LIMIT_NS) == FRAMES
 
 
-def test_seed_and_lane_decide() -> None:
+def test_seed_and_direction_decide() -> None:
     spec = ImpairmentSpec(drop=0.1, dup=0.1, reorder=0.1, seed=7)
     assert passed(spec) == passed(spec)
     assert passed(spec) != passed(spec, direction="1 tx")
