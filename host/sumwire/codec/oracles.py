@@ -20,14 +20,12 @@ from torch import Tensor
 from sumwire.codec import planes, tables
 from sumwire.codec.rotation import rotate
 from sumwire.codec.seeds import SignStream
+from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P
 from sumwire.codec.thc import ThcCodec, ThcRound
 
 VALUES: Final = 1 << 20
 TOLERANCE: Final = 0.03
 PUBLISHED_TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
-DEFAULT_BITS: Final = 4
-DEFAULT_GRANULARITY: Final = 30
-DEFAULT_P: Final = 1 / 32
 
 
 def sum_words(table: tables.ThcTable, contributions: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:

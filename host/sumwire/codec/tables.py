@@ -24,6 +24,10 @@ GRANULARITY_MAX: Final = 4095
 # Largest sum of table values that a value's planes hold in a slot.
 SUM_MAX: Final = 2**p4.SLOT_WORDS - 1
 
+DEFAULT_BITS: Final = 4
+DEFAULT_GRANULARITY: Final = 30
+DEFAULT_P: Final = 1 / 32
+
 _NORMAL: Final = NormalDist()
 
 

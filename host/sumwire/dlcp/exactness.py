@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sumwire.codec import planes
-from sumwire.codec.oracles import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, nmse
-from sumwire.codec.tables import ThcTable, solve
+from sumwire.codec.oracles import nmse
+from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, ThcTable, solve
 from sumwire.codec.thc import ThcCodec, ThcRound
 from sumwire.dlcp.tags import CLASSES, LayerMagnitude
 

@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sumwire import systems
 from sumwire.codec import tables
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.oracles import DEFAULT_BITS, DEFAULT_P, sum_words
-from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec, pack_signs, unpack_signs
-from sumwire.codec.sum32 import Sum32Codec, pack_lanes, unpack_lanes
+from sumwire.codec.oracles import sum_words
+from sumwire.codec.sign import pack_signs, unpack_signs
+from sumwire.codec.sum32 import pack_lanes, unpack_lanes
 from sumwire.codec.thc import ThcCodec
+from sumwire.systems.spec import SWITCH, Member
+from sumwire_protocol.ops import SUM32, VOTE
 from torch import Tensor
 
 from sumwire_lab.network import control_plane
@@ -24,45 +27,43 @@ from sumwire_lab.network import control_plane
 Words = NDArray[np.uint8]
 _JOB: Final = 1
 
+# A codec of CODECS -> the system of the library that it is from.
+CODECS: Final[Mapping[str, str]] = {
+    **{name: name for name in ("thc", "thc-uniform", "sum32", "ef-sign", "ssdm", "vote")},
+    "sign": "marsit",
+}
+
 
 @functools.cache
-def _table(workers: int) -> tables.ThcTable:
-    """That of a job of the lab with as many workers."""
+def _table(kind: str | None, workers: int) -> tables.ThcTable | None:
+    """That of a job of the lab with as many workers; an evenly spaced one has the default size."""
+    if kind is None:
+        return None
+    if kind == "uniform":
+        return tables.uniform(tables.DEFAULT_BITS, tables.DEFAULT_P)
     values = tuple(control_plane.thc_table(workers))
-    return tables.ThcTable(values, (len(values) - 1).bit_length(), values[-1], DEFAULT_P)
+    return tables.ThcTable(values, (len(values) - 1).bit_length(), values[-1], tables.DEFAULT_P)
 
 
-def _thc(worker: int, workers: int) -> GradientCodec:
-    return ThcCodec(_table(workers), job=_JOB, worker=worker)
-
-
-def _thc_uniform(worker: int, workers: int) -> GradientCodec:
-    return ThcCodec(tables.uniform(DEFAULT_BITS, DEFAULT_P), job=_JOB, worker=worker)
-
-
-CODECS: Final[Mapping[str, Callable[[int, int], GradientCodec]]] = {
-    "thc": _thc,
-    "thc-uniform": _thc_uniform,
-    "sum32": lambda worker, workers: Sum32Codec(workers=workers),
-    "ef-sign": lambda worker, workers: EfSignCodec(worker=worker, workers=workers),
-    "ssdm": lambda worker, workers: SsdmCodec(job=_JOB, worker=worker),
-    "vote": lambda worker, workers: VoteCodec(),
-    "sign": lambda worker, workers: SignCodec(),
-}
-"""Name -> (worker, workers) -> codec of that worker."""
+def make_codec(name: str, worker: int, workers: int) -> GradientCodec:
+    """A codec of CODECS for one worker of a job."""
+    spec = systems.TABLE[CODECS[name]]
+    make = spec.routes[SWITCH].codec
+    assert make is not None
+    return make(Member(_JOB, worker, workers, _table(spec.table, workers)))
 
 
 def aggregate(codec: GradientCodec, contributions: Sequence[Words], draws: np.random.Generator) -> Words:
     """What the switch sends back for the workers' words, shape (chunks, words_up, 128) each."""
     if isinstance(codec, ThcCodec):
         return sum_words(codec.table, contributions)
-    if isinstance(codec, Sum32Codec):
+    if codec.info.op == SUM32.code:
         length = contributions[0].size // 4
         total = sum(unpack_lanes(words, length).astype(np.int64) for words in contributions)
         return pack_lanes(np.asarray(total).astype(np.int32))
     count = contributions[0].size * 8
     signs = np.stack([unpack_signs(words, count) for words in contributions])
-    if isinstance(codec, VoteCodec):
+    if codec.info.op == VOTE.code:
         merged = 2 * signs.sum(axis=0) >= len(signs)
     else:
         merged = np.take_along_axis(signs, draws.integers(len(signs), size=(1, count)), axis=0)[0]
@@ -72,7 +73,7 @@ def aggregate(codec: GradientCodec, contributions: Sequence[Words], draws: np.ra
 def round_trip(name: str, gradients: Sequence[Tensor], sequence: int = 0) -> Tensor:
     """The workers' aggregate by a codec of CODECS without a network, as every worker gets it."""
     workers = len(gradients)
-    codecs = [CODECS[name](worker, workers) for worker in range(workers)]
+    codecs = [make_codec(name, worker, workers) for worker in range(workers)]
     rounds = [codec.begin(x, sequence, 0) for codec, x in zip(codecs, gradients, strict=True)]
     agreed = np.maximum.reduce([round_.preliminary() for round_ in rounds])
     words = [round_.encode(agreed) for round_ in rounds]

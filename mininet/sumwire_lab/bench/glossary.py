@@ -39,7 +39,7 @@ HEAD: Final = ("name", "what travels", "over", "bits up", "bits down", "limits",
 def systems() -> list[tuple[str, ...]]:
     """A row for every system and transport, out of the library's own table."""
     rows = [
-        (name, spec.what, transport, route.up, route.down, spec.limits, spec.paper)
+        (name, spec.what, transport, route.cost.up, route.cost.down, spec.limits, spec.paper)
         for name, spec in TABLE.items()
         for transport, route in spec.routes.items()
     ]

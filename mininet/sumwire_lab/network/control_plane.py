@@ -12,11 +12,12 @@ from typing import Any, Final
 import sumwire_controller
 import yaml
 from sumwire.codec import tables
+from sumwire.systems.spec import SWITCH
 
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.options.recipes import RECIPES, SWITCH, SYSTEM_OPS, Recipe, table_options
+from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, Recipe, table_options
 
 CONFIGURATION: Final = "controller.yaml"
 # The configuration wants an address; nobody is asked there.

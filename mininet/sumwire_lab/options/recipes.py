@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The systems that a run can compare, and how each one trains each task: its place in the library, its optimizer.
+"""The systems that a run can compare, and the learning rates that each one trains each task with.
 
-A name is that of a system of the library, or of a variant here, and after an @ what it goes through: `switch` (a job:
+A name is that of a system of the library or of a variant here, and after an @ what it runs over: `switch` (a job:
 P4 switches, or the software aggregator) or `group` (torch's process group, gloo). Without it: the switch for
-systems that can have one.
+systems that can have one. All else about a system is in its entry in the library (`sumwire.systems.TABLE`).
 
 Learning rates were chosen one system at a time, without a network between (docs/lab.md). All of them follow the same
 schedule (model.learning_rate_factor), and so does Marsit's global step.
@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, SUM_MAX
+from sumwire.systems import TABLE
+from sumwire.systems.spec import SWITCH, Route, SystemSpec
 from sumwire_protocol.ops import OPS
 
 from sumwire_lab.errors import OptionError
@@ -23,15 +26,7 @@ from sumwire_lab.options.tasks import DIGITS, DIGITS_CNN, TEXT
 
 BASELINE: Final = "gloo"
 """S-SGD over the group; `ssgd` is taken as the same."""
-SWITCH: Final = "switch"
-GROUP: Final = "group"
 MOMENTUM: Final = 0.9
-BITS_MAX: Final = 4
-# A slot's sum has 8 planes.
-SUM_MAX: Final = 255
-GRANULARITY_DEFAULT: Final = 30
-# Torch's Power-SGD sends whole gradients in its first steps.
-POWERSGD_START: Final = 2
 
 
 @dataclass(frozen=True)
@@ -53,25 +48,63 @@ class Recipe:
 
     system: str
     """Its name in `sumwire.systems`."""
-    ops: Mapping[str, tuple[str, ...]]
-    """By transport: what the job must have; nothing for the group."""
     rates: Mapping[str, Rates] | None = None
     """By task; None: the task's own optimizer, as the baseline."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    ranked: bool = False
-    """Takes the run's rank."""
-    sparse: bool = False
-    """Takes the run's share of values."""
-    tabled: bool = False
-    """Adds values of a table, which has to fit the number of workers."""
-    uniform: bool = False
-    """That table has evenly spaced values."""
-    estimates_mean: bool = False
-    """The result stands for the mean gradient, so its NMSE means something."""
-    laned: bool = False
-    """Its tensors go in lanes of their own, with tagged packets and a bound of what may be missing."""
-    warm_up_steps: int = 2
-    """Steps that are not like the others: in the first two, DDP lays out its buckets."""
+    """Settings of its options that make this variant of it."""
+
+    @property
+    def spec(self) -> SystemSpec:
+        """The library's entry."""
+        return TABLE[self.system]
+
+    @property
+    def ops(self) -> Mapping[str, tuple[str, ...]]:
+        """By transport, the preferred one first: what the job must have; nothing for the group."""
+        return {transport: route.ops for transport, route in self.spec.routes.items()}
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it takes the run's rank."""
+        return self._takes("rank")
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it takes the run's share of values."""
+        return self._takes("k")
+
+    @property
+    def tabled(self) -> bool:
+        """Whether it adds values of a table, which has to fit the number of workers."""
+        return self.spec.table is not None
+
+    @property
+    def uniform(self) -> bool:
+        """Whether that table has evenly spaced values."""
+        return self.spec.table == "uniform"
+
+    @property
+    def estimates_mean(self) -> bool:
+        """Whether the result stands for the mean gradient, so that its NMSE means something."""
+        return self.spec.approximates_mean
+
+    @property
+    def laned(self) -> bool:
+        """Whether its tensors go in lanes of their own, with tagged packets and a bound of what may be missing."""
+        return any(route.laned for route in self.spec.routes.values())
+
+    @property
+    def warm_up_steps(self) -> int:
+        """Steps that take other time than later ones."""
+        steps: int = self._default_route.options.warm_up_steps(self.options)
+        return steps
+
+    @property
+    def _default_route(self) -> Route[Any]:
+        return next(iter(self.spec.routes.values()))
+
+    def _takes(self, option: str) -> bool:
+        return option in self._default_route.options.names()
 
 
 @dataclass(frozen=True)
@@ -93,13 +126,6 @@ class Chosen:
         return self.transport == SWITCH
 
 
-_THC: Final = ("thc", "max32")
-_SUM32: Final = ("sum32", "max32")
-_SIGN: Final = ("sign", "max32")
-_VOTE: Final = ("vote", "max32")
-_MARSIT: Final = ("sign", "sum32", "max32")
-
-
 def _rates(digits: Rates, digits_cnn: Rates, text: Rates) -> dict[str, Rates]:
     return {DIGITS.name: digits, DIGITS_CNN.name: digits_cnn, TEXT.name: text}
 
@@ -109,42 +135,25 @@ _SSDM_RATES: Final = _rates(Rates(1e-2), Rates(1e-2), Rates(1e-3))
 _MEAN_SIGN_RATES: Final = _rates(Rates(1.0), Rates(0.5), Rates(0.5))
 _MARSIT_RATES: Final = _rates(Rates(1.0, 4.5e-3), Rates(1.0, 4.5e-3), Rates(1.0, 2e-3))
 
-
-def _both(ops: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    return {SWITCH: ops, GROUP: ()}
-
-
-def _marsit(system: str, ops: Mapping[str, tuple[str, ...]], every: int | None) -> Recipe:
-    return Recipe(system, ops, _MARSIT_RATES, options={"full_precision_every": every})
-
-
-_ONLY_GROUP: Final[Mapping[str, tuple[str, ...]]] = {GROUP: ()}
 RECIPES: Final[Mapping[str, Recipe]] = {
-    BASELINE: Recipe("ssgd", _ONLY_GROUP),
-    "fp16": Recipe("fp16", _ONLY_GROUP, estimates_mean=True),
-    "powersgd": Recipe(
-        "powersgd",
-        _ONLY_GROUP,
-        options={"start_iter": POWERSGD_START},
-        ranked=True,
-        estimates_mean=True,
-        # Its first compressed step, too, makes the factors that the later ones use again.
-        warm_up_steps=POWERSGD_START + 1,
-    ),
-    "topk": Recipe("topk", _ONLY_GROUP, sparse=True, estimates_mean=True),
-    "acp": Recipe("acp", _both(_SUM32), ranked=True),
-    "acp-thc": Recipe("acp-thc", _both(_THC), ranked=True, tabled=True),
-    "thc": Recipe("thc", _both(_THC), tabled=True, estimates_mean=True),
-    "thc-uniform": Recipe("thc-uniform", _both(_THC), tabled=True, uniform=True, estimates_mean=True),
-    "dlcp": Recipe("dlcp", {SWITCH: _THC}, tabled=True, estimates_mean=True, laned=True),
-    "sum32": Recipe("sum32", {SWITCH: _SUM32}, estimates_mean=True),
-    "marsit": _marsit("marsit", {SWITCH: _MARSIT}, None),
-    "marsit100": _marsit("marsit", {SWITCH: _MARSIT}, 100),
-    "vote": Recipe("vote", _both(_VOTE), _VOTE_RATES),
-    "ef-sign": Recipe("ef-sign", _both(_SIGN), _MEAN_SIGN_RATES, estimates_mean=True),
-    "ssdm": Recipe("ssdm", {SWITCH: _SIGN}, _SSDM_RATES),
-    "cascade": Recipe("cascade", _ONLY_GROUP, _MEAN_SIGN_RATES, estimates_mean=True),
-    "marsit-ring": _marsit("marsit-ring", _ONLY_GROUP, None),
+    BASELINE: Recipe("ssgd"),
+    "fp16": Recipe("fp16"),
+    # Torch sends whole gradients in the first steps; 2 is the fewest that it allows.
+    "powersgd": Recipe("powersgd", options={"start_iter": 2}),
+    "topk": Recipe("topk"),
+    "acp": Recipe("acp"),
+    "acp-thc": Recipe("acp-thc"),
+    "thc": Recipe("thc"),
+    "thc-uniform": Recipe("thc-uniform"),
+    "dlcp": Recipe("dlcp"),
+    "sum32": Recipe("sum32"),
+    "marsit": Recipe("marsit", _MARSIT_RATES, {"full_precision_every": None}),
+    "marsit100": Recipe("marsit", _MARSIT_RATES, {"full_precision_every": 100}),
+    "vote": Recipe("vote", _VOTE_RATES),
+    "ef-sign": Recipe("ef-sign", _MEAN_SIGN_RATES),
+    "ssdm": Recipe("ssdm", _SSDM_RATES),
+    "cascade": Recipe("cascade", _MEAN_SIGN_RATES),
+    "marsit-ring": Recipe("marsit-ring", _MARSIT_RATES, {"full_precision_every": None}),
 }
 _ALIASES: Final = {"ssgd": BASELINE}
 SYSTEMS: Final = tuple(RECIPES)
@@ -161,8 +170,8 @@ ALL_SYSTEMS: Final = (
 
 def table_options(recipe: Recipe, workers: int) -> dict[str, int]:
     """Of the recipe's table for as many workers: 4 bits and granularity 30, or less where the sums would overflow."""
-    granularity = min(GRANULARITY_DEFAULT, SUM_MAX // workers)
-    bits = min(BITS_MAX, (granularity + 1).bit_length() - 1)
+    granularity = min(DEFAULT_GRANULARITY, SUM_MAX // workers)
+    bits = min(DEFAULT_BITS, (granularity + 1).bit_length() - 1)
     return {"bits": bits} if recipe.uniform else {"bits": bits, "granularity": granularity}
 
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Top-k: the largest values of every worker and where they are, by all-gather (Aji and Heafield, EMNLP 2017).
+"""Top-k: the largest values of every worker and their positions, by all-gather (Aji and Heafield, EMNLP 2017).
 
-What a worker does not send stays in its memory: it comes back as the residual, for error feedback.
+What a worker does not send is its residual, for error feedback.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from sumwire.training.reductions import Peers
 _VALUES_MAX = 1 << 31
 
 
-def check_share(k: float) -> float:
-    """k. Raises UsageError unless it is a share of a tensor's values, above 0 and at most 1."""
+def check_fraction(k: float) -> float:
+    """Return k. Raises UsageError unless it is a fraction of a tensor's values, above 0 and at most 1."""
     if isinstance(k, bool) or not isinstance(k, int | float) or not 0 < k <= 1:
         raise UsageError(f"k = {k!r}: must be a share of the values, above 0 and at most 1")
     return k
 
 
 class TopK:
-    """Sends the share ``k`` of a flat tensor, at least one value. Raises UsageError unless 0 < k <= 1."""
+    """Sends the fraction ``k`` of a flat tensor, at least one value. Raises UsageError unless 0 < k <= 1."""
 
     def __init__(self, peers: Peers, k: float) -> None:
         self._peers = peers
-        self._share = check_share(k)
+        self._fraction = check_fraction(k)
 
     def count(self, length: int) -> int:
-        """How many values of so many are sent."""
-        return min(length, max(1, math.floor(self._share * length)))
+        """Return how many values of a tensor of ``length`` values are sent."""
+        return min(length, max(1, math.floor(self._fraction * length)))
 
     def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
-        """The sum of what all workers sent, divided by their number, and what this worker kept; float32.
+        """Return the sum of what all workers sent, divided by their number, and what this worker kept; float32.
 
         Raises NonFiniteError, on all workers alike, for NaN or infinity on any; UsageError for 2**31 values or more.
         """
@@ -54,7 +54,7 @@ class TopK:
         if not bool(torch.isfinite(values).all()):
             raise NonFiniteError(f"bucket {number}: a worker's gradients hold NaN or infinity: must be finite")
         total = torch.zeros_like(x)
-        # One worker after the other: within one no position comes twice, so the order of additions is fixed.
+        # One worker after the other: a worker names no position twice, so the order of additions is fixed.
         for own, places in zip(values, everyone[:, 1].to(torch.int64), strict=True):
             total.index_add_(0, places, own)
         return total.div_(self._peers.workers), lambda: x.index_fill(0, positions, 0.0)

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from sumwire.codec import kernels
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
-from sumwire.codec.oracles import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, sum_words
+from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
-from sumwire.codec.tables import solve
+from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 
 STAGES: Final = ("feedback add", "begin", "encode", "decode", "residual")

@@ -10,10 +10,12 @@ from functools import partial
 from statistics import fmean, median
 from typing import Any, ClassVar, Final
 
+from sumwire.systems.cost import Gradient
+
 from sumwire_lab.bench.commands import allreduce as bench_allreduce
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
-from sumwire_lab.bench.wire import Gradient, sides, wire_bytes
+from sumwire_lab.bench.wire import sides, wire_bytes
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.recipes import BASELINE, BENCHED, parse

@@ -16,7 +16,7 @@ from sumwire.lowrank.fusion import Item
 from sumwire.lowrank.matrices import MatrixShare
 from torch import Tensor
 
-from sumwire_lab.bench.codecs import CODECS
+from sumwire_lab.bench.codecs import CODECS, make_codec
 from sumwire_lab.bench.commands import codec as bench_codec
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
@@ -120,7 +120,7 @@ Spent = Mapping[str, float]
 
 
 def _codec_rows(case: Case) -> list[Row]:
-    codec = CODECS[case.codec](0, 1)
+    codec = make_codec(case.codec, 0, 1)
     timed = bench_codec.time_rounds(codec, case.values, case.rounds, _WARM_UP, case.device)
     if case.codec in _NUMPY:
         timed = {"numpy": timed[bench_codec.TORCH]}

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from sumwire.codec.oracles import DEFAULT_GRANULARITY
-from sumwire.codec.tables import SUM_MAX
+from sumwire.codec.tables import DEFAULT_GRANULARITY, SUM_MAX
 
 from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table

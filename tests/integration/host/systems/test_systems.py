@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
-import inspect
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import sumwire
 import torch
-from helpers.paths import ROOT
 from helpers.training.replicas import backward, flat, in_threads, net
 from helpers.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree
 from helpers.transport.udp_bridge import Impairment, configs, job_mapping, run_workers
 from sumwire import systems
 from sumwire.lowrank.sync import AcpSgd
-from sumwire.systems import makers, table
 from sumwire.training.collective import Collective
 from torch import Tensor, nn
 
@@ -205,23 +204,10 @@ def test_uniform_thc_takes_a_job_with_the_uniform_table() -> None:
         assert systems.make("thc-uniform", job).transport == "switch"
 
 
-def test_table_and_makers_have_the_same_systems() -> None:
-    for transport, made in (("switch", makers._OVER_JOB), ("group", makers._OVER_GROUP)):
-        assert {name for name, spec in systems.TABLE.items() if transport in spec.routes} == set(made)
-    used = {option for spec in systems.TABLE.values() for route in spec.routes.values() for option in route.options}
-    assert used == set(table.OPTIONS)
-    assert set(OPTIONS) | {"thc-uniform", "dlcp"} == set(makers._OVER_JOB)
+def test_all_systems_over_a_switch_are_tried() -> None:
+    assert set(OPTIONS) | {"thc-uniform", "dlcp"} == {name for name, spec in systems.TABLE.items() if spec.ops}
 
 
-def test_defaults_of_the_page_are_those_of_the_code() -> None:
-    acp = inspect.signature(AcpSgd.__init__).parameters
-    marsit = inspect.signature(sumwire.optim.Marsit.__init__).parameters
-    for name in ("rank", "seed", "min_compression", "accumulation"):
-        assert table.OPTIONS[name].default == str(acp[name].default)
-    assert acp["threshold_bytes"].default == 25 << 20
-    assert table.OPTIONS["full_precision_every"].default == str(marsit["full_precision_every"].default)
-
-
-def test_page_of_systems_is_current() -> None:
-    page = (ROOT / "docs" / "systems.md").read_text()
-    assert table.as_markdown() in page, "python -m sumwire.systems writes the tables"
+def test_entries_are_read_without_torch() -> None:
+    code = "import sys, sumwire.systems as s; s.TABLE['thc']; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

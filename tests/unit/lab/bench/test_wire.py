@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import pytest
+from sumwire.systems.cost import Gradient
 from sumwire_lab.bench.suites import allreduce
 from sumwire_lab.bench.suites.allreduce import Case, row
-from sumwire_lab.bench.wire import Gradient, sides, wire_bytes
+from sumwire_lab.bench.wire import sides, wire_bytes
 
 GRADIENT = Gradient(1000, 1024, rank=4, share=0.01)
 VALUES = 1_024_000

@@ -146,16 +146,30 @@ def test_a_name_says_system_and_transport(
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_a_recipe_goes_where_the_library_says_with_options_that_it_has(name: str) -> None:
+def test_a_recipe_has_rates_for_every_task_and_options_of_its_system(name: str) -> None:
     recipe = RECIPES[name]
-    routes = TABLE[recipe.system].routes
-    assert tuple(recipe.ops) == tuple(routes), "all transports, the preferred one first"
-    for transport, ops in recipe.ops.items():
-        assert set(ops) == set(routes[transport].ops)
-        given = {*recipe.options, *(["rank"] if recipe.ranked else []), *(["k"] if recipe.sparse else [])}
-        assert given <= set(routes[transport].options)
-        assert ("bits" in routes[transport].options) <= recipe.tabled
     assert recipe.rates is None or set(recipe.rates) == set(TASKS)
+    for route in TABLE[recipe.system].routes.values():
+        assert set(recipe.options) <= set(route.options.names())
+        assert recipe.ranked == ("rank" in route.options.names())
+        assert ("bits" in route.options.names()) <= recipe.tabled
+
+
+def test_what_recipes_take_from_the_library() -> None:
+    def named(trait: str) -> set[str]:
+        return {name for name, recipe in RECIPES.items() if getattr(recipe, trait)}
+
+    assert named("ranked") == {"powersgd", "acp", "acp-thc"}
+    assert named("sparse") == {"topk"}
+    assert named("tabled") == {"acp-thc", "thc", "thc-uniform", "dlcp"}
+    assert named("uniform") == {"thc-uniform"}
+    assert named("laned") == {"dlcp"}
+    measured = {"fp16", "powersgd", "topk", "thc", "thc-uniform", "dlcp", "sum32", "ef-sign", "cascade"}
+    assert named("estimates_mean") == measured
+    assert {name: recipe.warm_up_steps for name, recipe in RECIPES.items() if recipe.warm_up_steps != 2} == {
+        "powersgd": 3
+    }
+    assert RECIPES["thc"].ops == {"switch": ("thc", "max32"), "group": ()}
 
 
 def test_every_system_of_the_library_but_the_torus_has_a_recipe() -> None:

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the entries of systems are put together from: gradients through a job or a group, timed and scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.distributed as dist
+from torch import Tensor
+
+from sumwire.codec.base import GradientCodec
+from sumwire.codec.tables import ThcTable
+from sumwire.errors import UsageError
+from sumwire.job.job import Job, Residual
+from sumwire.systems.kinds import AcpSystem, GradientSystem, MarsitSystem
+from sumwire.systems.spec import GROUP, SWITCH
+from sumwire.systems.system import System
+from sumwire.systems.timed import Timed, TimedCollective
+from sumwire.training.collective import Collective
+from sumwire.training.ddp import Reduce
+from sumwire.training.reductions import Peers, thc_through_group, through_group, through_job
+
+
+def gradients_over_job(
+    name: str, job: Job, codec: GradientCodec | None = None, *, scale: float = 1.0, error_feedback: bool = False
+) -> System:
+    """Gradients through the job, by ``codec`` or else by the job's own THC; results times ``scale``.
+
+    Raises UsageError for a scale that is not positive and finite.
+    """
+    reduce = _scaled(through_job(job, codec), scale)
+    return GradientSystem(name, SWITCH, job, reduce, job.stats.as_dict, error_feedback=error_feedback)
+
+
+def gradients_over_peers(
+    name: str, peers: Peers, reduce: Reduce, *, scale: float = 1.0, error_feedback: bool = False
+) -> System:
+    """Gradients through collectives of ``peers``, timed; results times ``scale``.
+
+    Raises UsageError for a scale that is not positive and finite.
+    """
+    timed = Timed(lambda: peers.sent_bytes)
+    reduction = timed.reduction(_scaled(reduce, scale))
+    return GradientSystem(name, GROUP, None, reduction, timed.stats, error_feedback=error_feedback)
+
+
+def acp_over_job(name: str, job: Job, codec: GradientCodec | None, settings: dict[str, object]) -> System:
+    """ACP-SGD whose factors go through the job, by ``codec`` or else by the job's own THC."""
+    return AcpSystem(name, SWITCH, job, through_job(job, codec), job.stats.as_dict, settings=settings)
+
+
+def acp_over_group(
+    name: str,
+    group: dist.ProcessGroup | None,
+    table: ThcTable | None,
+    settings: dict[str, object],
+    *,
+    seed: int,
+) -> System:
+    """ACP-SGD whose factors go by all-reduce, as they are or as values of a THC table, with rounding from ``seed``."""
+    peers = Peers(group)
+    timed = Timed(lambda: peers.sent_bytes)
+    reduce = through_group(peers) if table is None else thc_through_group(peers, table, seed=seed)
+    return AcpSystem(name, GROUP, None, timed.reduction(reduce), timed.stats, settings=settings)
+
+
+def marsit_over_hops(name: str, hops: Collective, sent: Callable[[], int], settings: dict[str, object]) -> System:
+    """Marsit whose signs are merged hop by hop; ``sent`` gives the bytes sent so far."""
+    timed = TimedCollective(hops, sent)
+    return MarsitSystem(name, GROUP, None, timed, timed.stats, settings=settings)
+
+
+def _scaled(reduce: Reduce, scale: float) -> Reduce:
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < float("inf"):
+        raise UsageError(f"scale = {scale!r}: must be above 0")
+    if scale == 1.0:
+        return reduce
+
+    def scaled(x: Tensor, number: int) -> tuple[Tensor, Residual]:
+        result, residual = reduce(x, number)
+        return result * scale, residual
+
+    return scaled

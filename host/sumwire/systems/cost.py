@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a system puts on the wire for one gradient: the bits of docs/systems.md, and the bytes that bound a benchmark.
+
+A cost is the mean over the steps. It has no packet headers, acknowledgements or retransmissions, unless it says so.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sumwire_protocol.ops import Op
+
+from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
+
+_BYTE: Final = 8
+_SAME: Final = "the same"
+_HOPS: Final = "2 (n - 1)/n"
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient of one matrix, with the rank of low-rank systems and the fraction of values that `topk` sends."""
+
+    rows: int
+    columns: int
+    rank: int
+    share: float
+
+    @property
+    def values(self) -> int:
+        """Values of the matrix."""
+        return self.rows * self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Which numbers stand for a gradient on the wire.
+
+    ``count`` gives how many there are. ``factor`` is that number per value of the gradient, as the docs write it; it is
+    empty where every value travels.
+    """
+
+    count: Callable[[Gradient], float]
+    factor: str = ""
+
+
+EVERY_VALUE: Final = Carried(lambda g: g.values)
+LARGEST: Final = Carried(lambda g: g.share * g.values, "k")
+BOTH_FACTORS: Final = Carried(lambda g: g.rank * (g.rows + g.columns), "(rows + columns) rank / (rows columns)")
+ONE_FACTOR: Final = Carried(lambda g: g.rank * (g.rows + g.columns) / 2, "(rows + columns) rank / (2 rows columns)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost(ABC):
+    """What one worker sends and receives. ``extra``, for the docs: what other steps add per value."""
+
+    carried: Carried = EVERY_VALUE
+    extra: str = ""
+
+    @property
+    @abstractmethod
+    def up(self) -> str:
+        """Bits sent per value of the gradient, as the docs write it."""
+
+    @property
+    @abstractmethod
+    def down(self) -> str:
+        """Bits received per value of the gradient."""
+
+    @abstractmethod
+    def link_bytes(self, gradient: Gradient, workers: int) -> float:
+        """Bytes on the busier direction of a worker's link for one gradient; ``extra`` is left out."""
+
+    def _text(self, bits: float) -> str:
+        factor = f" {self.carried.factor}" if self.carried.factor else ""
+        return f"{_number(bits)}{factor}{self.extra}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPackets(Cost):
+    """Packets of one op, to the switch and back. ``agreement_bits`` per number go into a preliminary exchange."""
+
+    op: Op
+    agreement_bits: float = 0.0
+
+    @property
+    def up(self) -> str:
+        return self._text(self._bits(self.op.up.words))
+
+    @property
+    def down(self) -> str:
+        return _or_the_same(self._text(self._bits(self.op.down.words)), self.up)
+
+    def link_bytes(self, gradient: Gradient, workers: int) -> float:
+        """With the packets' headers, without the preliminary exchange."""
+        packet = LOWER_HEADER_BYTES + HEADER_BYTES + max(self.op.up.words, self.op.down.words) * WORD_BYTES
+        return math.ceil(self.carried.count(gradient) / self.op.values) * packet
+
+    def _bits(self, words: int) -> float:
+        return words * WORD_BYTES * _BYTE / self.op.values + self.agreement_bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByAllReduce(Cost):
+    """Numbers of ``bits`` each, summed by the group's ring all-reduce."""
+
+    bits: float
+
+    @property
+    def up(self) -> str:
+        return self._text(self.bits)
+
+    @property
+    def down(self) -> str:
+        return _or_the_same(self.up, self.up)
+
+    def link_bytes(self, gradient: Gradient, workers: int) -> float:
+        """Each way, by a ring."""
+        return _ring(self.bits / _BYTE * self.carried.count(gradient), workers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByAllGather(Cost):
+    """Numbers of ``bits`` each, sent to every other worker."""
+
+    bits: float
+
+    @property
+    def up(self) -> str:
+        return self._text(self.bits)
+
+    @property
+    def down(self) -> str:
+        return "n" if self.up == "1" else f"{self.up} n"
+
+    def link_bytes(self, gradient: Gradient, workers: int) -> float:
+        """Each way."""
+        return (workers - 1) * self.bits / _BYTE * self.carried.count(gradient)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HopByHop(Cost):
+    """One bit a value to the next neighbour of a ring or torus, at every hop."""
+
+    @property
+    def up(self) -> str:
+        return f"{_HOPS}{self.extra}"
+
+    @property
+    def down(self) -> str:
+        return _SAME
+
+    def link_bytes(self, gradient: Gradient, workers: int) -> float:
+        """Each way."""
+        return _ring(self.carried.count(gradient) / _BYTE, workers)
+
+
+def _ring(payload: float, workers: int) -> float:
+    """A ring all-reduce sends n - 1 parts of 1/n to sum, and n - 1 to spread the sums."""
+    return 2 * (workers - 1) / workers * payload
+
+
+def _number(bits: float) -> str:
+    return f"{bits:.1f}".removesuffix(".0")
+
+
+def _or_the_same(down: str, up: str) -> str:
+    """A long expression is not written twice."""
+    return _SAME if down == up and " " in up else down

@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Marsit over a switch, a ring and a torus, and `cascade`, the baseline that it avoids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sumwire_protocol.ops import SIGN
+
+from sumwire.systems.cost import HopByHop, InPackets
+from sumwire.systems.signs import SIGN_LIMITS
+from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, SystemSpec
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+    from torch import Tensor
+
+    from sumwire.codec.base import GradientCodec
+    from sumwire.job.job import Job, Residual
+    from sumwire.systems.system import System
+
+_PAPER: Final = "Marsit, DAC 2022, arXiv 2204.06787"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarsitOptions(Options):
+    """Of :class:`sumwire.optim.Marsit`."""
+
+    global_lr: float | Callable[[int], float]
+    full_precision_every: int | None = 100
+
+    def settings(self) -> dict[str, object]:
+        """What the optimizer takes."""
+        return {"global_lr": self.global_lr, "full_precision_every": self.full_precision_every}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingOptions(MarsitOptions):
+    """In a ring of workers."""
+
+    seed: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorusOptions(MarsitOptions):
+    """In a torus of workers."""
+
+    rows: int
+    seed: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CascadeOptions(Options):
+    """Of the cascading compression."""
+
+    seed: int = 1
+    stochastic: bool = False
+
+
+def _codec(member: Member) -> GradientCodec:
+    """Of the rounds of signs."""
+    from sumwire.codec.sign import SignCodec
+
+    return SignCodec()
+
+
+def _over_job(name: str, job: Job, options: MarsitOptions) -> System:
+    from sumwire.systems.kinds import MarsitSystem
+
+    return MarsitSystem(name, SWITCH, job, job, job.stats.as_dict, settings=options.settings())
+
+
+def _in_ring(name: str, group: dist.ProcessGroup | None, options: RingOptions) -> System:
+    from sumwire.multihop import RingSigns
+    from sumwire.systems.builders import marsit_over_hops
+
+    ring = RingSigns(group, options.seed)
+    return marsit_over_hops(name, ring, lambda: ring.traffic.payload_bytes, options.settings())
+
+
+def _in_torus(name: str, group: dist.ProcessGroup | None, options: TorusOptions) -> System:
+    from sumwire.multihop import TorusSigns
+    from sumwire.systems.builders import marsit_over_hops
+
+    torus = TorusSigns(options.rows, group, options.seed)
+    return marsit_over_hops(name, torus, lambda: torus.traffic.payload_bytes, options.settings())
+
+
+def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions) -> System:
+    import torch
+
+    from sumwire.multihop import CascadeRing
+    from sumwire.systems.kinds import GradientSystem
+    from sumwire.systems.timed import Timed
+    from sumwire.training.reductions import Peers
+
+    ring = CascadeRing(Peers(group).group, options.seed, stochastic=options.stochastic)
+
+    def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
+        mean = ring.compressed_mean(x)
+        return mean, lambda: torch.zeros_like(mean)
+
+    timed = Timed(lambda: ring.traffic.payload_bytes)
+    return GradientSystem(name, GROUP, None, timed.reduction(reduce), timed.stats, error_feedback=False)
+
+
+_KEEPS: Final = "compensation"
+_ON_PROCESSOR: Final = "works on the processor"
+# What the rounds of full precision add, K being full_precision_every.
+_FULL_PRECISION: Final = ", and 32/K"
+
+MARSIT: Final = SystemSpec(
+    what="signs of updates, merged; every full_precision_every-th round K in full precision",
+    paper=_PAPER,
+    routes={
+        SWITCH: Route(
+            make=_over_job,
+            options=MarsitOptions,
+            cost=InPackets(op=SIGN, extra=" + 31/K"),
+            ops=("sign", "sum32", "max32"),
+            codec=_codec,
+        )
+    },
+    acts="optimizer",
+    keeps=_KEEPS,
+    limits=SIGN_LIMITS,
+)
+MARSIT_RING: Final = SystemSpec(
+    what="as `marsit`, merged hop by hop in a ring",
+    paper=_PAPER,
+    routes={GROUP: Route(make=_in_ring, options=RingOptions, cost=HopByHop(extra=_FULL_PRECISION))},
+    acts="optimizer",
+    keeps=_KEEPS,
+    limits=_ON_PROCESSOR,
+)
+MARSIT_TORUS: Final = SystemSpec(
+    what="as `marsit`, merged hop by hop in a 2D torus",
+    paper=_PAPER,
+    routes={GROUP: Route(make=_in_torus, options=TorusOptions, cost=HopByHop(extra=_FULL_PRECISION))},
+    acts="optimizer",
+    keeps=_KEEPS,
+    limits=_ON_PROCESSOR,
+)
+CASCADE: Final = SystemSpec(
+    what="signs compressed anew at every hop of a ring: the baseline that Marsit avoids",
+    paper=_PAPER,
+    routes={GROUP: Route(make=_cascade, options=CascadeOptions, cost=HopByHop())},
+    limits=_ON_PROCESSOR,
+    approximates_mean=True,
+)
