@@ -1,3 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Chunks over UDP: which go out when, what is sent again, and what comes back. Knows words, no tensors."""
+"""The UDP transport: which chunks are sent when, what is retransmitted, and the results. Knows words, but no tensors.
+
+From the bottom up:
+
+* counters, estimators and options: stats, rtt, budget, congestion, delivery, options, window_options;
+* the window, a state machine without clock and socket: sequence, in_flight, turns, early_closing, fast_retransmit,
+  timers, retries, window;
+* results for workers that catch up: catchup/;
+* one exchange: buffers, link, connection, sending, result_errors, receiving, missing_workers, exchange;
+* the transport: udp.
+"""

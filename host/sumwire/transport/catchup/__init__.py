@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a worker follows when the others closed sums without it: results kept, received early, or asked for."""
+"""Catching up: a worker whose slots closed without it gets the results from what it or other workers keep."""

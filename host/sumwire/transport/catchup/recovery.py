@@ -1,11 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Results that the switch no longer has, from other workers of the job.
+"""Recovery: getting results that the switch no longer has from other workers of the job.
 
-A worker that was left behind, or lost a result whose slot has gone on, must still apply the same sum as all others. It
-asks them one after the other, until one has it; :mod:`sumwire.transport.catchup.recovery_service` answers. When
-nobody has it, the
-exchange's own deadline ends it.
+A worker that lacks a result whose slot is already used for a later round must still apply the same sum as all others.
+It asks the other workers one after another until one has it; :mod:`sumwire.transport.catchup.recovery_service` answers.
+If nobody has it, the exchange ends by its deadline.
+
+Example: worker 2 of 4 lacks chunk 7 (slot 2, round 1 of 5 slots). It asks worker 3; after 20 ms without an answer it
+asks worker 0, then worker 1, then worker 3 again, which now has 40 ms.
 """
 
 from __future__ import annotations
@@ -22,26 +24,24 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
 from sumwire.transport.catchup.early_results import whole_results
-from sumwire.transport.catchup.kept_results import ROW_BYTES, Kept
+from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
 from sumwire.transport.catchup.recovery_service import RecoveryService, recovery_port, recovery_socket
+from sumwire.transport.sequence import Place, place_of
 from sumwire.wire.header import Header, pack
 from sumwire.wire.packets import headers
 
-# How long one worker has for its answer, and what that grows to while nobody has the result.
+# How long one worker has for its answer: at first, and at most. It doubles with every turn round the workers.
 FIRST_TIMEOUT_S: Final = 0.02
 LONGEST_TIMEOUT_S: Final = 0.2
-# Results asked for at a time: their answers fit an ordinary socket's buffer.
+# Results asked for at the same time: their answers fit the buffer of an ordinary socket.
 MOST_ASKED: Final = 64
-# Datagrams taken in by one call.
+# Datagrams received by one call.
 _BATCH: Final = 64
-_ROUNDS: Final = 1 << 32
-
-Place = tuple[int, int]
 
 
 @dataclass
 class RecoveryCounters:
-    """Totals: questions sent, results got, datagrams that are no answer, and failed sends."""
+    """Totals: questions sent, results received, datagrams that are no answer, and failed sends."""
 
     asked: int = 0
     recovered: int = 0
@@ -51,7 +51,7 @@ class RecoveryCounters:
 
 @dataclass
 class _Question:
-    """One result that is missing. ``first``: where its turn round the peers began; ``due``: next time to ask."""
+    """One missing result. ``first``: the peer that is asked first. ``due``: when the next peer is asked."""
 
     sequence: int
     op: int
@@ -62,17 +62,18 @@ class _Question:
 
 
 class Recovery:
-    """Asks and answers, from its making to :meth:`close`. One thread asks; the answering is a thread of its own.
+    """Asks other workers, and answers them in a thread of its own until :meth:`close`. One thread at a time may ask.
 
-    Peers are asked in the order of their numbers behind this worker's, those at the same switch first; the next
-    question begins with the peer that answered last. Raises OSError if a port is taken, ConfigError if there is none.
+    Peers at the same switch are asked first; among equals, in the order of the numbers after this worker's. A question
+    begins with the peer that answered last. Raises OSError if a port is taken, ConfigError if the port for other
+    workers would be above 65535.
     """
 
-    def __init__(self, config: JobConfig, kept: Kept) -> None:
+    def __init__(self, config: JobConfig, kept: KeptResults) -> None:
         self.counters = RecoveryCounters()
         self._config = config
         numbers = [(config.worker + step) % config.workers for step in range(1, config.workers)]
-        # Stable: the order behind this worker stays among those at one switch.
+        # A stable sort keeps that order among the workers of one switch.
         numbers.sort(key=lambda number: config.addresses[number].aggregator != config.aggregator)
         self._peers = [(config.addresses[n].ip, recovery_port(config.addresses[n])) for n in numbers]
         elsewhere = [n for n in numbers if config.addresses[n].aggregator != config.aggregator]
@@ -82,7 +83,7 @@ class Recovery:
         self._waiting: deque[_Question] = deque()
         self._wanted: set[Place] = set()
         self._asked: dict[Place, _Question] = {}
-        # A byte more than the longest: one that is too long shows as such.
+        # One byte more than the longest result, so that a longer datagram shows as too long.
         self._received = np.zeros((_BATCH, ROW_BYTES + 1), np.uint8)
         self._sizes = np.zeros(_BATCH, np.int64)
         self._udp = recovery_socket(config.own_address.ip, 0)
@@ -93,27 +94,24 @@ class Recovery:
             raise
 
     def close(self) -> None:
-        """End asking and answering; closing twice is allowed."""
+        """Stop asking and answering; closing twice is allowed."""
         self._udp.close()
         self.service.close()
 
     def fileno(self) -> int:
-        """What becomes readable with an answer."""
+        """The file descriptor that becomes readable when an answer arrives."""
         return self._udp.fileno()
 
     @property
     def missing(self) -> int:
-        """Results asked for that are not here yet."""
+        """How many results are asked for and not here yet."""
         return len(self._wanted)
 
     def ask(self, sequences: Iterable[int], op: int) -> None:
-        """Want the results of chunks, by their numbers in the job; nothing new for those asked for already.
-
-        They are asked for by :meth:`send`.
-        """
+        """Register the results of chunks (sequence numbers) as wanted. :meth:`send` asks for them."""
         config = self._config
         for sequence in sequences:
-            place = sequence % config.slots, sequence // config.slots % _ROUNDS
+            place = place_of(sequence, config.slots)
             if place not in self._wanted and self._peers:
                 slot, round_ = place
                 question = pack(Header(p4.KIND_PROBE, op, config.job, slot, config.seat, count=0, round=round_))
@@ -121,28 +119,28 @@ class Recovery:
                 self._waiting.append(_Question(sequence, op, question))
 
     def forget(self) -> None:
-        """Want nothing any more: the exchange is over."""
+        """The exchange is over: nothing is wanted any more."""
         self._waiting.clear()
         self._wanted.clear()
         self._asked.clear()
 
     def landed(self, sequences: Iterable[int]) -> None:
-        """Results that came another way."""
+        """These results arrived another way."""
         slots = self._config.slots
         for sequence in sequences if self._wanted else ():
-            self._drop((sequence % slots, sequence // slots % _ROUNDS))
+            self._drop(place_of(sequence, slots))
 
     def wake_at(self) -> float:
-        """When :meth:`send` next has something to do, seconds of the clock it is given."""
+        """When :meth:`send` next has something to do, in seconds of the caller's clock."""
         if self._waiting and len(self._asked) < MOST_ASKED:
             return -math.inf
         return min((question.due for question in self._asked.values()), default=math.inf)
 
     def send(self, now: float) -> None:
-        """Ask for what is wanted, each at the next peer where one had its time."""
+        """Send the questions that are due, each to its next peer."""
         while self._waiting and len(self._asked) < MOST_ASKED:
             question = self._waiting.popleft()
-            place = question.sequence % self._config.slots, question.sequence // self._config.slots % _ROUNDS
+            place = place_of(question.sequence, self._config.slots)
             if place in self._wanted:
                 question.first = self._favourite
                 self._asked[place] = question
@@ -151,9 +149,9 @@ class Recovery:
                 self._ask_next(question, now)
 
     def answers(self) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
-        """What has come, up to a batch: chunks' numbers in the job, RESULT datagrams, and the bytes in each.
+        """The answers that have arrived, up to a batch: sequence numbers, RESULT datagrams, and the bytes in each.
 
-        Each chunk that was asked for is given once. The next call overwrites the datagrams.
+        Each wanted result is returned once. The next call overwrites the datagrams.
         """
         senders = self._receive()
         count = len(senders)
@@ -172,15 +170,16 @@ class Recovery:
         return np.array(sequences, np.int64), self._received[rows], sizes[rows]
 
     def _take(self, sender: tuple[str, int], record: Any) -> int | None:
-        """The chunk that a result from ``sender`` answers, which is no longer wanted then; None for another's."""
+        """The sequence number that a result from ``sender`` answers, which is then no longer wanted; None if it answers
+        none."""
         place = int(record["slot"]), int(record["round"])
         question = self._asked.get(place)
         if question is None or sender not in self._peers or int(record["op"]) != question.op:
             return None
         self._favourite = self._peers.index(sender)
         if sender in self._elsewhere:
-            # The bitmap is of the peer's switch. Whether this worker is in the sum is not known: it leaves nothing out
-            # of its tensor rather than adding the same again.
+            # The bitmap is that of the peer's switch, so whether this worker is in the sum is unknown. It counts as in
+            # the sum: its contribution might otherwise be added twice.
             record["contributors"] = self._all_seats
         self._drop(place)
         return question.sequence
@@ -199,7 +198,7 @@ class Recovery:
             self._udp.sendto(question.datagram, peer)
             self.counters.asked += 1
         except OSError:
-            # A full queue, or a network that is down: as if the question were lost.
+            # A full queue, or a network that is down: the same as a lost question.
             self.counters.send_failures += 1
 
     def _receive(self) -> list[tuple[str, int]]:
@@ -208,7 +207,7 @@ class Recovery:
             try:
                 size, sender = self._udp.recvfrom_into(self._received[len(senders)].data)
             except OSError:
-                # Nothing more is there, or an error of an earlier question: the next call goes on.
+                # Nothing more is there, or an error of an earlier question, after which the next call continues.
                 break
             self._sizes[len(senders)] = size
             senders.append(sender)

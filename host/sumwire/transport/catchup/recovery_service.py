@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Answers other workers that lack a result, from what this worker keeps, while its own threads compute.
+"""The thread that answers other workers' questions for results, from the results this worker keeps.
 
-A question is a PROBE's header alone, for (job, slot, round, op), with the asker's seat as its worker. The answer is the
-RESULT as the switch would have sent it to the asker; where the result is not here, there is none.
+A question is the header of a PROBE for (job, slot, round, op), with the asker's seat as its worker. The answer is the
+RESULT that the switch would have sent to the asker. A question for a result that is not here is not answered.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import Address, JobConfig
 from sumwire.errors import ConfigError
-from sumwire.transport.catchup.kept_results import Kept
+from sumwire.transport.catchup.kept_results import KeptResults
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import OP_WORDS, first_byte
 
-# Distance between a worker's port for the switch and its port for other workers.
+# A worker's port for other workers is so far above its port for the switch.
 PORT_OFFSET: Final = 1000
 _PORT_MAX: Final = 0xFFFF
 _PROBE: Final = first_byte(p4.KIND_PROBE)
 # The header up to the round: version and kind, op, job, slot, worker, count, round; then contributors, flags, words.
 QUESTION: Final = struct.Struct("!BBHHBBIIBB")
 _WORKER_AT: Final = 6
-# Questions answered between two looks at whether it shall end.
+# Questions answered before the thread checks again whether it is to end.
 _BATCH: Final = 64
 
 
 @dataclass
 class ServiceCounters:
-    """Questions of other workers so far: answered, not answered since the result is not here, and no questions."""
+    """Totals: questions answered, questions for results that are not here, and datagrams that are no question."""
 
     answered: int = 0
     unknown: int = 0
@@ -46,7 +46,7 @@ class ServiceCounters:
 
 
 def recovery_port(address: Address) -> int:
-    """Where a worker answers others. Raises ConfigError where there is no such port."""
+    """The port at which a worker answers others. Raises ConfigError if it would be above 65535."""
     port = address.udp_port + PORT_OFFSET
     if port > _PORT_MAX:
         rule = f"must be at most {_PORT_MAX - PORT_OFFSET}: other workers ask at {PORT_OFFSET} above it"
@@ -55,7 +55,7 @@ def recovery_port(address: Address) -> int:
 
 
 def recovery_socket(ip: str, port: int) -> socket.socket:
-    """A UDP socket that never waits. Raises OSError if the address cannot be bound."""
+    """A non-blocking UDP socket. Raises OSError if the address cannot be bound."""
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         udp.setblocking(False)
@@ -68,9 +68,9 @@ def recovery_socket(ip: str, port: int) -> socket.socket:
 
 
 class RecoveryService:
-    """A thread and a port, from its making to :meth:`close`. Raises OSError if the port is taken."""
+    """A thread that answers at its own port until :meth:`close`. Raises OSError if the port is taken."""
 
-    def __init__(self, config: JobConfig, kept: Kept) -> None:
+    def __init__(self, config: JobConfig, kept: KeptResults) -> None:
         self.counters = ServiceCounters()
         self._job = config.job
         self._kept = kept
@@ -98,7 +98,7 @@ class RecoveryService:
         os.close(self._wake_writer)
 
     def answer(self, question: bytes, ip: str) -> bytearray | None:
-        """The datagram that answers one from ``ip``, or None."""
+        """The answer to a datagram from ``ip``, or None."""
         seats = self._seats.get(ip)
         if seats is None or len(question) != HEADER_BYTES:
             self.counters.malformed += 1
@@ -120,7 +120,7 @@ class RecoveryService:
         poll.register(self._udp, select.POLLIN)
         poll.register(self._wake_reader, select.POLLIN)
         while all(fd != self._wake_reader for fd, _ in poll.poll()):
-            # An error here is an earlier answer's, or no room: the asker asks again.
+            # An error is an ICMP error of an earlier answer, or a full queue. The asker asks again.
             with contextlib.suppress(OSError):
                 for _ in range(_BATCH):
                     question, sender = self._udp.recvfrom(HEADER_BYTES + 1)

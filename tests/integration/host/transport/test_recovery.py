@@ -20,7 +20,7 @@ from helpers.transport.udp_bridge import JOB, configs, job_mapping
 from helpers.waiting import until
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
-from sumwire.transport.catchup.kept_results import ROW_BYTES, Kept
+from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
 from sumwire.transport.catchup.recovery import FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S, MOST_ASKED, Recovery
 from sumwire.transport.catchup.recovery_service import recovery_port
 
@@ -36,7 +36,7 @@ def result(sequence: int, worker: int, op: int = model.THC, contributors: int = 
     return model.Packet(model.RESULT, op, JOB, *place, contributors, 0x40, words, 3, 17, payload)
 
 
-def keep(kept: Kept, packets: dict[int, model.Packet]) -> None:
+def keep(kept: KeptResults, packets: dict[int, model.Packet]) -> None:
     for sequence, packet in packets.items():
         data = packet.encode()
         row = np.zeros((1, ROW_BYTES), np.uint8)
@@ -49,7 +49,7 @@ class Group:
 
     def __init__(self, stack: ExitStack, mapping: dict[str, Any], absent: tuple[int, ...]) -> None:
         self.configs = configs(mapping)
-        self.kept = [Kept(SLOTS, least=512) for _ in self.configs]
+        self.kept = [KeptResults(SLOTS, least=512) for _ in self.configs]
         self.workers: dict[int, Recovery] = {}
         for number, (config, kept) in enumerate(zip(self.configs, self.kept, strict=True)):
             if number not in absent:

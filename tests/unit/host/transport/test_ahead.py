@@ -9,8 +9,8 @@ import pytest
 from golden import model
 from helpers.transport.udp_bridge import JOB, configs, job_mapping
 from sumwire.config import JobConfig
-from sumwire.transport.catchup.early_results import Ahead
-from sumwire.transport.catchup.kept_results import ROW_BYTES, Kept
+from sumwire.transport.catchup.early_results import EarlyResults
+from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
 from sumwire.wire.packets import headers
 
 SLOTS = 8
@@ -29,7 +29,7 @@ def result(sequence: int, op: int = model.THC) -> model.Packet:
     return model.Packet(model.RESULT, op, JOB, *place, 3, 0, words, 0, 0, payload)
 
 
-def put(ahead: Ahead, upcoming: int, datagrams: list[bytes]) -> list[bool]:
+def put(ahead: EarlyResults, upcoming: int, datagrams: list[bytes]) -> list[bool]:
     rows = np.zeros((len(datagrams), 2 * ROW_BYTES), np.uint8)
     for row, data in zip(rows, datagrams, strict=True):
         row[: len(data)] = np.frombuffer(data, np.uint8)
@@ -38,13 +38,13 @@ def put(ahead: Ahead, upcoming: int, datagrams: list[bytes]) -> list[bool]:
     return fits
 
 
-def taken(ahead: Ahead, first: int, chunks: int) -> dict[int, bytes]:
+def taken(ahead: EarlyResults, first: int, chunks: int) -> dict[int, bytes]:
     places, rows, sizes = ahead.take(first, chunks)
     return {int(k): row[:size].tobytes() for k, row, size in zip(places, rows, sizes, strict=True)}
 
 
 def test_results_wait_for_their_exchange() -> None:
-    ahead = Ahead(config(), Kept(SLOTS, least=64))
+    ahead = EarlyResults(config(), KeptResults(SLOTS, least=64))
     numbers = [20, 22, 23, 31, 20]
     assert put(ahead, 20, [result(k).encode() for k in numbers]) == [True] * 5
     assert ahead.taken == 4
@@ -55,7 +55,7 @@ def test_results_wait_for_their_exchange() -> None:
 
 
 def test_reaches_tells_how_far_the_others_are() -> None:
-    ahead = Ahead(config(), Kept(SLOTS, least=64))
+    ahead = EarlyResults(config(), KeptResults(SLOTS, least=64))
     assert not ahead.reaches(0)
     put(ahead, 20, [result(21).encode()])
     assert ahead.reaches(20)
@@ -64,7 +64,7 @@ def test_reaches_tells_how_far_the_others_are() -> None:
 
 
 def test_a_result_of_fewer_than_a_quorum_does_not_say_that_the_others_go_on() -> None:
-    ahead = Ahead(config(), Kept(SLOTS, least=64))
+    ahead = EarlyResults(config(), KeptResults(SLOTS, least=64))
     put(ahead, 20, [result(21)._replace(count=1, flags=0x40).encode()])
     assert not ahead.reaches(20)
     put(ahead, 20, [result(20).encode(), result(22)._replace(count=1, flags=0x40).encode()])
@@ -75,8 +75,8 @@ def test_a_result_of_fewer_than_a_quorum_does_not_say_that_the_others_go_on() ->
 
 def test_late_and_too_early_ones_are_left() -> None:
     """Half of the ring is for what peers may still ask for."""
-    kept = Kept(SLOTS, least=64)
-    ahead = Ahead(config(), kept)
+    kept = KeptResults(SLOTS, least=64)
+    ahead = EarlyResults(config(), kept)
     last = 100 + kept.capacity // 2
     assert put(ahead, 100, [result(k).encode() for k in (99, 100, last - 1, last, 3)]) == [
         False,
@@ -89,7 +89,7 @@ def test_late_and_too_early_ones_are_left() -> None:
 
 
 def test_all_ops_wait() -> None:
-    ahead = Ahead(config(), Kept(SLOTS, least=64))
+    ahead = EarlyResults(config(), KeptResults(SLOTS, least=64))
     packets = [result(k, op) for k, op in enumerate(model.WORDS_DOWN)]
     assert all(put(ahead, 0, [packet.encode() for packet in packets]))
     assert taken(ahead, 0, 10) == {k: packet.encode() for k, packet in enumerate(packets)}
@@ -97,12 +97,12 @@ def test_all_ops_wait() -> None:
 
 def test_a_result_without_its_low_planes_waits_too() -> None:
     cut = result(4)._replace(words=6, payload=bytes(6 * 128))
-    assert put(Ahead(config(), Kept(SLOTS)), 0, [cut.encode()]) == [True]
+    assert put(EarlyResults(config(), KeptResults(SLOTS)), 0, [cut.encode()]) == [True]
 
 
 def test_rounds_wrap() -> None:
     border = SLOTS * ROUNDS
-    ahead = Ahead(config(), Kept(SLOTS, least=64))
+    ahead = EarlyResults(config(), KeptResults(SLOTS, least=64))
     assert put(ahead, border - 2, [result(k).encode() for k in (border - 2, border + 1, border - 3)]) == [
         True,
         True,
@@ -131,7 +131,7 @@ def test_rounds_wrap() -> None:
     ],
 )
 def test_what_is_no_result_does_not_wait(changed: dict[str, object]) -> None:
-    ahead = Ahead(config(), Kept(SLOTS, least=64))
+    ahead = EarlyResults(config(), KeptResults(SLOTS, least=64))
     bad = result(9)._replace(**changed)  # type: ignore[arg-type]
     assert put(ahead, 8, [bad.encode(), result(10).encode()]) == [False, True]
     assert taken(ahead, 8, 20) == {2: result(10).encode()}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from golden import model
 from numpy.typing import NDArray
-from sumwire.transport.catchup.kept_results import ROW_BYTES, Kept
+from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
 
 ROUNDS = 1 << 32
 
@@ -31,19 +31,19 @@ def rows_of(datagrams: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.uint3
     return rows, np.array([len(data) for data in datagrams], np.uint32)
 
 
-def put(kept: Kept, sequences: list[int], slots: int, op: int = model.THC) -> None:
+def put(kept: KeptResults, sequences: list[int], slots: int, op: int = model.THC) -> None:
     rows, sizes = rows_of([datagram(sequence, slots, op) for sequence in sequences])
     kept.put(np.array(sequences, np.int64), rows, sizes)
 
 
-def found(kept: Kept, sequence: int, slots: int, op: int = model.THC) -> bytes | None:
+def found(kept: KeptResults, sequence: int, slots: int, op: int = model.THC) -> bytes | None:
     answer = kept.find(sequence % slots, sequence // slots % ROUNDS, op)
     return None if answer is None else bytes(answer)
 
 
 @pytest.mark.parametrize("slots", [2, 5, 64])
 def test_the_latest_results_are_found_and_no_others(slots: int) -> None:
-    kept = Kept(slots, least=100)
+    kept = KeptResults(slots, least=100)
     assert kept.capacity >= 100
     total = 3 * kept.capacity + 1
     for first in range(0, total, 7):
@@ -54,7 +54,7 @@ def test_the_latest_results_are_found_and_no_others(slots: int) -> None:
 
 
 def test_another_op_slot_or_round_is_not_found() -> None:
-    kept = Kept(4, least=16)
+    kept = KeptResults(4, least=16)
     put(kept, [9], 4)
     assert kept.find(1, 2, model.THC) == datagram(9, 4)
     assert kept.find(1, 2, model.MAX32) is None
@@ -65,7 +65,7 @@ def test_another_op_slot_or_round_is_not_found() -> None:
 
 
 def test_results_of_several_lengths_keep_their_own() -> None:
-    kept = Kept(8, least=8)
+    kept = KeptResults(8, least=8)
     rows, sizes = rows_of([datagram(0, 8, model.MAX32), datagram(1, 8), datagram(2, 8, model.VOTE)])
     kept.put(np.array([0, 1, 2]), rows, sizes)
     assert [len(kept.find(slot, 0, op) or b"") for slot, op in enumerate((model.MAX32, model.THC, model.VOTE))] == [
@@ -77,7 +77,7 @@ def test_results_of_several_lengths_keep_their_own() -> None:
 
 def test_rounds_wrap_after_32_bits() -> None:
     slots = 5
-    kept = Kept(slots, least=40)
+    kept = KeptResults(slots, least=40)
     border = slots * ROUNDS
     put(kept, list(range(border - 6, border + 6)), slots)
     for sequence in range(border - 6, border + 6):
@@ -85,7 +85,7 @@ def test_rounds_wrap_after_32_bits() -> None:
 
 
 def test_held_and_get_agree_with_what_was_put() -> None:
-    kept = Kept(4, least=32)
+    kept = KeptResults(4, least=32)
     put(kept, [40, 42, 43, 50], 4)
     assert kept.held(40, 10).tolist() == [0, 2, 3]
     assert kept.held(41, 1_000_000).tolist() == [1, 2, 9]
@@ -95,7 +95,7 @@ def test_held_and_get_agree_with_what_was_put() -> None:
 
 
 def test_an_answer_is_the_callers_own() -> None:
-    kept = Kept(4, least=8)
+    kept = KeptResults(4, least=8)
     put(kept, [3], 4)
     answer = kept.find(3, 0, model.THC)
     assert answer is not None
