@@ -10,12 +10,27 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 # Tests say model.NAME, whichever of these files it is in.
+from golden import ops
+from golden.ops import *  # noqa: F403
+from golden.ops import (
+    MAX32,
+    SIGN,
+    STAND_IN,
+    THC,
+    VALUES,
+    WORD,
+    WORDS_CUT,
+    WORDS_PARTIAL,
+    WORDS_TRIMMED,
+    WORDS_UP,
+    Content,
+    Signs,
+    to_planes,
+)
 from golden.packets import *  # noqa: F403
 from golden.packets import (
     CE,
@@ -23,37 +38,23 @@ from golden.packets import (
     CONTRIBUTE,
     CUT_RESULT,
     FLUSH,
+    INCOMPLETE,
     INFORM,
     KEPT,
-    MAX32,
     MISSING,
     OVERFLOW,
-    PARTIAL,
     PROBE,
     RESULT,
     RESYNC,
-    SIGN,
     STALE,
-    STAND_IN,
-    SUM32,
-    THC,
     TRIMMED,
     UDP_PORT,
-    VALUES,
-    VOTE,
-    WORD,
-    WORDS_CUT,
-    WORDS_PARTIAL,
-    WORDS_TRIMMED,
-    WORDS_UP,
     Host,
     Packet,
     decode,
-    from_planes,
     malformed,
     ones_complement_sum,
     reply_tos,
-    to_planes,
     udp_frame,
 )
 from golden.queues import *  # noqa: F403
@@ -66,19 +67,6 @@ from golden.queues import (
     mix32,
     salted,
 )
-
-
-class Signs(NamedTuple):
-    """What merged signs may be: where `low` has a 1 all contributors have, where `high` has a 0 none has."""
-
-    low: NDArray[np.uint8]
-    high: NDArray[np.uint8]
-
-    def allows(self, bits: NDArray[np.uint8]) -> bool:
-        return bool(np.all(bits & self.low == self.low) and np.all(bits & ~self.high == 0))
-
-
-Content = NDArray[np.int64] | Signs
 
 
 @dataclass(frozen=True)
@@ -107,57 +95,8 @@ class Job:
         """The switch above for a packet's slot and round; None at a root."""
         if not self.parents:
             return self.parent
-        share = mix32(salted(packet.slot, packet.round)) & 0xFFFF if self.sprays else packet.slot
-        return self.parents[share % len(self.parents)]
-
-    def read(self, op: int, payload: bytes, partial: bool) -> Content:
-        """A contribution's content: sums for THC, lanes, sign bits, counts of plus votes."""
-        if op == THC:
-            values = from_planes(payload)
-            if len(payload) == WORDS_TRIMMED * WORD:
-                values = 4 * values + STAND_IN
-            return values if partial else np.asarray(self.table, np.int64)[values]
-        if op == SIGN:
-            bits = np.frombuffer(payload, np.uint8)
-            return Signs(bits, bits)
-        if op == VOTE:
-            planes = 3 if partial else 1
-            halves = (payload[: planes * WORD], payload[planes * WORD :])
-            return np.concatenate([from_planes(half) for half in halves])
-        return np.frombuffer(payload, ">i4" if op == SUM32 else ">u4").astype(np.int64)
-
-    @staticmethod
-    def fold(op: int, held: Content, added: Content) -> tuple[Content, int]:
-        """The slot's new content and the flags that earns."""
-        if isinstance(held, Signs) and isinstance(added, Signs):
-            return Signs(held.low & added.low, held.high | added.high), 0
-        assert not isinstance(held, Signs) and not isinstance(added, Signs)
-        if op == MAX32:
-            return np.maximum(held, added), 0
-        total = held + added
-        if op != SUM32:
-            return total, 0
-        wrapped = (total + 2**31) % 2**32 - 2**31
-        return wrapped, OVERFLOW if np.any(wrapped != total) else 0
-
-    @staticmethod
-    def partial(op: int, held: Content) -> bytes:
-        """As it goes to the switch above. Signs still open to chance are given as what all agree on."""
-        if isinstance(held, Signs):
-            return held.low.tobytes()
-        if op == THC:
-            return to_planes(held, 8)
-        if op == VOTE:
-            return to_planes(held[:VALUES], 3) + to_planes(held[VALUES:], 3)
-        return held.astype(">i4" if op == SUM32 else ">u4").tobytes()
-
-    @classmethod
-    def result(cls, op: int, held: Content, count: int) -> bytes:
-        """As it goes to the workers. A tie of votes is plus."""
-        if op != VOTE:
-            return cls.partial(op, held)
-        assert not isinstance(held, Signs)
-        return b"".join(np.packbits(2 * half >= count).tobytes() for half in (held[:VALUES], held[VALUES:]))
+        selector = mix32(salted(packet.slot, packet.round)) & 0xFFFF if self.sprays else packet.slot
+        return self.parents[selector % len(self.parents)]
 
 
 @dataclass
@@ -319,7 +258,7 @@ class GoldenSwitch:
         if packet.kind == PROBE:
             return "INFORM"
         if slot is None or fresh:
-            content = job.read(packet.op, packet.payload, job.workers[packet.worker].is_switch)
+            content = ops.read(packet.op, packet.payload, job.table, job.workers[packet.worker].is_switch)
             void = self._is_void(job, None, packet)
             slot = Slot(packet.round, packet.op, np.zeros(VALUES, np.int64) if void else content)
             self.slots[key] = slot
@@ -334,14 +273,14 @@ class GoldenSwitch:
             least = packet.contributors
             if not packet.flags & FLUSH or len(slot.arrived) < least:
                 return "REPEAT"
-            slot.flags |= MISSING if least else PARTIAL
+            slot.flags |= MISSING if least else INCOMPLETE
             self._close(job, slot, packet, cuts)
             return "FLUSH"
         void = self._is_void(job, slot, packet)
         if not void:
-            added = job.read(packet.op, packet.payload, job.workers[packet.worker].is_switch)
-            slot.content, earned = job.fold(packet.op, slot.content, added)
-            slot.flags |= earned
+            added = ops.read(packet.op, packet.payload, job.table, job.workers[packet.worker].is_switch)
+            slot.content, overflow = ops.fold(packet.op, slot.content, added)
+            slot.flags |= OVERFLOW if overflow else 0
         return self._contributed(job, slot, packet, "ADD", cuts, ce, void)
 
     def _contributed(self, job: Job, slot: Slot, packet: Packet, verdict: str, cuts: bool, ce: bool, void: bool) -> str:
@@ -370,7 +309,7 @@ class GoldenSwitch:
                 assert not isinstance(slot.content, Signs)
                 slot.content = slot.content // 4 * 4 + STAND_IN
                 slot.cut |= CUT_RESULT
-            slot.answer = job.result(slot.op, slot.content, slot.count)
+            slot.answer = ops.result(slot.op, slot.content, slot.count)
 
     def _from_above(self, job: Job, packet: Packet, slot: Slot | None, *, older: bool) -> str:
         parent = job.above(packet)
@@ -429,7 +368,7 @@ class GoldenSwitch:
     def _up(self, job: Job, slot: Slot, packet: Packet, request: bytes, flush: int) -> tuple[int, bytes]:
         parent = job.above(packet)
         assert parent is not None
-        payload = job.partial(slot.op, slot.content)
+        payload = ops.partial(slot.op, slot.content)
         up = packet._replace(
             kind=CONTRIBUTE, worker=parent.worker, count=slot.count, contributors=0, flags=slot.flags | flush, cut=0,
             words=len(payload) // WORD, payload=payload,

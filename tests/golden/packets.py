@@ -8,28 +8,15 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from golden.ops import THC, WORD, WORDS_CUT, WORDS_DOWN, WORDS_PARTIAL, WORDS_TRIMMED, WORDS_UP
 
 UDP_PORT = 21335
-VALUES = 1024
-WORD = 128
 CONTRIBUTE, RESULT, STALE, PROBE, INFORM = 1, 2, 3, 4, 5
-THC, MAX32, SUM32, SIGN, VOTE = 1, 2, 3, 4, 5
-FLUSH, PARTIAL, OVERFLOW, TRIMMED, CE, RESYNC, MISSING, CLOSED = (1 << k for k in range(8))
-# What a contribution says that is true of the result as well.
-KEPT = PARTIAL | OVERFLOW | TRIMMED | CE | MISSING
+FLUSH, INCOMPLETE, OVERFLOW, TRIMMED, CE, RESYNC, MISSING, CLOSED = (1 << k for k in range(8))
+# Flags of a contribution that are flags of the result as well.
+KEPT = INCOMPLETE | OVERFLOW | TRIMMED | CE | MISSING
 # cut: the result itself lacks planes.
 CUT_RESULT = 0x80
-# Words from a host, from a lower switch, and of a result.
-WORDS_UP = {THC: 4, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
-WORDS_PARTIAL = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 6}
-WORDS_DOWN = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
-
-# A THC contribution and a THC result without their two low planes.
-WORDS_TRIMMED, WORDS_CUT = 2, 6
-# What stands in for two planes that are not there: 2, 1, 2, 1, ...
-STAND_IN = np.where(np.arange(VALUES) % 2 == 0, 2, 1)
 
 _SUMWIRE = struct.Struct("!BBHHBBIIBBHI")
 
@@ -97,20 +84,8 @@ def udp_frame(
     return dst.mac + src.mac + b"\x08\x00" + head + udp + payload
 
 
-def to_planes(values: NDArray[np.integer], planes: int) -> bytes:
-    """1024 integers as planes, the most significant first; value i is bit i from the left."""
-    bits = [(np.asarray(values) >> k) & 1 for k in reversed(range(planes))]
-    return b"".join(np.packbits(bit.astype(np.uint8)).tobytes() for bit in bits)
-
-
-def from_planes(payload: bytes) -> NDArray[np.int64]:
-    planes = len(payload) // WORD
-    bits = np.unpackbits(np.frombuffer(payload, np.uint8).reshape(planes, WORD), axis=1).astype(np.int64)
-    return sum((bits[p] << (planes - 1 - p) for p in range(planes)), np.zeros(VALUES, np.int64))
-
-
 def reply_tos(request: bytes) -> int:
-    """As urgent as what is answered, drop class 0, ECN-capable."""
+    """The priority of the packet that is answered, drop class 0, ECN-capable."""
     return request[15] & 0xE0 | 2
 
 

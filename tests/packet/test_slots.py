@@ -64,7 +64,7 @@ def test_flush_closes_with_those_who_are_in(rig: Rig, op: int) -> None:
     out = game.contribute(FULL, 2, op=op, flags=model.FLUSH)
     assert len(out) == 4
     packet = model.decode(out[0][1][42:])
-    assert (packet.count, packet.contributors, packet.flags) == (2, 0b101, model.PARTIAL)
+    assert (packet.count, packet.contributors, packet.flags) == (2, 0b101, model.INCOMPLETE)
     # The missing worker is told the result that all have, and is not in it.
     late = game.contribute(FULL, 1, op=op)
     assert model.decode(late[0][1][42:]).contributors == 0b101

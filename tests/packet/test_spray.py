@@ -9,7 +9,7 @@ from golden import model
 from helpers.packet.play import Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, SHARED, SPRAYED
 
-OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE])
+OPS = pytest.mark.parametrize("op", model.OPS)
 
 
 def way_up(game: Game, job: model.Job, slot: int, round_: int, op: int) -> int:

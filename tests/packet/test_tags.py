@@ -9,7 +9,7 @@ from golden import model
 from helpers.packet.play import Game, Rig
 from helpers.packet.star import EVERY, LEAF, ROOT, SINGLE
 
-OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE])
+OPS = pytest.mark.parametrize("op", model.OPS)
 
 
 def tos(priority: int, drop_class: int, ecn: int) -> int:

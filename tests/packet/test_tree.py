@@ -11,7 +11,7 @@ from golden.model import udp_frame
 from helpers.packet.play import Game, Rig, contribution, random_partial, random_payload
 from helpers.packet.star import AGGREGATOR, EVERY, FIFTEEN, HOSTS, LEAF, LOWER, MIDDLE, PARENT, ROOT
 
-OPS = pytest.mark.parametrize("op", [model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE])
+OPS = pytest.mark.parametrize("op", model.OPS)
 TREES = pytest.mark.parametrize("job", [LEAF, MIDDLE], ids=["leaf", "middle"])
 
 
@@ -67,7 +67,7 @@ def test_left_out_above(rig: Rig, op: int) -> None:
     game = Game(rig)
     others = 0xFF & ~(1 << LEAF.parent.worker)
     game.contribute(LEAF, 0, op=op)
-    out = game.result_from_above(LEAF, op=op, contributors=others, flags=model.PARTIAL)
+    out = game.result_from_above(LEAF, op=op, contributors=others, flags=model.INCOMPLETE)
     assert {model.decode(frame[42:]).contributors for _, frame in out} == {0}
     game.contribute(LEAF, 1, op=op)
     out = game.result_from_above(LEAF, 1, op=op, contributors=others)  # before anyone here has sent
@@ -82,11 +82,11 @@ def test_flush_goes_up_only_when_asked_again(rig: Rig, op: int) -> None:
     game = Game(rig)
     game.contribute(LEAF, 0, op=op)
     ((_, frame),) = game.contribute(LEAF, 0, op=op, flags=model.FLUSH)
-    assert model.decode(frame[42:]).flags == model.PARTIAL
+    assert model.decode(frame[42:]).flags == model.INCOMPLETE
     ((_, frame),) = game.contribute(LEAF, 0, op=op, flags=model.FLUSH)
-    assert model.decode(frame[42:]).flags == model.PARTIAL | model.FLUSH
+    assert model.decode(frame[42:]).flags == model.INCOMPLETE | model.FLUSH
     game.contribute(LEAF, 1, op=op)  # too late for the partial result: asks like the others
-    out = game.result_from_above(LEAF, op=op, flags=model.PARTIAL)
+    out = game.result_from_above(LEAF, op=op, flags=model.INCOMPLETE)
     assert {model.decode(frame[42:]).contributors for _, frame in out} == {0b01}
     game.check_counters()
 
@@ -170,12 +170,11 @@ def test_a_switch_stands_for_no_more_than_it_may(rig: Rig) -> None:
 def test_random_schedules_in_a_tree(rig: Rig, seed: int) -> None:
     game = Game(rig, rng=np.random.default_rng(seed))
     rng = np.random.default_rng([seed, 2])
-    ops = (model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE)
     for step in range(200):
         job = (LEAF, MIDDLE, ROOT)[rng.integers(3)]
         slot = int(rng.integers(3))
         round_ = step // 40 - int(rng.random() < 0.1)
-        op = ops[slot]
+        op = model.OPS[slot]
         if job.parent and rng.random() < 0.3:
             contributors = int(rng.integers(256))
             game.result_from_above(job, slot, round_ % 2**32, op, contributors=contributors)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import SIGN, VOTE, Op
+from sumwire_protocol.ops import MAX32, SIGN, VOTE, Op
 from torch import Tensor
 
 from sumwire.codec.seeds import fold, stream_words
@@ -66,10 +66,10 @@ def require(config: JobConfig, ops: tuple[str, ...], what: str) -> None:
             raise ConfigError("ops", config.ops, f"must have {op} {what}", where=f"job {config.name}")
 
 
-class Max32(Operation):
-    """Elementwise maximum of the workers' uint32 values, shape (length,). The result is int64."""
+class _Extreme(Operation):
+    """One of the workers' uint32 values for each element, shape (length,). The result is int64."""
 
-    ops = ("max32",)
+    _op: ClassVar[Op]
 
     def __init__(self, values: NDArray[np.uint32], bucket: int) -> None:
         if values.dtype != np.uint32 or values.ndim != 1:
@@ -79,14 +79,21 @@ class Max32(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        results = transport.exchange(p4.OP_MAX32, to_words(self._values), self.bucket)
+        results = transport.exchange(self._op.code, to_words(self._values), self.bucket)
         return torch.from_numpy(from_words(results.words, self.values).astype(np.int64))
-
-    def ordinary(self, fallback: Fallback) -> Tensor:
-        return fallback.largest(torch.from_numpy(self._values.astype(np.int64)))
 
     def like(self) -> Tensor:
         return torch.zeros(self.values, dtype=torch.int64)
+
+
+class Max32(_Extreme):
+    """Elementwise maximum."""
+
+    ops = ("max32",)
+    _op = MAX32
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        return fallback.largest(torch.from_numpy(self._values.astype(np.int64)))
 
 
 class Sum32(Operation):

@@ -18,8 +18,9 @@ from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOverReceiver, UdpReceiver
 from sumwire.aggregator.state import State
+from sumwire_protocol.ops import OPS
 
-EVERY_OP = ["thc", "max32", "sum32", "sign", "vote"]
+EVERY_OP = [op.name for op in OPS]
 
 
 def every_op_mapping(workers: int = 4, slots: int = 64) -> dict[str, Any]:

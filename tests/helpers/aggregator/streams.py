@@ -20,7 +20,6 @@ from sumwire.aggregator.state import Shared, State
 
 # Without tags; of two priorities, protected or not; marked on the way.
 TOS = (0x00, 0x02, 0xE2, 0x58, 0xE3, 0x03)
-ALL_OPS = (model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE)
 
 
 class Datagram(NamedTuple):
@@ -85,9 +84,9 @@ def bad_network(rng: np.random.Generator, rounds: int = 12, slots: int = 3) -> l
 
 
 def _round(rng: np.random.Generator, job: Job, slot: int, round_: int) -> Iterator[tuple[float, Datagram]]:
-    op = ALL_OPS[(slot + round_) % 5] if job is EVERY else (model.THC, model.MAX32)[round_ % 2]
+    op = model.OPS[(slot + round_) % len(model.OPS)] if job is EVERY else (model.THC, model.MAX32)[round_ % 2]
     if rng.random() < 0.05:
-        op = int(rng.choice(ALL_OPS))
+        op = int(rng.choice(model.OPS))
     for worker, host in enumerate(job.workers):
         packet = contribution(job, worker, slot, (round_ - 3) % 2**32, random_payload(rng, op), op)
         for _ in range(1 + rng.binomial(2, 0.3)):

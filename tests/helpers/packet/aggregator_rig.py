@@ -11,7 +11,7 @@ import numpy as np
 from golden import model
 from golden.model import Host, Job, udp_frame
 from helpers.packet.play import Frames, NotHereError
-from helpers.packet.star import AGGREGATOR, JOBS, OP_NAMES
+from helpers.packet.star import AGGREGATOR, JOBS
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import SILENCE_S, State
@@ -32,7 +32,7 @@ def job_config(job: Job) -> JobConfig:
         "format": 2,
         "name": f"job{job.number}",
         "job": job.number,
-        "ops": [OP_NAMES[op] for op in sorted(job.ops)],
+        "ops": [model.OP_NAMES[op] for op in sorted(job.ops)],
         "workers": len(job.workers),
         "quorum": job.quorum,
         "slots": job.slots,

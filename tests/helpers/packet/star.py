@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 
-from golden.model import MAX32, SIGN, SUM32, THC, VOTE, GoldenSwitch, Host, Job, Parent
+from golden.model import MAX32, OP_NAMES, OPS, VOTE, GoldenSwitch, Host, Job, Parent
 
 # The table published with THC (granularity 30), and one that needs all eight planes.
 PUBLISHED_TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
@@ -20,7 +20,7 @@ QUORUM = Job(2, HOSTS[:3], slot_base=8, slots=3, quorum=2, table=PUBLISHED_TABLE
 WIDE = Job(3, HOSTS[2:], slot_base=11, slots=4, quorum=2, table=WIDE_TABLE)
 SINGLE = Job(4, HOSTS[1:2], slot_base=4094, slots=2, quorum=1, table=PUBLISHED_TABLE)
 NORMS = Job(5, HOSTS, slot_base=100, slots=4, quorum=4, ops=frozenset({MAX32}))
-ALL_OPS = frozenset({THC, MAX32, SUM32, SIGN, VOTE})
+ALL_OPS = frozenset(OPS)
 EVERY = Job(6, HOSTS, slot_base=110, slots=8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS)
 
 # In a tree: this switch as a leaf with two workers, as a root of three lower switches, and in between.
@@ -62,9 +62,6 @@ def _mac(mac: bytes) -> str:
 
 def _ip(ip: bytes) -> str:
     return ".".join(map(str, ip))
-
-
-OP_NAMES = {THC: "thc", MAX32: "max32", SUM32: "sum32", SIGN: "sign", VOTE: "vote"}
 
 
 def _name(host: Host) -> str:

@@ -139,10 +139,10 @@ def test_errors_come_out_of_backward(ranks: Ranks) -> None:
 
 @pytest.mark.parametrize("silent", [False, True])
 def test_every_collective_with_and_without_the_switch(ranks: Ranks, silent: bool) -> None:
-    mapping = {**job_mapping(RANKS, 8), "ops": ["thc", "max32", "sum32", "sign", "vote"]}
+    mapping = {**job_mapping(RANKS, 8), "ops": list(model.OP_NAMES.values())}
     switch = golden_switch(mapping)
     [job] = switch.jobs
-    every = frozenset({model.THC, model.MAX32, model.SUM32, model.SIGN, model.VOTE})
+    every = frozenset(model.OPS)
     switch = replace(switch, jobs=(replace(job, ops=every),))
     with Bridge(mapping, switch, deaf=lambda *_: silent):
         outcomes = ranks.run(ddp_cases.collectives, mapping, LENGTH)

@@ -287,7 +287,7 @@ def test_answers_that_are_none_are_counted_and_ignored() -> None:
             good._replace(job=JOB + 1),
             good._replace(worker=1),
             good._replace(count=0),
-            good._replace(flags=model.PARTIAL),
+            good._replace(flags=model.INCOMPLETE),
             good._replace(slot=4),
             good._replace(round=1),
             good._replace(words=7),

@@ -48,7 +48,7 @@ def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     sent = [model.decode(reply.data) for reply in got]
     assert {packet.kind for packet in sent} == {model.RESULT, model.STALE, model.INFORM}
     flags = {flag for packet in sent for flag in range(8) if packet.flags >> flag & 1}
-    # PARTIAL, OVERFLOW, TRIMMED, CE, MISSING, CLOSED.
+    # INCOMPLETE, OVERFLOW, TRIMMED, CE, MISSING, CLOSED.
     assert flags == {1, 2, 3, 4, 6, 7}
     assert {packet.words for packet in sent if packet.op == model.THC} == {0, 6, 8}
 

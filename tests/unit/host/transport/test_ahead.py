@@ -122,7 +122,7 @@ def test_rounds_wrap() -> None:
         {"worker": WORKER - 1},
         {"count": 0},
         {"slot": SLOTS},
-        {"flags": model.PARTIAL},
+        {"flags": model.INCOMPLETE},
         {"words": 7},
         {"payload": bytes(1023)},
         {"payload": bytes(1025)},
