@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a C compiler, once per process, and tests what it supports by compiling a line."""
+"""Finds a C compiler, and tests what it supports by compiling a line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from nativelib.errors import NoCompilerError
+from nativelib.remembered import key_of, recall, remember
 
 # For clang and gcc alike. Sums of floats must not depend on the machine: no fused multiply-add.
 COMMON_FLAGS = ("-std=gnu2x", "-O2", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra")
@@ -74,9 +77,27 @@ def _examine(name: str, path: str) -> _Candidate:
     program = shutil.which(words[0], path=path)
     if program is None:
         return _Candidate(None, False, "not found")
+    key = key_of(program, words[1:], (*COMMON_FLAGS, _THIS_CPU, _PROBE, _WIDE_PROBE))
+    if key is not None and (known := _read(recall(key))) is not None:
+        return known
+    candidate = _test(program, words[1:])
+    if key is not None and candidate.compiler is not None:
+        remember(key, {**asdict(candidate.compiler), "wide": candidate.wide, "reason": candidate.reason})
+    return candidate
+
+
+def _read(known: Any) -> _Candidate | None:
+    """The candidate in what :func:`recall` returned, None if it is malformed."""
+    match known:
+        case {"command": [*words], "identity": str(identity), "wide": bool(wide), "reason": str(reason)}:
+            return _Candidate(Compiler(tuple(map(str, words)), identity), wide, reason)
+    return None
+
+
+def _test(program: str, options: Sequence[str]) -> _Candidate:
     reason = ""
     for cpu in ((_THIS_CPU,), ()):
-        command = (program, *words[1:], *COMMON_FLAGS, *cpu)
+        command = (program, *options, *COMMON_FLAGS, *cpu)
         wide_reason = _compiles(command, _WIDE_PROBE)
         reason = wide_reason and _compiles(command, _PROBE)
         if not reason:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from nativelib import NoCompilerError, find_compiler
+from nativelib import NoCompilerError, compiler, find_compiler
+from nativelib.remembered import key_of
 
 Fake = Callable[[str, str], Path]
 
@@ -100,3 +101,74 @@ def test_a_chosen_compiler_that_cannot_be_read(text: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("CC", text)
     with pytest.raises(NoCompilerError, match="quotation"):
         find_compiler()
+
+
+# ---------------------------------------------------------------- what the next process knows
+
+
+@pytest.fixture
+def next_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, compilers of this process are forgotten, and starting one is an error."""
+
+    def start(*_: object) -> None:
+        raise AssertionError("a compiler was started")
+
+    def begin() -> None:
+        compiler._examine.cache_clear()
+        monkeypatch.setattr(compiler, "run_compiler", start)
+
+    compiler._examine.cache_clear()
+    return begin
+
+
+def test_the_next_process_starts_no_compiler(cache: Path, next_process: Callable[[], None]) -> None:
+    before = find_compiler()
+    next_process()
+    assert find_compiler() == before
+
+
+def test_a_file_that_cannot_be_read_is_as_good_as_none(cache: Path, next_process: Callable[[], None]) -> None:
+    before = find_compiler()
+    files = list(cache.glob("compiler-*.json"))
+    for text in ("", "[]", '{"command": 5}'):
+        for file in files:
+            file.write_text(text)
+        compiler._examine.cache_clear()
+        assert find_compiler() == before
+    next_process()
+    assert find_compiler() == before
+
+
+def test_options_and_environment_are_part_of_what_is_remembered(real: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {key_of(real, [], []), key_of(real, ["-DX"], []), key_of(real, [], ["another test"])}
+    monkeypatch.setenv("CPATH", "/somewhere")
+    keys.add(key_of(real, [], []))
+    assert len(keys) == 4
+    assert None not in keys
+
+
+def test_another_file_is_another_compiler(tmp_path: Path) -> None:
+    file = tmp_path / "clang-99"
+    keys = set()
+    for content in (b"\x7fELF", b"\x7fELF, a later version"):
+        file.write_bytes(content)
+        keys.add(key_of(str(file), [], []))
+    assert len(keys) == 2
+    assert None not in keys
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "content"),
+    [
+        pytest.param("clang", [], b"#!/bin/sh\n", id="a script"),
+        pytest.param("ccache", [], b"\x7fELF", id="starts another program"),
+        pytest.param("gcc", ["clang"], b"\x7fELF", id="an argument"),
+        pytest.param("clang", [], None, id="no file"),
+    ],
+)
+def test_what_may_start_another_compiler_is_not_remembered(
+    name: str, options: list[str], content: bytes | None, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert key_of(str(tmp_path / name), options, []) is None
