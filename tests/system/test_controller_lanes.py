@@ -72,7 +72,7 @@ def test_a_queue_alone_renews_no_job(address: str) -> None:
 
 
 def test_status_counts_what_a_queue_decides() -> None:
-    """A queue that hardly drains: the first packet of each kind goes through, the next ones meet it."""
+    """With a queue that hardly drains, later packets are marked or dropped."""
     device = SoftSwitch(engine="python")
     with soft_switch(device) as running:
         wide = {"mark_bytes": 100, "drop_bytes": [1, 1, 1, 100000], "drop_all_bytes": 100000}
@@ -108,7 +108,7 @@ class Sprayed:
         apply_topology(self.topology)
 
     def exchange(self, lane: int, slot: int, round_: int) -> set[str]:
-        """All hosts contribute; checks that each has the sum at its lane's port. The spines that were passed."""
+        """All hosts contribute, and each gets the sum at its lane's port. Returns the spines that forwarded packets."""
         rng = np.random.default_rng(slot)
         values = rng.integers(-(2**20), 2**20, (4, 256))
         self.cables.visited.clear()
@@ -147,7 +147,7 @@ CHUNKS = [(lane, slot, round_) for lane in (0, 1) for slot in (0, 1, 7, 15) for 
 
 
 def spine_of(slot: int, round_: int) -> str:
-    """Where the golden model has the chunk summed."""
+    """The spine at which the golden model sums the chunk."""
     return f"spine{1 + (mix32(salted(slot, round_)) & 1)}"
 
 

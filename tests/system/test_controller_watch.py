@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire-controller watch` beside soft switches as processes of their own, of which some are killed or stopped."""
+"""`sumwire-controller watch` with soft switches in other processes, some of which are killed or suspended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOVED_S = 1.0
 
 
 class Lines:
-    """What a process prints, line by line, from a thread, so that waiting for it can end."""
+    """The lines that a process prints. A thread reads them, so that waiting for a line can time out."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._queue: queue.Queue[str] = queue.Queue()
@@ -110,7 +110,7 @@ class Net:
         return [node.switch for node in self.topology.switches if node.name.startswith("leaf")]
 
     def uses(self) -> list[set[int]]:
-        """Of each leaf, the numbers of the spines that its rows name."""
+        """For each leaf, the numbers of the spines that its rows name."""
         found = []
         for leaf in self.leaves():
             with P4Switch(leaf, read_only=True) as switch:
@@ -120,7 +120,7 @@ class Net:
         return found
 
     def until_moved(self, gone: str) -> float:
-        """Waits until both leaves have left a spine out; seconds it took, from now."""
+        """Wait until no row of either leaf names a spine. Returns the seconds it took, from now."""
         start = time.monotonic()
         found = [self.event() for _ in range(3)]
         took = time.monotonic() - start

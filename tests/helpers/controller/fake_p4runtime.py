@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A P4Runtime server that misbehaves on purpose, in ways a working switch cannot be brought to."""
+"""A P4Runtime server that misbehaves on purpose, in ways that a working switch never would."""
 
 from __future__ import annotations
 

@@ -61,13 +61,13 @@ def _free_port() -> int:
 
 @cache
 def _has_thrift() -> bool:
-    """bmv2 may be built without Thrift, and then refuses the option; with it, each process wants a port of its own."""
+    """bmv2 built without Thrift refuses the option; with Thrift every process needs a port of its own."""
     text = subprocess.run(["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False)
     return "--thrift-port" in text.stdout + text.stderr
 
 
 def _until_it_answers(switch: Switch, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Asks again and again; each question is bounded by its own deadline, nothing sleeps."""
+    """Open sessions until one succeeds. Each attempt has a deadline of its own, so nothing sleeps."""
     end = time.monotonic() + READY_S
     while True:
         try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a switch does, the controller ends in a typed error, in time, and leaves no thread behind."""
+"""Whatever a switch does, the controller raises a typed error in time and leaves no thread behind."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_switch(address: str) -> P4Switch:
 
 @pytest.fixture
 def deaf_port() -> Iterator[str]:
-    """A port that accepts connections and never says a word."""
+    """A server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Watching roots: what is said and written when one is gone, silent, slow or back."""
+"""Watching roots: the events and writes when one stops, hangs, is slow or comes back."""
 
 from __future__ import annotations
 

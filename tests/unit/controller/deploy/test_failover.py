@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows change when a root is gone."""
+"""The rows that change when a root fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def root(k: int) -> IPv4Address:
 
 
 def below(spines: int, **job: Any) -> Config:
-    """The first leaf of two under as many spines."""
+    """The first of two leaves below `spines` spines."""
     data = leaf_spine(2, 2, spines)
     data["jobs"][0].update(job)
     return below_redundant_roots(configs_of(parse_topology(text(data))))[0]

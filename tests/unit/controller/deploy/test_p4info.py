@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Entries to P4Runtime and back, against the compiled program."""
+"""The translation of entries to P4Runtime and back, with the compiled program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Counters and entries in words."""
+"""The status: counters and entries as text and JSON."""
 
 from __future__ import annotations
 

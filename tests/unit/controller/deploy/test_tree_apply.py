@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Applying a topology: the order over all switches, and one life of a job on all of them."""
+"""Applying a topology: the order of writes over all switches, and new generations on all of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROGRAM = Program.load()
 
 
 class Network:
-    """A fake switch for each name, and a journal of what was written where."""
+    """A fake switch for each name, and a journal of the writes to all of them."""
 
     def __init__(self) -> None:
         self.switches: dict[str, FakeSwitch] = {}
@@ -192,7 +192,7 @@ def test_an_apply_that_breaks_off_anywhere_can_be_repeated(left: int, renew: boo
 
 
 def test_whatever_breaks_off_no_lower_switch_has_a_job_that_its_upper_has_not() -> None:
-    """After every single write of a change: a leaf that admits the job has a spine of the same life of it."""
+    """After every single write: a job that a leaf admits has the same slots as on the spines."""
     changed = with_jobs({**ALL, "slots": {"base": 0, "count": 32}})
     for left in range(1000):
         network = Network()

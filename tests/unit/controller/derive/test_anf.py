@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The polynomial of a table, evaluated the slow way, is the table."""
+"""Evaluating the polynomial of a table gives the table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each switch of a topology gets: by hand for two networks, by invariants for any."""
+"""The configuration of each switch of a topology: expected by hand for two networks, by invariants for random ones."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def _every_slot_has_one_tree(
     found: dict[str, Config],
     cables: dict[tuple[str, int], tuple[str, int]],
 ) -> None:
-    """Every worker's way up ends at the same switch, which counts every host once; each step has its seat above."""
+    """Every worker's path up ends at the same root, which counts every host once; each switch has a seat at its parent."""
     places = {each["name"]: each["switch"] for each in data["hosts"]}
     for slot in range(4):
         ends, seats = set(), set()

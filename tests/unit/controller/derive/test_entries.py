@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole desired state, as a set of strings written by hand."""
+"""All entries that a switch should hold, against sets of strings written by hand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A job's lanes: what each is on the switch, how they are renewed, what hosts are told."""
+"""A job's lanes: their entries on the switch, their generations, and their part of the job file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every rule of the configuration: one way to keep it, one way to break it."""
+"""Every rule on a switch's configuration, with one example that keeps it and one that breaks it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _add_job(**fields: Any) -> Change:
 
 
 def _many(op: str, hosts: int) -> Change:
-    """A job of one op over a lower switch of so many hosts and three hosts."""
+    """A job of one op; its workers are three hosts and a lower switch with `hosts` hosts."""
     return lambda data: (
         data["workers"][0].update(stands_for=hosts),
         data.update(jobs=[job("many", 1, 4, 0, 2, op)]),
@@ -86,7 +86,7 @@ def _parents(count: int) -> Change:
 
 
 def _set_parents(change: Callable[[list[dict[str, Any]]], object], count: int = 1) -> Change:
-    """Ports 5.. lead up."""
+    """A switch whose ports from 5 on lead to parents."""
 
     def apply(data: dict[str, Any]) -> None:
         data["ports"] = list(range(1, 5 + count))
@@ -363,7 +363,7 @@ def test_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in REFUSED if name not in ("table value", "no worker name")])
 def test_one_mistake_is_one_problem(name: str) -> None:
-    """A mistake draws no others after it (but -1 is neither a table value nor its start, and no name is no worker)."""
+    """Each example is reported once; the two left out break several rules at a time."""
     data = star()
     REFUSED[name][0](data)
     assert len(problems_of(data)) == 1

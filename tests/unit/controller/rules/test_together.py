@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations of several switches: one way to fit together, one way not to."""
+"""Every rule on configurations of several switches, with one example that keeps it and one that breaks it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every rule of a topology: one way to keep it, one way to break it."""
+"""Every rule on a topology, with one example that keeps it and one that breaks it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _replaced(other: dict[str, Any], *changes: Change) -> Change:
 
 
 def _job_of(hosts: int, op: str) -> Change:
-    """Two leaves with as many hosts together, all in one job."""
+    """Two leaves with `hosts` hosts together, all of them in one job."""
     data = leaf_spine(2, (hosts + 1) // 2)
     return _replaced({**data, "jobs": [tree_job("many", 1, list(range(1, hosts + 1)), 0, 2, op)]})
 
