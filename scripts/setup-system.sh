@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# Debian packages that Sumwire uses and pip cannot bring: Python's venv, Mininet, ethtool, iproute2, and clang for the
-# native engine. Installs what is missing and nothing else; without apt or root it says what to install.
-# All but clang is needed; without clang the soft switch runs its Python engine.
-# Not among them, because only `make fuzz` uses it: clang's sanitizers (Debian: libclang-rt-16-dev).
+# Installs the Debian packages that Sumwire needs and pip cannot bring: Python's venv, Mininet, ethtool, iproute2, and
+# clang for the native engine. It installs only what is missing; without apt or root it prints what to install.
+# Everything but clang is required. Without clang the soft switch runs its Python engine.
+# Clang's sanitizers (Debian: libclang-rt-16-dev) are not installed, because only `make fuzz` uses them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv
 command -v ip >/dev/null || need iproute2
 command -v ethtool >/dev/null || need ethtool
 { command -v mnexec >/dev/null && [ -e /usr/lib/python3/dist-packages/mininet/net.py ]; } || need mininet
-# The same question that the soft switch asks later.
+# The soft switch looks for a compiler in this way too.
 compiler=yes
 PYTHONPATH=native python3 -B -c 'import nativelib; nativelib.find_compiler(wide_bitint=True)' 2>/dev/null || compiler=
 [ "${#packages[@]}" = 0 ] && [ "$compiler" ] && exit 0

@@ -216,7 +216,7 @@ def _every_slot_has_one_tree(
     found: dict[str, Config],
     cables: dict[tuple[str, int], tuple[str, int]],
 ) -> None:
-    """Every worker's path up ends at the same root, which counts every host once; each switch has a seat at its parent."""
+    """Every worker's path up ends at the same root, which counts every host once; every switch has a seat above."""
     places = {each["name"]: each["switch"] for each in data["hosts"]}
     for slot in range(4):
         ends, seats = set(), set()
