@@ -11,7 +11,7 @@ enum { BYTES = CODEC_WORD_BYTES, VALUES = CODEC_CHUNK_VALUES };
 void planes_pack(const uint8_t *indices, uint8_t *words) {
   uint64_t eight[BYTES];
   memcpy(eight, indices, VALUES);
-  for (int plane = 0; plane < CODEC_INDEX_PLANES; plane++) {
+  for (int plane = 0; plane < (int)CODEC_INDEX_PLANES; plane++) {
     const int bit = CODEC_INDEX_PLANES - 1 - plane;
     for (int i = 0; i < BYTES; i++) words[plane * BYTES + i] = gather_lowest(eight[i] >> bit);
   }
@@ -43,7 +43,7 @@ uint8_t planes_largest(const uint8_t *words) {
   uint64_t largest[BYTES / 8];
   memset(largest, 0xFF, BYTES);
   uint8_t value = 0;
-  for (int plane = 0; plane < CODEC_SUM_PLANES; plane++) {
+  for (int plane = 0; plane < (int)CODEC_SUM_PLANES; plane++) {
     uint64_t word[BYTES / 8], any = 0;
     memcpy(word, words + plane * BYTES, BYTES);
     for (int i = 0; i < BYTES / 8; i++) any |= word[i] &= largest[i];
