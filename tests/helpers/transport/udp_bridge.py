@@ -70,8 +70,12 @@ class Impairer:
 
 
 def addresses(workers: int) -> tuple[str, list[str]]:
-    """A fresh aggregator address and workers' addresses, out of 127.0.0.0/8, by process and call."""
-    number = (os.getpid() * 61 + next(_networks)) % (254 * 254)
+    """An aggregator's address and the workers' addresses, out of 127.0.0.0/8, by process and call.
+
+    The switch's port is the protocol's, so tests that run at the same time need addresses of their own. 64 processes
+    with neighbouring ids have 1008 networks each.
+    """
+    number = os.getpid() % 64 * 1008 + next(_networks) % 1008
     prefix = f"127.{1 + number // 254}.{1 + number % 254}"
     return f"{prefix}.250", [f"{prefix}.{1 + worker}" for worker in range(workers)]
 

@@ -197,6 +197,10 @@ def test_file_that_is_no_object(tmp_path: Path, content: str, text: str) -> None
     assert str(path) in str(caught.value)
 
 
+def test_the_earlier_name_of_an_error_still_catches_it() -> None:
+    assert sumwire.LaneOverflowError is sumwire.SumOverflowError
+
+
 def test_every_public_name_is_there() -> None:
     for name in dir(sumwire):
         assert callable(getattr(sumwire, name)), name

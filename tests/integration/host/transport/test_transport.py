@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import socket
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -213,7 +214,8 @@ def test_wrong_port_and_address_do_not_reach_the_worker() -> None:
     worker = (mapping["addresses"][0]["ip"], model.UDP_PORT)
     up = planes(1, 1)[:1]
     with Bridge(mapping, golden_switch(mapping)), Transport(configs(mapping)[0]) as transport:
-        for ip, port in ((aggregator_of(mapping), 4000), ("127.0.0.1", model.UDP_PORT)):
+        aggregator = aggregator_of(mapping)
+        for ip, port in ((aggregator, 0), (aggregator.replace(".250", ".251"), model.UDP_PORT)):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.bind((ip, port))
                 stranger.sendto(good.encode(), worker)
@@ -255,11 +257,22 @@ def test_missing_worker_is_a_deadline_error() -> None:
         Bridge(mapping, golden_switch(mapping)),
         Transport(configs(mapping)[0], TransportOptions(deadline_s=0.4)) as transport,
         pytest.raises(
-            DeadlineError, match=rf"job {JOB}: no result for 0.4. s; slot 0, round 0, chunk 0.* workers: \[1\]"
+            DeadlineError, match=rf"job {JOB}: no result for \d+\.\d\d s; slot 0, round 0, chunk 0.* workers: \[1\]"
         ) as caught,
     ):
         transport.exchange(p4.OP_THC, planes(1, 3)[0])
     assert caught.value.missing == (1,)
+
+
+def test_the_deadline_is_measured_by_the_clock_that_is_passed_in() -> None:
+    """An hour passes with every look at it, so the first wait is over at once."""
+    ticks = count(0.0, 3600.0)
+    with (
+        Bridge(mapping := job_mapping(2, 8), golden_switch(mapping)),
+        Transport(configs(mapping)[0], TransportOptions(deadline_s=1800.0), clock=lambda: next(ticks)) as transport,
+        pytest.raises(DeadlineError, match=r"no result for \d+00\.00 s.*the switch does not answer at all"),
+    ):
+        transport.exchange(p4.OP_THC, planes(1, 3)[0])
 
 
 def test_whole_result_after_the_deadline_lets_it_go_on() -> None:
