@@ -13,7 +13,6 @@ from typing import Any, Final
 _HOMES: Final = {
     "CodecError": "errors",
     "CodecInfo": "base",
-    "CodecRegistry": "base",
     "CountError": "errors",
     "ErrorFeedback": "feedback",
     "FeedbackShapeError": "errors",

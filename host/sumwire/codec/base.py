@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every gradient codec offers to the layers above, and the registry of codecs."""
+"""What every gradient codec offers to the layers above."""
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -28,7 +27,10 @@ _NORM_VALUES: Final = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class CodecInfo:
-    """A codec's wire footprint. Words are 128 bytes, counted per chunk."""
+    """A codec's wire footprint. Words are 128 bytes, counted per chunk.
+
+    Raises CodecError for words that a slot cannot hold, or chunks without values.
+    """
 
     name: str
     op: int
@@ -37,6 +39,13 @@ class CodecInfo:
     chunk_values: int
     # Op of a preliminary exchange whose outcome `encode` needs (`preliminary`, uint32 values), or None.
     preliminary_op: int | None = None
+
+    def __post_init__(self) -> None:
+        for field, words in (("words_up", self.words_up), ("words_down", self.words_down)):
+            if not 1 <= words <= p4.SLOT_WORDS:
+                raise CodecError(f"codec {self.name!r}: {field}={words} must be 1..{p4.SLOT_WORDS}, a slot's words")
+        if self.chunk_values < 1:
+            raise CodecError(f"codec {self.name!r}: chunk_values={self.chunk_values} must be positive")
 
     @classmethod
     def of(cls, name: str, op: Op, preliminary: Op | None = None) -> CodecInfo:
@@ -49,8 +58,8 @@ class CodecRound(ABC):
     """One tensor in one round of aggregation, whole (`encode`, `decode`) or in parts (`encode_into`, `decode_into`).
 
     A part is a run of chunks whose borders are multiples of `grain`; the tensor's end is a border too. Every part is
-    encoded once, then decoded once, in any order of parts; different parts may be worked on by different threads.
-    The tensor must not change before the last part is encoded and, where `residual` is wanted, before that.
+    encoded once, then decoded once, in any order of parts. Different threads may work on different parts. The tensor
+    must not change before the last part is encoded, nor before `residual` is called if it is.
     """
 
     def __init__(self, codec: GradientCodec, x: Tensor, chunks: int, grain: int) -> None:
@@ -67,18 +76,19 @@ class CodecRound(ABC):
         self._workers_divided_by: int | None = None
 
     def magnitudes(self) -> NDArray[np.float32]:
-        """The L2 norm of what each chunk carries of the tensor, shape (chunks,): what its loss would leave out.
+        """Return the L2 norm of what each chunk carries of the tensor, shape (chunks,): what its loss would leave out.
 
         Infinite where float32 is too narrow. May be called before anything is encoded.
         """
         return _chunk_norms(self._x, self._info.chunk_values, self.chunks)
 
     def divide_by(self, workers: int) -> None:
-        """Have every sum divided by `workers`, whoever contributed: a missing contribution then counts as zeros
-        (in what travels, so for THC in the rotated values), where else it does not count.
+        """Divide every sum by `workers` instead of its number of contributors.
 
-        Raises CodecError unless positive, StageError after the first part is decoded. A count above it is a
-        CountError in `decode`.
+        A missing contribution then counts as zeros in what travels, which for THC are the rotated values.
+
+        Raises CodecError unless positive, StageError after the first part is decoded. `decode` then
+        raises CountError for a count above `workers`.
         """
         if workers < 1:
             raise CodecError(f"workers={workers}: sums are divided by 1 or more")
@@ -87,18 +97,18 @@ class CodecRound(ABC):
         self._workers_divided_by = workers
 
     def preliminary(self) -> NDArray[np.uint32]:
-        """What goes into the preliminary exchange; empty where the codec has none."""
+        """Return what goes into the preliminary exchange, uint32; empty if the codec has none."""
         return np.zeros(0, np.uint32)
 
     def encode_into(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Write the payload words of chunks first..last-1 to `out`.
 
         out has shape (last - first, words_up, 128), with any stride between chunks, so that it may lie inside packet
-        buffers. `agreed` is the preliminary exchange's outcome, of `preliminary`'s shape: the largest of all workers
-        in every place. Only the places that belong to the part are read, where a place belongs to a part.
+        buffers. `agreed` is the outcome of the preliminary exchange, of `preliminary`'s shape: in every place the
+        largest of all workers. Of a codec with a place per block, only the part's places are read.
 
-        Raises StageError for a part that is none or already encoded, CodecError for another shape or dtype, and what
-        the codec has against the values.
+        Raises StageError for a run of chunks that is no part or is already encoded, CodecError for another shape or
+        dtype, and the codec's own errors for values that it refuses.
         """
         self._check_part("encode", first, last)
         _check_words("payload", out, (last - first, self._info.words_up, p4.WORD_BYTES))
@@ -112,11 +122,11 @@ class CodecRound(ABC):
     def decode_into(self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> None:
         """Decode chunks first..last-1 to their place in `result`.
 
-        words, shape (last - first, words_down, 128), are the switch's, and may lie inside packet buffers; counts,
-        shape (last - first,), says how many workers are in each chunk; a chunk of none decodes to zeros.
+        words, shape (last - first, words_down, 128), are the switch's, and may lie inside packet buffers. counts,
+        shape (last - first,), are the numbers of contributors; a chunk without contributors decodes to zeros.
 
-        Raises StageError for a part that is none, not encoded or already decoded, CountError for counts of another
-        shape or dtype or below 0, CodecError for other words, and what the codec has against the values.
+        Raises StageError for a run of chunks that is no part, not encoded or already decoded, CountError for counts of
+        another shape or dtype or below 0, CodecError for other words, and the codec's own errors.
         """
         self._check_part("decode", first, last)
         counts = _checked_counts(counts, last - first)
@@ -133,10 +143,11 @@ class CodecRound(ABC):
 
     @property
     def result(self) -> Tensor:
-        """What the contributors' tensors are aggregated to (their mean, or what the codec makes of it): shape
-        (length,), float32 unless the codec keeps float64. Raises StageError before all parts are decoded.
+        """The aggregate of the contributors' tensors: their mean, or the codec's estimate of it. Shape (length,),
+        float32 unless the codec keeps float64.
 
-        Equal input gives equal bits on every worker, however it is cut into parts.
+        It has equal bits on every worker, however it was cut into parts. Raises StageError before all parts are
+        decoded.
         """
         if not self._decoded.all():
             raise StageError(f"result: {np.count_nonzero(~self._decoded)} of {self.chunks} chunks are not decoded yet")
@@ -145,14 +156,14 @@ class CodecRound(ABC):
         return self._target
 
     def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        """All payload words, shape (chunks, words_up, 128). Raises what `encode_into` does."""
+        """Return all payload words, shape (chunks, words_up, 128). Raises the errors of `encode_into`."""
         words = np.empty((self.chunks, self._info.words_up, p4.WORD_BYTES), np.uint8)
         if self.chunks:
             self.encode_into(agreed, 0, self.chunks, words)
         return words
 
     def decode(self, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> Tensor:
-        """The result of all words and counts at once; a new tensor each time. Raises what `decode_into` does."""
+        """Return the result of all words and counts, a new tensor. Raises the errors of `decode_into`."""
         self._target = None
         self._decoded[:] = False
         if self.chunks:
@@ -161,14 +172,14 @@ class CodecRound(ABC):
 
     @abstractmethod
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """What this worker's payload left out of its tensor: shape (length,), of `result`'s dtype, a new tensor.
+        """Return what this worker's payload left out of its tensor: shape (length,), of `result`'s dtype, a new tensor.
 
-        Where `included`, shape (chunks,), is False, the chunk did not get into the sum and is left out whole.
+        `included`, bool of shape (chunks,), is False for chunks that did not get into the sum; they are left out whole.
         Raises StageError before all parts are encoded, CodecError for a mask of another shape or dtype.
         """
 
     def _divisors(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What the sums of so many contributors are divided by to give their result; 0 where there are none."""
+        """Return what sums of these many contributors are divided by; 0 for a chunk without contributors."""
         if self._workers_divided_by is None:
             return counts
         if bool((counts > self._workers_divided_by).any()):
@@ -177,13 +188,13 @@ class CodecRound(ABC):
 
     @abstractmethod
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
-        """`encode_into` for a part that is one."""
+        """`encode_into` after its checks."""
 
     @abstractmethod
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
-        """`decode_into` for a part that is one, to its place in `target`, which is the whole result."""
+        """`decode_into` after its checks, to the part's place in `target`, which is the whole result."""
 
     def _new_result(self) -> Tensor:
         """Room for the result, or for a residual."""
@@ -241,7 +252,7 @@ def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int6
 
 
 class GradientCodec(ABC):
-    """Makes rounds. Keeps nothing of them but memory to use again, and so is free to be used by several threads."""
+    """Makes rounds. It keeps no state of them but memory for reuse, so several threads may use it."""
 
     info: ClassVar[CodecInfo]
 
@@ -262,51 +273,8 @@ class GradientCodec(ABC):
         """
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
-        """The same aggregate by an ordinary all-reduce: `mean` gives that of float32 CPU tensors over all workers.
+        """Return the aggregate by an ordinary all-reduce, for a job that has fallen back.
 
-        As good as the codec's own or better: nothing is left out of it.
+        `mean` gives the mean of float32 CPU tensors over all workers. Nothing is left out of the result.
         """
         return mean(x)
-
-
-class CodecRegistry:
-    """Codec classes by name. Refuses at registration what would only fail on the wire."""
-
-    def __init__(self) -> None:
-        self._codecs: dict[str, type[GradientCodec]] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._codecs)
-
-    def __getitem__(self, name: str) -> type[GradientCodec]:
-        if name not in self._codecs:
-            raise CodecError(f"codec {name!r}: known are {sorted(self._codecs)}")
-        return self._codecs[name]
-
-    def register(self, codec: type[GradientCodec]) -> None:
-        """Add a class under its info's name. Raises CodecError if it is abstract, known, or does not fit a slot."""
-        info = getattr(codec, "info", None)
-        if not isinstance(info, CodecInfo):
-            raise CodecError(f"{codec.__name__}: has no CodecInfo as `info`")
-        if inspect.isabstract(codec):
-            raise CodecError(f"{codec.__name__}: lacks {sorted(codec.__abstractmethods__)}")
-        if info.name in self._codecs:
-            raise CodecError(f"codec {info.name!r}: is already {self._codecs[info.name].__name__}")
-        for field, words in (("words_up", info.words_up), ("words_down", info.words_down)):
-            if not 1 <= words <= p4.SLOT_WORDS:
-                raise CodecError(f"codec {info.name!r}: {field}={words} must be 1..{p4.SLOT_WORDS}, a slot's words")
-        if info.chunk_values < 1:
-            raise CodecError(f"codec {info.name!r}: chunk_values={info.chunk_values} must be positive")
-        self._codecs[info.name] = codec
-
-
-def default_registry() -> CodecRegistry:
-    """A registry of the codecs that come with Sumwire."""
-    from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
-    from sumwire.codec.sum32 import Sum32Codec
-    from sumwire.codec.thc import ThcCodec
-
-    registry = CodecRegistry()
-    for codec in (ThcCodec, Sum32Codec, SignCodec, VoteCodec, EfSignCodec, SsdmCodec):
-        registry.register(codec)
-    return registry

@@ -1,20 +1,20 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong in a codec: CodecError and its kinds for refused input, StageError for misuse. No retry helps."""
+"""Errors of codecs: CodecError and its kinds for refused input, StageError for misuse. Retrying does not help."""
 
 from __future__ import annotations
 
 
 class CodecError(ValueError):
-    """Input that a codec refuses; the text names the value and the rule."""
+    """A codec refuses its input. The text names the value and the rule."""
 
 
 class TableError(CodecError):
-    """Table parameters that no strictly increasing table can satisfy."""
+    """No strictly increasing table has these parameters."""
 
 
 class NonFiniteError(CodecError):
-    """A gradient with NaN or Inf; raised before anything is sent."""
+    """A gradient has NaN or Inf. Raised before anything is sent."""
 
     def __init__(self, nans: int, infinities: int, first_index: int, where: str) -> None:
         self.nans = nans
@@ -27,20 +27,20 @@ class NonFiniteError(CodecError):
 
 
 class NormRangeError(CodecError):
-    """A block whose L2 norm is too large for float32 arithmetic on its rotation."""
+    """A block's L2 norm is too large for float32 arithmetic on its rotation."""
 
 
 class CountError(CodecError):
-    """Contributor counts that do not fit the chunks, or that the table's sums could not hold."""
+    """Counts of contributors do not fit the chunks, or exceed what the table's sums can hold."""
 
 
 class SumRangeError(CodecError):
-    """A received sum above granularity x contributors: it cannot come from that many workers."""
+    """A received sum is above granularity x contributors, so it cannot come from that many workers."""
 
 
 class FeedbackShapeError(CodecError):
-    """A residual that does not have the shape of its gradient."""
+    """A residual does not have the shape of its gradient."""
 
 
 class StageError(RuntimeError):
-    """A step of a codec round called out of order: a bug of the caller, not of its data."""
+    """A step of a codec round was called out of order: a bug of the caller."""

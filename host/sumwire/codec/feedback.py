@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Error feedback: what compression left out of a gradient is added to the next one.
+"""Error feedback: what compression left out of a gradient, the residual, is added to the next one.
 
-The invariant is compressed + residual = input. Residuals are float32 and live in the gradient's own space.
+The invariant is compressed + residual = input. Residuals are float32 and have the gradient's shape.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ErrorFeedback:
         return len(self._residuals)
 
     def compensate(self, key: Hashable, x: Tensor) -> Tensor:
-        """x plus the key's residual (0 at first), a new float32 tensor.
+        """Return x plus the key's residual (0 at first), a new float32 tensor.
 
         Raises FeedbackShapeError if the stored residual has another shape; `reset` the key to start anew.
         """
@@ -42,7 +42,7 @@ class ErrorFeedback:
         return torch.add(x.detach(), residual.to(x.device), out=total)
 
     def store(self, key: Hashable, residual: Tensor) -> None:
-        """Keep what this round left out, in place of the former residual. The tensor is kept, not copied."""
+        """Keep what this round left out, replacing the former residual. The tensor is kept, not copied."""
         self._residuals[key] = residual.detach()
 
     def reset(self, key: Hashable | None = None) -> None:
@@ -69,11 +69,11 @@ class ParameterFeedback:
         return len(self._residuals)
 
     def residual(self, parameter: Hashable) -> Tensor | None:
-        """The parameter's flat residual, or None."""
+        """Return the parameter's flat residual, or None."""
         return self._residuals.get(parameter)
 
     def compensate(self, bucket: Tensor, parts: Sequence[tuple[Hashable, int]]) -> Tensor:
-        """The flat bucket plus its parameters' residuals, a new float32 tensor.
+        """Return the flat bucket plus its parameters' residuals, a new float32 tensor.
 
         `parts` lists (parameter, number of values) in the bucket's order. Raises FeedbackShapeError unless they
         fill the bucket exactly and name each parameter once.
@@ -111,7 +111,7 @@ class ParameterFeedback:
 
 
 def _room(memory: Recycler, like: Tensor, dtype: torch.dtype) -> Tensor:
-    """A tensor of this shape and device, not filled."""
+    """Return a tensor of this shape and device, not filled."""
     if like.device.type != "cpu":
         return torch.empty_like(like, dtype=dtype, requires_grad=False)
     return memory.empty(like.numel(), dtype).view(like.shape)

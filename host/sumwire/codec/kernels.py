@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The native kernels: C, compiled at first use. Where they cannot be had, or SUMWIRE_NATIVE=0, torch does the same."""
+"""The native kernels: C, compiled at first use. Without a compiler or with SUMWIRE_NATIVE=0, torch is used instead."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from torch import Tensor
 
 from sumwire.codec import layout, planes, rotation, seeds
 
-# Set to 0 in the environment, torch is used.
+# An environment variable: 0 means that torch is used.
 SWITCH: Final = "SUMWIRE_NATIVE"
-# Entries of the tables that the kernels look values up in are at least so many.
+# The least number of entries in the tables that the kernels look values up in.
 LOOK_UP: Final = 32
 
 _log = logging.getLogger("sumwire")
 _FOLDER: Final = Path(__file__).parent / "native"
-# What the C files know by the same name with CODEC_ before it.
+# The C files have these constants by the same names after CODEC_.
 _CONSTANTS: Final = {
     "GOLDEN": seeds.GOLDEN,
     "MIX_1": seeds.MIX_1,
@@ -87,7 +87,7 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
 
 
 def kernels(x: Tensor) -> ctypes.CDLL | None:
-    """The kernels for this tensor; None where torch must do: on other devices, for float64, or without a compiler."""
+    """Return the kernels for this tensor; None on other devices, for float64 and without a compiler."""
     if x.device.type != "cpu" or x.dtype == torch.float64:
         return None
     if os.environ.get(SWITCH) == "0":
@@ -97,7 +97,7 @@ def kernels(x: Tensor) -> ctypes.CDLL | None:
 
 
 def float32(x: Tensor) -> Tensor:
-    """The values as the kernels read them: float32, side by side. No copy where they are so already."""
+    """Return the values as the kernels read them: float32, contiguous. Copies only if they are not."""
     return x.to(torch.float32).contiguous()
 
 

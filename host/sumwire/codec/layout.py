@@ -43,7 +43,7 @@ class BlockGroup:
 
     @property
     def last_chunk(self) -> int:
-        """The chunk behind the group."""
+        """The first chunk after the group."""
         return self.first_chunk + self.chunks
 
     @property
@@ -80,11 +80,11 @@ class Layout:
         return max((group.block_chunks for group in self.groups), default=1)
 
     def part(self, first: int, last: int) -> tuple[BlockGroup, ...]:
-        """The blocks of chunks first..last-1, which cut none."""
+        """Return the blocks of chunks first..last-1, a run that cuts no block."""
         return tuple(_clip(g, first, last) for g in self.groups if g.first_chunk < last and g.last_chunk > first)
 
     def chunk_blocks(self) -> NDArray[np.intp]:
-        """The block of every chunk, shape (chunks,)."""
+        """Return the block of every chunk, shape (chunks,)."""
         parts = [
             np.repeat(np.arange(g.first_block, g.first_block + g.blocks, dtype=np.intp), g.block_chunks)
             for g in self.groups

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors in memory that is used again once nobody holds them.
+"""Tensors whose memory is used again once nothing refers to them.
 
-The kernel clears every page that it hands out, and the C library gives large blocks back at once: a fresh result of
-ten million values costs more time than is spent on computing it.
+The operating system clears every page that it hands out, and the C library returns large blocks to it at once. So a
+new tensor of ten million values can take longer to allocate than to compute.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from torch import Tensor
 
 # Free blocks kept for later, the latest ones.
 _KEPT: Final = 4
-# A block serves lengths down to this share of its own.
+# A block serves lengths down to this fraction of its own.
 _LEAST_USED: Final = 0.5
 
 
 class Recycler:
-    """Makes CPU tensors. One that is no longer referenced, its views included, gives its memory to a later one.
+    """Makes CPU tensors. The memory of one that nothing refers to any more, its views included, serves a later one.
 
-    Any thread may use it: it relies on operations of the queue that nothing interrupts, since a block may come back
-    at any time.
+    Any thread may use it. A block may come back at any time, so it relies on atomic operations of the queue.
     """
 
     def __init__(self) -> None:
         self._free: deque[NDArray[np.uint8]] = deque(maxlen=_KEPT)
 
     def empty(self, length: int, dtype: torch.dtype) -> Tensor:
-        """A tensor of shape (length,), not filled."""
+        """Return a tensor of shape (length,), not filled."""
         size = length * dtype.itemsize
         if size == 0:
             return torch.empty(length, dtype=dtype)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sums over chunks, with the same bits from every form and device: a fixed order of additions.
+"""Sums over chunks in a fixed order of additions, so that kernels, torch and all devices give equal bits.
 
-A chunk's 1024 terms, padded with zeros, are added by halves: term i of the first half takes up term i of the second,
-until one is left. The chunks of a block are added in the same way.
+A chunk's 1024 terms, padded with zeros, are added by halves: term i of the second half is added to term i of the first,
+until one term is left. The chunks of a block are added in that way too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Float = TypeVar("_Float", np.float32, np.float64)
 
 
 def square_sums(x: Tensor) -> NDArray[np.float32]:
-    """Sums of squares by chunk, in float32; infinite where that is too narrow."""
+    """Return sums of squares by chunk, in float32; infinite where they exceed its range."""
     native = kernels(x)
     if native is None:
         return _in_torch(x, lambda values: values.to(torch.float32).square()).astype(np.float32)
@@ -33,7 +33,7 @@ def square_sums(x: Tensor) -> NDArray[np.float32]:
 
 
 def wide_square_sums(x: Tensor) -> NDArray[np.float64]:
-    """The same in float64."""
+    """Return sums of squares by chunk, in float64."""
     native = kernels(x)
     if native is None:
         return _in_torch(x, lambda values: values.to(torch.float64).square())
@@ -41,7 +41,7 @@ def wide_square_sums(x: Tensor) -> NDArray[np.float64]:
 
 
 def magnitude_sums(x: Tensor) -> NDArray[np.float64]:
-    """Sums of magnitudes by chunk, in float64."""
+    """Return sums of magnitudes by chunk, in float64."""
     native = kernels(x)
     if native is None:
         return _in_torch(x, lambda values: values.to(torch.float64).abs())
@@ -49,7 +49,7 @@ def magnitude_sums(x: Tensor) -> NDArray[np.float64]:
 
 
 def add_halves(terms: NDArray[_Float]) -> NDArray[_Float]:
-    """The sum of every row of a power of two of terms."""
+    """Return the sum of every row; rows have a power of two of terms."""
     while terms.shape[1] > 1:
         half = terms.shape[1] // 2
         terms = terms[:, :half] + terms[:, half:]
@@ -57,7 +57,7 @@ def add_halves(terms: NDArray[_Float]) -> NDArray[_Float]:
 
 
 def total(sums: NDArray[np.float64]) -> float:
-    """The sum over all chunks, of any number; infinite where float64 is too narrow."""
+    """Return the sum over all chunks; infinite where it exceeds float64."""
     padded = np.zeros((1, 1 << max(len(sums) - 1, 0).bit_length()))
     padded[0, : len(sums)] = sums
     with np.errstate(over="ignore"):
@@ -74,7 +74,7 @@ def _in_c(x: Tensor, function: Callable[..., None], dtype: type[_Float]) -> NDAr
 
 
 def _in_torch(x: Tensor, terms_of: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
-    """terms_of gives a new tensor, and decides the precision; float32 sums come back in float64 unchanged."""
+    """Return sums of ``terms_of(values)``, a new tensor, in its precision; float32 sums are given as float64."""
     sums = [np.zeros(0)]
     for first in range(0, len(x), _STEP_CHUNKS * CHUNK_VALUES):
         terms = terms_of(x[first : first + _STEP_CHUNKS * CHUNK_VALUES])

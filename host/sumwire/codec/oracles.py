@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Known errors of THC, measured: a codec that is right meets every row.
+"""Known errors of THC, and their measurement: a correct codec meets every row.
 
 Expected values are those of a full-length rotation of 2**20 values with the default table, without error feedback:
 rounding .01307 + clipping .00727 of a gradient's energy; over identical workers only the rounding part averages out.
@@ -29,7 +29,7 @@ PUBLISHED_TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27,
 
 
 def sum_words(table: tables.ThcTable, contributions: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """What a switch makes of the workers' index planes (chunks, 4, 128): sum planes (chunks, 8, 128)."""
+    """Return the sum planes (chunks, 8, 128) that a switch makes of the workers' index planes (chunks, 4, 128)."""
     # Planes a table does not use are zero, but another worker's bits are not trusted to be.
     lookup = np.zeros(2**planes.INDEX_PLANES, np.int64)
     lookup[: len(table.values)] = table.values
@@ -38,7 +38,7 @@ def sum_words(table: tables.ThcTable, contributions: Sequence[NDArray[np.uint8]]
 
 
 def begin_all(table: tables.ThcTable, gradients: Sequence[Tensor], block: int | None = None) -> list[ThcRound]:
-    """One round per gradient, as workers 0, 1, ... of one job."""
+    """Return one round per gradient, as workers 0, 1, ... of one job."""
     return [
         ThcCodec(table, job=1, worker=worker, block=block).begin(gradient, sequence=0, bucket=0)
         for worker, gradient in enumerate(gradients)
@@ -46,7 +46,7 @@ def begin_all(table: tables.ThcTable, gradients: Sequence[Tensor], block: int | 
 
 
 def loopback(table: tables.ThcTable, gradients: Sequence[Tensor], block: int | None = None) -> Tensor:
-    """The mean of the workers' gradients by way of THC, without a network."""
+    """Return the mean of the workers' gradients by THC, without a network."""
     rounds = begin_all(table, gradients, block)
     agreed = np.maximum.reduce([one.norms() for one in rounds])
     summed = sum_words(table, [one.encode(agreed) for one in rounds])
@@ -54,26 +54,26 @@ def loopback(table: tables.ThcTable, gradients: Sequence[Tensor], block: int | N
 
 
 def nmse(estimate: Tensor, truth: Tensor) -> float:
-    """Squared error over squared length of the truth."""
+    """Return the squared error over the squared length of the truth."""
     return float((estimate - truth).double().square().sum() / truth.double().square().sum())
 
 
 def layered_gradient(values: int, sigma: float, generator: torch.Generator, segment: int = 4096) -> Tensor:
-    """Gaussian values whose segments are scaled by lognormal(sigma) factors, as layers of a network are."""
+    """Return Gaussian values whose segments are scaled by lognormal(sigma) factors, as layers of a network are."""
     x = torch.randn(values, generator=generator)
     factors = torch.exp(sigma * torch.randn(-(-values // segment), generator=generator))
     return x * factors.repeat_interleave(segment)[:values]
 
 
-def clipped_share(table: tables.ThcTable, x: Tensor) -> float:
-    """Share of x's rotated coordinates beyond the table's threshold; x's length is a power of two."""
+def clipped_fraction(table: tables.ThcTable, x: Tensor) -> float:
+    """Return the fraction of x's rotated coordinates beyond the table's threshold; x's length is a power of two."""
     signs = SignStream.of(1, 0, 0, x.device).signs(0, 1, x.numel())
     scaled = rotate(x[None], signs) * (math.sqrt(x.numel()) / torch.linalg.vector_norm(x))
     return float((scaled.abs() > table.threshold).float().mean())
 
 
 def oracle_rows(values: int = VALUES, seed: int = 1) -> list[tuple[str, float, float]]:
-    """(check, measured, expected) for every oracle; each must be met within the relative TOLERANCE."""
+    """Return (check, measured, expected) for every oracle; each must be met within the relative TOLERANCE."""
     table = tables.solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P)
     generator = torch.Generator().manual_seed(seed)
     gaussian = [torch.randn(values, generator=generator) for _ in range(4)]
@@ -90,5 +90,5 @@ def oracle_rows(values: int = VALUES, seed: int = 1) -> list[tuple[str, float, f
         ("NMSE, 8 identical gradients", nmse(loopback(table, [gaussian[0]] * 8), gaussian[0]), 0.0089),
         ("NMSE, 4 independent gradients, against their mean", nmse(of_four, mean), 0.0203),
         ("NMSE, 4 independent gradients, against one's energy", own_energy, 0.0051),
-        ("clipped share", clipped_share(table, gaussian[0]), 1 / 32),
+        ("clipped share", clipped_fraction(table, gaussian[0]), 1 / 32),
     ]

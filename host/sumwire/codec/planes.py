@@ -30,12 +30,12 @@ _EXCHANGES: Final = (
 )
 # Words of the reflection handled at a time, so that its scratch stays in cache.
 _REFLECT_WORDS: Final = 1 << 14
-# The same in chunks.
+# That many words, in chunks.
 REFLECT_CHUNKS: Final = _REFLECT_WORDS // PLANE_BYTES
 
 
 def pack_index_planes(z: NDArray[np.uint8], bits: int = INDEX_PLANES) -> NDArray[np.uint8]:
-    """Indices of shape (chunks, 1024) to planes of shape (chunks, bits, 128), most significant plane first.
+    """Return indices of shape (chunks, 1024) as planes of shape (chunks, bits, 128), most significant plane first.
 
     Bits of z from `bits` upwards are ignored. Raises CodecError for another shape or dtype.
     """
@@ -47,7 +47,7 @@ def pack_index_planes(z: NDArray[np.uint8], bits: int = INDEX_PLANES) -> NDArray
 
 
 def unpack_index_planes(words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The inverse of `pack_index_planes`: (chunks, bits, 128) to (chunks, 1024), for at most 8 planes."""
+    """Return indices of shape (chunks, 1024) from at most 8 planes, shape (chunks, bits, 128)."""
     _check(words, (words.shape[1] if words.ndim > 1 else INDEX_PLANES, PLANE_BYTES))
     eight = np.zeros((len(words), SUM_PLANES, PLANE_BYTES), np.uint8)
     eight[:, SUM_PLANES - words.shape[1] :] = words
@@ -55,10 +55,10 @@ def unpack_index_planes(words: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def unpack_sum_planes(words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Sum planes of shape (chunks, 8, 128) to sums of shape (chunks, 1024). Raises CodecError for other input."""
+    """Return sums of shape (chunks, 1024) from planes of shape (chunks, 8, 128). Raises CodecError for other input."""
     _check(words, (SUM_PLANES, PLANE_BYTES))
-    # The 8 bytes that hold the same 8 values come side by side and are then 8 values of 8 bits, transposed.
-    # Always a copy: it is worked on in place, and an input in another memory order may be contiguous already.
+    # The 8 bytes that hold the same 8 values are put side by side: 8 values of 8 bits, transposed.
+    # Always a copy, since it is changed in place, and input in another memory order may be contiguous already.
     columns = np.array(words.transpose(0, 2, 1), order="C", copy=True)
     matrices = columns.reshape(-1).view("<u8")
     scratch = np.empty((2, min(_REFLECT_WORDS, len(matrices))), np.uint64)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Randomized Hadamard transform RHT(x) = H D x / sqrt(d), H in natural (Sylvester) order, D a diagonal of signs.
 
-Only additions, subtractions and exact scalings are used, always in the same order: the result has the same bits
-on every CPU, thread count and GPU, which a matrix product would not promise. (For d an odd power of two the last
-factor sqrt(1/2) is one rounded multiplication, also the same everywhere.)
+It uses only additions, subtractions and exact scalings, in a fixed order. So the result has equal bits on every CPU,
+GPU and number of threads, which a matrix product would not guarantee. (For d an odd power of two the last factor
+sqrt(1/2) is one rounded multiplication, equal everywhere too.)
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from sumwire.codec.errors import CodecError
 
-# Values handled at a time: many enough that the fixed cost of an operation does not show, few enough for a core's
-# caches. Of 2**15..2**20, 2**18 was the fastest (1 MB of second-level cache).
+# Values processed at a time: enough to hide the fixed cost of an operation, few enough for a core's caches. Of
+# 2**15..2**20, 2**18 was the fastest with 1 MB of second-level cache.
 TILE_VALUES: Final = 1 << 18
 # Longest transform done in one pass over transposed tiles; longer ones are split in two factors.
 PASS_VALUES: Final = 1 << 12
@@ -50,8 +50,8 @@ def tile_rows(d: int) -> int:
 class Hadamard:
     """H along the rows of contiguous (rows, d) tensors, unnormalised, d a power of two.
 
-    One object serves tensors of one dtype and device, in one thread; it keeps a buffer, and the buffer's views, for
-    each shape of tile it has met.
+    One object serves tensors of one dtype and device, in one thread. It keeps a buffer and its views for each shape of
+    tile that it has met.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ def _pairs(x: Tensor) -> list[tuple[Tensor, Tensor]]:
 def _butterflies_(pairs: list[tuple[Tensor, Tensor]]) -> None:
     """a, b become a + b and (a + b) - 2 b, in place.
 
-    The second is a - b with one more rounding, for half the memory traffic of computing both from a and b, which
-    would have to be kept for that.
+    The second is a - b with one more rounding. It takes half the memory traffic of computing both from a and b, of
+    which copies would be needed.
     """
     for a, b in pairs:
         a.add_(b)

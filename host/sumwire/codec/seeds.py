@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Counter-based random bits, equal on every worker, CPU and GPU.
+"""Counter-based random bits, equal on CPU and GPU.
 
 Pure 64-bit integer arithmetic, wrapping: word i of a stream with key K is mix64(K + (i + 1) * GOLDEN), the
 SplitMix64 generator (Steele, Lea, Flood, OOPSLA 2014) at a random position. A key is folded from its parts:
@@ -10,8 +10,8 @@ Sign streams: key = fold(SIGN_TAG, job, sequence, bucket, block). Value i of the
 significant) of word i // 64; a set bit means -1. All workers compute the same.
 
 Rounding streams: key = fold(ROUNDING_TAG, job, worker, sequence, bucket). Value i of the padded bucket has the 16 bits
-of lane i % 4 (from the least significant) of word i // 4, read as a signed number k: (k + 32768.5) / 65536. Each worker
-has its own, and a run can be repeated.
+of part i % 4 (from the least significant) of word i // 4, read as a signed number k: (k + 32768.5) / 65536. Each worker
+has a stream of its own, and a run can be repeated.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ SIGN_TAG: Final = 0x5349474E  # "SIGN"
 ROUNDING_TAG: Final = 0x524F554E  # "ROUN"
 
 WORD_BITS: Final = 64
-LANES: Final = 4
-LANE_STEPS: Final = 1 << 16
+# Rounding numbers drawn from a word, and the values that one can take.
+DRAWS: Final = 4
+DRAW_STEPS: Final = 1 << 16
 _MASK: Final = (1 << 64) - 1
 
 
@@ -105,7 +106,7 @@ class SignStream:
 
     @classmethod
     def of(cls, job: int, sequence: int, bucket: int, device: torch.device) -> SignStream:
-        """The stream of this bucket in this round: the same on all workers."""
+        """Return the stream of this bucket in this round. It is equal on all workers."""
         _little_endian()
         return cls(fold(SIGN_TAG, job, sequence, bucket), device, _sign_rows(device))
 
@@ -132,15 +133,15 @@ class RoundingStream:
 
     @classmethod
     def of(cls, job: int, worker: int, sequence: int, bucket: int, device: torch.device) -> RoundingStream:
-        """The stream of this worker for this bucket in this round."""
+        """Return the stream of this worker for this bucket in this round."""
         _little_endian()
         return cls(fold(ROUNDING_TAG, job, worker, sequence, bucket), device)
 
     def uniform(self, first_value: int, count: int) -> Tensor:
         """Midpoints (k + 1/2) / 65536 of 65536 equal cells of (0, 1), float32, shape (count,).
 
-        first_value and count are multiples of 4. Never 0 nor 1; a probability met by comparing with it is
-        right within 2**-17.
+        first_value and count are multiples of 4. They are never 0 nor 1. An event drawn by comparing
+        with them has its probability within 2**-17.
         """
-        lanes = stream_words(self.key, first_value // LANES, count // LANES, self.device).view(torch.int16)
-        return lanes.to(torch.float32).add_(LANE_STEPS / 2 + 0.5).mul_(1 / LANE_STEPS)
+        drawn = stream_words(self.key, first_value // DRAWS, count // DRAWS, self.device).view(torch.int16)
+        return drawn.to(torch.float32).add_(DRAW_STEPS / 2 + 0.5).mul_(1 / DRAW_STEPS)

@@ -5,11 +5,11 @@
 A set bit is plus. Value i of a chunk is bit i from the left of its words: 8192 to a SIGN chunk, 2048 to a VOTE chunk.
 Zero, of either sign, is plus. Padding after the last value is sent as minus and never read.
 
-* sign: the merged signs themselves.
+* sign: the merged signs.
 * vote: signSGD with majority vote (Bernstein et al., ICML 2018). The result is the majority's sign, a tie is plus.
-* ef-sign: EF-signSGD (Karimireddy et al., ICML 2019). A worker stands for (|g|_1 / d) sign(g) and keeps
-  what that leaves out of g. The result is the mean of the workers' scales times their merged signs: what
-  the workers stand for, in expectation, where their scales are equal.
+* ef-sign: EF-signSGD (Karimireddy et al., ICML 2019). A worker sends (|g|_1 / d) sign(g) and keeps
+  what that leaves out of g. The result is the mean of the workers' scales times their merged signs. If the scales
+  are equal, its expectation is the mean of what the workers sent.
 * ssdm: stochastic signs (Safaryan, Richtarik, ICML 2021). A sign is plus with probability 1/2 + g_i / (2 |g|_2), so its
   mean is g / |g|_2. The result is the merged signs. A zero gradient gives signs of mean zero.
 
@@ -41,12 +41,12 @@ STEP_VALUES: Final = 1 << 17
 
 
 def signs(x: Tensor) -> Tensor:
-    """Whether each value is plus: bool, x's shape. Zero and minus zero are plus."""
+    """Return whether each value is plus: bool, x's shape. Zero and minus zero are plus."""
     return x >= 0
 
 
 def pack_signs(plus: NDArray[np.bool_], words: int) -> NDArray[np.uint8]:
-    """Signs of shape (length,) to chunks of shape (chunks, words, 128). Raises CodecError for other input."""
+    """Return signs of shape (length,) as chunks of shape (chunks, words, 128). Raises CodecError for other input."""
     if plus.dtype != np.bool_ or plus.ndim != 1:
         raise CodecError(f"{plus.dtype} signs of shape {plus.shape}: needs bool (length,)")
     chunk_bytes = words * p4.WORD_BYTES
@@ -58,19 +58,19 @@ def pack_signs(plus: NDArray[np.bool_], words: int) -> NDArray[np.uint8]:
 
 
 def unpack_signs(words: NDArray[np.uint8], length: int) -> NDArray[np.bool_]:
-    """The first `length` signs of chunks, bool. Raises CodecError if there are not that many."""
+    """Return the first `length` signs of chunks, bool. Raises CodecError if there are fewer."""
     if words.dtype != np.uint8 or not 0 <= length <= words.size * 8:
         raise CodecError(f"{words.dtype} words of shape {words.shape}: need uint8 with at least {length} signs")
     return np.unpackbits(words.reshape(-1), count=length).view(np.bool_)
 
 
 def plus_minus(plus: Tensor, dtype: torch.dtype) -> Tensor:
-    """+1 and -1 for signs."""
+    """Return +1 and -1 for signs, of the given dtype."""
     return plus.to(dtype).mul_(2).sub_(1)
 
 
 class _SignRound(CodecRound):
-    """A round whose payload is one bit a value; `_factor` is what a sign of the result stands for."""
+    """A round whose payload is one bit a value. `_factor` is the magnitude of the result's values."""
 
     def __init__(self, codec: GradientCodec, x: Tensor, packed: NDArray[np.uint8]) -> None:
         self._packed = packed.reshape(-1, codec.info.words_up, p4.WORD_BYTES)
@@ -88,12 +88,15 @@ class _SignRound(CodecRound):
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
-        """+-factor for each sign of the result; zeros where a chunk has no contributors."""
+        """Write +-factor for each sign of the result, and zeros for a chunk without contributors.
+
+        If sums are divided by all workers, values of a chunk with missing ones shrink in proportion.
+        """
         write_signs(words, self._factor, target[self._values(first, last)])
-        shares = counts / np.maximum(self._divisors(counts), 1)
-        for chunk in np.flatnonzero(shares != 1):
+        present = counts / np.maximum(self._divisors(counts), 1)
+        for chunk in np.flatnonzero(present != 1):
             here = target[self._values(first + int(chunk), first + int(chunk) + 1)]
-            here.copy_(here * float(shares[chunk]) if shares[chunk] else torch.zeros_like(here))
+            here.copy_(here * float(present[chunk]) if present[chunk] else torch.zeros_like(here))
 
     def _values(self, first: int, last: int) -> slice:
         per_chunk = self._info.chunk_values
@@ -101,14 +104,14 @@ class _SignRound(CodecRound):
 
 
 class _VoteRound(_SignRound):
-    """A round whose result is a majority, no sum."""
+    """A round whose result is a majority and not a sum."""
 
     def divide_by(self, workers: int) -> None:
-        """Changes nothing: a worker that is missing has no vote."""
+        """Do nothing: a missing worker has no vote."""
 
 
 def _plain_round(codec: GradientCodec, x: Tensor, where: str, kind: type[_SignRound] = _SignRound) -> _SignRound:
-    """A round with the values' own signs."""
+    """Return a round with the values' own signs. Raises NonFiniteError."""
     x = check_kind(x)
     packed = _room(x, codec)
     for part, octets in _parts(x, packed):
@@ -118,7 +121,7 @@ def _plain_round(codec: GradientCodec, x: Tensor, where: str, kind: type[_SignRo
 
 
 class SignCodec(GradientCodec):
-    """Merged signs: in every place +1 or -1, the sign of one of the workers."""
+    """Merged signs: every value of the result is +1 or -1, the sign of one of the workers."""
 
     info: ClassVar[CodecInfo] = CodecInfo.of("sign", SIGN)
 
@@ -126,7 +129,7 @@ class SignCodec(GradientCodec):
         return _plain_round(self, x, f"bucket {bucket} of round {sequence}")
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
-        """What the merged signs are in the mean."""
+        """Return the expectation of the merged signs."""
         return mean(plus_minus(signs(x), torch.float32))
 
 
@@ -139,13 +142,13 @@ class VoteCodec(GradientCodec):
         return _plain_round(self, x, f"bucket {bucket} of round {sequence}", _VoteRound)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
-        """The majority, counted by the ordinary all-reduce."""
+        """Return the majority's signs, counted by the ordinary all-reduce."""
         # A mean of a few +-1 is 0 in a tie: their sum is exact.
         return plus_minus(signs(mean(plus_minus(signs(x), torch.float32))), torch.float32)
 
 
 class EfSignCodec(GradientCodec):
-    """EF-signSGD for one worker of `workers`. Its scale travels in a MAX32 lane of its own."""
+    """EF-signSGD for one worker of `workers`. Its scale travels in a MAX32 element of its own."""
 
     info: ClassVar[CodecInfo] = CodecInfo.of("ef-sign", SIGN, MAX32)
 
@@ -175,13 +178,13 @@ class _EfSignRound(_SignRound):
         self._scale = _mean_magnitude(sums, len(x))
 
     def preliminary(self) -> NDArray[np.uint32]:
-        """All workers' scales as float32 bits; the other workers' are 0 here, and the maximum fills them in."""
+        """All workers' scales as float32 bits, shape (workers,). The other workers' are 0 and come from the maximum."""
         scales = np.zeros(self._workers, np.float32)
         scales[self._worker] = self._scale
         return scales.view(np.uint32)
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """x minus what this worker stands for; x itself in chunks where it is not included."""
+        """x minus what this worker sent; x itself in chunks where it is not included."""
         self._check_residual(included)
         left = self._new_result()
         write_signs(self._packed, float(self._scale), left)
@@ -193,7 +196,7 @@ class _EfSignRound(_SignRound):
         return left
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
-        """The signs. Raises CodecError unless `agreed` has every worker's scale."""
+        """Write the signs. Raises CodecError unless `agreed` has every worker's scale."""
         if agreed.dtype != np.uint32 or agreed.shape != (self._workers,):
             raise CodecError(f"{agreed.dtype} scales of shape {agreed.shape}: needs uint32 ({self._workers},)")
         scales = np.ascontiguousarray(agreed).view(np.float32).astype(np.float64)
@@ -226,7 +229,7 @@ class SsdmCodec(GradientCodec):
         return _SignRound(self, x, packed)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
-        """What the stochastic signs are in the mean."""
+        """Return the expectation of the stochastic signs."""
         return mean(_direction(x).to("cpu", torch.float32))
 
 
@@ -242,7 +245,7 @@ def _inverse_norm(x: Tensor) -> float:
 
 
 def _mean_magnitude(sums: Sequence[float], count: int) -> np.float32:
-    """From sums of magnitudes by chunk. Raises NormRangeError if it is beyond float32."""
+    """Return the mean magnitude, from sums of magnitudes by chunk. Raises NormRangeError if it is beyond float32."""
     magnitude = total(np.array(sums)) / max(count, 1)
     with np.errstate(over="ignore"):
         scale = np.float32(magnitude)

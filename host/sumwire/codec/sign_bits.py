@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From values to sign bits and back, by the native kernels or by torch, with equal bits.
+"""From values to sign bits and back. The native kernels and torch give equal bits.
 
 A set bit is plus, and zero of either sign is plus. Value i is bit i from the left.
 """
@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumwire.codec.kernels import float32, kernels
-from sumwire.codec.seeds import LANES, RoundingStream
+from sumwire.codec.seeds import DRAWS, RoundingStream
 from sumwire.codec.values import result_dtype
 
 
 def read_signs(x: Tensor, octets: NDArray[np.uint8]) -> bool:
-    """Write x's signs to the first bytes; whether all values are finite. What is left of the last byte is 0."""
+    """Write x's signs to the first bytes of octets; the rest of the last byte becomes 0.
+
+    Returns whether all values are finite.
+    """
     native = kernels(x)
     if native is None:
         _put(x >= 0, octets)
@@ -28,21 +31,24 @@ def read_signs(x: Tensor, octets: NDArray[np.uint8]) -> bool:
 
 
 def draw_signs(x: Tensor, inverse: float, stream: RoundingStream, first_value: int, octets: NDArray[np.uint8]) -> None:
-    """The same with a sign that is plus with probability 1/2 + x inverse / 2. first_value is a multiple of 4."""
+    """Write random signs of x, plus with probability 1/2 + x inverse / 2, to the first bytes of octets.
+
+    They are drawn by the stream's numbers from first_value on, a multiple of 4.
+    """
     native = kernels(x)
     if native is None:
-        uniform = stream.uniform(first_value, -(-len(x) // LANES) * LANES)[: len(x)]
+        uniform = stream.uniform(first_value, -(-len(x) // DRAWS) * DRAWS)[: len(x)]
         direction = x.to(torch.float64).mul_(inverse).to(result_dtype(x))
         _put(uniform < 0.5 + 0.5 * direction, octets)
         return
     values = float32(x)
     native.codec_draw_signs(
-        values.data_ptr(), len(values), inverse, stream.key, first_value // LANES, octets.ctypes.data
+        values.data_ptr(), len(values), inverse, stream.key, first_value // DRAWS, octets.ctypes.data
     )
 
 
 def write_signs(words: NDArray[np.uint8], factor: float, target: Tensor) -> None:
-    """+-factor for the first signs of words (chunks, words, 128), as many as target has values."""
+    """Fill target with +-factor, by the first signs of words, shape (chunks, words, 128)."""
     native = kernels(target)
     if native is None:
         plus = np.unpackbits(words.reshape(-1), count=len(target))

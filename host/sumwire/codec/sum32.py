@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Full precision through integer lanes: fixed point with an exponent that the workers agree on.
+"""Full precision through integer sums: fixed point with an exponent that the workers agree on.
 
 Blocks of 256 values, a SUM32 chunk each. Worker w's exponent of a block is the smallest e with |x| < 2**e for all its
 values; the largest of all workers, E, comes back from a MAX32 exchange. q = round(x 2**(s - E)), to even, with
@@ -28,43 +28,45 @@ from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
 from sumwire.codec.values import check_values
 
-LANES: Final = p4.WORD_BITS // p4.ELEMENT_BITS
 CHUNK_VALUES: Final = SUM32.values
 SUM_MAX: Final = (1 << (p4.ELEMENT_BITS - 1)) - 1
 # Exponents travel above 0, which stands for a block of zeros. Those of float64:
 EXPONENT_BIAS: Final = 2048
 EXPONENT_MIN: Final = -1073
 EXPONENT_MAX: Final = 1024
-_LANE: Final = np.dtype(">i4")
+_ELEMENT: Final = np.dtype(">i4")
 # Chunks worked on at a time in float64, so that they stay in cache.
 STEP_CHUNKS: Final = 64
 
 
 def scale_bits(workers: int) -> int:
-    """s: the largest with workers x 2**s <= 2**31 - 1."""
+    """Return s, the largest integer with workers x 2**s <= 2**31 - 1."""
     return (SUM_MAX // workers).bit_length() - 1
 
 
-def pack_lanes(lanes: NDArray[np.int32]) -> NDArray[np.uint8]:
-    """int32 values of shape (length,) to chunks of shape (chunks, 8, 128), filled up with 0."""
-    if lanes.dtype != np.int32 or lanes.ndim != 1:
-        raise CodecError(f"{lanes.dtype} lanes of shape {lanes.shape}: needs int32 (length,)")
-    chunks = -(-len(lanes) // CHUNK_VALUES)
-    padded = np.zeros(chunks * CHUNK_VALUES, _LANE)
-    padded[: len(lanes)] = lanes
+def pack_elements(elements: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """Return int32 values of shape (length,) as chunks of shape (chunks, 8, 128), filled up with 0.
+
+    Raises CodecError for another shape or dtype.
+    """
+    if elements.dtype != np.int32 or elements.ndim != 1:
+        raise CodecError(f"{elements.dtype} elements of shape {elements.shape}: needs int32 (length,)")
+    chunks = -(-len(elements) // CHUNK_VALUES)
+    padded = np.zeros(chunks * CHUNK_VALUES, _ELEMENT)
+    padded[: len(elements)] = elements
     return padded.view(np.uint8).reshape(chunks, SUM32.up.words, p4.WORD_BYTES)
 
 
-def unpack_lanes(words: NDArray[np.uint8], length: int) -> NDArray[np.int32]:
-    """The inverse of `pack_lanes`: the first `length` values."""
-    return np.ascontiguousarray(words).reshape(-1).view(_LANE)[:length].astype(np.int32)
+def unpack_elements(words: NDArray[np.uint8], length: int) -> NDArray[np.int32]:
+    """Return the first `length` values of chunks, the inverse of `pack_elements`."""
+    return np.ascontiguousarray(words).reshape(-1).view(_ELEMENT)[:length].astype(np.int32)
 
 
 class Sum32Codec(GradientCodec):
     """The mean of up to 255 workers in full precision. float64 tensors keep their dtype, not all of their precision.
 
-    ``clamp``: a worker may be left out where exponents are agreed on. Its values above them are sent as the largest
-    that can be, and the rest is in its residual; else they are an error.
+    ``clamp`` is for jobs whose exponents may be agreed on without this worker. Its values beyond them are then sent as
+    the largest possible ones, and the rest is in its residual. Without ``clamp`` such values are an error.
     """
 
     info: ClassVar[CodecInfo] = CodecInfo.of("sum32", SUM32, MAX32)
@@ -87,14 +89,14 @@ class _Sum32Round(CodecRound):
         self._exponents = np.zeros((self.chunks, 1), np.int64)
 
     def preliminary(self) -> NDArray[np.uint32]:
-        """Exponents by block, biased; 0 for a block of zeros."""
+        """The biased exponent of every block, shape (chunks,); 0 for a block of zeros."""
         if self._own is None:
             parts = [_exponents(self._part(first, last)) for first, last in self._steps()]
             self._own = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
         return self._own
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """Rounding to fixed point; the values of chunks where this worker is not included."""
+        """What rounding to fixed point left out; all values of chunks where this worker is not included."""
         self._check_residual(included)
         left = self._new_result()
         for first, last in self._steps():
@@ -106,7 +108,10 @@ class _Sum32Round(CodecRound):
         return left
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
-        """Lanes, for the agreed exponents. Raises CodecError for another shape, or one below this worker's own."""
+        """Write fixed-point values, by the agreed exponents.
+
+        Raises CodecError for exponents of another shape, or below this worker's own.
+        """
         own = self.preliminary()
         here = agreed[first:last]
         below = bool((here < own[first:last]).any()) and not self._clamp
@@ -115,13 +120,13 @@ class _Sum32Round(CodecRound):
         if bool((here > EXPONENT_MAX + EXPONENT_BIAS).any()):
             raise CodecError(f"exponent {here.max()}: must be at most {EXPONENT_MAX + EXPONENT_BIAS}")
         self._exponents[first:last] = np.maximum(here.astype(np.int64) - EXPONENT_BIAS, EXPONENT_MIN)[:, None]
-        out[:] = pack_lanes(self._rounded(first, last).astype(np.int32).reshape(-1))
+        out[:] = pack_elements(self._rounded(first, last).astype(np.int32).reshape(-1))
 
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
-        """The mean, or the sum over all workers. A chunk without contributors gives zeros."""
-        sums = unpack_lanes(words, (last - first) * CHUNK_VALUES).reshape(-1, CHUNK_VALUES).astype(np.float64)
+        """Write the sums divided by their divisors; zeros for a chunk without contributors."""
+        sums = unpack_elements(words, (last - first) * CHUNK_VALUES).reshape(-1, CHUNK_VALUES).astype(np.float64)
         sums /= np.maximum(self._divisors(counts), 1)[:, None]
         self._put(target, first, _times_power(sums, self._exponents[first:last] - self._scale_bits))
 
@@ -137,7 +142,7 @@ class _Sum32Round(CodecRound):
         return values
 
     def _rounded(self, first: int, last: int) -> NDArray[np.float64]:
-        """x in units of the lanes, whole numbers."""
+        """x in units of fixed point, rounded to whole numbers."""
         with np.errstate(over="ignore"):
             fractions = _times_power(self._part(first, last), self._scale_bits - self._exponents[first:last])
         if self._clamp:
@@ -151,7 +156,7 @@ class _Sum32Round(CodecRound):
 
 
 def _times_power(values: NDArray[np.float64], exponents: NDArray[np.int64]) -> NDArray[np.float64]:
-    """values 2**exponents, in place. In two factors, so that none leaves float64's range; the first is exact."""
+    """Multiply values by 2**exponents, in place: by two factors within float64's range, of which the first is exact."""
     half = exponents // 2
     values *= np.ldexp(1.0, half)
     values *= np.ldexp(1.0, exponents - half)
@@ -159,6 +164,6 @@ def _times_power(values: NDArray[np.float64], exponents: NDArray[np.int64]) -> N
 
 
 def _exponents(values: NDArray[np.float64]) -> NDArray[np.uint32]:
-    """Biased exponents of the largest magnitude in every row."""
+    """Return the biased exponent of the largest magnitude in every row."""
     largest = np.abs(values).max(axis=1, initial=0.0)
     return np.where(largest > 0, np.frexp(largest)[1] + EXPONENT_BIAS, 0).astype(np.uint32)

@@ -99,7 +99,7 @@ class CellTables:
 
     @classmethod
     def of(cls, table: ThcTable) -> CellTables:
-        """Those of one table."""
+        """Return the columns of one table."""
         cells = np.arange(table.granularity + 1)
         values = np.array(table.values)
         lower = np.searchsorted(values, cells, side="right") - 1
@@ -111,16 +111,16 @@ class CellTables:
 
 
 def uniform(bits: int, p: float) -> ThcTable:
-    """The identity table, granularity 2**bits - 1: uniform THC."""
+    """Return the identity table, of granularity 2**bits - 1: uniform THC."""
     _check(bits, 2**bits - 1)
     return ThcTable(tuple(range(2**bits)), bits, 2**bits - 1, p)
 
 
 def solve(bits: int, granularity: int, p: float, symmetric: bool = True) -> ThcTable:
-    """The table of least `mse`, exact, by dynamic programming over the grid 0..granularity.
+    """Return the table of least `mse`, exact, by dynamic programming over the grid 0..granularity.
 
-    `symmetric` asks for values[z] + values[-1-z] = granularity, as the published tables have it; without it the
-    error is never larger, and of a table and its equally good mirror image the lexicographically larger one is given.
+    With `symmetric`, values[z] + values[-1-z] = granularity, as in the published tables. Without it the error is never
+    larger; of a table and its equally good mirror image the lexicographically larger one is returned.
     Raises TableError for bits outside 1..8, a granularity outside 2**bits-1..4095, or p
     outside (0, 1).
     """
@@ -132,7 +132,7 @@ def solve(bits: int, granularity: int, p: float, symmetric: bool = True) -> ThcT
 
 
 def best_granularity(bits: int, p: float, max_granularity: int, symmetric: bool = True) -> ThcTable:
-    """The table of least `mse` over every granularity up to `max_granularity`; of equals the coarsest.
+    """Return the table of least `mse` over every granularity up to `max_granularity`; of equals the coarsest.
 
     The error does not fall steadily with granularity, so "as large as fits" may be worse than a smaller one.
     For n workers pass SUM_MAX // n. Raises TableError as `solve`.

@@ -3,9 +3,9 @@
 """THC: tensor homomorphic compression (Li et al., NSDI'24, arXiv 2302.08545), non-uniform, with a norm per block.
 
 One round of a worker:
-1. x is cut into blocks; each block's L2 norm goes out (`norms`), and the largest of all workers comes back.
-2. v = RHT(x); s = sqrt(d) / largest norm makes v about standard normal. s v, clamped to +-t_p and put on the grid
-   0..g, is rounded at random to one of the two table values around it (`encode`): unbiased, except where clamped.
+1. x is cut into blocks. The worker sends each block's L2 norm (`norms`), and the largest of all workers comes back.
+2. v = RHT(x); s = sqrt(d) / largest norm makes v about standard normal. s v is clamped to +-t_p, put on
+   the grid 0..g and rounded at random to one of the two table values around it (`encode`): unbiased unless clamped.
 3. The switch adds table values; RHT^-1((sum / k - g / 2) increment / s) is the mean of the k contributors (`decode`).
 4. What clamping and rounding changed is x - RHT^-1(q / s) (`residual`), for error feedback.
 """
@@ -44,11 +44,13 @@ _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class ThcCodec(GradientCodec):
-    """Non-uniform THC for one worker of one job.
+    """THC for one worker of one job.
 
-    `table` must be alike on all workers and in the switch. `block` is the rotation's length, a power of two >= 1024,
-    or None for the full tensor; alike on all workers. Raises CodecError for a table of more than 4 bits, one whose
-    values do not fit a value's sum planes, or an impossible block.
+    `table` must be the same on all workers and in the switch. `block` is the rotation's length, a power of two >= 1024,
+    or None for the full tensor, and must be the same on all workers.
+
+    Raises CodecError for a table of more than 4 bits, one whose values do not fit a value's sum planes, or an
+    impossible block.
     """
 
     info: ClassVar[CodecInfo] = CodecInfo.of("thc", THC, MAX32)
@@ -112,22 +114,24 @@ class ThcRound(CodecRound):
         self._sent = codec.memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
 
     def norms(self) -> NDArray[np.uint32]:
-        """The blocks' L2 norms as float32 bits, shape (blocks,). Non-negative floats order like their bits, so the
-        largest over the workers is an unsigned maximum."""
+        """Return the blocks' L2 norms as float32 bits, shape (blocks,).
+
+        Bits of non-negative floats order like the floats, so an unsigned maximum gives the largest norm.
+        """
         return self._norms.view(np.uint32).copy()
 
     def magnitudes(self) -> NDArray[np.float32]:
-        """The rotation spreads a block's values evenly over its chunks, so each carries an equal share of its norm."""
+        """The rotation spreads a block's values evenly over its chunks, so each carries an equal part of its norm."""
         chunks_of = np.repeat([g.block_chunks for g in self.layout.groups], [g.blocks for g in self.layout.groups])
         of_blocks: NDArray[np.float32] = (self._norms / np.sqrt(chunks_of)).astype(np.float32)
         return of_blocks[self._chunk_blocks]
 
     def preliminary(self) -> NDArray[np.uint32]:
-        """The norms."""
+        """See `norms`."""
         return self.norms()
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """x minus what this worker's indices stand for; they stand for nothing in chunks that are not included."""
+        """x minus the values that this worker's indices stand for; x in chunks that are not included."""
         self._check_residual(included)
         left = self._new_result()
         if not self.chunks:
@@ -138,7 +142,7 @@ class ThcRound(CodecRound):
         return left
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
-        """Index planes for the agreed largest norms (float32 bits, shape (blocks,)), of which the part's are read.
+        """Write index planes, by the agreed largest norms (float32 bits, shape (blocks,)) of the part's blocks.
 
         Raises CodecError for another shape or dtype, NormRangeError for a norm that is not finite or above 2**96.
         """
@@ -149,7 +153,7 @@ class ThcRound(CodecRound):
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
-        """The contributors' mean from sum planes and counts, or their sum over all workers.
+        """Write the sums of sum planes, divided by their divisors.
 
         Raises CountError for a count above max_workers or the workers, SumRangeError for a sum above
         count x granularity.
@@ -180,7 +184,7 @@ class ThcRound(CodecRound):
     def _check_sums(self, first: int, words: NDArray[np.uint8], counts: NDArray[np.int64]) -> None:
         largest = self._form.largest_sums(words)
         bounds = counts * self._table.granularity
-        # A sum that came without its two low planes has 2 or 1 in their place, whatever it was.
+        # A trimmed sum has 2 or 1 in place of its two low planes, whatever they were.
         outside = np.flatnonzero((largest > np.maximum(bounds, bounds // 4 * 4 + 2)) & (counts > 0))
         if len(outside):
             i = outside[0]
@@ -190,7 +194,7 @@ class ThcRound(CodecRound):
 
 
 def _inverse(scales: NDArray[np.float64]) -> NDArray[np.float32]:
-    """1 / scale, 0 for 0."""
+    """Return 1 / scale, and 0 for 0."""
     return np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0).astype(np.float32)
 
 
@@ -206,8 +210,10 @@ def _refuse_norms(norms: NDArray[np.float64], what: str, first_block: int = 0) -
 
 
 def _block_norms(x: Tensor, cut: Layout, where: str) -> NDArray[np.float32]:
-    """L2 norms by block, float32; those below NORM_MIN are given as 0. NaN and Inf show up in the norms, so finite
-    tensors are not read a second time. Raises NonFiniteError and NormRangeError."""
+    """Return L2 norms by block, float32; those below NORM_MIN are 0. Raises NonFiniteError and NormRangeError.
+
+    NaN and Inf show up in the norms, so finite tensors are read only once.
+    """
     sums = _block_sums(square_sums(x), cut).astype(np.float64)
     suspects = np.flatnonzero(~((sums > _PLAIN_SUMS[0]) & (sums < _PLAIN_SUMS[1])))
     if len(suspects):
@@ -220,7 +226,7 @@ def _block_norms(x: Tensor, cut: Layout, where: str) -> NDArray[np.float32]:
 
 
 def _block_sums(chunk_sums: NDArray[Any], cut: Layout) -> NDArray[Any]:
-    """Sums by block; chunks that only pad are missing."""
+    """Return sums by block. The sums of chunks that only pad are not in `chunk_sums`."""
     padded = np.zeros(cut.chunks, chunk_sums.dtype)
     padded[: len(chunk_sums)] = chunk_sums
     rows = [padded[g.first_chunk : g.last_chunk].reshape(g.blocks, g.block_chunks) for g in cut.groups]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""THC's arithmetic in the native kernels: the same bits as :mod:`sumwire.codec.thc_torch`, a block at a time."""
+"""THC's arithmetic in the native kernels, a block at a time, with the bits of :mod:`sumwire.codec.thc_torch`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class NativeForm:
         self._kernels = kernels
         self._sign_key = signs.base
         self._rounding_key = rounding.key
-        # Both kept: the one points into the others.
+        # The table points into the columns, so both are kept.
         self._table, self._columns = _kernel_table(table)
 
     def encode(
         self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
     ) -> None:
-        """As TorchForm does."""
+        """See TorchForm."""
         work = _work(part)
         for group, chunks in _with_chunks(part):
             values = float32(x[group.first_value : group.first_value + group.values])
@@ -51,7 +51,7 @@ class NativeForm:
         from_grid: NDArray[np.float32],
         target: Tensor,
     ) -> None:
-        """As TorchForm does."""
+        """See TorchForm."""
         work = _work(part)
         for group, chunks in _with_chunks(part):
             here = target[group.first_value : group.first_value + group.values]
@@ -61,7 +61,7 @@ class NativeForm:
             )  # fmt: skip
 
     def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The largest sum of every chunk."""
+        """Return the largest sum of every chunk, shape (chunks,)."""
         largest = np.empty(len(words), np.uint8)
         self._kernels.codec_largest_sums(words.ctypes.data, words.strides[0], len(words), largest.ctypes.data)
         return largest
@@ -74,7 +74,7 @@ class NativeForm:
         from_grid: NDArray[np.float32],
         target: Tensor,
     ) -> None:
-        """As TorchForm does."""
+        """See TorchForm."""
         work = _work(part)
         for group, chunks in _with_chunks(part):
             values = float32(x[group.first_value : group.first_value + group.values])
@@ -86,7 +86,7 @@ class NativeForm:
 
     def _blocks(self, group: BlockGroup) -> Blocks:
         half = half_scale(group.block_values)
-        # As rotating leaves out rest_scale, it is due twice on the way back.
+        # Rotating leaves rest_scale out, so rotating back applies it twice.
         back = half * rest_scale(group.block_values) ** 2
         return Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, half, back)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""THC's arithmetic in torch and numpy: the definition that the native kernels equal bit by bit, and CUDA's form."""
+"""THC's arithmetic in torch and numpy: used on CUDA, and the reference that the native kernels equal bit by bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sumwire.codec.tables import CellTables, ThcTable
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Whole blocks of one size that are worked on together, so that they stay in cache."""
+    """Whole blocks of one size that are processed together, few enough to stay in cache."""
 
     first_block: int
     blocks: int
@@ -73,7 +73,10 @@ class TorchForm:
     def encode(
         self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
     ) -> None:
-        """Index planes of a part. to_grid: grid cells per unit of the rotated values, by block of the tensor."""
+        """Write the index planes of a part to `out`.
+
+        to_grid: grid cells per unit of the rotated values, by block of the tensor.
+        """
         hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
         cells = torch.from_numpy(to_grid).to(x.device)[:, None]
         for tile in _tiles(part):
@@ -91,7 +94,10 @@ class TorchForm:
         from_grid: NDArray[np.float32],
         target: Tensor,
     ) -> None:
-        """Sum planes of a part to its place in `target`: sums less `middle`, times `from_grid`, both by chunk."""
+        """Write the values of a part's sum planes to its place in `target`.
+
+        They are (sum - middle) * from_grid, rotated back; `middle` and `from_grid` are by chunk.
+        """
         hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
         for tile in _tiles(part):
             chunks = tile.chunks(first)
@@ -102,7 +108,7 @@ class TorchForm:
             self._unrotate(hadamard, rotated, tile, target[tile.values])
 
     def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The largest sum of every chunk."""
+        """Return the largest sum of every chunk, shape (chunks,)."""
         step = max(1, planes.REFLECT_CHUNKS)
         parts = [planes.unpack_sum_planes(words[i : i + step]).max(axis=1) for i in range(0, len(words), step)]
         return np.concatenate(parts)
@@ -115,8 +121,10 @@ class TorchForm:
         from_grid: NDArray[np.float32],
         target: Tensor,
     ) -> None:
-        """x less what the index planes stand for, to the part's place in `target`. from_grid is by chunk; 0 where
-        a chunk stands for nothing."""
+        """Write x minus the values that the index planes stand for to the part's place in `target`.
+
+        from_grid is by chunk; 0 for a chunk that is not in the sum.
+        """
         hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
         for tile in _tiles(part):
             chunks = tile.chunks(first)
@@ -129,7 +137,7 @@ class TorchForm:
             torch.sub(x[tile.values], here, out=here)
 
     def _rotate(self, hadamard: Hadamard, x: Tensor, tile: _Tile, rotated: Tensor) -> None:
-        """RHT but for rest_scale, of blocks filled up with 0."""
+        """RHT without rest_scale, of blocks padded with 0."""
         signs = self._signs.signs(tile.first_block, *tile.shape, half_scale(tile.block_values)).view(-1)
         here = x[tile.values]
         flipped = rotated.view(-1)
@@ -138,9 +146,9 @@ class TorchForm:
         hadamard(rotated, rotated)
 
     def _unrotate(self, hadamard: Hadamard, y: Tensor, tile: _Tile, target: Tensor) -> None:
-        """Write the inverse of what `_rotate` does to a tile to `target`, which ends where the tensor does.
+        """Write the inverse of `_rotate` to `target`, which ends where the tensor does. Overwrites y.
 
-        Uses y up. As `_rotate` leaves out rest_scale, it is due twice here.
+        `_rotate` leaves rest_scale out, so it is applied twice here.
         """
         hadamard(y.view(tile.shape), y.view(tile.shape))
         scale = half_scale(tile.block_values) * rest_scale(tile.block_values) ** 2

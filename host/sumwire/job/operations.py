@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sumwire.codec.seeds import fold, stream_words
 from sumwire.codec.sign import pack_signs, unpack_signs
-from sumwire.codec.sum32 import pack_lanes, unpack_lanes
+from sumwire.codec.sum32 import pack_elements, unpack_elements
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, UsageError
 from sumwire.job.elements import from_words, to_words
@@ -112,8 +112,8 @@ class Sum32(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        results = transport.exchange(p4.OP_SUM32, pack_lanes(self._values), self.bucket)
-        sums = torch.from_numpy(unpack_lanes(results.words, self.values))
+        results = transport.exchange(p4.OP_SUM32, pack_elements(self._values), self.bucket)
+        sums = torch.from_numpy(unpack_elements(results.words, self.values))
         return torch.cat([sums, torch.tensor([overflows(results)], dtype=torch.int32)])
 
     def ordinary(self, fallback: Fallback) -> Tensor:

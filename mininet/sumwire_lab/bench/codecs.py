@@ -16,7 +16,7 @@ from sumwire.codec import tables
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import pack_signs, unpack_signs
-from sumwire.codec.sum32 import pack_lanes, unpack_lanes
+from sumwire.codec.sum32 import pack_elements, unpack_elements
 from sumwire.codec.thc import ThcCodec
 from sumwire.systems.spec import SWITCH, Member
 from sumwire_protocol.ops import SUM32, VOTE
@@ -59,8 +59,8 @@ def aggregate(codec: GradientCodec, contributions: Sequence[Words], draws: np.ra
         return sum_words(codec.table, contributions)
     if codec.info.op == SUM32.code:
         length = contributions[0].size // 4
-        total = sum(unpack_lanes(words, length).astype(np.int64) for words in contributions)
-        return pack_lanes(np.asarray(total).astype(np.int32))
+        total = sum(unpack_elements(words, length).astype(np.int64) for words in contributions)
+        return pack_elements(np.asarray(total).astype(np.int32))
     count = contributions[0].size * 8
     signs = np.stack([unpack_signs(words, count) for words in contributions])
     if codec.info.op == VOTE.code:

@@ -29,12 +29,12 @@ struct codec_table {
 
 // Sums of squares of a chunk's values, in float32.
 void codec_square_sums(const float *x, uint64_t length, float *sums);
-// The same in float64, for values that squares of float32 cannot hold.
+// Sums of squares in float64, for values whose squares leave the range of float32.
 void codec_wide_square_sums(const float *x, uint64_t length, double *sums);
 // Sums of magnitudes.
 void codec_magnitude_sums(const float *x, uint64_t length, double *sums);
 
-// Index planes of the `present` values at x, which the blocks pad with zeros. to_grid is by block; `work` has room
+// Index planes of the `present` values at x, padded with zeros to whole blocks. to_grid is by block; `work` has room
 // for a block.
 void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
                       uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
@@ -47,7 +47,7 @@ void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, u
 void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
                       const float *from_grid, float *target, uint64_t present, float *work);
 
-// x less what its index planes stand for; target may be x.
+// x minus the values that its index planes stand for, to target, which may be x.
 void codec_thc_residual(const struct codec_blocks *at, const struct codec_table *table, const uint8_t *words,
                         int64_t stride, const float *from_grid, const float *x, float *target, uint64_t present,
                         float *work);
@@ -55,7 +55,7 @@ void codec_thc_residual(const struct codec_blocks *at, const struct codec_table 
 // A bit for each value, 1 unless it is below 0, and 0 for the rest of the last byte.
 // Returns whether all are finite.
 int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits);
-// The same, 1 with probability 1/2 + x inverse / 2, drawn from the stream's words from first_word on.
+// A bit for each value, 1 with probability 1/2 + x inverse / 2, drawn from the stream's words from first_word on.
 void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_word,
                       uint8_t *bits);
 // +-factor for the first `length` bits of chunks of `chunk_bytes`.

@@ -1,45 +1,45 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen runs of the vector are held in registers for four steps of butterflies: 4096 values go through the
-// first-level cache twice for their twelve steps.
+// Four steps of butterflies are made on sixteen SIMD vectors held in registers. So the twelve steps of 4096 values
+// pass them through the first-level cache only twice.
 #include "hadamard.h"
 
 #include "constants.h"
-#include "lanes.h"
+#include "vectors.h"
 
 enum { RUN = 256 };
 
 // a, b become a + b and (a + b) - 2 b.
-INLINE void butterfly(lanes *a, lanes *b) {
-  lanes sum = *a + *b;
+INLINE void butterfly(vector *a, vector *b) {
+  vector sum = *a + *b;
   *b = sum - (*b + *b);
   *a = sum;
 }
 
-INLINE void step_2(lanes *r) {
+INLINE void step_2(vector *r) {
   butterfly(&r[0], &r[1]);
 }
 
-INLINE void steps_4(lanes *r) {
+INLINE void steps_4(vector *r) {
   butterfly(&r[0], &r[2]);
   butterfly(&r[1], &r[3]);
   step_2(r);
   step_2(r + 2);
 }
 
-INLINE void steps_8(lanes *r) {
+INLINE void steps_8(vector *r) {
   for (int i = 0; i < 4; i++) butterfly(&r[i], &r[i + 4]);
   steps_4(r);
   steps_4(r + 4);
 }
 
-INLINE void steps_16(lanes *r) {
+INLINE void steps_16(vector *r) {
   for (int i = 0; i < 8; i++) butterfly(&r[i], &r[i + 8]);
   steps_8(r);
   steps_8(r + 8);
 }
 
-INLINE void steps(lanes *r, int rows) {
+INLINE void steps(vector *r, int rows) {
   if (rows == 16) steps_16(r);
   if (rows == 8) steps_8(r);
   if (rows == 4) steps_4(r);
@@ -48,8 +48,8 @@ INLINE void steps(lanes *r, int rows) {
 
 // All butterflies between `rows` rows that lie `stride` values apart.
 INLINE void rows_pass(float *v, size_t stride, int rows) {
-  for (size_t column = 0; column < stride; column += LANES) {
-    lanes r[16];
+  for (size_t column = 0; column < stride; column += WIDTH) {
+    vector r[16];
     for (int i = 0; i < rows; i++) r[i] = load(v + (size_t)i * stride + column);
     steps(r, rows);
     for (int i = 0; i < rows; i++) store(v + (size_t)i * stride + column, r[i]);
@@ -66,16 +66,17 @@ INLINE void rows_pass(float *v, size_t stride, int rows) {
 #define LOW_1 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30
 #define HIGH_1 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31
 
-// One step of a transposition: lanes with a bit of their number set change places with rows that have it set.
+// One step of a transposition of 16 x 16 values: values whose place in the vector has this bit set change places with
+// vectors whose number has it set.
 #define EXCHANGE(r, half, LOW, HIGH)                              \
-  for (int i = 0; i < LANES; i++) {                               \
+  for (int i = 0; i < WIDTH; i++) {                               \
     if (i & (half)) continue;                                     \
-    lanes low_ = __builtin_shufflevector((r)[i], (r)[i + (half)], LOW); \
+    vector low_ = __builtin_shufflevector((r)[i], (r)[i + (half)], LOW); \
     (r)[i + (half)] = __builtin_shufflevector((r)[i], (r)[i + (half)], HIGH); \
     (r)[i] = low_;                                                \
   }
 
-INLINE void transpose(lanes *r) {
+INLINE void transpose(vector *r) {
   EXCHANGE(r, 8, LOW_8, HIGH_8)
   EXCHANGE(r, 4, LOW_4, HIGH_4)
   EXCHANGE(r, 2, LOW_2, HIGH_2)
@@ -84,14 +85,14 @@ INLINE void transpose(lanes *r) {
 
 // H of 256 values.
 static void run_pass(float *v) {
-  lanes r[LANES];
-  for (int i = 0; i < LANES; i++) r[i] = load(v + i * LANES);
+  vector r[WIDTH];
+  for (int i = 0; i < WIDTH; i++) r[i] = load(v + i * WIDTH);
   steps_16(r);
-  // The last four steps are between lanes.
+  // The last four steps combine values of one vector.
   transpose(r);
   steps_16(r);
   transpose(r);
-  for (int i = 0; i < LANES; i++) store(v + i * LANES, r[i]);
+  for (int i = 0; i < WIDTH; i++) store(v + i * WIDTH, r[i]);
 }
 
 static void short_rows(float *v, size_t stride, size_t rows) {

@@ -51,12 +51,12 @@ int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits) {
 
 static inline void draw_step(const float *x, double inverse, uint64_t key, uint64_t first_word, uint8_t *bits) {
   uint64_t words[STEP / DRAWS];
-  int16_t lane[STEP];
+  int16_t drawn[STEP];
   uint8_t flags[STEP];
   for (int i = 0; i < STEP / DRAWS; i++) words[i] = stream_word(key, first_word + (uint64_t)i);
-  memcpy(lane, words, sizeof lane);
+  memcpy(drawn, words, sizeof drawn);
   for (int i = 0; i < STEP; i++) {
-    const float uniform = uniform_number(lane[i]);
+    const float uniform = uniform_number(drawn[i]);
     const float direction = (float)((double)x[i] * inverse);
     flags[i] = uniform < direction * 0.5f + 0.5f;
   }

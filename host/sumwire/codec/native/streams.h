@@ -7,7 +7,7 @@
 
 #include "constants.h"
 
-// Numbers drawn from a word of a rounding stream: its 16-bit lanes, lowest first.
+// Numbers drawn from a word of a rounding stream: its four 16-bit parts, lowest first.
 enum { DRAWS = 4 };
 
 static inline uint64_t mix64(uint64_t word) {
@@ -26,7 +26,7 @@ static inline uint64_t fold_key(uint64_t base, uint64_t part) {
   return mix64((base ^ part) + CODEC_GOLDEN);
 }
 
-// The uniform number of a lane, in (0, 1).
-static inline float uniform_number(int16_t lane) {
-  return ((float)lane + 32768.5f) * (1.0f / 65536);
+// The uniform number in (0, 1) of a drawn 16-bit part.
+static inline float uniform_number(int16_t drawn) {
+  return ((float)drawn + 32768.5f) * (1.0f / 65536);
 }

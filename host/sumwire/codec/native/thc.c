@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
-// THC block by block: each passes from memory to words, or back, through the first-level cache. The operations and
-// their order are those of sumwire.codec.thc_torch.
+// THC, one rotation block at a time, so that a block stays in the first-level cache from values to words or back. The
+// operations and their order are those of sumwire.codec.thc_torch.
 #include <string.h>
 
 #include "codec.h"
 #include "hadamard.h"
-#include "lanes.h"
+#include "vectors.h"
 #include "planes.h"
 #include "streams.h"
 
@@ -19,20 +19,20 @@ static inline uint64_t smaller(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-// +-scale, minus for each of the lowest bits that is set, the first lane's the lowest.
-INLINE lanes sign_factors(uint32_t bits, lanes scale) {
-  const uint_lanes to_top = {31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16};
-  const uint_lanes all = (uint_lanes){0} + bits;
-  return (lanes)((uint_lanes)scale ^ (all << to_top & 0x80000000u));
+// +-scale for the 16 values of a vector: minus where the value's bit is set. Value 0 has the lowest bit.
+INLINE vector sign_factors(uint32_t bits, vector scale) {
+  const uint_vector to_top = {31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16};
+  const uint_vector all = (uint_vector){0} + bits;
+  return (vector)((uint_vector)scale ^ (all << to_top & 0x80000000u));
 }
 
-// to = from * (+-scale); where `less_from` is given, less_from - that. All may be the same vector.
+// to = from * (+-scale), or less_from - from * (+-scale) if `less_from` is given. All may be the same memory.
 INLINE void flip(const float *from, const float *less_from, float *to, uint64_t d, uint64_t key, float scale) {
-  const lanes scales = (lanes){0} + scale;
+  const vector scales = (vector){0} + scale;
   for (uint64_t first = 0; first < d; first += SIGN_BITS) {
     const uint64_t word = stream_word(key, first / SIGN_BITS);
-    for (uint64_t i = 0; i < SIGN_BITS; i += LANES) {
-      const lanes flipped = load(from + first + i) * sign_factors((uint32_t)(word >> i), scales);
+    for (uint64_t i = 0; i < SIGN_BITS; i += WIDTH) {
+      const vector flipped = load(from + first + i) * sign_factors((uint32_t)(word >> i), scales);
       store(to + first + i, less_from ? load(less_from + first + i) - flipped : flipped);
     }
   }
@@ -41,21 +41,21 @@ INLINE void flip(const float *from, const float *less_from, float *to, uint64_t 
 // Uniform numbers of one chunk.
 static void draw(uint64_t key, uint64_t first_word, float *uniform) {
   uint64_t words[VALUES / DRAWS];
-  int16_t lane[VALUES];
+  int16_t drawn[VALUES];
   for (int i = 0; i < VALUES / DRAWS; i++) words[i] = stream_word(key, first_word + (uint64_t)i);
-  memcpy(lane, words, sizeof lane);
-  for (int i = 0; i < VALUES; i++) uniform[i] = uniform_number(lane[i]);
+  memcpy(drawn, words, sizeof drawn);
+  for (int i = 0; i < VALUES; i++) uniform[i] = uniform_number(drawn[i]);
 }
 
 // Slope and offset of every value's cell.
 static void look_up_cells(const struct codec_table *table, const int32_t *cell, float *slope, float *offset) {
-  for (int i = 0; i < VALUES; i += LANES) {
+  for (int i = 0; i < VALUES; i += WIDTH) {
     store(slope + i, look_up(table->slope, load_int(cell + i)));
     store(offset + i, look_up(table->offset, load_int(cell + i)));
   }
 }
 
-// The same for tables of more cells than `look_up` takes.
+// As look_up_cells, for tables of more cells than `look_up` takes.
 static void look_up_many_cells(const struct codec_table *table, const int32_t *cell, float *slope, float *offset) {
   for (int i = 0; i < VALUES; i++) {
     slope[i] = table->slope[cell[i]];
@@ -119,7 +119,7 @@ void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, u
   for (uint64_t chunk = 0; chunk < chunks; chunk++, words += stride) largest[chunk] = planes_largest(words);
 }
 
-// A rotated block back to the tensor's values, `present` of which are wanted; or, with `x`, what x has more than that.
+// Rotates a block back and writes its first `present` values to target; with `x`, writes x minus them.
 static void unrotate(const struct codec_blocks *at, uint64_t block, float *v, const float *x, float *target,
                      uint64_t present) {
   const uint64_t d = at->block_values, key = fold_key(at->sign_key, at->first_block + block);
@@ -153,7 +153,7 @@ static void put_levels(const struct codec_table *table, const uint8_t *indices, 
   int32_t index[VALUES];
   for (int z = 0; z < LOOK_UP; z++) levels[z] = table->levels[z] * from_grid;
   for (int i = 0; i < VALUES; i++) index[i] = indices[i];
-  for (int i = 0; i < VALUES; i += LANES) store(v + i, look_up(levels, load_int(index + i)));
+  for (int i = 0; i < VALUES; i += WIDTH) store(v + i, look_up(levels, load_int(index + i)));
 }
 
 void codec_thc_residual(const struct codec_blocks *at, const struct codec_table *table, const uint8_t *words,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The registry's refusals, the oracles, and the benchmark's report."""
+"""A codec's footprint, the oracles, and the benchmark's report."""
 
 from __future__ import annotations
 
@@ -8,81 +8,28 @@ import importlib
 import json
 import os
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from sumwire import codec
-from sumwire.codec.base import CodecInfo, CodecRegistry, CodecRound, GradientCodec, default_registry
+from sumwire.codec.base import CodecInfo
 from sumwire.codec.errors import CodecError
 from sumwire.codec.oracles import TOLERANCE, oracle_rows, sum_words
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
 from sumwire_lab.bench.commands import codec as bench_codec
-from torch import Tensor
-
-
-class Whole(GradientCodec):
-    """A codec that fits; its variants below do not."""
-
-    info: ClassVar[CodecInfo] = CodecInfo("whole", 3, 8, 8, 256)
-
-    def begin(self, x: Tensor, sequence: int, bucket: int) -> CodecRound:
-        raise NotImplementedError
-
-
-class Unnamed(Whole):
-    info = None  # type: ignore[assignment]
-
-
-class Abstract(GradientCodec):
-    info: ClassVar[CodecInfo] = CodecInfo("abstract", 3, 8, 8, 256)
-
-
-class TooWide(Whole):
-    info: ClassVar[CodecInfo] = CodecInfo("wide", 3, 8, 9, 256)
-
-
-class Silent(Whole):
-    info: ClassVar[CodecInfo] = CodecInfo("silent", 3, 0, 8, 256)
-
-
-class Empty(Whole):
-    info: ClassVar[CodecInfo] = CodecInfo("empty", 3, 8, 8, 0)
-
-
-def test_registry_gives_back_what_it_took() -> None:
-    registry = default_registry()
-    assert registry["thc"] is ThcCodec
-    registry.register(Whole)
-    known = ["ef-sign", "sign", "ssdm", "sum32", "thc", "vote"]
-    assert sorted(registry) == [*known, "whole"]
-    assert sorted(default_registry()) == known, "registries share nothing"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "rule"),
-    [
-        (Unnamed, "no CodecInfo"),
-        (Abstract, r"lacks \['begin'\]"),
-        (TooWide, "words_down=9"),
-        (Silent, "words_up=0"),
-        (Empty, "chunk_values=0"),
-    ],
+    ("words_up", "words_down", "chunk_values", "rule"),
+    [(8, 9, 256, "words_down=9"), (0, 8, 256, "words_up=0"), (8, 8, 0, "chunk_values=0")],
 )
-def test_registry_refuses(wrong: type[GradientCodec], rule: str) -> None:
+def test_info_must_fit_a_slot(words_up: int, words_down: int, chunk_values: int, rule: str) -> None:
+    CodecInfo("whole", 3, 8, 8, 256)
     with pytest.raises(CodecError, match=rule):
-        CodecRegistry().register(wrong)
-
-
-def test_registry_refuses_twice_and_unknown() -> None:
-    registry = default_registry()
-    with pytest.raises(CodecError, match="already ThcCodec"):
-        registry.register(ThcCodec)
-    with pytest.raises(CodecError, match=r"'none': known are .*'thc'"):
-        registry["none"]
+        CodecInfo("other", 3, words_up, words_down, chunk_values)
 
 
 def test_info_is_what_goes_over_the_wire() -> None:

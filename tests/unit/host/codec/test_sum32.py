@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sumwire.codec.errors import CodecError, NonFiniteError
-from sumwire.codec.sum32 import CHUNK_VALUES, Sum32Codec, pack_lanes, scale_bits, unpack_lanes
+from sumwire.codec.sum32 import CHUNK_VALUES, Sum32Codec, pack_elements, scale_bits, unpack_elements
 from torch import Tensor
 
 INT32_MAX = 2**31 - 1
@@ -37,15 +37,15 @@ def means(tensors: list[Tensor]) -> list[Tensor]:
     return [round_.decode(words, counts) for round_ in rounds]
 
 
-def test_layout_is_big_endian_lanes() -> None:
-    lanes = np.array([1, -1, 2**31 - 1, -(2**31), *range(253)], np.int32)
-    packed = pack_lanes(lanes)
+def test_layout_is_big_endian_elements() -> None:
+    elements = np.array([1, -1, 2**31 - 1, -(2**31), *range(253)], np.int32)
+    packed = pack_elements(elements)
     assert packed.shape == (2, 8, 128)
     assert packed[0, 0, :8].tolist() == [0, 0, 0, 1, 255, 255, 255, 255]
     assert packed[1].reshape(-1)[:8].tolist() == [0, 0, 0, 252, 0, 0, 0, 0]
-    assert np.array_equal(unpack_lanes(packed, len(lanes)), lanes)
+    assert np.array_equal(unpack_elements(packed, len(elements)), elements)
     with pytest.raises(CodecError, match="int32"):
-        pack_lanes(lanes.astype(np.int64))
+        pack_elements(elements.astype(np.int64))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 8, 16, 100, 255])

@@ -11,7 +11,7 @@ from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import EfSignCodec, SignCodec, VoteCodec, pack_signs
-from sumwire.codec.sum32 import Sum32Codec, pack_lanes, unpack_lanes
+from sumwire.codec.sum32 import Sum32Codec, pack_elements, unpack_elements
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
 from torch import Tensor
@@ -106,13 +106,13 @@ def test_zero_fill_of_complete_sums_changes_no_bit(form: str) -> None:
 def test_zero_fill_of_integers() -> None:
     x = torch.cat([torch.full((256,), 3.0), torch.full((256,), 5.0)])
     rounds = [Sum32Codec(workers=2).begin(x, 0, 0) for _ in range(2)]
-    lanes = [unpack_lanes(one.encode(rounds[0].preliminary()), 512) for one in rounds]
-    total = lanes[0] + lanes[1]
-    total[256:] = lanes[0][256:]
+    elements = [unpack_elements(one.encode(rounds[0].preliminary()), 512) for one in rounds]
+    total = elements[0] + elements[1]
+    total[256:] = elements[0][256:]
     counts = np.array([2, 1])
     rounds[0].divide_by(2)
-    assert torch.equal(rounds[0].decode(pack_lanes(total), counts), torch.tensor([3.0] * 256 + [2.5] * 256))
-    assert torch.equal(rounds[1].decode(pack_lanes(total), counts), torch.tensor([3.0] * 256 + [5.0] * 256))
+    assert torch.equal(rounds[0].decode(pack_elements(total), counts), torch.tensor([3.0] * 256 + [2.5] * 256))
+    assert torch.equal(rounds[1].decode(pack_elements(total), counts), torch.tensor([3.0] * 256 + [5.0] * 256))
 
 
 def test_zero_fill_of_signs_but_not_of_votes() -> None:
