@@ -32,7 +32,7 @@ Frames = list[tuple[int, bytes]]
 
 def star_switch() -> tuple[SoftSwitch, Frames]:
     """A switch with all the star's entries, and frames for it with the ports they come in at."""
-    with rigs.soft_in_process("python") as rig:
+    with rigs.soft_in_process("python", rigs.Clock()) as rig:
         rig.renew()
         return rig.switch, [*star_frames(), *_ordinary()]
 

@@ -1,20 +1,20 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every packet test runs on both engines of the soft switch in process, on its program over veth, and on bmv2 over
-veth; and those that need no Ethernet and no tree on both forms of the software aggregator."""
+"""Every packet test runs on both engines of the soft switch in process, side by side, on its program over veth, and on
+bmv2 over veth; and those that need no Ethernet and no tree on both forms of the software aggregator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from helpers.needs import missing
 from helpers.packet import rigs
 from helpers.packet.aggregator_rig import AggregatorRig
 from helpers.packet.play import Rig
 
 ALL_RIGS = [
-    pytest.param("python", id="soft-python"),
-    pytest.param("native", id="soft-native", marks=pytest.mark.cc),
+    pytest.param("engines", id="soft-engines"),
     pytest.param("numpy", id="aggregator-numpy"),
     pytest.param("kernel", id="aggregator-native", marks=pytest.mark.cc),
     pytest.param("soft-veth", id="soft-veth", marks=pytest.mark.root),
@@ -22,11 +22,20 @@ ALL_RIGS = [
 ]
 
 
+@pytest.fixture(scope="session")
+def engines(request: pytest.FixtureRequest) -> Iterator[rigs.EnginesRig]:
+    """Both engines; the Python engine alone on a machine without a compiler for the other."""
+    what = missing("cc")
+    if what and request.config.getoption("--require-cc"):
+        pytest.fail(f"--require-cc: {what}", pytrace=False)
+    with rigs.engines("python") if what else rigs.engines("python", "native") as rig:
+        yield rig
+
+
 @pytest.fixture(scope="session", params=ALL_RIGS)
 def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    if request.param in ("python", "native"):
-        with rigs.soft_in_process(request.param) as rig:
-            yield rig
+    if request.param == "engines":
+        yield request.getfixturevalue("engines")
         return
     if request.param in ("numpy", "kernel"):
         yield AggregatorRig(native=request.param == "kernel")

@@ -4,33 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from golden.model import Queue, udp_frame
-from helpers.packet import rigs
 from helpers.packet.play import Game
+from helpers.packet.rigs import Clock, EnginesRig
 from helpers.packet.star import HOSTS
 
 FAR = 2**31
-ENGINES = [pytest.param("python", id="soft-python"), pytest.param("native", id="soft-native", marks=pytest.mark.cc)]
 
 
-class Clock:
-    """Microseconds, as the test says."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture(params=ENGINES)
-def timed(request: pytest.FixtureRequest) -> Iterator[tuple[Game, Clock]]:
-    clock = Clock()
-    with rigs.soft_in_process(request.param, clock) as rig:
-        yield Game(rig), clock
+@pytest.fixture
+def timed(engines: EnginesRig) -> tuple[Game, Clock]:
+    return Game(engines), engines.clock
 
 
 def begin(timed: tuple[Game, Clock], rate: int, threshold: int) -> None:

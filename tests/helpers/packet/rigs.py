@@ -8,6 +8,7 @@ All get their entries from the real controller over real gRPC.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import select
@@ -16,24 +17,28 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 from golden.model import Degrade, Host, Queue, udp_frame
 from helpers.packet.play import Frames
 from helpers.packet.star import HOSTS, controller_yaml
+from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
 from sumwire_controller.deploy.operations import bring_about
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import choose_generations, desired_state, plan
+from sumwire_controller.deploy.reconcile import Change, choose_generations, desired_state, plan
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import Entry, TableEntry
+from sumwire_controller.model.config import Config
 from sumwire_controller.parse.config_file import parse_config
 from sumwire_protocol import constants as _p4
 
+Answer = TypeVar("Answer")
 ETH_P_ALL = 3
 READY_S = 30.0
 ANSWER_S = 5.0
@@ -43,14 +48,33 @@ NAMES = {prefix: {value: name.removeprefix(prefix) for name, value in vars(_p4).
          for prefix in ("VERDICT_", "REJECT_")}  # fmt: skip
 
 
+class BatchingSwitch(P4Switch):
+    """Writes many changes in one request: hundreds of tests renew all jobs, a hundred writes each."""
+
+    def write_all(self, program: Program, changes: Iterable[Change]) -> None:
+        request = p4runtime_pb2.WriteRequest(device_id=self._switch.device_id)
+        request.election_id.high, request.election_id.low = self._session.election_id
+        for change in changes:
+            request.updates.add(type=p4runtime_pb2.Update.Type.Value(change.write.name)).entity.CopyFrom(
+                program.to_entity(change.entry)
+            )
+        if request.updates:
+            self._call("writing the rig's changes", self._session.stub.Write, request)
+
+
+@functools.cache
+def _star() -> Config:
+    return parse_config(controller_yaml("127.0.0.1:1"))
+
+
 class Controlled:
     """The control plane's side of a rig: entries, generations, counters."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name = name
-        self._config = parse_config(controller_yaml(address))
+        self._config = replace(_star(), switch=replace(_star().switch, grpc=address))
         self._program = Program.load(None)
-        self._switch = P4Switch(self._config.switch)
+        self._switch = BatchingSwitch(self._config.switch)
         self._held: Collection[Entry] | None = None
         self._base: Collection[Entry] = ()
         self._ports: tuple[int, ...] = ()
@@ -64,8 +88,7 @@ class Controlled:
             bring_about(self._config, self._switch, self._program, jobs, now)
             self._held = self._switch.entries(self._program)
         desired = desired_state(self._config, choose_generations(self._config, self._held, jobs, now))
-        for change in plan(desired, self._held):
-            self._switch.write(self._program, change)
+        self._switch.write_all(self._program, plan(desired, self._held))
         self._held = self._base = desired
 
     def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade], first: int) -> None:
@@ -83,8 +106,7 @@ class Controlled:
     def _write(self, rows: Iterable[Entry]) -> None:
         desired = frozenset(self._base).union(rows)
         assert self._held is not None
-        for change in plan(desired, self._held):
-            self._switch.write(self._program, change)
+        self._switch.write_all(self._program, plan(desired, self._held))
         self._held = desired
 
     def _empty(self, port: int, first: int) -> None:
@@ -130,6 +152,16 @@ def _named(cells: dict[int, tuple[int, int]], prefix: str) -> Counter[str]:
     return Counter({NAMES[prefix].get(index, str(index)): packets for index, (packets, _) in cells.items() if packets})
 
 
+class Clock:
+    """A switch's clock in microseconds, which stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
 class ProcessRig(Controlled):
     """`exchange` calls the pipeline in this process."""
 
@@ -139,6 +171,39 @@ class ProcessRig(Controlled):
 
     def exchange(self, port: int, frame: bytes) -> Frames:
         return [(out, bytes(sent)) for out, sent in self.switch.process(port, frame)]
+
+
+class EnginesRig:
+    """The engines of the soft switch side by side, by one clock: every frame passes all of them, and what comes out
+    must be the same to the bit, signs that the switch draws included."""
+
+    def __init__(self, rigs: Sequence[ProcessRig], clock: Clock) -> None:
+        self.name = " and ".join(rig.name for rig in rigs)
+        self.clock = clock
+        self._rigs = rigs
+
+    def renew(self) -> None:
+        for rig in self._rigs:
+            rig.renew()
+
+    def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade], first: int) -> None:
+        self.clock.now += 1  # for queues to be emptied in
+        for rig in self._rigs:
+            rig.install(queues, degrades, first)
+
+    def exchange(self, port: int, frame: bytes) -> Frames:
+        return self._agreed([rig.exchange(port, frame) for rig in self._rigs])
+
+    def counters(self) -> tuple[Counter[str], Counter[str]]:
+        return self._agreed([rig.counters() for rig in self._rigs])
+
+    def decisions(self) -> Counter[tuple[int, int, int]]:
+        return self._agreed([rig.decisions() for rig in self._rigs])
+
+    def _agreed(self, answers: list[Answer]) -> Answer:
+        for rig, answer in zip(self._rigs, answers, strict=True):
+            assert answer == answers[0], f"{rig.name}: {answer}\n{self._rigs[0].name}: {answers[0]}"
+        return answers[0]
 
 
 class VethRig(Controlled):
@@ -177,7 +242,14 @@ class VethRig(Controlled):
 
 
 @contextlib.contextmanager
-def soft_in_process(engine: EngineChoice, clock: Callable[[], int] | None = None) -> Iterator[ProcessRig]:
+def engines(*choices: EngineChoice) -> Iterator[EnginesRig]:
+    clock = Clock()
+    with contextlib.ExitStack() as stack:
+        yield EnginesRig([stack.enter_context(soft_in_process(engine, clock)) for engine in choices], clock)
+
+
+@contextlib.contextmanager
+def soft_in_process(engine: EngineChoice, clock: Clock) -> Iterator[ProcessRig]:
     device = SoftSwitch(seed=1, engine=engine, clock=clock)
     server = serve(device, "127.0.0.1:0", 1)
     rig = ProcessRig(f"soft switch in process, {engine} engine", f"127.0.0.1:{server.port}", device)
