@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import grpc
+from golden import model
 from golden.model import Degrade, Host, Queue, udp_frame
 from helpers.packet.play import Frames
 from helpers.packet.star import HOSTS, controller_yaml
@@ -40,6 +41,8 @@ from sumwire_protocol import constants as _p4
 
 Answer = TypeVar("Answer")
 ETH_P_ALL = 3
+# Ethernet, IPv4 without options, UDP, Sumwire.
+PLAIN = 42 + 24
 READY_S = 30.0
 ANSWER_S = 5.0
 # Of a virtual queue: all it ever held is gone in a microsecond.
@@ -79,17 +82,21 @@ class Controlled:
         self._base: Collection[Entry] = ()
         self._ports: tuple[int, ...] = ()
         self._decided: Counter[tuple[int, int, int]] = Counter()
+        self._used: set[int] = set()
 
     def renew(self) -> None:
-        """Reads the switch back once, then trusts what it wrote: hundreds of tests renew, one reads."""
-        jobs = [job.name for job in self._config.jobs]
+        """Reads the switch back once, then trusts what it wrote, and renews the jobs that frames have named since:
+        hundreds of tests renew, each has used a few jobs."""
         now = int(time.time())
         if self._held is None:
+            jobs = [job.name for job in self._config.jobs]
             bring_about(self._config, self._switch, self._program, jobs, now)
             self._held = self._switch.entries(self._program)
-        desired = desired_state(self._config, choose_generations(self._config, self._held, jobs, now))
+        used = [job.name for job in self._config.jobs if job.id in self._used]
+        desired = desired_state(self._config, choose_generations(self._config, self._held, used, now))
         self._switch.write_all(self._program, plan(desired, self._held))
         self._held = self._base = desired
+        self._used.clear()
 
     def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade], first: int) -> None:
         """Rows beside those of the configuration, until the next renewal; see `Rig.install`."""
@@ -116,6 +123,16 @@ class Controlled:
         self.exchange(source.port, udp_frame(source, replace(host, udp_port=9), bytes(first - 42)))
 
     def exchange(self, port: int, frame: bytes) -> Frames:
+        self._used |= self._named_by(frame)
+        return self._pass(port, frame)
+
+    def _named_by(self, frame: bytes) -> set[int]:
+        """Jobs whose slots the frame may change: the one where its job number would be, all if it is no plain IPv4."""
+        if len(frame) < PLAIN or frame[14] != 0x45:
+            return {job.id for job in self._config.jobs}
+        return {model.decode(frame[42:]).job}
+
+    def _pass(self, port: int, frame: bytes) -> Frames:
         raise NotImplementedError
 
     def _decisions(self) -> Counter[tuple[int, int, int]]:
@@ -163,13 +180,13 @@ class Clock:
 
 
 class ProcessRig(Controlled):
-    """`exchange` calls the pipeline in this process."""
+    """Frames go through the pipeline in this process."""
 
     def __init__(self, name: str, address: str, switch: SoftSwitch) -> None:
         super().__init__(name, address)
         self.switch = switch
 
-    def exchange(self, port: int, frame: bytes) -> Frames:
+    def _pass(self, port: int, frame: bytes) -> Frames:
         return [(out, bytes(sent)) for out, sent in self.switch.process(port, frame)]
 
 
@@ -207,7 +224,7 @@ class EnginesRig:
 
 
 class VethRig(Controlled):
-    """`exchange` sends on one end of a veth pair.
+    """Frames are sent on one end of a veth pair.
 
     A sentinel to every host follows each frame: per port nothing overtakes, so what came before the
     sentinel is all there is, and no time-out decides. It is an ARP request, which no virtual queue loses.
@@ -218,7 +235,7 @@ class VethRig(Controlled):
         self._sockets = sockets
         self._numbers = itertools.count()
 
-    def exchange(self, port: int, frame: bytes) -> Frames:
+    def _pass(self, port: int, frame: bytes) -> Frames:
         mark = b"sentinel %d" % next(self._numbers)
         source = HOSTS[port - 1]
         self._sockets[port].send(frame)
