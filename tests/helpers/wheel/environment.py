@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 from helpers.paths import ROOT
 
-CODE = ("protocol", "host", "controller", "switch", "mininet", "native")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CODE = PROJECT["tool"]["setuptools"]["packages"]["find"]["where"]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "p4src/build", *CODE)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 

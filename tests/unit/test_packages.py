@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One version: every command and the package say the same, and every package says that it has types."""
+"""What the packages have in common: one version, types, and a place in every list of source folders."""
 
 from __future__ import annotations
 
+import tomllib
 from importlib import import_module
 from importlib.resources import files
 
 import pytest
 import sumwire
+from helpers.paths import ROOT
 from sumwire_protocol.version import __version__
 
 COMMANDS = {
@@ -36,3 +38,12 @@ def test_every_command_says_the_version(command: str, module: str, capsys: pytes
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_says_that_it_has_types(package: str) -> None:
     assert (files(package) / "py.typed").is_file()
+
+
+def test_every_list_of_source_folders_has_all_of_them() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    folders = set(tools["setuptools"]["packages"]["find"]["where"])
+    assert folders == {path.parents[1].name for path in ROOT.glob("*/*/py.typed")}
+    assert folders | {"tests"} == set(tools["pytest"]["ini_options"]["pythonpath"])
+    assert folders | {"tests"} == set(tools["mypy"]["mypy_path"].split(":"))
+    assert set(tools["mypy"]["packages"]) == set(PACKAGES)
