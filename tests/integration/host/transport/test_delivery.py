@@ -151,7 +151,7 @@ def test_other_losses_stay_below_the_bound_too(loss: Callable[[int, bytes], bool
     assert 0 < stats[0].missing <= math.floor(0.03 * 300 * WORKERS)
 
 
-def test_lapped_workers_get_the_results_of_the_others() -> None:
+def test_stragglers_get_the_results_of_the_others() -> None:
     """Few slots and a large bound: the others pass a worker by rounds. All still end with the same sums."""
     up = planes(1, 200)
     results, stats = transfer(Delivery(loss_bound=0.3), up, slots=8, deaf=of_worker(3, 0.5, 2))

@@ -83,7 +83,7 @@ def exchange_all(transport: Transport, data: Exchanges, worker: int) -> list[Res
     return [transport.exchange(p4.OP_THC, up[worker], bucket=3) for up in data]
 
 
-class Lapped:
+class StragglerJob:
     """All workers but the slow one work through; it begins when they are done, in a job of ``slots``."""
 
     def __init__(self, slots: int, lengths: list[int], *, seed: int = 1, **bridge: Any) -> None:
@@ -138,66 +138,66 @@ class Lapped:
 
 
 @pytest.mark.parametrize("slots", [2, 5, 16])
-def test_a_lapped_worker_takes_what_has_come_and_sends_nothing_of_it(slots: int) -> None:
-    lapped = Lapped(slots, [7, 1, 0, 40])
-    lapped.run()
-    stats = lapped.stats[SLOW]
+def test_a_straggler_takes_what_has_come_and_sends_nothing_of_it(slots: int) -> None:
+    straggler = StragglerJob(slots, [7, 1, 0, 40])
+    straggler.run()
+    stats = straggler.stats[SLOW]
     assert (stats.ahead, stats.recovered, stats.packets_sent) == (48, 0, 0)
 
 
-def test_a_lapped_worker_whose_results_were_all_lost_gets_them_from_the_others() -> None:
+def test_a_straggler_whose_results_were_all_lost_gets_them_from_the_others() -> None:
     """Nothing reaches it while it computes. What is still in the switch it gets there, all else from the others."""
-    lapped = Lapped(8, [30, 9, 21], mute=lambda _, frame: mute_slow(lapped, frame))
-    lapped.run()
-    stats = lapped.stats[SLOW]
+    straggler = StragglerJob(8, [30, 9, 21], mute=lambda _, frame: mute_slow(straggler, frame))
+    straggler.run()
+    stats = straggler.stats[SLOW]
     assert stats.ahead == 0
     # The last round of each slot.
     assert stats.recovered == 60 - 8
 
 
-def mute_slow(lapped: Lapped, frame: bytes) -> bool:
+def mute_slow(straggler: StragglerJob, frame: bytes) -> bool:
     """Whether a frame is for the slow worker, and no answer to a packet of its own."""
-    sender, _ = lapped.bridge.seen[-1]
-    own = sender == lapped.mapping["addresses"][SLOW]["ip"]
+    sender, _ = straggler.bridge.seen[-1]
+    own = sender == straggler.mapping["addresses"][SLOW]["ip"]
     return not own and model.decode(frame[42:]).worker == SLOW
 
 
 def test_a_socket_that_overflows_while_its_worker_computes() -> None:
-    lapped = Lapped(8, [120, 30])
+    straggler = StragglerJob(8, [120, 30])
 
     def shrink(transport: Transport) -> None:
         transport.link.udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
 
-    lapped.before_slow = shrink  # type: ignore[method-assign]
-    lapped.run()
-    stats = lapped.stats[SLOW]
+    straggler.before_slow = shrink  # type: ignore[method-assign]
+    straggler.run()
+    stats = straggler.stats[SLOW]
     assert 0 < stats.ahead < 140
     assert stats.recovered > 0
 
 
 def test_peers_that_die() -> None:
     """Workers 0 and 1 are gone when the slow one asks: only worker 2 has what it lacks."""
-    lapped = Lapped(8, [40], mute=lambda _, frame: mute_slow(lapped, frame))
-    lapped.gone = lambda worker: worker in (0, 1)  # type: ignore[method-assign]
-    lapped.run()
-    assert lapped.stats[SLOW].recovered == 32
+    straggler = StragglerJob(8, [40], mute=lambda _, frame: mute_slow(straggler, frame))
+    straggler.gone = lambda worker: worker in (0, 1)  # type: ignore[method-assign]
+    straggler.run()
+    assert straggler.stats[SLOW].recovered == 32
 
 
 def test_when_nobody_has_it_the_deadline_ends_it() -> None:
-    lapped = Lapped(8, [40], mute=lambda _, frame: mute_slow(lapped, frame))
-    lapped.gone = lambda worker: True  # type: ignore[method-assign]
-    lapped.deadline_s = 1.0
+    straggler = StragglerJob(8, [40], mute=lambda _, frame: mute_slow(straggler, frame))
+    straggler.gone = lambda worker: True  # type: ignore[method-assign]
+    straggler.deadline_s = 1.0
     with pytest.raises(DeadlineError, match=r"no result for \d+\.\d\d s.*no other worker gave the results of 4 chunks"):
-        lapped.run()
+        straggler.run()
 
 
 def test_further_behind_than_others_keep_is_a_stale_run() -> None:
-    lapped = Lapped(8, [60], mute=lambda _, frame: mute_slow(lapped, frame))
-    lapped.kept_chunks = 16
+    straggler = StragglerJob(8, [60], mute=lambda _, frame: mute_slow(straggler, frame))
+    straggler.kept_chunks = 16
     with pytest.raises(
         StaleRunError, match=r"waits for round 0: the others are \d+ chunks ahead and keep the results of 16"
     ):
-        lapped.run()
+        straggler.run()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -229,21 +229,21 @@ def test_bad_network_and_uneven_workers(seed: int) -> None:
 
 
 def test_junk_at_the_recovery_port_while_a_worker_catches_up() -> None:
-    lapped = Lapped(8, [60], mute=lambda _, frame: mute_slow(lapped, frame))
+    straggler = StragglerJob(8, [60], mute=lambda _, frame: mute_slow(straggler, frame))
     rng = random.Random(1)
 
     def junk(worker: int) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-            udp.bind((lapped.mapping["addresses"][(worker + 1) % WORKERS]["ip"], 0))
+            udp.bind((straggler.mapping["addresses"][(worker + 1) % WORKERS]["ip"], 0))
             for _ in range(300):
                 udp.sendto(
                     rng.randbytes(rng.randrange(1100)),
-                    (lapped.mapping["addresses"][worker]["ip"], model.UDP_PORT + PORT_OFFSET),
+                    (straggler.mapping["addresses"][worker]["ip"], model.UDP_PORT + PORT_OFFSET),
                 )
 
-    lapped.after_others = junk  # type: ignore[method-assign]
-    lapped.run()
-    assert lapped.stats[SLOW].recovered == 52
+    straggler.after_others = junk  # type: ignore[method-assign]
+    straggler.run()
+    assert straggler.stats[SLOW].recovered == 52
 
 
 def test_with_a_quorum_of_all_nothing_is_kept() -> None:

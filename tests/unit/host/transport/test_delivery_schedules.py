@@ -167,7 +167,7 @@ def test_left_out_worker_takes_results_of_chunks_it_never_sent() -> None:
     assert slow.sent < 500, "results that came before their turn need no contribution"
 
 
-def test_lapped_worker_asks_the_others() -> None:
+def test_straggler_asks_the_others() -> None:
     """Worker 2 hears nothing for a while, and the others go on by many rounds."""
     world = World(1, workers=3, slots=8, lengths=[400], terms=Terms(adaptive=True, quorum=2))
     world.filter = lambda way, worker, packet: not (worker == 2 and 0.05 < world.now < 1.0)
