@@ -21,12 +21,12 @@ from helpers.paths import ROOT
 # import each other.
 PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": ("protocol", set(), "version constants | ops program"),
-    "nativelib": ("native", set(), "errors | cache | compiler | build"),
+    "nativelib": ("native", set(), "errors | cache | remembered | compiler | build"),
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},
         "errors | config | wire | aggregator codec | transport | job | multihop | training | lowrank | dlcp | delivery"
-        " | systems | optim bench_codec | cli",
+        " | systems | optim | cli",
     ),
     "sumwire_controller": (
         "controller",
@@ -43,14 +43,6 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
         {"sumwire_protocol", "nativelib", "sumwire", "sumwire_controller", "softswitch"},
         "errors | options | system | network | training | load | run | bench | experiments | verify | cli",
     ),
-}
-
-# Imports that still point upward or close a circle.
-LEFT = {
-    "sumwire.codec.base -> sumwire.codec.sign",
-    "sumwire.codec.base -> sumwire.codec.sum32",
-    "sumwire.codec.base -> sumwire.codec.thc",
-    "sumwire_lab.network.switches -> sumwire_lab.network.mininet_nodes",
 }
 
 Edges = dict[str, set[str]]
@@ -85,11 +77,7 @@ def imported(tree: ast.AST, known: Mapping[str, object]) -> Iterator[str]:
 
 def edges_of(modules: Mapping[str, Path]) -> Edges:
     return {
-        name: {
-            found
-            for found in imported(ast.parse(path.read_text()), MODULES)
-            if found in MODULES and found != name and f"{name} -> {found}" not in LEFT
-        }
+        name: {found for found in imported(ast.parse(path.read_text()), MODULES) if found in MODULES and found != name}
         for name, path in modules.items()
     }
 
@@ -141,7 +129,7 @@ def circle(edges: Edges) -> list[str]:
 
 def test_every_room_has_a_layer() -> None:
     for package in PACKAGES:
-        assert {room_of(module) for module in modules_of(package)} <= set(layers_of(package)), package
+        assert {room_of(module) for module in modules_of(package)} | {""} == set(layers_of(package)), package
 
 
 @pytest.mark.parametrize("package", PACKAGES)
