@@ -107,7 +107,7 @@ bench: $(READY)
 	  $(if $(filter-out 0,$(QUICK)),--quick)
 
 bench-codec: $(READY)
-	$(PYTHON) -m sumwire_lab.bench.commands.codec --json results/bench-codec.json
+	$(PYTHON) -m sumwire_lab bench-codec --json results/bench-codec.json
 
 bench-allreduce: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab bench-allreduce --sizes $(SIZES) --bw $(BW) --workers $(WORKERS) \

@@ -15,9 +15,11 @@ pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
 
 def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
-    from sumwire_lab.bench.commands.allreduce import bench
+    from sumwire_lab.bench.command import run_in_network
+    from sumwire_lab.bench.commands.allreduce import AllReduceCommand
 
-    done = bench([1, 50_000], [100.0], RunOptions(workers=2), tmp_path, lambda line: None)
+    command = AllReduceCommand([1, 50_000], [100.0], RunOptions(workers=2))
+    done = run_in_network(command, tmp_path, lambda line: None)
     assert [(r.system, [row.values for row in r.rows]) for r in done] == [
         (system, [1, 50_000]) for system in ("gloo", "thc", "sign")
     ]
@@ -36,13 +38,17 @@ def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
 
 
 def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sumwire_lab.bench.command import run_in_network
     from sumwire_lab.bench.commands import switch as bench_switch
     from sumwire_lab.network import switches
 
     engines = ["python", *(["native"] if switches.choose_engine("auto") == "native" else [])]
     monkeypatch.setattr(bench_switch, "SECONDS", 0.5)
     monkeypatch.setattr(bench_switch, "REPEATS", 1)
-    entry = bench_switch.bench(engines, tmp_path, lambda line: None)["ops"]["thc"]
+    command = bench_switch.SwitchCommand(engines)
+    rows = run_in_network(command, tmp_path, lambda line: None)
+    entry = command.record(rows)["ops"]["thc"]
+    assert json.loads(next(tmp_path.glob("*/switch.json")).read_text()) == command.record(rows)
     for one in entry["runs"]:
         # Every packet that was sent came in, and was summed once: nothing lost, nothing sent again.
         assert one["sent"] == one["summed"] == 4 * one["results"] > 0

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.bench import machine, page
-from sumwire_lab.bench.options import SUITES, BenchOptions
-from sumwire_lab.bench.suite import Context, Failure, Outcome, Suite
+from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.suite import Failure, Outcome, Suite
 from sumwire_lab.bench.suites.accuracy import Accuracy
 from sumwire_lab.bench.suites.allreduce import AllReduce
 from sumwire_lab.bench.suites.codec_cost import CodecCost
 from sumwire_lab.bench.suites.codec_error import CodecError
 from sumwire_lab.bench.suites.scaling import Scaling
 from sumwire_lab.bench.suites.sizes import Sizes
+from sumwire_lab.options.bench_options import SUITES, BenchOptions
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
 
 RECORD: Final = "bench.json"

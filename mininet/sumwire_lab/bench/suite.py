@@ -1,20 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a suite is: cases planned beforehand, each measured on its own, rows made into tables, charts and sentences.
-
-Planning and presenting are pure; only `measure` runs anything.
-"""
+"""A suite: a benchmark whose rows the page presents as tables, charts and sentences."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar
 
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.run.experiment import Say
+from sumwire_lab.bench.benchmark import Benchmark, CaseT, RowT
+from sumwire_lab.options.bench_options import BenchOptions
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a chart. `bound`: what cannot be beaten, drawn thin and dashed."""
+    """One line of a chart. `bound`: a limit rather than a measurement, drawn thin and dashed."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -38,7 +34,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over a number. Both labels say the unit."""
+    """Lines over one variable. Both labels give the unit."""
 
     title: str
     x_label: str
@@ -58,32 +54,9 @@ class Presentation:
     behind: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Context:
-    """Where a case may write, and how it says what goes on."""
+class Suite(Benchmark[CaseT, RowT]):
+    """One part of the page. Planning and presenting are pure; only `measure` runs anything."""
 
-    options: BenchOptions
-    folder: Path
-    say: Say
-
-
-class Case(Protocol):
-    """One measurement of a plan."""
-
-    @property
-    def label(self) -> str:
-        """A few words, different from those of the plan's other cases."""
-        ...
-
-
-CaseT = TypeVar("CaseT", bound=Case)
-RowT = TypeVar("RowT")
-
-
-class Suite(ABC, Generic[CaseT, RowT]):
-    """Rows are frozen dataclasses of numbers and words, so that they go into JSON as they are."""
-
-    name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[str]
     """What a reader learns from it."""
@@ -95,12 +68,8 @@ class Suite(ABC, Generic[CaseT, RowT]):
         """The cases, in the order in which they are measured."""
 
     @abstractmethod
-    def measure(self, case: CaseT, context: Context) -> list[RowT]:
-        """One case's rows."""
-
-    @abstractmethod
     def present(self, rows: Sequence[RowT]) -> Presentation:
-        """Of at least one row, perhaps not of all cases."""
+        """Tables and charts of at least one row. Rows of some cases may be missing."""
 
     def left_out(self, options: BenchOptions) -> list[str]:
         """What the plan leaves out on purpose, with the reason."""
@@ -109,7 +78,7 @@ class Suite(ABC, Generic[CaseT, RowT]):
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that came to no end."""
+    """A case that raised an error."""
 
     label: str
     why: str
@@ -117,7 +86,7 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """What became of one suite."""
+    """The result of one suite."""
 
     suite: Suite[Any, Any]
     planned: int = 0
@@ -126,4 +95,4 @@ class Outcome:
     left_out: list[str] = field(default_factory=list)
     seconds: float = 0.0
     finished: bool = False
-    """All cases were tried."""
+    """Whether every case was tried."""

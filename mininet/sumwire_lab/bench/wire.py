@@ -8,11 +8,15 @@ Packet headers are in it; acknowledgements, norms, magnitudes and what is sent a
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from sumwire.systems.cost import Gradient
 
-from sumwire_lab.bench.commands.allreduce import TCP_FRAME, TCP_PAYLOAD
 from sumwire_lab.options.recipes import parse
+
+# A full TCP segment: 1448 bytes of data with timestamps in a frame of 1514.
+TCP_PAYLOAD: Final = 1448
+TCP_FRAME: Final = 1514
 
 
 def sides(values: int) -> tuple[int, int]:
@@ -27,3 +31,9 @@ def wire_bytes(system: str, gradient: Gradient, workers: int) -> float:
     octets = chosen.recipe.spec.routes[chosen.transport].cost.link_bytes(gradient, workers)
     # A group sends in full TCP segments.
     return octets if chosen.switched else octets * TCP_FRAME / TCP_PAYLOAD
+
+
+def all_reduce_bytes(system: str, values: int, workers: int) -> int:
+    """Whole bytes of one plain all-reduce of `values` float32; `sign` has the packets of `marsit`."""
+    name = "marsit" if system == "sign" else system
+    return round(wire_bytes(name, Gradient(1, values, rank=1, share=1.0), workers))

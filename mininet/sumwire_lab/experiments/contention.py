@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_lab.bench.commands.allreduce import run_workers
+from sumwire_lab.bench.exchanges import run_workers
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
@@ -64,7 +64,7 @@ def _measure(way: Way, switch: str, folder: Path) -> float:
         return [entry | {"lanes": way.lanes} for entry in control_plane.training_job(fabric)]
 
     with open_session(options, switches.choose(switch), folder, jobs) as session:
-        measured = run_workers(session, "dlcp", [BACK_VALUES, FRONT_VALUES], _MODULE, gap_s=GAP_S)
+        measured = run_workers(session, _MODULE, "dlcp", [BACK_VALUES, FRONT_VALUES], gap_s=GAP_S)
     if len({worker["digest"] for worker in measured}) != 1:
         raise LabError(f"workers have different results; see {folder}")
     return float(median(max(each) for each in zip(*(worker["front_s"] for worker in measured), strict=True)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from sumwire_lab.bench.commands.allreduce import run_workers
+from sumwire_lab.bench.exchanges import run_workers
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.network.topology import require_tools
@@ -23,6 +23,7 @@ from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import Session, open_session
 from sumwire_lab.training.comm_timing import link_bytes
 
+_WORKER: Final = "sumwire_lab.bench.allreduce_worker"
 VALUES: Final = 500_000
 HOST_MBIT: Final = 50.0
 TRUNK_MBIT: Final = 8.0
@@ -68,7 +69,7 @@ def _measure(way: str, switch: str, folder: Path) -> Spread:
     options = RunOptions(workers=WORKERS, topology=topology, switch=switch, link=link)
     with open_session(options, switches.choose(switch), folder, lambda fabric: jobs(fabric, way)) as session:
         before = _bytes_up(session)
-        measured = run_workers(session, "thc", [VALUES])
+        measured = run_workers(session, _WORKER, "thc", [VALUES])
         used = [now - then for now, then in zip(_bytes_up(session), before, strict=True)]
     repeats = zip(*(worker["sizes"][0]["seconds"] for worker in measured), strict=True)
     seconds = median(max(repeat) for repeat in repeats)

@@ -46,7 +46,7 @@ _LOST_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
-class BlastSpec:
+class LoadSpec:
     """Who sends where, for how long. `listen` false: send blindly, to measure the generator alone."""
 
     interfaces: list[str]
@@ -74,7 +74,7 @@ class BlastSpec:
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def load(cls, path: Path) -> BlastSpec:
+    def load(cls, path: Path) -> LoadSpec:
         raw = json.loads(path.read_text())
         raw["ends"] = [Endpoints(**ends) for ends in raw["ends"]]
         return cls(**raw)
@@ -90,7 +90,7 @@ class Count:
     seconds: float = 0.0
 
 
-def templates(spec: BlastSpec) -> NDArray[np.uint8]:
+def templates(spec: LoadSpec) -> NDArray[np.uint8]:
     """Frames, uint8 (workers, slots, bytes), of round 0, with a different payload from each worker."""
     size = spec.words * WORD_BYTES
     payloads = [bytes((37 * k + 11 * worker) % 256 for k in range(size)) for worker in range(len(spec.ends))]
@@ -162,10 +162,10 @@ def _packet_socket(interface: str, protocol: int, batch: int) -> BatchSocket:
     return BatchSocket(raw, row_bytes=_RECEIVE_BYTES, batch=batch)
 
 
-class Blaster:
+class Generator:
     """One socket per worker to send; one more, on worker 0's interface, to see the results."""
 
-    def __init__(self, spec: BlastSpec) -> None:
+    def __init__(self, spec: LoadSpec) -> None:
         self._spec = spec
         self._frames = templates(spec)
         self._rounds = self._frames[:, :, frames.ROUND_OFFSET : frames.ROUND_OFFSET + 4]
@@ -240,12 +240,12 @@ class Blaster:
 
 def main(arguments: list[str]) -> None:
     end_with_parent()
-    spec = BlastSpec.load(Path(arguments[0]))
-    blaster = Blaster(spec)
+    spec = LoadSpec.load(Path(arguments[0]))
+    generator = Generator(spec)
     try:
-        count = blaster.run()
+        count = generator.run()
     finally:
-        blaster.close()
+        generator.close()
     Path(spec.result).write_text(json.dumps(asdict(count)))
 
 

@@ -54,7 +54,7 @@ def codec_ms(results: Path) -> float:
     record = results / "bench-codec.json"
     # Its exit code says whether the default target holds. The verify commands have targets of their own.
     subprocess.run(
-        [sys.executable, "-m", "sumwire_lab.bench.commands.codec", "--values", "1000000", "--json", str(record)],
+        [sys.executable, "-m", "sumwire_lab", "bench-codec", "--values", "1000000", "--json", str(record)],
         check=False,
         capture_output=True,
         timeout=_CODEC_SECONDS,

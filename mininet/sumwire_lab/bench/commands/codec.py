@@ -1,49 +1,139 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long a codec takes on one core: `python -m sumwire_lab.bench.commands.codec --values 1000000 --json out.json`.
+"""How long a codec takes on one core: `make bench-codec`.
 
-One worker's whole round, error feedback included, stage by stage, by the native kernels and by torch in turn; the
-network is left out, its sums are made beforehand. Stages are in wall-clock time. The verdict takes the median round in
-CPU time of the one thread: what a core spends, whoever else wants it.
+One worker's whole round, error feedback included, with the native kernels and with torch. Stages are in wall-clock
+time. The target is for the median round in CPU time of the one thread, which other work on the machine changes less.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from sumwire.codec import kernels
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.feedback import ErrorFeedback
-from sumwire.codec.oracles import sum_words
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 
-STAGES: Final = ("feedback add", "begin", "encode", "decode", "residual")
-# Key of a round's CPU time beside its stages.
-CPU: Final = "cpu"
-NATIVE: Final = "native"
-TORCH: Final = "torch"
-# CPU milliseconds a million values, by form; other codecs have no target.
+from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.codec_rounds import CPU, NATIVE, STAGES, TORCH, Timed, time_rounds
+from sumwire_lab.bench.command import Command
+from sumwire_lab.options.bench_options import CodecOptions
+
+# CPU milliseconds per million values, by form; other codecs have no target.
 THC_TARGETS_MS: Final = {NATIVE: 15.0, TORCH: 40.0}
-_T = TypeVar("_T")
-Timed = list[dict[str, float]]
 
 
-CODECS: Final = ("thc", "vote", "ef-sign", "ssdm", "sum32")
+@dataclass(frozen=True)
+class Case:
+    """One codec at one size; all forms that this machine has."""
+
+    codec: str
+    values: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.codec}, {self.values:,} values"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Minimum and median by stage and of whole rounds of one form, and the verdict against the target.
+
+    Below a million values the target is that of a million, because fixed costs weigh more there.
+    """
+
+    form: str
+    rounds: int
+    stages: Mapping[str, Mapping[str, float]]
+    min_ms: float
+    median_ms: float
+    cpu_median_ms: float
+    target_ms: float | None
+    holds: bool
+
+    @classmethod
+    def of(cls, timed: Timed, form: str, name: str, values: int) -> Row:
+        """Out of the rounds of one form."""
+        totals = [sum(one[stage] for stage in STAGES) for one in timed]
+        cpu = statistics.median(one[CPU] for one in timed)
+        target = THC_TARGETS_MS[form] * max(1.0, values / 1e6) if name == "thc" else None
+        by_stage = {stage: [one[stage] for one in timed] for stage in STAGES}
+        return cls(
+            form=form,
+            rounds=len(timed),
+            stages={
+                stage: {"min_ms": min(times), "median_ms": statistics.median(times)}
+                for stage, times in by_stage.items()
+            },
+            min_ms=min(totals),
+            median_ms=statistics.median(totals),
+            cpu_median_ms=cpu,
+            target_ms=target,
+            holds=target is None or cpu <= target,
+        )
+
+
+class CodecCommand(Command[Case, Row]):
+    """One row per form: native first if it is there, then torch."""
+
+    name: ClassVar = "bench-codec"
+
+    def __init__(self, options: CodecOptions) -> None:
+        self._options = options
+        self._block = (BLOCK_VALUES if options.block is None else options.block) or None
+        self._pinned = False
+
+    def plan(self) -> list[Case]:
+        """See Command."""
+        return [Case(self._options.codec, self._options.values)]
+
+    def measure(self, case: Case, context: Context) -> list[Row]:
+        """See Benchmark. This process stays on one core and one thread afterwards."""
+        self._pinned = _pin_to_one_core()
+        torch.set_num_threads(1)
+        codec = make_codec(case.codec, self._block)
+        timed = time_rounds(codec, case.values, self._options.rounds, self._options.warmup)
+        return [Row.of(rounds, form, case.codec, case.values) for form, rounds in timed.items()]
+
+    def record(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """The row of the form in use, and all rows in `forms`."""
+        return {
+            "codec": self._options.codec,
+            "values": self._options.values,
+            "block": self._block,
+            "threads": torch.get_num_threads(),
+            "pinned_to_one_core": self._pinned,
+            "torch": torch.__version__,
+            **asdict(rows[0]),
+            "forms": {row.form: asdict(row) for row in rows},
+        }
+
+    def text(self, rows: Sequence[Row]) -> str:
+        """The forms side by side."""
+        heads = "".join(f"{row.form + ' min ms':>16}{'median ms':>12}" for row in rows)
+        lines = [f"{'stage':<14}{heads}"]
+        for stage in STAGES:
+            lines.append(_line(stage, [(row.stages[stage]["min_ms"], row.stages[stage]["median_ms"]) for row in rows]))
+        lines.append(_line("total", [(row.min_ms, row.median_ms) for row in rows]))
+        for row in rows:
+            verdict = "" if row.target_ms is None else f", target {row.target_ms:.1f} ms: "
+            verdict += "" if row.target_ms is None else "holds" if row.holds else "does not hold"
+            values = self._options.values
+            lines.append(f"{values} values on one core, {row.form}: {row.cpu_median_ms:.2f} ms of CPU time{verdict}")
+        if len(rows) > 1:
+            lines.append(f"torch / native: {rows[1].cpu_median_ms / rows[0].cpu_median_ms:.1f}")
+        return "\n".join(lines)
+
+    def holds(self, rows: Sequence[Row]) -> bool:
+        """Whether every form meets its target."""
+        return all(row.holds for row in rows)
 
 
 def make_codec(name: str, block: int | None) -> GradientCodec:
@@ -59,110 +149,8 @@ def make_codec(name: str, block: int | None) -> GradientCodec:
     return ThcCodec(solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P), job=1, worker=0, block=block)
 
 
-def available_forms(device: str = "cpu") -> tuple[str, ...]:
-    """The form that is used there, and torch."""
-    return (TORCH,) if kernels.kernels(torch.zeros(1, device=device)) is None else (NATIVE, TORCH)
-
-
-def time_rounds(codec: GradientCodec, values: int, rounds: int, warmup: int, device: str = "cpu") -> dict[str, Timed]:
-    """By form: milliseconds of every stage, and of CPU time, of each round after the first `warmup` ones."""
-    generator = torch.Generator().manual_seed(7)
-    gradient = torch.randn(values, generator=generator).to(device)
-    forms = available_forms(device)
-    feedback = {form: ErrorFeedback() for form in forms}
-    timed: dict[str, Timed] = {form: [] for form in forms}
-    for sequence in range(warmup + rounds):
-        # In turn, so that what else the machine does falls on both.
-        for form in forms:
-            with _form(form):
-                timed[form].append(_one_round(codec, gradient, feedback[form], sequence))
-    return {form: rows[warmup:] for form, rows in timed.items()}
-
-
-@contextmanager
-def _form(form: str) -> Iterator[None]:
-    before = os.environ.get(kernels.SWITCH)
-    if form == TORCH:
-        os.environ[kernels.SWITCH] = "0"
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ[kernels.SWITCH] = before
-        elif form == TORCH:
-            del os.environ[kernels.SWITCH]
-
-
-def _one_round(
-    codec: GradientCodec, gradient: torch.Tensor, feedback: ErrorFeedback, sequence: int
-) -> dict[str, float]:
-    spent: dict[str, float] = {}
-
-    def stage(name: str, step: Callable[[], _T]) -> _T:
-        start, cpu_start = time.perf_counter(), time.thread_time()
-        result = step()
-        if gradient.is_cuda:
-            torch.cuda.synchronize(gradient.device)
-        spent[CPU] = spent.get(CPU, 0.0) + (time.thread_time() - cpu_start) * 1e3
-        spent[name] = (time.perf_counter() - start) * 1e3
-        return result
-
-    x = stage("feedback add", lambda: feedback.compensate(0, gradient))
-    round_ = stage("begin", lambda: codec.begin(x, sequence, 0))
-    words = stage("encode", lambda: round_.encode(round_.preliminary()))
-    summed = _of_one_worker(codec, words)
-    counts = np.ones(len(summed), np.int64)
-    stage("decode", lambda: round_.decode(summed, counts))
-    stage("residual", lambda: feedback.store(0, round_.residual()))
-    return spent
-
-
-def _of_one_worker(codec: GradientCodec, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What the switch makes of one contribution: table values where there is a table, else the same."""
-    return sum_words(codec.table, [words]) if isinstance(codec, ThcCodec) else words
-
-
-def summarise(timed: Timed, form: str, name: str, values: int) -> dict[str, Any]:
-    """Minimum and median by stage and of whole rounds of one form, and the verdict against the target.
-
-    Below a million values the target stays that of a million: fixed costs weigh more there.
-    """
-    totals = [sum(one[stage] for stage in STAGES) for one in timed]
-    cpu = statistics.median(one[CPU] for one in timed)
-    target = THC_TARGETS_MS[form] * max(1.0, values / 1e6) if name == "thc" else None
-    stages = {
-        stage: {
-            "min_ms": min(one[stage] for one in timed),
-            "median_ms": statistics.median(one[stage] for one in timed),
-        }
-        for stage in STAGES
-    }
-    return {
-        "form": form,
-        "rounds": len(timed),
-        "stages": stages,
-        "min_ms": min(totals),
-        "median_ms": statistics.median(totals),
-        "cpu_median_ms": cpu,
-        "target_ms": target,
-        "holds": target is None or cpu <= target,
-    }
-
-
-def table_text(summaries: Sequence[dict[str, Any]], values: int) -> str:
-    """The forms side by side, for people."""
-    heads = "".join(f"{one['form'] + ' min ms':>16}{'median ms':>12}" for one in summaries)
-    lines = [f"{'stage':<14}{heads}"]
-    for stage in (*STAGES, "total"):
-        rows = [one if stage == "total" else one["stages"][stage] for one in summaries]
-        lines.append(f"{stage:<14}" + "".join(f"{row['min_ms']:>16.2f}{row['median_ms']:>12.2f}" for row in rows))
-    for one in summaries:
-        verdict = "" if one["target_ms"] is None else f", target {one['target_ms']:.1f} ms: "
-        verdict += "" if one["target_ms"] is None else "holds" if one["holds"] else "does not hold"
-        lines.append(f"{values} values on one core, {one['form']}: {one['cpu_median_ms']:.2f} ms of CPU time{verdict}")
-    if len(summaries) > 1:
-        lines.append(f"torch / native: {summaries[1]['cpu_median_ms'] / summaries[0]['cpu_median_ms']:.1f}")
-    return "\n".join(lines) + "\n"
+def _line(name: str, times: Sequence[tuple[float, float]]) -> str:
+    return f"{name:<14}" + "".join(f"{least:>16.2f}{middle:>12.2f}" for least, middle in times)
 
 
 def _pin_to_one_core() -> bool:
@@ -171,42 +159,3 @@ def _pin_to_one_core() -> bool:
         return False
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     return True
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; 0 if the targets are met, else 1."""
-    parser = argparse.ArgumentParser(description="time a codec's encode and decode on one core")
-    parser.add_argument("--codec", choices=CODECS, default="thc")
-    parser.add_argument("--values", type=int, default=1_000_000)
-    parser.add_argument("--block", type=int, default=BLOCK_VALUES, help="THC: rotation length; 0 for the full tensor")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="write the summary here")
-    options = parser.parse_args(arguments)
-    if options.values < 1 or options.rounds < 1:
-        parser.error("--values and --rounds must be at least 1")
-    pinned = _pin_to_one_core()
-    torch.set_num_threads(1)
-    codec = make_codec(options.codec, options.block or None)
-    timed = time_rounds(codec, options.values, options.rounds, options.warmup)
-    summaries = [summarise(rows, form, options.codec, options.values) for form, rows in timed.items()]
-    sys.stdout.write(table_text(summaries, options.values))
-    if options.json is not None:
-        record = {
-            "codec": options.codec,
-            "values": options.values,
-            "block": options.block or None,
-            "threads": torch.get_num_threads(),
-            "pinned_to_one_core": pinned,
-            "torch": torch.__version__,
-            # That of the form in use; both are in "forms".
-            **summaries[0],
-            "forms": {one["form"]: one for one in summaries},
-        }
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(record, indent=2) + "\n")
-    return 0 if all(one["holds"] for one in summaries) else 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

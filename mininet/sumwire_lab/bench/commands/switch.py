@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packets per second into a switch over veth pairs: both engines of the soft switch and bmv2, one after the other.
+"""Packets per second into a switch over veth pairs: `make bench-switch`.
 
-Counted by the switch's own verdicts FIRST, ADD and LAST, over the time the generator ran.
+Contenders are both engines of the soft switch, and bmv2. A packet counts if the switch's verdict is FIRST, ADD or LAST;
+the time is that of the load generator.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.command import Command
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.load.frames import Endpoints
-from sumwire_lab.load.generator import BlastSpec
+from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, plan
-from sumwire_lab.network.topology import quiet_commands, require_tools
+from sumwire_lab.network.topology import quiet_commands
 from sumwire_lab.options.recipes import SYSTEM_OPS
 from sumwire_lab.options.run_options import LinkOptions
-from sumwire_lab.run.experiment import Say, interruptible, new_folder
-from sumwire_lab.system import leftovers
 from sumwire_lab.system.leftovers import Ledger
-from sumwire_lab.system.processes import cpu_clock, cpu_seconds, wait_all
+from sumwire_lab.system.processes import cpu_clock, cpu_seconds, killed_after, wait_all
 
 WORKERS: Final = 4
 WINDOW_SLOTS: Final = control_plane.SLOTS // 2
@@ -44,13 +45,27 @@ CONTENDERS: Final[dict[str, tuple[str, str]]] = {
     "bmv2": ("bmv2", "auto"),
 }
 """Name -> kind of switch and engine."""
+GENERATOR: Final = "generator"
 SUMMED: Final = ("first", "add", "last")
 _DEADLINE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One run of the generator against one switch."""
+class Case:
+    """One run of the generator: against a contender, or alone."""
+
+    op: str
+    contender: str
+    repeat: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.op}, {self.contender}, {self.repeat + 1}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of the generator. Alone it has no results, and `packets_per_second` are those that it sent."""
 
     contender: str
     op: str
@@ -79,45 +94,69 @@ def parse_ops(text: str) -> tuple[str, ...]:
     return names
 
 
-def bench(contenders: Sequence[str], results: Path, say: Say, ops: Sequence[str] = ("thc",)) -> dict[str, Any]:
-    """Measure each op on each contender in turn, several times. Writes switch.json. Raises LabError.
+class SwitchCommand(Command[Case, Row]):
+    """Each op on each contender in turn, several times, after the generator alone."""
 
-    Returns workers, and by op: packets_per_second of each contender and of the generator alone, and the ratios of the
-    native engine over the others that are there.
-    """
-    require_tools()
-    for name in contenders:
-        if name not in CONTENDERS:
-            raise OptionError(f"switches={name}: known are {', '.join(CONTENDERS)}")
-        kind, engine = CONTENDERS[name]
-        if switches.choose(kind) == "soft":
-            switches.choose_engine(engine)
-    folder = new_folder(results, latest=False)
-    leftovers.clean()
-    with interruptible():
-        by_op = {op: _bench_op(contenders, op, folder / op, say) for op in ops}
-    record: dict[str, Any] = {"workers": WORKERS, "ops": by_op}
-    (folder / "switch.json").write_text(json.dumps(record, indent=1) + "\n")
-    return record
+    name: ClassVar = "switch"
 
+    def __init__(self, contenders: Sequence[str], ops: Sequence[str] = ("thc",)) -> None:
+        self._contenders = contenders
+        self._ops = ops
 
-def _bench_op(contenders: Sequence[str], op: str, folder: Path, say: Say) -> dict[str, Any]:
-    alone = _generator_alone(op, folder / "generator")
-    say(f"{op}: generator alone {alone:,.0f} packets/s")
-    measured: list[Measurement] = []
-    for repeat in range(REPEATS):
-        for name in contenders:
-            one = _measure(name, op, folder / f"{name}-{repeat}")
-            measured.append(one)
-            say(f"{op}: {name} {one.packets_per_second:,.0f} packets/s in, {one.cpu_us:.2f} us of CPU time each")
-    rates = {name: median(m.packets_per_second for m in measured if m.contender == name) for name in contenders}
-    return {
-        "packets_per_second": rates,
-        "cpu_us": {name: median(m.cpu_us for m in measured if m.contender == name) for name in contenders},
-        "ratios": ratios(rates),
-        "generator_alone": alone,
-        "runs": [asdict(m) for m in measured],
-    }
+    def plan(self) -> list[Case]:
+        """See Command. Raises OptionError for an unknown contender, MissingToolError for one that is not here."""
+        for name in self._contenders:
+            if name not in CONTENDERS:
+                raise OptionError(f"switches={name}: known are {', '.join(CONTENDERS)}")
+            kind, engine = CONTENDERS[name]
+            if switches.choose(kind) == "soft":
+                switches.choose_engine(engine)
+        return [case for op in self._ops for case in self._cases(op)]
+
+    def _cases(self, op: str) -> list[Case]:
+        repeats = [Case(op, name, repeat) for repeat in range(REPEATS) for name in self._contenders]
+        return [Case(op, GENERATOR, 0), *repeats]
+
+    def measure(self, case: Case, context: Context) -> list[Row]:
+        """See Benchmark."""
+        folder = context.folder / case.op
+        if case.contender == GENERATOR:
+            row = _generator_alone(case.op, folder / "generator")
+            context.say(f"{case.op}: generator alone {row.packets_per_second:,.0f} packets/s")
+        else:
+            row = _measure(case.contender, case.op, folder / f"{case.contender}-{case.repeat}")
+            rate = f"{row.packets_per_second:,.0f} packets/s in, {row.cpu_us:.2f} us of CPU time each"
+            context.say(f"{case.op}: {case.contender} {rate}")
+        return [row]
+
+    def record(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Workers, and by op: medians by contender, the generator's rate, and the native engine over the others."""
+        return {"workers": WORKERS, "ops": {op: self._entry([row for row in rows if row.op == op]) for op in self._ops}}
+
+    def _entry(self, rows: Sequence[Row]) -> dict[str, Any]:
+        alone = [row for row in rows if row.contender == GENERATOR]
+        runs = [row for row in rows if row.contender != GENERATOR]
+        of = {name: [row for row in runs if row.contender == name] for name in self._contenders}
+        rates = {name: median(row.packets_per_second for row in mine) for name, mine in of.items()}
+        return {
+            "packets_per_second": rates,
+            "cpu_us": {name: median(row.cpu_us for row in mine) for name, mine in of.items()},
+            "ratios": ratios(rates),
+            "generator_alone": alone[0].packets_per_second,
+            "runs": [asdict(row) for row in runs],
+        }
+
+    def text(self, rows: Sequence[Row]) -> str:
+        """Packets/s by op and contender (medians) with the ratios, and CPU time per packet."""
+        lines = []
+        for op, entry in self.record(rows)["ops"].items():
+            rates = {**entry["packets_per_second"], "generator alone": entry["generator_alone"]}
+            cells = [f"{name} {rate:,.0f}" for name, rate in rates.items()]
+            cells += [f"native / {name} {ratio:.2f}" for name, ratio in entry["ratios"].items()]
+            lines.append(f"{op}: packets/s {', '.join(cells)}")
+            times = ", ".join(f"{name} {us:.2f}" for name, us in entry["cpu_us"].items())
+            lines.append(f"{op}: CPU us a packet in the switch {times}")
+        return "\n".join(lines)
 
 
 def ratios(rates: Mapping[str, float]) -> dict[str, float]:
@@ -125,19 +164,6 @@ def ratios(rates: Mapping[str, float]) -> dict[str, float]:
     if "native" not in rates:
         return {}
     return {name: rates["native"] / rate for name, rate in rates.items() if name != "native"}
-
-
-def table(record: Mapping[str, Any]) -> str:
-    """Packets/s by op and contender (medians), the ratios behind them."""
-    lines = []
-    for op, entry in record["ops"].items():
-        rates = {**entry["packets_per_second"], "generator alone": entry["generator_alone"]}
-        cells = [f"{name} {rate:,.0f}" for name, rate in rates.items()]
-        cells += [f"native / {name} {ratio:.2f}" for name, ratio in entry["ratios"].items()]
-        lines.append(f"{op}: packets/s {', '.join(cells)}")
-        times = ", ".join(f"{name} {us:.2f}" for name, us in entry["cpu_us"].items())
-        lines.append(f"{op}: CPU us a packet in the switch {times}")
-    return "\n".join(lines)
 
 
 @contextmanager
@@ -160,7 +186,7 @@ def _command(command: list[str]) -> None:
         raise LabError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
 
 
-def _measure(contender: str, op: str, folder: Path) -> Measurement:
+def _measure(contender: str, op: str, folder: Path) -> Row:
     folder.mkdir(parents=True)
     kind, engine = CONTENDERS[contender]
     with ExitStack() as stack:
@@ -176,12 +202,12 @@ def _measure(contender: str, op: str, folder: Path) -> Measurement:
         assert switch.process is not None
         clocks = [cpu_clock(switch.process.pid)]
         began = cpu_seconds(clocks)
-        count = _blast(op, fabric, ends, folder, ledger=ledger, serving={"switch": switch.process})
+        count = _generate(op, fabric, ends, folder, ledger=ledger, serving={"switch": switch.process})
         cpu_s = cpu_seconds(clocks) - began
         verdicts = control_plane.counters(folder)["verdicts"]
     summed = sum(verdicts[name] for name in SUMMED)
     rate = summed / count["seconds"]
-    return Measurement(
+    return Row(
         contender,
         op,
         rate,
@@ -193,18 +219,19 @@ def _measure(contender: str, op: str, folder: Path) -> Measurement:
     )
 
 
-def _generator_alone(op: str, folder: Path) -> float:
-    """Packets/s with nobody at the other end: what is measured later must stay clearly below."""
+def _generator_alone(op: str, folder: Path) -> Row:
+    """Packets/s without a switch. What is measured later must stay clearly below, or the generator is the limit."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
         fabric, ends = stack.enter_context(_pairs(ledger))
-        count = _blast(op, fabric, ends, folder, ledger=ledger, serving={})
-    return float(count["sent"] / count["seconds"])
+        count = _generate(op, fabric, ends, folder, ledger=ledger, serving={})
+    rate = float(count["sent"] / count["seconds"])
+    return Row(GENERATOR, op, rate, 0.0, sent=count["sent"], summed=0, results=0, resent=0)
 
 
-def _blast(
+def _generate(
     op: str,
     fabric: Fabric,
     interfaces: list[str],
@@ -215,7 +242,7 @@ def _blast(
 ) -> dict[str, Any]:
     switch = fabric.switches[0]
     code, words = OPS[op]
-    spec = BlastSpec(
+    spec = LoadSpec(
         interfaces=interfaces,
         ends=[Endpoints(h.mac, switch.aggregator_mac, h.ip, switch.aggregator_ip) for h in fabric.hosts],
         op=code,
@@ -225,21 +252,16 @@ def _blast(
         batch=BATCH_SLOTS,
         seconds=SECONDS,
         listen=bool(serving),
-        result=str(folder / "blast.json"),
+        result=str(folder / "generator.json"),
     )
-    path = folder / "blast.spec.json"
+    path = folder / "generator.spec.json"
     spec.save(path)
-    log = folder / "blast.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sumwire_lab.load.generator", str(path)], stdout=out, stderr=subprocess.STDOUT
-        )
-    ledger.add_process(process.pid)
-    try:
-        logs = {"generator": log, "switch": folder / "switch.log"}
-        wait_all({"generator": process}, serving, logs, _DEADLINE_SECONDS, lambda: None)
-    finally:
-        process.kill()
-        process.wait()
+    logs = {GENERATOR: folder / "generator.log", "switch": folder / "switch.log"}
+    command = [sys.executable, "-m", "sumwire_lab.load.generator", str(path)]
+    with killed_after() as working:
+        with logs[GENERATOR].open("wb") as out:
+            working[GENERATOR] = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        ledger.add_process(working[GENERATOR].pid)
+        wait_all(working, serving, logs, _DEADLINE_SECONDS, lambda: None)
     count: dict[str, Any] = json.loads(Path(spec.result).read_text())
     return count

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from sumwire_lab.bench import contenders
+from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.gradient_recorder import TASKS, train
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
+from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED
 
 LINK_MBIT: Final = 10.0

@@ -7,17 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean, median
 from typing import Any, ClassVar, Final
 
 from sumwire.systems.cost import Gradient
 
-from sumwire_lab.bench.commands import allreduce as bench_allreduce
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
-from sumwire_lab.bench.wire import sides, wire_bytes
+from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.exchanges import run_workers
+from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
+from sumwire_lab.bench.timing import Timing, retransmissions, timing
+from sumwire_lab.bench.wire import all_reduce_bytes, sides, wire_bytes
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.experiment import interruptible
@@ -39,7 +40,7 @@ SHARE: Final = 0.01
 WORKERS: Final = 4
 # A repeat that takes longer even at the bound is left out: there are four of each.
 BOUND_MAX_S: Final = 30.0
-WORKER: Final = "sumwire_lab.bench.exchange_worker"
+_WORKER: Final = "sumwire_lab.bench.step_worker"
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,9 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Row:
-    """Seconds: median of three, each the slowest worker's."""
+class Row(Timing):
+    """One size of a case."""
 
-    link_mbit: float
-    values: int
-    system: str
-    seconds: float
-    bound_s: float
-    link_share: float
-    host_cpu_s: float
-    """A million values, mean of the workers."""
     workers: int
     topology: str
     retransmissions: int
@@ -135,40 +128,27 @@ def measure(case: Case, context: Context) -> list[Row]:
     folder = context.folder / "exchanges" / case.label.replace(", ", "-").replace("/", "-").replace(" ", "-")
     jobs = partial(control_plane.training_job, recipe=chosen.recipe)
     with interruptible(), open_session(options, kind, folder, jobs) as session:
-        measured = bench_allreduce.run_workers(session, case.system, case.sizes, WORKER, rank=RANK, share=SHARE)
+        measured = run_workers(session, _WORKER, case.system, case.sizes, rank=RANK, share=SHARE)
     return [
-        row(case, size, [worker["sizes"][k] for worker in measured], again(measured))
+        row(case, size, [worker["sizes"][k] for worker in measured], retransmissions(measured))
         for k, size in enumerate(case.sizes)
     ]
 
 
-def again(measured: Sequence[Mapping[str, Any]]) -> int:
-    """Packets sent again by all workers in a session."""
-    return sum(int(worker["stats"].get("retransmissions", 0)) for worker in measured)
-
-
-def row(case: Case, size: int, measured: Sequence[Mapping[str, Any]], retransmissions: int) -> Row:
+def row(case: Case, size: int, measured: Sequence[Mapping[str, Any]], sent_again: int) -> Row:
     """A row out of what each worker measured of one size."""
-    bound = 8 * wire_bytes(case.system, Gradient(*sides(size), RANK, SHARE), case.workers) / (case.link_mbit * 1e6)
-    repeats = list(zip(*(worker["seconds"] for worker in measured), strict=True))
-    seconds = median(max(repeat) for repeat in repeats)
+    on_wire = wire_bytes(case.system, Gradient(*sides(size), RANK, SHARE), case.workers)
     return Row(
-        link_mbit=case.link_mbit,
-        values=size,
-        system=case.system,
-        seconds=seconds,
-        bound_s=bound,
-        link_share=bound / seconds,
-        host_cpu_s=fmean(worker["cpu_s"] for worker in measured) / len(repeats) / (size / 1e6),
+        **timing(case.link_mbit, size, case.system, on_wire, measured),
         workers=case.workers,
         topology=case.topology,
-        retransmissions=retransmissions,
+        retransmissions=sent_again,
     )
 
 
 def feasible(sizes: Iterable[int], link_mbit: float) -> tuple[int, ...]:
     """Those that gloo can do in time at this rate."""
-    bits = {size: 8 * bench_allreduce.wire_bytes(BASELINE, size, WORKERS) for size in sizes}
+    bits = {size: 8 * all_reduce_bytes(BASELINE, size, WORKERS) for size in sizes}
     return tuple(size for size in sizes if bits[size] / (link_mbit * 1e6) <= BOUND_MAX_S)
 
 

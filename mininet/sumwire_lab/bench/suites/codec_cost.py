@@ -16,11 +16,12 @@ from sumwire.lowrank.fusion import Item
 from sumwire.lowrank.matrices import MatrixShare
 from torch import Tensor
 
+from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.codec_rounds import CPU, TORCH, time_rounds
 from sumwire_lab.bench.codecs import CODECS, make_codec
-from sumwire_lab.bench.commands import codec as bench_codec
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
 from sumwire_lab.bench.suites.codec_error import ACP_RANK, TOP_SHARE
+from sumwire_lab.options.bench_options import BenchOptions
 
 VALUES: Final = (100_000, 1_000_000, 10_000_000)
 QUICK_VALUES: Final = (100_000, 1_000_000)
@@ -90,7 +91,7 @@ class CodecCost(Suite[Case, Row]):
         with _one_thread():
             if case.codec in CODECS:
                 return _codec_rows(case)
-            return [_row(case, bench_codec.TORCH, OTHERS[case.codec](case))]
+            return [_row(case, TORCH, OTHERS[case.codec](case))]
 
     def present(self, rows: Sequence[Row]) -> Presentation:
         found = list(dict.fromkeys(row.device for row in rows))
@@ -121,20 +122,20 @@ Spent = Mapping[str, float]
 
 def _codec_rows(case: Case) -> list[Row]:
     codec = make_codec(case.codec, 0, 1)
-    timed = bench_codec.time_rounds(codec, case.values, case.rounds, _WARM_UP, case.device)
+    timed = time_rounds(codec, case.values, case.rounds, _WARM_UP, case.device)
     if case.codec in _NUMPY:
-        timed = {"numpy": timed[bench_codec.TORCH]}
+        timed = {"numpy": timed[TORCH]}
     return [_row(case, form, [_stages(one) for one in rounds]) for form, rounds in timed.items()]
 
 
 def _stages(spent: Spent) -> Spent:
     encode, decode = (sum(spent[stage] for stage in stages) for stages in (_ENCODE, _DECODE))
-    return {"encode": encode, "decode": decode, bench_codec.CPU: spent[bench_codec.CPU]}
+    return {"encode": encode, "decode": decode, CPU: spent[CPU]}
 
 
 def _row(case: Case, form: str, rounds: Sequence[Spent]) -> Row:
     encode, decode, cpu = (
-        median(one[what] for one in rounds) * 1e6 / case.values for what in ("encode", "decode", bench_codec.CPU)
+        median(one[what] for one in rounds) * 1e6 / case.values for what in ("encode", "decode", CPU)
     )
     return Row(case.codec, form, case.device, case.values, encode, decode, cpu)
 
@@ -153,7 +154,7 @@ def _timed(case: Case, encode: Callable[[int], _T], decode: Callable[[_T], objec
             {
                 "encode": 1e3 * (between - began),
                 "decode": 1e3 * (ended - between),
-                bench_codec.CPU: 1e3 * (cpu_ended - cpu_began),
+                CPU: 1e3 * (cpu_ended - cpu_began),
             }
         )
     return rounds[_WARM_UP:]

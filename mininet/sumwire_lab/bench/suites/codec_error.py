@@ -17,10 +17,11 @@ from sumwire.lowrank.matrices import draw_factor
 from sumwire.lowrank.orthogonal import orthonormal
 from torch import Tensor
 
+from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.codecs import CODECS, round_trip
 from sumwire_lab.bench.gradient_recorder import TASKS, Recorder
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
+from sumwire_lab.options.bench_options import BenchOptions
 
 WORKERS: Final = (2, 4, 8, 16)
 QUICK_WORKERS: Final = (2, 4)

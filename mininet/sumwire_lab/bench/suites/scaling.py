@@ -9,10 +9,11 @@ from typing import ClassVar, Final
 
 from sumwire.codec.tables import DEFAULT_GRANULARITY, SUM_MAX
 
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
 from sumwire_lab.bench.suites import allreduce
 from sumwire_lab.bench.suites.allreduce import Case, Row, megabytes
+from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.options.run_options import AGGREGATOR
 

@@ -10,8 +10,9 @@ from typing import ClassVar, Final
 
 from sumwire.lowrank import shapes
 
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.suite import Context, Presentation, Suite, Table
+from sumwire_lab.bench.benchmark import Context
+from sumwire_lab.bench.suite import Presentation, Suite, Table
+from sumwire_lab.options.bench_options import BenchOptions
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from typing import Any, Final
 from sumwire.lowrank import shapes
 
 from sumwire_lab.bench import contenders
+from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.gradient_recorder import TASKS
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.suite import Context
 from sumwire_lab.bench.suites.accuracy import Accuracy, Case, Row
 from sumwire_lab.errors import LabError
+from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TEXT

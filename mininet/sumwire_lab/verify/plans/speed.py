@@ -7,8 +7,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from sumwire_lab.bench.commands import allreduce as bench_allreduce
+from sumwire_lab.bench.command import run_in_network
 from sumwire_lab.bench.commands import switch as bench_switch
+from sumwire_lab.bench.commands.allreduce import AllReduceCommand
+from sumwire_lab.bench.commands.switch import SwitchCommand
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
@@ -34,11 +36,12 @@ def plan(results: Path, say: Say) -> Plan:
 
 
 def _rates(results: Path, say: Say) -> list[Check]:
-    return rows.rates(bench_switch.bench(bench_switch.present(), results, say)["ops"]["thc"])
+    command = SwitchCommand(bench_switch.present())
+    return rows.rates(command.record(run_in_network(command, results, say))["ops"]["thc"])
 
 
 def _all_reduce(setting: Setting, results: Path, say: Say) -> list[Check]:
-    done = bench_allreduce.bench([setting.values], [setting.link_mbit], RunOptions(), results, say)
+    done = run_in_network(AllReduceCommand([setting.values], [setting.link_mbit], RunOptions()), results, say)
     return rows.all_reduce(setting, done)
 
 

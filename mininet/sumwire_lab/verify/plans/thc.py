@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire_lab.bench.command import run_in_network
 from sumwire_lab.bench.commands import switch as bench_switch
+from sumwire_lab.bench.commands.switch import SwitchCommand
 from sumwire_lab.errors import LabError
 from sumwire_lab.network import switches
 from sumwire_lab.network.switches import BMV2
@@ -110,6 +112,8 @@ def _oracles() -> list[Check]:
 def _switch_rate(results: Path, say: Say) -> list[Check]:
     engine = switches.choose_engine("auto")
     contenders = [name for name in bench_switch.present() if name in (engine, "bmv2")]
-    rates = bench_switch.bench(contenders, results, say)["ops"]["thc"]["packets_per_second"]
+    command = SwitchCommand(contenders)
+    measured = command.record(run_in_network(command, results, say))
+    rates = measured["ops"]["thc"]["packets_per_second"]
     label = f"soft switch ({engine} engine), THC packets in over veth, against bmv2"
     return [shared.switch_rate(label, rates, engine, "bmv2", rows.SWITCH_RATIO_MIN)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sumwire_lab.bench.commands.allreduce import Result, Row
+from sumwire_lab.bench.commands.allreduce import Row, SizeRow
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.verify.check import Check, absent, at_least, equal, holds, reported
 from sumwire_lab.verify.rows.shared import WHY_ABSENT, switch_rate
@@ -51,7 +51,7 @@ def rates(entry: Mapping[str, Any]) -> list[Check]:
     return [*rows, at_least("load generator alone against the fastest switch", over, GENERATOR_MIN)]
 
 
-def all_reduce(setting: Setting, results: Sequence[Result]) -> list[Check]:
+def all_reduce(setting: Setting, results: Sequence[Row]) -> list[Check]:
     """One setting: speed-up over gloo, utilisation of the link, CPU time, packets lost."""
     by_system = {result.system: result for result in results}
     rows = {name: _row(result, setting) for name, result in by_system.items()}
@@ -68,18 +68,18 @@ def all_reduce(setting: Setting, results: Sequence[Result]) -> list[Check]:
     return [*done, *(_lost(f"{label}: {name.upper()}", result) for name, result in switched.items())]
 
 
-def _row(result: Result, setting: Setting) -> Row:
+def _row(result: Row, setting: Setting) -> SizeRow:
     (row,) = (row for row in result.rows if row.values == setting.values)
     return row
 
 
-def _costs(rows: Mapping[str, Row], field: str) -> dict[str, float]:
+def _costs(rows: Mapping[str, SizeRow], field: str) -> dict[str, float]:
     """By system; without those for which it is not known."""
     costs = {name: getattr(row, field) for name, row in rows.items()}
     return {name: round(cost, 5) for name, cost in costs.items() if cost is not None}
 
 
-def _lost(label: str, result: Result) -> Check:
+def _lost(label: str, result: Row) -> Check:
     """Packets lost inside switch and hosts, by place. Undecided if a place does not report its losses."""
     lost = result.lost.as_dict()
     label, target = f"{label}: packets lost inside switch, host and links' queues", "0"

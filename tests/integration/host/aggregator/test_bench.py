@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import pytest
-from sumwire.config import OP_CODES
-from sumwire_lab.bench.commands.aggregator import measure
+from sumwire_lab.bench.command import run_here
+from sumwire_lab.bench.commands.aggregator import AggregatorCommand
+from sumwire_lab.options.bench_options import AggregatorOptions
 
 
 @pytest.mark.parametrize(("op", "processes"), [("thc", 1), ("max32", 2)])
 def test_every_result_comes_and_costs_something(op: str, processes: int) -> None:
-    (spent,) = measure(2, OP_CODES[op], processes, seconds=0.2, rate=5000.0, piece=16, runs=1)
+    options = AggregatorOptions(op, 2, processes, rate=5000.0, seconds=0.2, runs=1)
+    (spent,) = run_here(AggregatorCommand(options), lambda line: None)
     assert spent.contributions >= 64
     assert spent.results == spent.contributions
     assert 0 < spent.cpu_s < spent.wall_s * processes

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from sumwire_lab.bench import allreduce_worker as bench_worker
-from sumwire_lab.bench.commands.allreduce import Result, row, table, wire_bytes
+from sumwire_lab.bench import worker as bench_worker
+from sumwire_lab.bench.allreduce_worker import AllReduce
+from sumwire_lab.bench.commands.allreduce import AllReduceCommand, Row, size_row
+from sumwire_lab.bench.wire import all_reduce_bytes
 from sumwire_lab.errors import LabError
+from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system import drop_counters, processes
 from sumwire_lab.system.drop_counters import Counted, Losses
 from sumwire_lab.training import worker as train
@@ -23,14 +26,14 @@ from sumwire_lab.training import worker as train
 
 def test_bytes_on_the_wire_by_hand() -> None:
     # 1025 values are two chunks; a result is 14 + 20 + 8 + 24 + 8 * 128 bytes.
-    assert wire_bytes("thc", 1025, 4) == 2 * 1090
-    assert wire_bytes("thc", 1024, 4) == 1090
+    assert all_reduce_bytes("thc", 1025, 4) == 2 * 1090
+    assert all_reduce_bytes("thc", 1024, 4) == 1090
     # A packet has 8192 signs each way.
-    assert wire_bytes("sign", 8192, 4) == 1090
-    assert wire_bytes("sign", 8193, 4) == 2 * 1090
+    assert all_reduce_bytes("sign", 8192, 4) == 1090
+    assert all_reduce_bytes("sign", 8193, 4) == 2 * 1090
     # Ring of 4: 1.5 times 4 bytes a value; segments of 1448 in frames of 1514.
-    assert wire_bytes("gloo", 1_448_000, 4) == 1_514_000 * 6
-    assert wire_bytes("gloo", 1000, 1) == 0
+    assert all_reduce_bytes("gloo", 1_448_000, 4) == 1_514_000 * 6
+    assert all_reduce_bytes("gloo", 1000, 1) == 0
 
 
 def worker(*seconds: float, cpu: float = 0.0, switch: float = 0.0) -> dict[str, Any]:
@@ -39,21 +42,22 @@ def worker(*seconds: float, cpu: float = 0.0, switch: float = 0.0) -> dict[str, 
 
 def test_a_row_takes_the_slowest_worker_and_the_median_repeat() -> None:
     # Slowest of each repeat: 3, 2, 7. CPU of three repeats of 2000 values each.
-    one = row(10, 2000, "thc", [worker(1, 2, 7, cpu=0.6, switch=0.3), worker(3, 1, 5, cpu=0.3)])
+    one = size_row(10, 2000, "thc", [worker(1, 2, 7, cpu=0.6, switch=0.3), worker(3, 1, 5, cpu=0.3)])
     assert one.seconds == 3
     assert one.bound_s == pytest.approx(2 * 1090 * 8 / 1e7)
     assert one.link_share == pytest.approx(2 * 1090 * 8 / 1e7 / 3)
     assert one.host_cpu_s == pytest.approx(0.45 / 0.006)
     assert one.switch_cpu_s == pytest.approx(0.3 / 0.006)
-    assert row(10, 2000, "gloo", [worker(1), worker(2)], switched=False).switch_cpu_s is None
+    assert size_row(10, 2000, "gloo", [worker(1), worker(2)], switched=False).switch_cpu_s is None
 
 
 def test_the_table_compares_with_gloo() -> None:
-    def result(system: str, seconds: float, switch: int | None) -> Result:
-        one = row(10, 1024, system, [worker(seconds)] * 4, switched=switch is not None)
-        return Result(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5)
+    def row(system: str, seconds: float, switch: int | None) -> Row:
+        one = size_row(10, 1024, system, [worker(seconds)] * 4, switched=switch is not None)
+        return Row(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5)
 
-    lines = table([result("gloo", 0.02, None), result("thc", 0.001, 3)]).splitlines()
+    command = AllReduceCommand([1024], [10], RunOptions())
+    lines = command.text([row("gloo", 0.02, None), row("thc", 0.001, 3)]).splitlines()
     assert lines[1].split()[-1] == "-", "nothing to compare, and no process to charge"
     assert lines[2].split()[-1] == "20.00"
     assert lines[2].split()[5] == "87.2%"
@@ -73,7 +77,7 @@ def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pyte
             spin += 1
 
     # This process stands for the switch: the clock of its CPU time is the same as its own.
-    measured = bench_worker.measure(reduce, 10, 2, rank=0, switches=[processes.cpu_clock(os.getpid())])
+    measured = bench_worker.timed(AllReduce(reduce, 0), 10, 2, [processes.cpu_clock(os.getpid())])
     assert len(calls) == 3 and len(set(calls)) == 1, "every repeat gets the tensor as it was"
     assert len(measured["seconds"]) == 2
     assert 0 < measured["cpu_s"] < 2 * sum(measured["seconds"]) + 0.1

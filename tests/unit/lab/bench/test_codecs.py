@@ -7,13 +7,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.codecs import CODECS, round_trip
-from sumwire_lab.bench.options import BenchOptions
-from sumwire_lab.bench.suite import Context
 from sumwire_lab.bench.suites import codec_cost, codec_error
 from sumwire_lab.bench.suites.codec_cost import CodecCost
 from sumwire_lab.bench.suites.codec_error import CodecError, estimators, fitted, low_rank, top_share_mean
 from sumwire_lab.bench.suites.sizes import Sizes
+from sumwire_lab.options.bench_options import BenchOptions
 
 
 def gradients(workers: int, values: int = 5000) -> torch.Tensor:

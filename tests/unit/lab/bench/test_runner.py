@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 
 import pytest
 from sumwire_lab.bench import glossary, runner
+from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.codecs import CODECS
-from sumwire_lab.bench.options import SUITES, BenchOptions, parse_suites
-from sumwire_lab.bench.suite import Chart, Context, Presentation, Series, Suite, Table
+from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
 from sumwire_lab.errors import LabError, OptionError
+from sumwire_lab.options.bench_options import SUITES, BenchOptions, parse_suites
 from sumwire_lab.options.recipes import SYSTEMS
 
 

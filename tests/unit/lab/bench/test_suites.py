@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import pytest
-from sumwire_lab.bench.options import BenchOptions
 from sumwire_lab.bench.suites import accuracy, allreduce, scaling
 from sumwire_lab.bench.suites.accuracy import Accuracy, speed_up, thinned
 from sumwire_lab.bench.suites.allreduce import AllReduce, feasible, megabytes
 from sumwire_lab.bench.suites.scaling import Scaling
+from sumwire_lab.options.bench_options import BenchOptions
 
 
 def row(system: str, values: int, seconds: float, rate: float = 100.0, share: float = 0.8) -> allreduce.Row:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sumwire_lab import cli
 from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.load.traffic import FLOWS, TrafficSpec
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.random_loss import RandomLoss
+from sumwire_lab.options.arguments import parser, run_options
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.apply_conditions import traffic_specs
@@ -42,14 +42,14 @@ def test_wrong_conditions_are_refused(make: Callable[[], object], words: str) ->
 
 def test_the_command_line_makes_them() -> None:
     text = "run --loss 0.01 --gray 2:0.001 --background 0.5 --incast 64 --slow h3:3 --trunk-bw 50"
-    options = cli.run_options(cli.parser().parse_args(text.split()))
+    options = run_options(parser().parse_args(text.split()))
     assert options.conditions == Conditions(0.01, OfHost(2, 0.001), 0.5, 64, OfHost(3, 3.0))
     assert options.link == LinkOptions(trunk_mbit=50.0)
     assert options.needs_barrier
 
 
 def test_without_options_there_is_nothing_to_bear() -> None:
-    options = cli.run_options(cli.parser().parse_args(["run"]))
+    options = run_options(parser().parse_args(["run"]))
     assert options == RunOptions()
     assert not options.conditions.any
     assert not options.needs_barrier

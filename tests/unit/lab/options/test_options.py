@@ -13,14 +13,15 @@ from sumwire_lab import cli
 from sumwire_lab.bench.commands.allreduce import parse_rates, parse_sizes, parse_systems
 from sumwire_lab.bench.commands.switch import parse_ops
 from sumwire_lab.errors import OptionError
-from sumwire_lab.load.generator import BlastSpec
+from sumwire_lab.load.generator import LoadSpec
+from sumwire_lab.options.arguments import parser, run_options
 from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse, table_options
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TASKS
 
 
-def blast(batch: int = 4, window: int = 8) -> BlastSpec:
-    return BlastSpec(["a"], [], 1, 4, slots=16, window=window, batch=batch, seconds=1, listen=True, result="")
+def blast(batch: int = 4, window: int = 8) -> LoadSpec:
+    return LoadSpec(["a"], [], 1, 4, slots=16, window=window, batch=batch, seconds=1, listen=True, result="")
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
@@ -99,7 +100,7 @@ def test_the_command_line_fills_every_option() -> None:
     text = """run --workers 3 --bw 25 --queue 99 --epochs 2 --steps 5 --batch 16 --hidden 32 --seed 8
         --systems thc --topology leaf-spine --switch soft --engine python --impair drop=0.1 --deadline 60"""
     words = text.split()
-    assert cli.run_options(cli.parser().parse_args(words)) == RunOptions(
+    assert run_options(parser().parse_args(words)) == RunOptions(
         workers=3,
         link=LinkOptions(25.0, 99),
         train=TrainOptions(epochs=2, batch=16, hidden=32, seed=8, max_steps=5),
@@ -190,10 +191,10 @@ def test_sums_of_a_table_fit_a_byte(name: str, workers: int) -> None:
 def test_a_task_brings_its_own_defaults(task: str) -> None:
     own = TASKS[task]
     words = ["run", "--task", task]
-    options = cli.run_options(cli.parser().parse_args(words)).train
+    options = run_options(parser().parse_args(words)).train
     assert (options.task, options.batch, options.hidden, options.epochs) == (task, own.batch, own.hidden, own.epochs)
     assert (options.max_steps, options.learning_rate, options.rank) == (own.max_steps, own.learning_rate, own.rank)
-    given = cli.run_options(cli.parser().parse_args([*words, "--batch", "3", "--steps", "9", "--rank", "2"])).train
+    given = run_options(parser().parse_args([*words, "--batch", "3", "--steps", "9", "--rank", "2"])).train
     assert (given.batch, given.max_steps, given.rank, given.hidden) == (3, 9, 2, own.hidden)
 
 
@@ -205,7 +206,7 @@ def test_the_digits_are_trained_as_ever() -> None:
 
 
 def test_the_command_line_takes_malformed_packets() -> None:
-    assert cli.run_options(cli.parser().parse_args(["run", "--malformed", "50"])) == RunOptions(malformed=50)
+    assert run_options(parser().parse_args(["run", "--malformed", "50"])) == RunOptions(malformed=50)
 
 
 def test_the_command_line_ends_with_2_for_a_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 from sumwire_controller import job_description, parse_any
-from sumwire_lab import cli
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
+from sumwire_lab.options.arguments import parser, run_options
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.priority_lanes import SLOTS, Degrade, LanedOptions
 from sumwire_lab.options.recipes import RECIPES
@@ -59,10 +59,10 @@ def test_the_command_line_makes_them() -> None:
     text = (
         "run --systems gloo,dlcp --quorum 3 --loss-bound 0.03 --lanes 2 --divisor workers --degrade trim:0.2 --seed 5"
     )
-    options = cli.run_options(cli.parser().parse_args(text.split()))
+    options = run_options(parser().parse_args(text.split()))
     assert options.laned == LanedOptions(2, 3, 0.03, "workers", True, Degrade("trim", 0.2, 5))
     assert options.needs_barrier
-    plain = cli.run_options(cli.parser().parse_args(["run", "--systems", "dlcp"]))
+    plain = run_options(parser().parse_args(["run", "--systems", "dlcp"]))
     assert plain == RunOptions(systems=("dlcp",))
 
 

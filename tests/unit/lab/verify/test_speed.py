@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sumwire_lab.bench.commands.allreduce import Result, Row
+from sumwire_lab.bench.commands.allreduce import AllReduceCommand, Row, SizeRow
 from sumwire_lab.errors import ProcessDiedError
 from sumwire_lab.system.drop_counters import Losses
 from sumwire_lab.verify.plans import speed as verify_speed
@@ -37,9 +37,9 @@ def test_rows_of_the_packet_rates() -> None:
     assert verdicts(speed_checks.rates({**FAST, "packets_per_second": without})) == [None, True, True, True]
 
 
-def result(system: str, seconds: float, share: float = 0.9, lost: Losses = CLEAN, values: int = 2_500_000) -> Result:
+def result(system: str, seconds: float, share: float = 0.9, lost: Losses = CLEAN, values: int = 2_500_000) -> Row:
     switch = None if system == "gloo" else 0.012345678
-    return Result(system, 100.0, (Row(100.0, values, system, seconds, 0.1, share, 0.03, switch),), lost, 0)
+    return Row(system, 100.0, (SizeRow(100.0, values, system, seconds, 0.1, share, 0.03, switch),), lost, 0)
 
 
 SETTING = SETTINGS[0]
@@ -98,16 +98,19 @@ def test_codec() -> None:
 def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     """All succeed, with the numbers above."""
 
-    def all_reduce(sizes: list[int], rates: list[float], *_: Any) -> list[Result]:
-        gloo, thc, sign = (3.0, 0.6, 0.1) if rates == [1000.0] else (1.5, 0.3, 0.05)
-        return [result(name, s, values=sizes[0]) for name, s in (("gloo", gloo), ("thc", thc), ("sign", sign))]
+    def measured(command: Any, *_: Any) -> list[Any]:
+        if not isinstance(command, AllReduceCommand):
+            return []
+        gloo, thc, sign = (3.0, 0.6, 0.1) if command._rates == [1000.0] else (1.5, 0.3, 0.05)
+        times = (("gloo", gloo), ("thc", thc), ("sign", sign))
+        return [result(name, s, values=command._sizes[0]) for name, s in times]
 
     entry = {"accuracy": 0.98, "comm_s_per_step": 0.03, "time_to_target_s": 1.0, "replicas_equal": True}
     systems = {"gloo": {**entry, "comm_s_per_step": 0.17, "time_to_target_s": 5.0}, "thc": entry}
     summary = {"switch": "soft", "engine": "native", "link_mbit": 100.0, "systems": systems}
     monkeypatch.setattr(verify_speed.bench_switch, "present", lambda: ["native", "python", "bmv2"])
-    monkeypatch.setattr(verify_speed.bench_switch, "bench", lambda *_: {"ops": {"thc": FAST}})
-    monkeypatch.setattr(verify_speed.bench_allreduce, "bench", all_reduce)
+    monkeypatch.setattr(verify_speed.SwitchCommand, "record", lambda *_: {"ops": {"thc": FAST}})
+    monkeypatch.setattr(verify_speed, "run_in_network", measured)
     monkeypatch.setattr(verify_speed, "codec_ms", lambda _: 12.0)
     monkeypatch.setattr(verify_speed, "run", lambda options, results, say: (summary, results))
 
@@ -125,10 +128,14 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
 def test_a_failed_experiment_is_a_row_and_no_end(
     experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bench(*_: Any) -> None:
-        raise ProcessDiedError("worker1 ended with -9")
+    measured = verify_speed.run_in_network
 
-    monkeypatch.setattr(verify_speed.bench_allreduce, "bench", bench)
+    def run_in_network(command: Any, *others: Any) -> Any:
+        if isinstance(command, AllReduceCommand):
+            raise ProcessDiedError("worker1 ended with -9")
+        return measured(command, *others)
+
+    monkeypatch.setattr(verify_speed, "run_in_network", run_in_network)
     done = verify_speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
     failed = [check for check in done if check.holds is False]
     assert [check.check for check in failed] == [f"all-reduce, {setting.name}" for setting in SETTINGS]

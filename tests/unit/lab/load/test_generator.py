@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from golden import model as golden
 from sumwire.wire.header import Header
-from sumwire_lab.bench.commands.switch import OPS, ratios, table
+from sumwire_lab.bench.commands.switch import GENERATOR, OPS, Row, SwitchCommand, ratios
 from sumwire_lab.load import frames
 from sumwire_lab.load.frames import Endpoints
-from sumwire_lab.load.generator import BlastSpec, OpenSlots, results_of, templates
+from sumwire_lab.load.generator import LoadSpec, OpenSlots, results_of, templates
 from sumwire_protocol import constants as p4
 
 MAC = "02:53:57:00:00:64"
@@ -25,8 +25,8 @@ def ends(worker: int) -> Endpoints:
     return Endpoints(f"00:00:00:00:00:{worker + 1:02x}", MAC, f"10.0.0.{worker + 1}", "10.0.0.100")
 
 
-def spec(op: int, words: int) -> BlastSpec:
-    return BlastSpec(
+def spec(op: int, words: int) -> LoadSpec:
+    return LoadSpec(
         ["a"] * 4,
         [ends(k) for k in range(4)],
         op,
@@ -108,7 +108,10 @@ def test_rates_are_compared_with_the_native_engine() -> None:
     rates = {"native": 400.0, "python": 50.0, "bmv2": 20.0}
     assert ratios(rates) == {"python": 8.0, "bmv2": 20.0}
     assert ratios({"python": 50.0, "bmv2": 20.0}) == {}
-    entry = {"packets_per_second": rates, "ratios": ratios(rates), "generator_alone": 6e5, "cpu_us": {"native": 2.5}}
-    line, times = table({"ops": {"thc": entry}}).splitlines()
-    assert times.endswith("native 2.50")
+    rows = [Row(name, "thc", rate, 2.5, sent=4, summed=4, results=1, resent=0) for name, rate in rates.items()]
+    rows.append(Row(GENERATOR, "thc", 6e5, 0.0, sent=4, summed=0, results=0, resent=0))
+    command = SwitchCommand(list(rates))
+    line, times = command.text(rows).splitlines()
+    assert times.endswith("native 2.50, python 2.50, bmv2 2.50")
+    assert [run["contender"] for run in command.record(rows)["ops"]["thc"]["runs"]] == list(rates), "no generator"
     assert "generator alone 600,000" in line and line.endswith("native / python 8.00, native / bmv2 20.00")

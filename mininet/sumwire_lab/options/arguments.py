@@ -1,0 +1,253 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: its parser, and from parsed arguments to options."""
+
+from __future__ import annotations
+
+import argparse
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import CODES
+from sumwire_protocol.version import __version__
+
+from sumwire_lab.options.bench_options import (
+    CODECS,
+    SUITES,
+    AggregatorOptions,
+    BenchOptions,
+    CodecOptions,
+    parse_suites,
+)
+from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
+from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEMS, named
+from sumwire_lab.options.run_options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.shapes import TOPOLOGIES
+from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
+
+_SWITCH_HELP: Final = "%(default)s; auto: bmv2 if on PATH, else soft; aggregator: a server instead"
+TOPICS: Final = {
+    "thc": "run the checks of the THC work and say what holds",
+    "sign": "run the checks of sign bits and trees, say what holds",
+    "speed": "run the checks of engine and hosts and say what holds",
+    "acp": "run the checks of ACP-SGD and baselines, say what holds",
+    "dlcp": "run the checks of tagged packets and say what holds",
+}
+"""What a command verify-TOPIC does."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and options."""
+    top = argparse.ArgumentParser(prog="sumwire-lab", description="Experiments with Sumwire in Mininet; needs root.")
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = top.add_subparsers(dest="command", required=True)
+    _run_options(commands.add_parser("run", help="train with gloo and through the switch, and compare"))
+    _bench_options(commands.add_parser("bench", help="compare all systems, on one page"))
+    _allreduce_options(commands.add_parser("bench-allreduce", help="seconds of one all-reduce, gloo against Sumwire"))
+    _switch_options(commands.add_parser("bench-switch", help="packets per second into each switch"))
+    _codec_options(commands.add_parser("bench-codec", help="time of a codec's encode and decode on one core; no root"))
+    about = "CPU time of a contribution in the software aggregator; no root"
+    _aggregator_options(commands.add_parser("bench-aggregator", help=about))
+    for topic, text in TOPICS.items():
+        _results_option(commands.add_parser(f"verify-{topic}", help=text))
+    commands.add_parser("clean", help="remove what crashed runs left")
+    return top
+
+
+def _run_options(run: argparse.ArgumentParser) -> None:
+    link, all_ = LinkOptions(), RunOptions()
+    run.add_argument("--workers", type=int, default=all_.workers, help="hosts, %(default)s")
+    run.add_argument("--bw", type=float, default=link.mbit, help="link rate in Mbit/s, %(default)s")
+    run.add_argument("--queue", type=int, default=link.queue_packets, help="packets a link's queue holds, %(default)s")
+    run.add_argument("--task", choices=tuple(TASKS), default=DEFAULT_TASK, help="what to train, %(default)s")
+    run.add_argument("--epochs", type=int, help=f"passes over the data; {_of_tasks('epochs')}")
+    run.add_argument("--steps", type=int, help=f"end after so many steps; {_of_tasks('max_steps')}")
+    run.add_argument("--batch", type=int, help=f"samples per worker and step; {_of_tasks('batch')}")
+    run.add_argument("--hidden", type=int, help=f"units of a hidden layer, or a width; {_of_tasks('hidden')}")
+    run.add_argument("--rank", type=int, help=f"rank of the low-rank systems; {_of_tasks('rank')}")
+    run.add_argument("--share", type=float, help=f"share of the values that topk sends, {TrainOptions().share}")
+    run.add_argument("--seed", type=int, default=TrainOptions().seed, help="%(default)s")
+    known = f"of {', '.join(SYSTEMS)}, with @switch or @group; all: {', '.join(ALL_SYSTEMS)}"
+    run.add_argument(
+        "--systems", default=",".join(all_.systems), help=f"which to train, in this order: %(default)s; {known}"
+    )
+    run.add_argument("--topology", choices=TOPOLOGIES, default=all_.topology, help="%(default)s")
+    run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help=_SWITCH_HELP)
+    _engine_option(run)
+    run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
+    run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
+    _condition_options(run)
+    _laned_options(run)
+    run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
+    _results_option(run)
+
+
+def _condition_options(run: argparse.ArgumentParser) -> None:
+    """Conditions of links and workers, the same for every system."""
+    run.add_argument("--trunk-bw", type=float, help="rate of links between switches in Mbit/s; default: as --bw")
+    run.add_argument("--loss", type=float, default=0.0, help="share of packets that every link loses in each direction")
+    run.add_argument("--gray", metavar="HOST:SHARE", help="one host's link loses this share, as 2:0.01")
+    run.add_argument("--background", type=float, default=0.0, help="share of every link that other TCP flows take")
+    run.add_argument(
+        "--incast", type=int, default=0, metavar="KB", help="twice a second all hosts send h1 so many kB at once"
+    )
+    run.add_argument("--slow", metavar="HOST:FACTOR", help="one worker computes so many times slower, as 3:3")
+
+
+def _laned_options(run: argparse.ArgumentParser) -> None:
+    """Options of the system dlcp."""
+    own = LanedOptions()
+    run.add_argument("--lanes", type=int, default=own.lanes, help="dlcp: priority classes of tensors, %(default)s")
+    run.add_argument("--quorum", type=int, help="dlcp: contributions that close a slot; default: all")
+    run.add_argument(
+        "--loss-bound",
+        type=float,
+        default=own.loss_bound,
+        help="dlcp: missing share a tensor may have, %(default)s",
+    )
+    run.add_argument("--divisor", choices=DIVISORS, default=own.divisor, help="dlcp: divisor of sums, %(default)s")
+    run.add_argument(
+        "--degrade",
+        metavar="MODE:SHARE",
+        help=f"dlcp: what the switch does: {', '.join(DEGRADE_MODES)}",
+    )
+    run.add_argument("--no-queues", action="store_true", help="dlcp: without the P4 switches' virtual queues")
+
+
+def _bench_options(bench: argparse.ArgumentParser) -> None:
+    bench.add_argument("--suites", default="all", help=f"with commas, of {', '.join(SUITES)}; %(default)s")
+    bench.add_argument("--quick", action="store_true", help="minutes: fewer sizes, rates, systems, steps")
+    bench.add_argument("--switch", choices=SWITCHES, default=RunOptions().switch, help=_SWITCH_HELP)
+    bench.add_argument("--seed", type=int, default=1, help="%(default)s")
+    _engine_option(bench)
+    _results_option(bench)
+
+
+def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
+    allreduce.add_argument("--sizes", default="100k,1M", help="float32 values, %(default)s")
+    allreduce.add_argument("--bw", default="10,100", help="link rates in Mbit/s, %(default)s")
+    allreduce.add_argument("--systems", default="gloo,thc,sign", help="in this order, %(default)s")
+    allreduce.add_argument("--workers", type=int, default=RunOptions().workers, help="hosts, %(default)s")
+    allreduce.add_argument("--switch", choices=SWITCHES, default=RunOptions().switch, help=_SWITCH_HELP)
+    _engine_option(allreduce)
+    _results_option(allreduce)
+
+
+def _switch_options(switch: argparse.ArgumentParser) -> None:
+    switch.add_argument("--ops", default="thc", help="thc, max32, sum32, sign, vote, several with commas, or all")
+    switch.add_argument("--switches", help="native, python, bmv2, several with commas; default: those that are here")
+    _results_option(switch)
+
+
+def _codec_options(codec: argparse.ArgumentParser) -> None:
+    own = CodecOptions()
+    codec.add_argument("--codec", choices=CODECS, default=own.codec, help="%(default)s")
+    codec.add_argument("--values", type=int, default=own.values, help="float32 values, %(default)s")
+    codec.add_argument("--block", type=int, help="THC: rotation length; 0 for the full tensor")
+    codec.add_argument("--rounds", type=int, default=own.rounds, help="rounds that are timed, %(default)s")
+    codec.add_argument("--warmup", type=int, default=own.warmup, help="rounds before them, %(default)s")
+    codec.add_argument("--json", type=Path, help="write the summary here")
+
+
+def _aggregator_options(aggregator: argparse.ArgumentParser) -> None:
+    own = AggregatorOptions()
+    aggregator.add_argument("--op", choices=tuple(CODES), default=own.op, help="%(default)s")
+    aggregator.add_argument("--workers", type=int, default=own.workers, help="%(default)s")
+    aggregator.add_argument("--processes", type=int, default=own.processes, help="of the aggregator, %(default)s")
+    aggregator.add_argument("--rate", type=float, default=inf, help="contributions per second at most")
+    aggregator.add_argument(
+        "--piece", type=int, default=own.piece, help="slots that are summed before the next ones begin, %(default)s"
+    )
+    aggregator.add_argument(
+        "--priority", type=int, choices=range(p4.PRIORITIES), default=own.priority, help="of all packets, %(default)s"
+    )
+    aggregator.add_argument("--seconds", type=float, default=own.seconds, help="of a run, %(default)s")
+    aggregator.add_argument("--runs", type=int, default=own.runs, help="%(default)s")
+    aggregator.add_argument("--limit-us", type=float, default=inf, help="fail above this CPU time of a contribution")
+
+
+def _of_tasks(name: str) -> str:
+    """Default of an option for each task, as text."""
+    return ", ".join(f"{task.name} {'-' if (own := getattr(task, name)) is None else own}" for task in TASKS.values())
+
+
+def _engine_option(command: argparse.ArgumentParser) -> None:
+    text = "engine of the soft switch, %(default)s; auto: native if there is a compiler"
+    command.add_argument("--engine", choices=ENGINES, default="auto", help=text)
+
+
+def _results_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--results", type=Path, default=Path("results"), help="folder of results, %(default)s")
+
+
+def run_options(arguments: argparse.Namespace) -> RunOptions:
+    """Options of the command `run`. Raises OptionError."""
+    return RunOptions(
+        workers=arguments.workers,
+        link=LinkOptions(arguments.bw, arguments.queue, arguments.trunk_bw),
+        train=TrainOptions.of(
+            arguments.task,
+            epochs=arguments.epochs,
+            batch=arguments.batch,
+            hidden=arguments.hidden,
+            seed=arguments.seed,
+            max_steps=arguments.steps,
+            rank=arguments.rank,
+            share=arguments.share,
+        ),
+        systems=named(arguments.systems),
+        topology=arguments.topology,
+        switch=arguments.switch,
+        engine=arguments.engine,
+        impair=arguments.impair,
+        malformed=arguments.malformed,
+        conditions=_conditions(arguments),
+        laned=_laned(arguments),
+        deadline_s=arguments.deadline,
+    )
+
+
+def _laned(arguments: argparse.Namespace) -> LanedOptions:
+    return LanedOptions(
+        lanes=arguments.lanes,
+        quorum=arguments.quorum,
+        loss_bound=arguments.loss_bound,
+        divisor=arguments.divisor,
+        queues=not arguments.no_queues,
+        degrade=None if arguments.degrade is None else Degrade.parse(arguments.degrade, arguments.seed),
+    )
+
+
+def _conditions(arguments: argparse.Namespace) -> Conditions:
+    return Conditions(
+        loss=arguments.loss,
+        gray=None if arguments.gray is None else OfHost.parse("gray", arguments.gray),
+        background=arguments.background,
+        incast_kb=arguments.incast,
+        slow=None if arguments.slow is None else OfHost.parse("slow", arguments.slow),
+    )
+
+
+def bench_options(arguments: argparse.Namespace) -> BenchOptions:
+    """Options of the command `bench`. Raises OptionError."""
+    return BenchOptions(
+        quick=arguments.quick,
+        suites=parse_suites(arguments.suites),
+        switch=arguments.switch,
+        engine=arguments.engine,
+        seed=arguments.seed,
+    )
+
+
+def codec_options(arguments: argparse.Namespace) -> CodecOptions:
+    """Options of the command `bench-codec`. Raises OptionError."""
+    return CodecOptions(arguments.codec, arguments.values, arguments.block, arguments.rounds, arguments.warmup)
+
+
+def aggregator_options(arguments: argparse.Namespace) -> AggregatorOptions:
+    """Options of the command `bench-aggregator`. Raises OptionError."""
+    given = {name: value for name, value in vars(arguments).items() if name != "command"}
+    return AggregatorOptions(**given)
