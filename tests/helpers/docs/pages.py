@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fenced blocks and inline code of README and the pages, with the place they are printed at."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from helpers.paths import ROOT
+
+_HEADING = re.compile(r"#+ (.*?)( \{#.*\})?$")
+_INLINE = re.compile(r"`([^`\n]+)`")
+
+
+@dataclass(frozen=True)
+class Block:
+    """``name`` is the page and the heading above it, with a number from the second block of a language on."""
+
+    name: str
+    language: str
+    text: str
+    path: Path
+    line: int
+
+
+def pages() -> list[Path]:
+    """README, CONTRIBUTING, and every page of the site that is written by hand."""
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "examples" / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    ]
+
+
+def blocks(*languages: str) -> list[Block]:
+    """All fenced blocks in these languages; "" for blocks without one."""
+    return [block for page in pages() for block in _blocks(page) if block.language in languages]
+
+
+def _blocks(page: Path) -> Iterator[Block]:
+    lines = page.read_text().splitlines()
+    heading, seen = "", Counter[tuple[str, str]]()
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        if line.startswith("```"):
+            end = lines.index("```", position + 1)
+            language = line[3:]
+            seen[heading, language] += 1
+            number = seen[heading, language]
+            name = f"{page.name}: {heading}" + (f" ({number})" if number > 1 else "")
+            yield Block(name, language, "\n".join(lines[position + 1 : end]) + "\n", page, position + 2)
+            position = end
+        elif match := _HEADING.match(line):
+            heading = match[1]
+        position += 1
+
+
+def inline_code() -> list[tuple[str, str]]:
+    """(page, code) of every code span outside fenced blocks."""
+    found = []
+    for page in pages():
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        found += [(page.name, code) for code in _INLINE.findall(prose)]
+    return found

@@ -1,0 +1,235 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What stands around each Python block of the pages: the names it takes for granted, and what must hold after it.
+
+Each ``before`` returns the names; each ``after`` checks, and returns what must be equal on all ranks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sumwire
+import torch
+import torch.distributed as dist
+from sumwire.delivery import Delivery
+from sumwire.dlcp.sync import LaneState, lane_hook
+from sumwire.training.reductions import through_group
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+RANKS = 2
+Names = dict[str, Any]
+
+
+def _ready(names: Names) -> Tensor:
+    return torch.zeros(0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``ops`` and ``lanes`` are those of digits.json; without ops no aggregator serves it."""
+
+    before: Callable[[int], Names]
+    after: Callable[[Names], Tensor] = _ready
+    ops: tuple[str, ...] = ()
+    lanes: int = 1
+    # The block makes the process group itself.
+    own_group: bool = False
+    closes: tuple[str, ...] = field(default=())
+
+
+def small_model() -> nn.Module:
+    """The same weights at every call; matrices large enough for low-rank factors to gain."""
+    torch.manual_seed(5)
+    return nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 8))
+
+
+def tensor_of(rank: int) -> Tensor:
+    return torch.randn(5000, generator=torch.Generator().manual_seed(rank))
+
+
+def true_mean() -> Tensor:
+    return torch.stack([tensor_of(rank) for rank in range(RANKS)]).mean(0)
+
+
+def nmse(result: Tensor, mean: Tensor) -> float:
+    return float((result - mean).square().sum() / mean.square().sum())
+
+
+def flat(model: nn.Module) -> Tensor:
+    return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+
+
+def batches_of(rank: int) -> list[tuple[Tensor, Tensor]]:
+    draws = torch.Generator().manual_seed(100 + rank)
+    return [(torch.randn(16, 48, generator=draws), torch.randn(16, 8, generator=draws)) for _ in range(3)]
+
+
+def one_step(names: Names) -> None:
+    inputs, labels = names["batches"][0]
+    names["optimizer"].zero_grad()
+    names["loss"](names["model"](inputs), labels).backward()
+    names["optimizer"].step()
+
+
+def training(rank: int) -> Names:
+    """What a training loop has."""
+    model = small_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return {
+        "torch": torch, "sumwire": sumwire, "rank": rank, "model": model, "make_model": lambda: model,
+        "optimizer": optimizer, "loss": nn.functional.mse_loss, "batches": batches_of(rank), "start": flat(model),
+        "DistributedDataParallel": DistributedDataParallel,
+    }  # fmt: skip
+
+
+def with_job(rank: int) -> Names:
+    job = sumwire.Job(sumwire.load_job("digits.json", worker=rank))
+    return {**training(rank), "job": job, "tensor": tensor_of(rank)}
+
+
+def trained(names: Names) -> Tensor:
+    """The parameters, which have moved."""
+    parameters = flat(names["model"])
+    assert not torch.equal(parameters, names["start"])
+    return parameters
+
+
+def trained_by_a_step(names: Names) -> Tensor:
+    one_step(names)
+    return trained(names)
+
+
+def reduced(names: Names) -> Tensor:
+    """The second all-reduce was one of the mean."""
+    assert nmse(names["tensor"], true_mean()) < 0.1
+    return torch.as_tensor(names["tensor"])
+
+
+def signs(names: Names) -> Tensor:
+    result, sure = names["tensor"], true_mean().abs() == torch.stack([tensor_of(r).abs() for r in range(RANKS)]).mean(0)
+    assert torch.equal(result.abs(), torch.ones_like(result))
+    assert torch.equal(result[sure], true_mean().sign()[sure])
+    return torch.as_tensor(result)
+
+
+def bounded(rank: int) -> Names:
+    names = {**training(rank), "tensor": tensor_of(rank), "Delivery": Delivery}
+    names["config"] = sumwire.load_job("digits.json", worker=rank)
+    names["tag"] = lambda magnitudes: np.full(len(magnitudes), 0xE2, np.uint8)
+    return names
+
+
+def bounded_mean(names: Names) -> Tensor:
+    assert nmse(names["mean"], true_mean()) < 0.1
+    assert names["residual"]().shape == names["tensor"].shape
+    return torch.as_tensor(names["mean"])
+
+
+def policy_is_taken(names: Names) -> Tensor:
+    policy = names["Mine"]()
+    config = sumwire.load_job("digits.json", worker=dist.get_rank())
+    with sumwire.dlcp.Lanes(config, policy=policy) as lanes:
+        assert lanes.priorities == (6, 2)
+    assert policy.drop_classes(0.0, np.array([1.0, 2.0, 3.0], np.float32)).tolist() == [3, 0, 0]
+    return torch.zeros(0)
+
+
+def in_lanes(rank: int) -> Names:
+    lanes = sumwire.dlcp.Lanes(sumwire.load_job("digits.json", worker=rank))
+    names = training(rank)
+    model = DistributedDataParallel(names["model"], broadcast_buffers=False)
+    state = LaneState(lanes, model.module)
+    model.register_comm_hook(state, lane_hook)
+    inputs, labels = names["batches"][0]
+    return {**names, "lanes": lanes, "model": model, "state": state, "steps": 3, "inputs": inputs, "labels": labels}
+
+
+def with_gradients(rank: int) -> Names:
+    names = training(rank)
+    inputs, labels = names["batches"][0]
+    names["loss"](names["model"](inputs), labels).backward()
+    names["gradients"] = [parameter.grad.clone() for parameter in names["model"].parameters()]
+    return names
+
+
+def nothing_lost(names: Names) -> Tensor:
+    for parameter, before in zip(names["model"].parameters(), names["gradients"], strict=True):
+        assert torch.equal(parameter.grad, before)
+    return torch.zeros(0)
+
+
+def with_reduce(rank: int) -> Names:
+    from sumwire.lowrank import AcpSgd
+
+    return {**training(rank), "AcpSgd": AcpSgd, "reduce": through_group()}
+
+
+def merged(names: Names) -> Tensor:
+    everyone = torch.stack([tensor_of(rank) >= 0 for rank in range(RANKS)])
+    sure = everyone.all(0) | ~everyone.any(0)
+    assert torch.equal(names["merged"][sure], everyone[0][sure])
+    torch.testing.assert_close(names["mean"], true_mean())
+    return torch.cat([names["merged"].float(), names["mean"]])
+
+
+_THC = ("thc", "max32")
+SETTINGS: dict[str, Setting] = {
+    "README.md: In your training loop": Setting(training, trained, _THC, own_group=True),
+    "README.md: In your training loop (2)": Setting(
+        with_job, trained_by_a_step, ("sign", "sum32", "max32"), closes=("job",)
+    ),
+    "host.md: Entry points": Setting(
+        lambda rank: {**training(rank), "tensor": tensor_of(rank),
+                      "model": DistributedDataParallel(small_model())},
+        reduced, _THC,
+    ),
+    "host.md: Entry points (2)": Setting(with_job, signs, ("sign", "max32"), closes=("job",)),
+    "host.md: Bounded loss": Setting(bounded, bounded_mean, _THC),
+    "dlcp.md: DLCP: packets that know what they carry": Setting(
+        training, trained_by_a_step, _THC, lanes=2, closes=("system", "lanes")
+    ),
+    "dlcp.md: Your own policy": Setting(lambda rank: {"np": np}, policy_is_taken, _THC, lanes=2),
+    "dlcp.md: Stragglers": Setting(in_lanes, trained, _THC, lanes=2, closes=("lanes",)),
+    "dlcp.md: How much loss a script bears": Setting(with_gradients, nothing_lost),
+    "systems.md: Systems": Setting(training, trained, own_group=True),
+    "acp.md: Use": Setting(with_job, trained, ("sum32", "max32"), closes=("job",)),
+    "acp.md: Use (2)": Setting(with_reduce, trained_by_a_step),
+    "sign.md: Rings and tori without a switch": Setting(lambda rank: {"x": tensor_of(rank)}, merged),
+}  # fmt: skip
+
+
+def run_block(rank: int, name: str, text: str, place: str, folder: str, port: int) -> list[float]:
+    """On every rank: the block as it is printed, in ``folder``, which has the job file."""
+    setting = SETTINGS[name]
+    os.chdir(folder)
+    _enter_group(rank, setting.own_group, port)
+    names = setting.before(rank)
+    exec(compile(text, place, "exec"), names)
+    equal = setting.after(names)
+    for thing in setting.closes:
+        names[thing].close()
+    if setting.own_group:
+        dist.destroy_process_group()
+    return [float(value) for value in equal]
+
+
+def _enter_group(rank: int, own_group: bool, port: int) -> None:
+    """A gloo group, or the environment of a process that makes one, as torchrun sets it."""
+    if own_group:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        os.environ |= {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(RANKS),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+    elif not dist.is_initialized():
+        dist.init_process_group("gloo", init_method=f"file://{Path.cwd() / 'store'}", rank=rank, world_size=RANKS)
