@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The hashes of v1model over bytes, from their definitions."""
+"""The hashes of v1model over bytes, written from their definitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _words(data: bytes) -> list[int]:
 
 
 def csum16(data: bytes) -> int:
-    """RFC 1071: fold the carries back in, complement."""
+    """RFC 1071: add the carries back in, then complement."""
     total = 0
     for word in _words(data):
         total += word

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every part of the generator draws: chances, widths, numbers. All from one seeded generator."""
+"""Random choices for all parts of the program generator, from one seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Widths at which an engine changes how it keeps a number, and their neighbours.
+# Widths at which an engine changes how it keeps a number, and the widths next to them.
 EDGE_WIDTHS = (
     *(1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 127, 128, 129, 191, 192, 255, 256, 257, 320, 511, 512, 513),
     *(640, 1000, 1023, 1024, 1025, 1535, 2047, 2048),
@@ -22,8 +22,10 @@ def full(width: int) -> int:
 
 
 class Draws:
-    """``widest``: no field is wider, so that a program's cost can be held down. ``focus``: what there is more of, so
-    that rare things meet within few programs."""
+    """``widest``: the widest field, in bits; it limits what a program costs to compile.
+
+    ``focus``: a construct to draw more often, so that rare combinations occur within few programs.
+    """
 
     def __init__(self, seed: int, widest: int = 2048, focus: str = "") -> None:
         self.random = random.Random(seed)
@@ -37,7 +39,7 @@ class Draws:
         return self.random.choice(choices)
 
     def some(self, choices: Sequence[T], least: int, most: int) -> list[T]:
-        """Different ones, in random order; fewer where there are not as many."""
+        """Different items in random order, fewer if there are not enough."""
         count = min(self.random.randint(least, most), len(choices))
         return self.random.sample(choices, count)
 
@@ -45,7 +47,7 @@ class Draws:
         return self.random.randint(least, most)
 
     def width(self) -> int:
-        """Mostly small, as in real headers; edges often."""
+        """A width: mostly small, as in real headers, and often an edge."""
         if self.chance(0.5):
             return self.random.randint(1, min(40, self.widest))
         if self.chance(0.7):
@@ -53,7 +55,7 @@ class Draws:
         return self.random.randint(1, self.widest)
 
     def number(self, width: int) -> int:
-        """Of 0..2^width - 1: ends and a few values that come again (so that packets hit entries), or any."""
+        """A number in 0..2^width - 1: an end, one of a few repeated values (so that packets hit entries), or any."""
         top = full(width)
         common = (0, 1, 2, 3, 5, top, top >> 1, (top >> 1) + 1, 0x5A5A5A5A5A5A5A5A5A & top, top // 3)
         kind = self.random.random()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Random patterns of table keys, as the program writes them and as the control plane does."""
+"""Random key matches, of constant entries and of entries that the control plane writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _pattern_near(draws: Draws, key: ir.Key, value: int) -> ir.Pattern:
 
 
 def make_match(draws: Draws, key: ir.Key, near: int | None = None) -> KeyMatch:
-    """``near``: a value to match, perhaps."""
+    """A random match. ``near``: a value that it may be made to match."""
     pattern = make_pattern(draws, key) if near is None else _pattern_near(draws, key, near)
     match key.kind:
         case ir.MatchKind.EXACT:

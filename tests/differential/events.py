@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a switch: packets, and writes of the control plane in between."""
+"""Events for a switch: packets, and writes of the control plane between them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ PORTS = (0, 1, 2, 3, 7, 510)
 
 
 class EventMaker:
-    """Remembers what it inserted, so that later writes find it."""
+    """Makes random events. Remembers inserted entries, so that later writes can modify and delete them."""
 
     def __init__(self, draws: Draws, program: ir.Program, frame: Callable[[], tuple[int, bytes]] | None = None) -> None:
         """``frame`` gives packets with their ports, by default frames made from the program."""
@@ -95,14 +95,14 @@ class EventMaker:
         self._looked_up = self._scout()
 
     def _scout(self) -> dict[str, list[tuple[int, ...]]]:
-        """Keys that such packets ask for: random ones would seldom hit."""
+        """Collect the keys that such packets look up: random keys would seldom hit."""
         reference = Reference(self._program, 1, 1)
         for _ in range(SCOUTS):
             reference.process(*self._frame())
         return reference.looked_up
 
     def events(self, packets: int) -> list[Event]:
-        """Starts with a write or more to each table, then mixes."""
+        """``count`` packets, with one or more writes to each table first and more writes in between."""
         draws = self._draws
         made: list[Event] = []
         for table in self._tables:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random expressions of the shapes that the loader makes from p4c's JSON.
 
-P4 types every value; p4c writes the wrap of an operation that may leave its type as a mask or a cast. `typed` keeps
-to that. `loose` leaves out the outermost wrap: what reaches a store or a comparison may be of any size and sign.
-Distances of shifts are never negative, nor is what is divided.
+P4 types every value: where an operation can exceed its type, p4c adds a mask or a cast. `typed` does the same. `loose`
+leaves out the outermost wrap, so that a value of any size and sign reaches a store or a comparison. Shift distances and
+dividends are never negative.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_LOOKAHEAD = 96
 
 @dataclass
 class Scope:
-    """What an expression may name. ``lookahead``: whether it stands in the parser."""
+    """The fields and parameters that an expression may use. ``lookahead``: it stands in the parser."""
 
     fields: list[ir.FieldRef]
     headers: list[str]
@@ -57,14 +57,14 @@ class Expressions:
             lambda: self._converted(width, signed, depth),
         ]  # fmt: skip
         if signed and draws.chance(0.2):
-            # A sign that comes down from above.
+            # The sign bit comes from a wider value.
             fields: list[ir.Expr] = [member for member in self._scope.fields if member.signed]
             value = draws.one(fields or [ir.Const(-5)])
             return self._wrapped(ir.Binary(">>", value, self.distance(depth - 1)), width, signed=True)
         return draws.one(forms)()
 
     def loose(self, width: int, *, signed: bool = False, depth: int = 3) -> ir.Expr:
-        """About ``width`` bits, perhaps more, perhaps negative."""
+        """A value of about ``width`` bits, sometimes wider, sometimes negative."""
         draws = self._draws
         if draws.chance(0.6):
             return self.typed(width, signed=signed, depth=depth)
@@ -82,7 +82,7 @@ class Expressions:
         )
 
     def distance(self, depth: int) -> ir.Expr:
-        """Of a shift whose result is wrapped, or that goes to the right."""
+        """A distance for a shift to the right, or for one whose result is wrapped."""
         draws = self._draws
         if draws.chance(0.3):
             return ir.Const(draws.one([0, 1, 1, 2, 3, 7, 8, 31, 32, 63, 64, 65, 100, 511, 512, 2047, 2048, 5000]))
@@ -121,7 +121,7 @@ class Expressions:
         return self._cast(value, was, isinstance(value, ir.FieldRef) and value.signed, width, signed)
 
     def _cast(self, value: ir.Expr, was: int, was_signed: bool, width: int, signed: bool) -> ir.Expr:
-        """``value`` of ``was`` bits to ``width`` bits; p4c writes nothing where nothing can be lost."""
+        """``value`` of ``was`` bits cast to ``width`` bits; like p4c, no cast where no bit can be lost."""
         if not was_signed and (was < width or (was == width and not signed)):
             return value
         return self._wrapped(value, width, signed)
@@ -171,7 +171,7 @@ class Expressions:
         return ir.Unary("b2d", self.boolean(depth - 1))
 
     def _converted(self, width: int, signed: bool, depth: int) -> ir.Expr:
-        """A cast from another type."""
+        """A value of another type, cast."""
         was, was_signed = self._near(width), self._draws.chance(0.5)
         inner = self.typed(was, signed=was_signed, depth=depth - 1)
         return self._cast(inner, was, was_signed, width, signed)

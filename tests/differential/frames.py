@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Frames for a program: along its parser's paths, with values that its selects and tables know; and damaged ones."""
+"""Frames for a program, along its parser's paths, with values that its selects and tables match; damaged frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Bits:
         self.width += width
 
     def put(self, start: int, width: int, value: int) -> None:
-        """Replaces what is there; makes the frame longer where it ends before."""
+        """Overwrite bits; the frame grows if it is too short."""
         if start + width > self.width:
             self.append(0, start + width - self.width)
         shift = self.width - start - width
@@ -36,7 +36,7 @@ def make_frame(draws: Draws, program: ir.Program) -> bytes:
 
 
 def damaged(draws: Draws, frame: bytes) -> bytes:
-    """Most stay whole."""
+    """A copy of ``frame``, sometimes damaged."""
     match draws.one(["whole"] * 12 + ["cut"] * 4 + ["flipped", "flipped", "empty", "noise"]):
         case "cut":
             return frame[: draws.one([draws.count(0, len(frame)), max(0, len(frame) - draws.count(0, 9))])]
@@ -53,7 +53,7 @@ def damaged(draws: Draws, frame: bytes) -> bytes:
 
 
 def _along_the_parser(draws: Draws, program: ir.Program) -> _Bits:
-    """Chooses a case of each select and writes what it asks for, as far as the frame decides it."""
+    """Choose a case of each select, and write the values that it matches where they come from the frame."""
     bits = _Bits()
     where: dict[tuple[str, str], int] = {}
     position = 0

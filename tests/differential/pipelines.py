@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Random controls: tables and conditions that branch and join again, and sometimes end the control at once."""
+"""Random controls: tables and conditions that branch and join again, and sometimes end the control early."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PipelineMaker:
         self._budget = 0
 
     def make(self, name: str, nodes: int, probe: str | None, shown: list[ir.FieldRef]) -> ir.Pipeline:
-        """``probe``: a register that gets the fields ``shown`` at the end: who else would see them."""
+        """``probe``: a register into which the fields ``shown`` are written at the end, to be compared."""
         self._nodes, self._name, self._budget = {}, name, nodes
         last = None if probe is None else self._probe(probe, shown)
         start = self._block(last, 0)
@@ -41,7 +41,7 @@ class PipelineMaker:
         return name
 
     def _block(self, join: str | None, depth: int) -> str | None:
-        """Nodes that run one after the other and then go on with ``join``; its first node. Made from its end."""
+        """Make nodes that run one after the other and then go on with ``join``; return the first."""
         draws = self._draws
         following = None if depth and draws.chance(0.08) else join
         for _ in range(draws.count(1, 2) if depth else max(self._budget, 0)):
@@ -122,7 +122,7 @@ class PipelineMaker:
         return ir.Key(name, kind, target, target.width, mask)
 
     def _actions(self, count: int) -> list[ir.Action]:
-        """Some of them are those of earlier tables."""
+        """Actions for a table, some of them used by earlier tables."""
         draws = self._draws
         chosen: list[ir.Action] = []
         for _ in range(count):

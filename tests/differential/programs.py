@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs in the intermediate form, with everything that the loader lets through.
+"""Random programs in the intermediate form, with every construct that the loader accepts.
 
 ``make_program(seed)`` always gives the same program.
 """
@@ -25,7 +25,7 @@ STANDARD_FIELDS = (
 ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
           "ParserInvalidArgument", "Own")  # fmt: skip
 ALGORITHMS = ("csum16", "xor16", "crc16", "crc32", "identity")
-# Bounds of a program's fields: wide ones cost seconds to compile. And what there is more of.
+# The widest field of a program (wide ones take seconds to compile), and the construct that it has more of.
 KINDS = ((64, "parser"), (130, "random"), (520, "keys"), (2048, ""), (64, ""), (130, "keys"), (64, "checksums"),
          (520, "random"), (100, "parser"))  # fmt: skip
 SHOWN = ("checksum_error", "parser_error", "packet_length", "instance_type", "egress_rid", "egress_port")
@@ -46,7 +46,7 @@ class _ProgramMaker:
         self._fields = [
             ir.FieldRef(header.name, member.name, member.width, member.signed)
             for header in headers.values()
-            # The program's own fields more often than v1model's.
+            # The program's own fields are drawn more often than v1model's.
             for member in header.fields * (1 if header.name == STANDARD else 3)
         ]
         registers = {
@@ -92,7 +92,7 @@ class _ProgramMaker:
     def _headers(self) -> dict[str, ir.Header]:
         draws = self._draws
         headers = [ir.Header(f"h{i}", self._header_fields(), False) for i in range(draws.count(2, 5))]
-        # A second instance of a type: what header copies need.
+        # A second instance of a type, for header copies.
         headers += [ir.Header("twin", headers[0].fields, False)]
         members = tuple(ir.Field(f"m{i}", draws.width(), draws.chance(0.3)) for i in range(draws.count(3, 8)))
         headers += [ir.Header("meta", members, True), ir.Header(STANDARD, STANDARD_FIELDS, True)]
@@ -162,7 +162,7 @@ class _ProgramMaker:
                 target = draws.one(self._fields)
                 return ir.Assign(target, expressions.loose(target.width, signed=target.signed, depth=2))
             case "statement":
-                # Only assignments and verify may look ahead.
+                # Only assignments and verify may use lookahead.
                 plain = Expressions(draws, Scope(self._fields, self._names))
                 return Statements(draws, declared, plain).simple(2)
             case "verify" if not first:
@@ -172,7 +172,7 @@ class _ProgramMaker:
                 plain = Expressions(draws, Scope(self._fields, self._names))
                 distance: ir.Expr = ir.Const(draws.one([0, 8, 8, 16, 32, 3]))
                 if draws.chance(0.7):
-                    # A multiple of eight, most often.
+                    # Most often a multiple of eight.
                     distance = ir.Binary(
                         "&", plain.typed(16, depth=1), ir.Const(draws.one([8, 0x18, 0x18, 0x38, 0x1F, 0xFFFF]))
                     )

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a program means, written down as plainly as possible: walks the intermediate form packet by packet.
+"""An interpreter of the intermediate form, as plain as possible: what a program means.
 
-It shares nothing with the engines but that form, and knows none of their short cuts. Numbers are Python's integers,
-as bmv2's are GMP's: unbounded until they are stored.
+It shares no code with the engines except that form, and has none of their optimisations. Numbers are unbounded until
+they are stored, as in bmv2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, K
 STANDARD = "standard_metadata"
 DROP_PORT = 511
 REPLICATED = 5
-FAR_SHIFT = 1 << 14  # whatever is shifted that far to the left is 0 in any field
+FAR_SHIFT = 1 << 14  # a number shifted left this far is 0 in any field
 
 Frames = list[tuple[int, bytes]]
 
@@ -48,7 +48,7 @@ class SplitMix64:
 
 @dataclass
 class Packet:
-    """What one packet carries. ``position``: bits of the frame the parser has consumed."""
+    """The state of one packet. ``position``: how many bits of the frame the parser has consumed."""
 
     frame: bytes
     values: dict[tuple[str, str], int]
@@ -62,7 +62,7 @@ class ParserEndsError(Exception):
 
 
 class ExitReachedError(Exception):
-    """The pipeline is left."""
+    """The pipeline ends by ``exit``."""
 
 
 @dataclass
@@ -242,7 +242,7 @@ class Reference:
         return next(i for i in table.actions if name in (self._actions[i].name, str(i)))
 
     def _look_up(self, table: ir.Table, packet: Packet) -> tuple[tuple[KeyMatch, ...], int] | None:
-        """Of the rows that match: the longest prefix or the highest priority, then the oldest."""
+        """The matching row with the longest prefix or the highest priority; of equal rows the oldest."""
         values = []
         for key in table.keys:
             value = self.value(key.target, packet, ())
@@ -385,7 +385,7 @@ class Reference:
         raise AssertionError(expr)
 
     def _reach(self, expr: ir.Expr, packet: Packet) -> None:
-        """The packet must be long enough for a lookahead also where its value is not asked for."""
+        """End the parser if the packet is too short for a lookahead, even if its value is not used."""
         match expr:
             case ir.Lookahead(offset, width):
                 self._take(packet, offset + width)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A smaller program and fewer events that still fail, for a person to read."""
+"""Shrinks a failing program and its events to something that a person can read."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Fails = Callable[[ir.Program, list[Event]], bool]
 
 _EXPRESSIONS = (ir.Unary, ir.Binary, ir.Cast, ir.Ternary)
 _LEAVES = (ir.FieldRef, ir.Valid, ir.Param, ir.Lookahead)
-# What stays as it is: other parts name it, or it has to fit something else.
+# Left as they are: other parts refer to them, or they have to fit something else.
 _KEPT = {"target", "keys", "key", "source", "value_of", "headers", "errors", "registers", "counters", "chunks",
          "parameters", "actions_of", "entries", "default_args", "next", "deparser"}  # fmt: skip
 
 
-def shrink(program: ir.Program, happening: list[Event], fails: Fails, seconds: float) -> tuple[ir.Program, list[Event]]:
-    """Tries what is smaller, keeps what still fails, until nothing smaller does or the time is up."""
+def shrink(program: ir.Program, sequence: list[Event], fails: Fails, seconds: float) -> tuple[ir.Program, list[Event]]:
+    """Take smaller programs and event lists as long as they still fail, or until the time is up."""
     deadline = time.monotonic() + seconds
     before: object = None
-    while (program, happening) != before and time.monotonic() < deadline:
-        before = program, happening
-        happening = _least(happening, _without_parts, lambda fewer: fails(program, fewer), deadline)  # noqa: B023
-        program = _least(program, _smaller, lambda smaller: fails(smaller, happening), deadline)  # noqa: B023
-    return program, happening
+    while (program, sequence) != before and time.monotonic() < deadline:
+        before = program, sequence
+        sequence = _least(sequence, _without_parts, lambda fewer: fails(program, fewer), deadline)  # noqa: B023
+        program = _least(program, _smaller, lambda smaller: fails(smaller, sequence), deadline)  # noqa: B023
+    return program, sequence
 
 
 def _least(item: T, smaller: Callable[[T], Iterator[T]], fails: Callable[[T], bool], deadline: float) -> T:
-    """Takes every step that still fails; goes on from where it was, so that a pass looks at everything once."""
+    """Take every step that still fails, in one pass over all steps."""
     tried = 0
     while time.monotonic() < deadline:
         candidate = next(islice(smaller(item), tried, None), None)
@@ -51,7 +51,7 @@ def _least(item: T, smaller: Callable[[T], Iterator[T]], fails: Callable[[T], bo
 
 
 def _without_parts(items: Any) -> Iterator[Any]:
-    """Without a half, a quarter, ... a single one."""
+    """Copies without a half, a quarter, ... a single item."""
     size = len(items)
     while size:
         for start in range(0, len(items), size):
@@ -60,11 +60,11 @@ def _without_parts(items: Any) -> Iterator[Any]:
 
 
 def _smaller(node: Any) -> Iterator[Any]:
-    """The same kind of thing, a little less of it."""
+    """Slightly smaller values of the same kind."""
     if isinstance(node, (*_EXPRESSIONS, *_LEAVES)):
         yield from _simpler_expressions(node)
     elif isinstance(node, ir.If):
-        # Its branches' statements cannot stand in its place one by one: the condition decides instead.
+        # The statements of its branches cannot replace it one by one, so its condition is replaced.
         yield replace(node, condition=ir.Const(1))
         yield replace(node, condition=ir.Const(0))
     elif isinstance(node, ir.Pipeline) and node.start is not None:
@@ -89,7 +89,7 @@ def _simpler_expressions(node: Any) -> Iterator[ir.Expr]:
 
 def _with_smaller_parts(node: Any) -> Iterator[Any]:
     if isinstance(node, tuple):
-        # Actions are known by their place.
+        # Actions are identified by their position.
         if node and is_dataclass(node[0]) and not isinstance(node[0], ir.Action):
             yield from _without_parts(node)
         if node and is_dataclass(node[0]):
@@ -119,7 +119,7 @@ def _with_smaller(node: Any, name: str) -> Iterator[Any]:
 
 
 def listing(program: ir.Program) -> str:
-    """The program as text near P4, without the actions it does not use."""
+    """The program as P4-like text, without unused actions."""
     lines = [_header(header) for header in program.headers.values()]
     lines += map(str, program.registers.values())
     for calculation in program.calculations.values():

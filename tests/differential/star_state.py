@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A real job's tables and frames: what the controller writes for the packet tests' star, and packets of every kind.
+"""A real job: the entries that the controller writes for the packet tests' star, and packets of every kind.
 
 ``python tests/differential/star_state.py FILE`` writes both for softswitch.fuzz.
 """
@@ -31,7 +31,7 @@ Frames = list[tuple[int, bytes]]
 
 
 def star_switch() -> tuple[SoftSwitch, Frames]:
-    """A switch with all the star's entries, and frames for it with the ports they come in at."""
+    """A switch with all entries of the star, and frames for it with their ports."""
     with rigs.soft_in_process("python", rigs.Clock()) as rig:
         rig.renew()
         return rig.switch, [*star_frames(), *_ordinary()]
@@ -43,7 +43,7 @@ def star_frames() -> Frames:
 
 
 def _of_job(job: Job, op: int, rng: np.random.Generator) -> Frames:
-    """Every worker in two rounds and two slots, the flush, a result from above."""
+    """Packets of every worker in two rounds and two slots, a flush, a result from above."""
     frames: Frames = []
     for slot, round_ in ((0, 0), (0, 1), (1, 0)):
         for number, worker in enumerate(job.workers):

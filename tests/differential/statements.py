@@ -18,7 +18,7 @@ GROUPS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Declared:
-    """What the program has. ``pairs``: headers that can be copied onto each other."""
+    """What the program declares. ``pairs``: headers that can be copied onto each other."""
 
     headers: dict[str, ir.Header]
     fields: list[ir.FieldRef]
@@ -42,7 +42,7 @@ class Statements:
         self._expressions = expressions
 
     def body(self, most: int, depth: int = 2) -> tuple[ir.Statement, ...]:
-        """``exit`` stands only where nothing follows it."""
+        """Random statements. ``exit`` is always the last one."""
         draws = self._draws
         count = draws.count(0, most)
         return tuple(self._statement(depth, tail=number == count - 1) for number in range(count))
@@ -94,7 +94,7 @@ class Statements:
                 base = draws.one([ir.Const(0), ir.Const(draws.number(16)), expressions.typed(target.width, depth=1)])
                 return ir.Hash(target, base, draws.one(list(declared.calculations)), modulus)
             case "drop":
-                # Under a condition, or few packets would be seen again.
+                # Under a condition: otherwise most packets would be dropped.
                 return (
                     ir.If(expressions.boolean(2), (ir.MarkToDrop(),)) if depth > 2 else ir.SetValid(declared.names[0])
                 )
@@ -130,7 +130,7 @@ def make_action(index: int, draws: Draws, declared: Declared) -> ir.Action:
     scope = Scope(declared.fields, declared.names, params)
     statements = Statements(draws, declared, Expressions(draws, scope))
     if draws.chance(0.25):
-        # What the Python engine compiles for each entry: wide data, and nothing but computing.
+        # An action that the Python engine compiles for each entry: wide action data, only computing.
         body = tuple(
             ir.Assign(target, Expressions(draws, scope).loose(target.width, signed=target.signed))
             for target in draws.some(declared.targets(), 1, 3)

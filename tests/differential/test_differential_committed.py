@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
+from differential.comparison import EngineRunner, ReferenceRunner, run_and_compare
 from differential.draws import Draws
-from differential.duel import EngineContestant, ReferenceContestant, duel
 from differential.events import Event, EventMaker, Insert, PacketIn, SetDefault, SetGroup
 from differential.frames import damaged, make_frame
 from differential.star_state import Frames, star_switch
@@ -26,9 +26,9 @@ def star() -> tuple[SoftSwitch, Frames]:
     return star_switch()
 
 
-def run(program: ir.Program, happening: list[Event]) -> int:
-    engines = [EngineContestant(program, "python"), EngineContestant(program, "native")]
-    return duel([*engines, ReferenceContestant(program)], happening)
+def run(program: ir.Program, sequence: list[Event]) -> int:
+    engines = [EngineRunner(program, "python"), EngineRunner(program, "native")]
+    return run_and_compare([*engines, ReferenceRunner(program)], sequence)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -41,23 +41,23 @@ def test_test_programs(name: str, seed: int) -> None:
 
 
 def writes(switch: SoftSwitch) -> list[Event]:
-    """All that was written to ``switch``."""
-    happening: list[Event] = []
+    """Events that repeat everything that was written to ``switch``."""
+    sequence: list[Event] = []
     for name, table in switch.loaded.program.tables.items():
         if table.entries is None:
-            happening += [Insert(name, entry) for entry in switch.entries(name)]
+            sequence += [Insert(name, entry) for entry in switch.entries(name)]
         if not table.default_const:
-            happening.append(SetDefault(name, switch.default_action(name)))
-    return happening + [SetGroup(group, replicas) for group, replicas in switch.groups().items()]
+            sequence.append(SetDefault(name, switch.default_action(name)))
+    return sequence + [SetGroup(group, replicas) for group, replicas in switch.groups().items()]
 
 
 def test_jobs_of_the_star(star: tuple[SoftSwitch, Frames]) -> None:
-    """Every op, kind and job as the controller installs them: whole rounds, then the same with damage."""
+    """Packets of every op, kind and job: whole rounds, then damaged packets."""
     switch, frames = star
     draws = Draws(3)
-    happening = writes(switch) + [PacketIn(port, frame) for port, frame in frames]
-    happening += [PacketIn(port, damaged(draws, frame)) for port, frame in draws.some(frames, 80, 80)]
-    assert run(switch.loaded.program, happening) > len(frames) // 4
+    sequence = writes(switch) + [PacketIn(port, frame) for port, frame in frames]
+    sequence += [PacketIn(port, damaged(draws, frame)) for port, frame in draws.some(frames, 80, 80)]
+    assert run(switch.loaded.program, sequence) > len(frames) // 4
 
 
 def test_jobs_of_the_star_while_tables_change(star: tuple[SoftSwitch, Frames]) -> None:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Generated programs mean the same in both engines, and what the intermediate form says they mean.
+"""Generated programs do the same in both engines and in the interpreter.
 
 A program's number is its seed. ``--differential-programs N`` compiles more of them, ``--differential-first N`` starts
-elsewhere; a failure prints the program made smaller.
+elsewhere; a failure prints a smaller program that fails too.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from differential.comparison import DifferenceError, EngineRunner, ReferenceRunner, Runner, run_and_compare
 from differential.draws import Draws
-from differential.duel import Contestant, DifferenceError, EngineContestant, ReferenceContestant, duel
 from differential.events import Event, EventMaker
 from differential.programs import make_program
 from differential.shrink import listing, shrink
@@ -30,37 +30,37 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("number", range(first, first + count))
 
 
-def contestants(program: ir.Program, engines: Sequence[EngineChoice]) -> list[Contestant]:
-    return [*(EngineContestant(program, engine) for engine in engines), ReferenceContestant(program)]
+def runners(program: ir.Program, engines: Sequence[EngineChoice]) -> list[Runner]:
+    return [*(EngineRunner(program, engine) for engine in engines), ReferenceRunner(program)]
 
 
 def compare(number: int, engines: Sequence[EngineChoice]) -> None:
     program = make_program(number)
-    happening = EventMaker(Draws(number), program).events(PACKETS)
+    sequence = EventMaker(Draws(number), program).events(PACKETS)
     try:
-        duel(contestants(program, engines), happening)
+        run_and_compare(runners(program, engines), sequence)
     except DifferenceError:
-        _explain(number, program, happening, engines)
+        _explain(number, program, sequence, engines)
         raise
 
 
-def _explain(number: int, program: ir.Program, happening: list[Event], engines: Sequence[EngineChoice]) -> None:
-    """Raises DifferenceError for a smaller program, with all that is in it."""
+def _explain(number: int, program: ir.Program, sequence: list[Event], engines: Sequence[EngineChoice]) -> None:
+    """Raises DifferenceError that prints a smaller program and its events."""
 
-    def fails(program: ir.Program, happening: list[Event]) -> bool:
+    def fails(program: ir.Program, sequence: list[Event]) -> bool:
         try:
-            duel(contestants(program, engines), happening)
+            run_and_compare(runners(program, engines), sequence)
         except DifferenceError:
             return True
         except Exception:  # noqa: BLE001 - made smaller, it may be no program at all
             return False
         return False
 
-    program, happening = shrink(program, happening, fails, SHRINK_S)
+    program, sequence = shrink(program, sequence, fails, SHRINK_S)
     try:
-        duel(contestants(program, engines), happening)
+        run_and_compare(runners(program, engines), sequence)
     except DifferenceError as difference:
-        events = "\n".join(map(str, happening))
+        events = "\n".join(map(str, sequence))
         raise DifferenceError(f"program {number}, smaller:\n{listing(program)}\n{events}\n{difference}", 0) from None
 
 
@@ -71,7 +71,7 @@ def test_both_engines(number: int) -> None:
 
 @pytest.mark.parametrize("block", range(4))
 def test_python_engine(block: int, pytestconfig: pytest.Config) -> None:
-    """Programs of its own: nothing has to be compiled for these."""
+    """More programs, without the native engine: they need no compilation."""
     count = pytestconfig.getoption("--differential-programs")
     start = 1_000_000 + pytestconfig.getoption("--differential-first") + block * count
     for number in range(start, start + count):

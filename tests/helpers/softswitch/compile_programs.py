@@ -24,7 +24,7 @@ def source_hash(name: str) -> str:
 
 
 def compile_program(name: str, into: Path) -> None:
-    """Writes NAME.json and NAME.p4info.txtpb. Paths are relative to the root, so that the JSON names no other place."""
+    """Writes NAME.json and NAME.p4info.txtpb. Paths are relative to the root, so the JSON is reproducible."""
     source = (PROGRAMS / f"{name}.p4").relative_to(ROOT)
     outputs = ["-o", str(into / f"{name}.json"), "--p4runtime-files", str(into / f"{name}.p4info.txtpb")]
     subprocess.run(["p4c-bm2-ss", "--std", "p4-16", *outputs, str(source)], cwd=ROOT, check=True, capture_output=True)

@@ -18,7 +18,7 @@ def program_text() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session", params=["python", pytest.param("native", marks=pytest.mark.cc)])
 def engine(request: pytest.FixtureRequest) -> EngineChoice:
-    """Both do the same."""
+    """Every test that uses it runs with both engines."""
     chosen: EngineChoice = request.param
     return chosen
 

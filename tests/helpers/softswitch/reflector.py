@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A program without P4 for the native engine's ports: C that sends frames where they say they want to go."""
+"""A program in C, without P4, for tests of the native ports: each frame says by which ports it leaves."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _library() -> ctypes.CDLL:
 
 
 class Reflector:
-    """A machine whose program is C in this file. ``spin_ns``: what a packet takes at least."""
+    """A machine whose program is the C in this file. ``spin_ns``: the least time that a packet takes."""
 
     def __init__(self, mark: int = 1, spin_ns: int = 0) -> None:
         self._library = _library()
@@ -118,18 +118,18 @@ class Reflector:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Free the memory: fails under a sanitizer, or crashes, when the machine is still in use."""
+        """Free the memory. If the machine is still in use, this crashes, or fails under a sanitizer."""
         self._library.reflector_free(self.address)
         self.address = 0
 
     @property
     def packets(self) -> int:
-        """That ran so far."""
+        """How many have run so far."""
         return int(self._library.reflector_packets(self.address))
 
     @property
     def is_busy(self) -> bool:
-        """In the middle of a packet."""
+        """True while a packet runs."""
         return bool(self._library.reflector_busy(self.address))
 
     @property
@@ -143,7 +143,7 @@ class Reflector:
 
 
 def frame(port: int, copies: int = 1, mark: int = 0, length: int = 60) -> bytes:
-    """A frame that leaves by ``port``, ``port`` + 1 and so on. 510 is told by 255."""
+    """A frame that leaves by ``port``, ``port`` + 1 and so on. 255 stands for port 510."""
     told = 255 if port == 510 else port
     return bytes(12) + b"\x88\xb5" + bytes([told, copies, mark]) + bytes(length - 17)
 

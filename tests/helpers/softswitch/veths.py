@@ -22,7 +22,7 @@ def ip(*words: str) -> None:
 
 
 def wait_for_carrier(interface: str) -> None:
-    """The kernel turns an interface on a moment after it is set up, and loses what is sent before."""
+    """Wait until the kernel has brought an interface up; frames sent before are lost."""
     state = Path(f"/sys/class/net/{interface}/operstate")
     deadline = time.monotonic() + TIMEOUT_S
     while state.read_text().strip() != "up":

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.cc)])
 def engine(request: pytest.FixtureRequest) -> EngineChoice:
-    """Both engines' ports do the same."""
+    """Every test that uses it runs with the ports of both engines."""
     chosen: EngineChoice = request.param
     return chosen
 

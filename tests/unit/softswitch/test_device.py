@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane may not do, and what it reads back."""
+"""Writes that the device refuses, and what the control plane reads back."""
 
 from __future__ import annotations
 

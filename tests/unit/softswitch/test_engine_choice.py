@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which engine runs, and what is said when it is not the one that was wanted."""
+"""Which engine runs, and the warning if it is not the preferred one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The native engine knows nothing."""
+    """The native engine refuses every program."""
 
     def refuse(program: ir.Program) -> CProgram:
         raise UnsupportedProgramError("too wide for C")
@@ -103,7 +103,7 @@ def test_what_only_python_runs(program_text: ProgramText, caplog: pytest.LogCapt
 
 @pytest.mark.cc
 def test_an_engine_once_chosen_stays(program_text: ProgramText, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ports run on it: a program it cannot run is refused, and the one before goes on."""
+    """Ports run on it: a program that it cannot run is refused, and the one before stays."""
     chosen = SoftSwitch(program_text("tables"))
     before, answer = chosen.loaded, ran(chosen)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The emitted C stays inside the frame and the sink: a child process runs it between pages nobody may touch."""
+"""The emitted C stays inside the frame and the sink: a child process runs it between guard pages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ARENA = 200
 
 
 class Guarded:
-    """A page between two that nobody may touch."""
+    """A page between two guard pages."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 3 * mmap.PAGESIZE)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The packet loop in C on veth pairs, below any P4 program. What both engines' ports do alike is in
-test_softswitch_ports.py."""
+"""The packet loop in C on veth pairs, below any P4 program. What the ports of both engines have in
+common is in ../test_ports.py."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_frames_of_the_cpu_port_go_to_python(wires: dict[int, str]) -> None:
 
 
 class SlowSwitch(ReflectingSwitch):
-    """Does not take frames of the CPU port before it may."""
+    """Takes no frame of the CPU port until the test allows it."""
 
     def __init__(self) -> None:
         super().__init__(CPU_PORT)
@@ -289,7 +289,7 @@ def test_the_same_frames_are_hit_as_in_python(wires: dict[int, str]) -> None:
 
 
 def loop_cpu_ns() -> int:
-    """Time that the packet loop was on a CPU."""
+    """CPU time of the packet loop."""
     loop = next(thread for thread in threading.enumerate() if thread.name == "softswitch-ports")
     return int(Path(f"/proc/self/task/{loop.native_id}/schedstat").read_text().split()[0])
 

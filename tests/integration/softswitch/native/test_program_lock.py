@@ -26,7 +26,7 @@ PACKET_NS = 20_000
 
 
 def waiting(lock: ProgramLock) -> int:
-    """Threads before the lock: tickets given out, less the one inside."""
+    """How many threads wait for the lock: tickets given out, less the thread inside."""
     tickets = (ctypes.c_uint64 * 2).from_address(lock.address)
     return int(tickets[0] - tickets[1]) - 1
 
@@ -79,7 +79,7 @@ def test_who_yields_keeps_the_next_place() -> None:
             with lock:
                 order.append("writer")
 
-    # On one CPU, so that whoever is let in often runs before the one who let him in.
+    # On one CPU, so that the thread let in often runs before the one that yielded.
     everywhere, cpu = os.sched_getaffinity(0), {min(os.sched_getaffinity(0))}
     writer = threading.Thread(target=hammer)
     try:
@@ -94,7 +94,7 @@ def test_who_yields_keeps_the_next_place() -> None:
         os.sched_setaffinity(0, everywhere)
         ending.set()
     writer.join(TIMEOUT_S)
-    # One write for every time that the lock was given up.
+    # One write for every yield.
     assert order[: 2 * rounds] == ["writer", "loop"] * rounds
 
 
@@ -129,7 +129,7 @@ def test_a_hammering_writer_gets_in_within_a_packet_and_starves_nobody(wires: di
     sent = FRAMES
     waits: list[int] = []
     with Reflector(spin_ns=PACKET_NS) as machine, full_rate(lock, machine, wires) as more:
-        # Not counted: those who came while the loop was sending, outside the lock.
+        # Not counted: writers that came while the loop was sending, without the lock.
         while len(waits) < 200:
             if wait := machine.packets_until_in(lock.address):
                 waits.append(wait)

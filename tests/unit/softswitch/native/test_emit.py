@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the emitted C computes, against Python's integers; and that it stays inside the frame and the sink."""
+"""What the emitted C computes, compared with Python's integers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def full(width: int) -> int:
 
 
 def bytes_wide(name: str, fields: Sequence[ir.Field]) -> ir.Header:
-    """A header of whole bytes: what is missing is a last field `pad`."""
+    """A header of whole bytes, filled up with a last field `pad`."""
     missing = -sum(member.width for member in fields) % 8
     return ir.Header(name, (*fields, ir.Field("pad", missing)) if missing else tuple(fields), metadata=False)
 
@@ -60,7 +60,7 @@ def one_action(
 
 
 def joined(values: Sequence[tuple[int, int]]) -> bytes:
-    """``(value, width)`` one after the other, wrapped, padded on the right to whole bytes."""
+    """Pairs ``(value, width)`` packed one after the other, padded on the right to whole bytes."""
     total = bits = 0
     for value, width in values:
         total, bits = total << width | value & full(width), bits + width
@@ -86,7 +86,7 @@ def signed(value: int, width: int) -> int:
 
 
 def repeated(pattern: int, width: int) -> int:
-    """``pattern`` of 64 bits, again and again."""
+    """``pattern`` of 64 bits, repeated over ``width`` bits."""
     return sum(pattern << start for start in range(0, width, 64)) & full(width)
 
 
@@ -166,7 +166,7 @@ def division(a: ir.Expr, b: ir.Expr) -> list[Known]:
 
 
 def all_expressions(widths: tuple[int, int], *, is_signed: bool) -> list[Known]:
-    """Expressions of the header's fields, and what they mean for the bits of `a` and `b`."""
+    """Expressions of the header's fields, with Python functions of `a` and `b` that compute the same."""
     a = ir.FieldRef("input", "a", widths[0], is_signed)
     b = ir.FieldRef("input", "b", widths[1], is_signed)
     # A distance must not be negative, so the second operand of arithmetic never is.

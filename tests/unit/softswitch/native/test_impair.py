@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Impairments in C against those in Python: the same frames, at the same times, to the last bit of a probability."""
+"""Impairments in C compared with those in Python: the same frames at the same times."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_both_engines_decide_alike(spec: ImpairmentSpec) -> None:
 
 
 def first_draw(seed: int, direction: str) -> int:
-    """SplitMix64's first number, written down once more from its paper, from the state that the page describes."""
+    """SplitMix64's first number, computed independently from the paper."""
     state = int.from_bytes(hashlib.sha256(f"{seed} {direction}".encode()).digest()[:8], "little")
     z = (state + 0x9E3779B97F4A7C15) % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64

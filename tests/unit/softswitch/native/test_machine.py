@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime under compiled programs, without the emitter: a program written by hand shows what it looks up."""
+"""The run-time library without the emitter: a hand-written program returns what it looked up."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def machine() -> NativeMachine:
 
 
 def limbs_of(values: tuple[int, ...], widths: tuple[int, ...]) -> bytes:
-    """As engine.h says, written here once more: 64-bit words, wide numbers in whole vectors of eight."""
+    """The layout of engine.h, computed independently: 64-bit words, wide numbers in whole vectors of eight."""
     packed = b""
     for value, width in zip(values, widths, strict=True):
         words = -(-width // 64)
@@ -190,7 +190,7 @@ def expected(entries: list[Entry], number: int, values: tuple[int, ...], default
 
 
 def draw_value(draw: random.Random, width: int) -> int:
-    """Few different ones, in the lowest and the highest bits, so that keys meet entries."""
+    """Few different values, in the lowest and the highest bits, so that keys hit entries."""
     return draw.randrange(6) | draw.randrange(3) << max(width - 2, 0) & (1 << width) - 1
 
 

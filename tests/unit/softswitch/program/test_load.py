@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is outside the subset is refused at load, by name and P4 line."""
+"""Constructs outside the subset are refused at load, with name and P4 line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sharing subexpressions changes how often something is computed, never what."""
+"""Common subexpression elimination changes how often an expression is computed, never the result."""
 
 from __future__ import annotations
 

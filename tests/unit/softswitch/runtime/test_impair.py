@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loss, duplication, reordering: a pure state machine driven with a clock of our own."""
+"""Loss, duplication, reordering: the state machine, driven with the test's own clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The generator that all engines share."""
+"""The random number generator of both engines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The same events happen to several switches; whatever can be seen of them must be equal."""
+"""Gives the same events to several implementations of a program and compares everything that can be observed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Rows = dict[tuple[tuple[KeyMatch, ...], int], tuple[str, tuple[int, ...], Counte
 
 @dataclass(frozen=True)
 class Outcome:
-    """``error``: the kind of refusal, empty for none."""
+    """What an event caused. ``error``: name of the error that it raised, empty if none."""
 
     frames: Frames
     messages: list[str]
@@ -41,7 +41,7 @@ class State:
     tables: dict[str, Rows]
 
 
-class Contestant(Protocol):
+class Runner(Protocol):
     name: str
 
     def apply(self, event: Event) -> Outcome: ...
@@ -50,28 +50,28 @@ class Contestant(Protocol):
 
 
 @contextmanager
-def _listening() -> Iterator[list[str]]:
-    """What programs log meanwhile."""
-    heard: list[str] = []
+def _log_messages() -> Iterator[list[str]]:
+    """The messages that programs log inside the block."""
+    messages: list[str] = []
 
-    class Ear(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            heard.append(record.getMessage())
+            messages.append(record.getMessage())
 
-    logger, ear = logging.getLogger("softswitch.program"), Ear()
+    logger, collector = logging.getLogger("softswitch.program"), Collector()
     level, propagate = logger.level, logger.propagate
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    logger.addHandler(ear)
+    logger.addHandler(collector)
     try:
-        yield heard
+        yield messages
     finally:
-        logger.removeHandler(ear)
+        logger.removeHandler(collector)
         logger.propagate = propagate
         logger.setLevel(level)
 
 
-class EngineContestant:
+class EngineRunner:
     def __init__(self, program: ir.Program | str, engine: EngineChoice) -> None:
         self.name: str = engine
         self._switch = SoftSwitch(program, seed=SEED, engine=engine, clock=lambda: NOW_US)
@@ -79,12 +79,12 @@ class EngineContestant:
 
     def apply(self, event: Event) -> Outcome:
         frames: Frames = []
-        with _listening() as heard:
+        with _log_messages() as messages:
             try:
                 frames = self._apply(event)
             except DeviceError as error:
-                return Outcome([], heard, type(error).__name__)
-        return Outcome(frames, heard)
+                return Outcome([], messages, type(error).__name__)
+        return Outcome(frames, messages)
 
     def _apply(self, event: Event) -> Frames:
         switch = self._switch
@@ -127,8 +127,8 @@ def _rows(entries: Sequence[Entry]) -> Rows:
     return {(entry.key, entry.priority): (entry.action.name, entry.action.args, entry.counter) for entry in entries}
 
 
-class ReferenceContestant:
-    """Accepts every write: it is only told of those that the engines took."""
+class ReferenceRunner:
+    """The interpreter. It accepts every write: it only gets writes that the engines have accepted."""
 
     name = "reference"
 
@@ -187,32 +187,32 @@ class ReferenceContestant:
 
 
 class DifferenceError(AssertionError):
-    """Two contestants differ at event number ``at``."""
+    """Two runners differ at event number ``at``."""
 
     def __init__(self, text: str, at: int) -> None:
         super().__init__(text)
         self.at = at
 
 
-def duel(contestants: Sequence[Contestant], happening: Sequence[Event]) -> int:
-    """The number of frames that left. Raises DifferenceError; the first contestant must be an engine."""
+def run_and_compare(runners: Sequence[Runner], sequence: Sequence[Event]) -> int:
+    """Return the number of frames that left. The first runner must be an engine. Raises DifferenceError."""
     packets = left = 0
-    for at, event in enumerate(happening):
-        expected = contestants[0].apply(event)
-        for other in contestants[1:]:
-            if expected.error and isinstance(other, ReferenceContestant):
+    for at, event in enumerate(sequence):
+        expected = runners[0].apply(event)
+        for other in runners[1:]:
+            if expected.error and isinstance(other, ReferenceRunner):
                 continue
-            _compare(contestants[0], expected, other, other.apply(event), event, at)
+            _compare(runners[0], expected, other, other.apply(event), event, at)
         left += len(expected.frames)
         if isinstance(event, events.PacketIn):
             packets += 1
             if packets % BATCH == 0:
-                _compare_states(contestants, at)
-    _compare_states(contestants, len(happening) - 1)
+                _compare_states(runners, at)
+    _compare_states(runners, len(sequence) - 1)
     return left
 
 
-def _compare(one: Contestant, expected: Outcome, other: Contestant, got: Outcome, event: Event, at: int) -> None:
+def _compare(one: Runner, expected: Outcome, other: Runner, got: Outcome, event: Event, at: int) -> None:
     if got == expected:
         return
     lines = [f"event {at}: {_describe(event)}"]
@@ -222,14 +222,14 @@ def _compare(one: Contestant, expected: Outcome, other: Contestant, got: Outcome
     raise DifferenceError("\n".join(lines), at)
 
 
-def _compare_states(contestants: Sequence[Contestant], at: int) -> None:
-    expected = contestants[0].state()
-    for other in contestants[1:]:
+def _compare_states(runners: Sequence[Runner], at: int) -> None:
+    expected = runners[0].state()
+    for other in runners[1:]:
         got = other.state()
         for part in ("registers", "counters", "tables"):
             ours, theirs = getattr(expected, part), getattr(got, part)
             wrong = [
-                f"{name}: {contestants[0].name} {ours[name]}, {other.name} {theirs[name]}"
+                f"{name}: {runners[0].name} {ours[name]}, {other.name} {theirs[name]}"
                 for name in ours
                 if ours[name] != theirs[name]
             ]
