@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a generated program, the runtime below it and the ports above it agree on.
+// The interface between a generated program, the run-time library and the ports.
 //
-// Numbers wider than 64 bits are limbs: 64-bit words, the least significant first, in the machine's byte order.
+// A number wider than 64 bits is a sequence of limbs: 64-bit words in the machine's byte order, the least significant
+// first.
 #pragma once
 
 #include <stddef.h>
@@ -15,7 +16,7 @@
 // Numbers of this width and more are aligned to it, so that they load as whole vectors.
 #define SS_WIDE_BITS 512u
 
-// ---------------------------------------------------------------- what leaves
+// ---------------------------------------------------------------- frames that leave
 
 struct ss_frame {
   uint32_t port;
@@ -23,7 +24,7 @@ struct ss_frame {
   uint8_t *data;
 };
 
-// Frames collect in an arena until there is no room for another; `flush` then makes room.
+// Frames are collected in an arena. When it has no room for another frame, `flush` makes room.
 struct ss_sink {
   uint8_t *arena;
   size_t capacity;
@@ -35,7 +36,7 @@ struct ss_sink {
   void *owner;
 };
 
-// Room for a frame of `length` bytes; NULL when it is longer than the whole arena. Commit it before the next one.
+// Reserves room for a frame of `length` bytes; NULL if it is longer than the arena. Commit it before the next one.
 static inline uint8_t *ss_reserve(struct ss_sink *sink, size_t length) {
   if (__builtin_expect(sink->count == sink->limit || sink->capacity - sink->used < length, 0)) {
     sink->flush(sink);
@@ -81,16 +82,16 @@ struct ss_array {
 
 struct ss_machine;
 
-// Runs one frame that came in at `port`; what leaves goes to the sink. Reads and writes nothing outside
-// frame[0..length) and the sink. `now_us` is what P4's timestamps show, in microseconds.
+// Runs one frame that came in at `port`; frames that leave go to the sink. Reads and writes nothing outside
+// frame[0..length) and the sink. `now_us`: P4's timestamps, in microseconds.
 typedef void ss_process_fn(struct ss_machine *machine, uint32_t port, const uint8_t *frame, uint32_t length,
                            uint64_t now_us, struct ss_sink *sink);
 
 // What a generated program exports, as `const struct ss_program ss_program`.
 //
-// A number of W bits takes one limb for W <= 64, else W / 64 limbs rounded up, and from SS_WIDE_BITS on a multiple
-// of 8 limbs; unused bits are 0. Action data are the parameters one after the other, those of SS_WIDE_BITS and more
-// starting at a multiple of 8 limbs. Keys are the fields in the table's order, nothing between them.
+// A number of W bits takes one limb for W <= 64, else W / 64 limbs rounded up; from SS_WIDE_BITS on, a multiple of 8
+// limbs. Unused bits are 0. Action data are the parameters one after the other; a parameter of SS_WIDE_BITS or more
+// starts at a multiple of 8 limbs. A key is its fields in the table's order, without gaps.
 struct ss_program {
   uint32_t tables;
   uint32_t registers;
@@ -107,7 +108,7 @@ struct ss_machine {
   uint64_t **counters;       // in the order of the indirect ones of ir.Program.counters
   struct ss_group *groups;   // SS_GROUPS of them
   uint64_t *random;          // state of the switch's generator
-  // P4's log_msg: number of the message in the program, its values one after the other.
+  // P4's log_msg: the number of the message in the program, and its values one after the other.
   void (*log)(struct ss_machine *machine, uint32_t message, const uint64_t *values);
 };
 

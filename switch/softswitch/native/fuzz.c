@@ -3,8 +3,8 @@
 //
 // Runs a compiled program on mutated frames, to be built with sanitizers: fuzz STATE PACKETS SEED
 //
-// Every frame lies in a block of exactly its size, so that a byte read behind it is found. What leaves is checked to
-// end where it said. The loss, duplication and reordering of the ports stands in front of and behind the program.
+// Every frame lies in a memory block of exactly its size, so that a read past its end is found. Frames that leave are
+// checked for writes past their ends. Impairments (loss, duplication, reordering) run before and after the program.
 #include "impair.h"
 #include "runtime.h"
 
@@ -22,7 +22,7 @@
 extern const struct ss_program ss_program;
 void __sanitizer_set_death_callback(void (*callback)(void));
 
-// ---------------------------------------------------------------- what Python wrote
+// ---------------------------------------------------------------- the state that Python wrote
 
 struct words {
   const uint64_t *at, *end;
@@ -145,7 +145,7 @@ static uint32_t grow(uint8_t *data, uint32_t length) {
   return length + more;
 }
 
-// `data` has room for MOST_BYTES; returns the new length. Every third frame stays whole, so that state builds up.
+// `data` has room for MOST_BYTES; returns the new length. One frame in three stays whole, so that state builds up.
 static uint32_t mutate(uint8_t *data, uint32_t length, const struct frame *other) {
   for (uint32_t left = below(3) ? below(5) : 0; left > 0; left--) {
     switch (below(8)) {
@@ -169,7 +169,7 @@ static struct {
   struct ss_impair *inbound, *outbound;
   uint32_t port;
   uint64_t packets, sent, bytes, now_ns;
-  uint8_t *current;  // what the program is at work on
+  uint8_t *current;  // the frame that is running
   uint32_t current_length;
 } run;
 
@@ -193,7 +193,7 @@ static void leave(void *to, const uint8_t *frame, uint32_t length) {
   if (length != 0 && frame[0] + frame[length - 1] > 510) fail("a byte above 255", length);
 }
 
-// Takes what is in the arena, and looks whether anything lies outside its frames.
+// Takes the frames in the arena, and checks that nothing was written outside them.
 static void flush(struct ss_sink *sink) {
   const uint8_t *end = sink->arena;
   for (uint32_t i = 0; i < sink->count; i++) {
@@ -219,18 +219,18 @@ static void arrive(void *to, const uint8_t *frame, uint32_t length) {
   run.current = malloc(length ? length : 1);
   run.current_length = length;
   if (length != 0) memcpy(run.current, frame, length);
-  // A block of no bytes: reading even one is an error.
+  // A block without bytes: reading even one is an error.
   if (length == 0) run.current = realloc(run.current, 1);
   ss_program.process(run.machine, run.port, length ? run.current : run.current + 1, length, run.now_ns / 1000,
                      &run.sink);
   free(run.current);
   run.current = NULL;
   run.current_length = 0;
-  // Sometimes several packets' frames together, sometimes one's.
+  // Sometimes frames of several packets together, sometimes of one.
   if (below(4) == 0) flush(&run.sink);
 }
 
-// Some of the rows, all of them most often.
+// Publishes most often all rows, sometimes only some.
 static void publish(struct table *table, uint32_t number) {
   const struct ss_row **rows = malloc(table->row_count * sizeof *rows + 1);
   size_t count = 0;

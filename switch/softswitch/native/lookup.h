@@ -1,27 +1,27 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables as packets see them. runtime.c builds them; the look-ups are here, so that the number of limbs of a key is
-// a constant where they run.
+// Tables as packets use them; tables.c builds them. The look-ups are inlined, so that the number of limbs of a key is a
+// constant.
 #pragma once
 
 #include "engine.h"
 
 // A published table changes only in two ways: it is replaced as a whole, or its default action is.
 struct ss_table {
-  // Places of 1 + limbs words each: the address of an entry (0: free) and its key. In an exact table all its rows, by
-  // open addressing; in the others the memo: answers already found, each in the only place its key may take.
+  // Places of 1 + limbs words each: the address of an entry (0: free) and its key. An exact table has all its rows
+  // here, by open addressing. The other tables have a memo of answers here; each key has only one possible place.
   uint64_t *places;
   uint64_t last;   // number of places - 1
-  uint32_t shift;  // what leaves the bits of a hash that number a place
+  uint32_t shift;  // right shift of a hash that gives the number of a place
   const struct ss_entry *fallback;
-  // Of tables that are not exact: the best row that matches, else `fallback`.
+  // The best row that matches, else `fallback`; NULL in exact tables.
   const struct ss_entry *(*scan)(const struct ss_table *table, const uint64_t *key);
 };
 
 #define SS_INLINE static inline __attribute__((always_inline))
 
-// The upper bits are the good ones (Fibonacci hashing).
+// Fibonacci hashing: the upper bits are well mixed.
 SS_INLINE uint64_t ss_hash(const uint64_t *key, uint32_t limbs) {
   uint64_t hash = 0;
   for (uint32_t i = 0; i < limbs; i++) hash = (((hash << 5) | (hash >> 59)) ^ key[i]) * 0x9E3779B97F4A7C15u;
@@ -42,7 +42,7 @@ SS_INLINE int ss_same_key(const uint64_t *place, const uint64_t *key, uint32_t l
   return different == 0;
 }
 
-// What a key that no row matches gets; all that a table without keys has.
+// The default entry, which is all that a table without keys has.
 SS_INLINE const struct ss_entry *ss_default(const struct ss_table *table) { return table->fallback; }
 
 // Each returns the default entry on a miss, never NULL.

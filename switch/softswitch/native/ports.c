@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-#define BATCH_FRAMES 64  // from one port before the others get their turn
+#define BATCH_FRAMES 64  // from one port, before the other ports are served
 
 // ---------------------------------------------------------------- setting up
 
@@ -78,7 +78,7 @@ int ss_ports_impair(struct ss_ports *ports, uint32_t number, enum ss_direction d
 
 // ---------------------------------------------------------------- counters
 
-// The kernel starts again at 0 whenever it is asked.
+// Reading the kernel's counter resets it.
 static void collect_drops(struct ss_port *port) {
   struct tpacket_stats statistics;
   socklen_t length = sizeof statistics;
@@ -176,7 +176,7 @@ static uint64_t next_deadline(struct ss_ports *ports) {
   return deadline;
 }
 
-// An interface that went down says so once; asking takes the error away, else poll() would return at once for ever.
+// An interface that went down reports an error once. Reading clears it; otherwise poll() would never wait again.
 static void take_error(struct ss_ports *ports, const struct ss_port *port) {
   int error = 0;
   socklen_t length = sizeof error;

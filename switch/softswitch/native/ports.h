@@ -18,11 +18,11 @@
 #define SS_PORTS 512u  // numbers of ports: 9 bits
 #define SS_NO_PORT UINT32_MAX
 
-// The same names as in PortCounters of ports.py.
+// Names as in PortCounters of runtime/interface.py.
 struct ss_port_counters {
   uint64_t rx_frames, rx_bytes;
   uint64_t tx_frames, tx_bytes;
-  uint64_t tx_dropped;  // the interface's queue was full, or it is down
+  uint64_t tx_dropped;  // the interface's queue was full, or the interface was down
   uint64_t tx_refused;  // longer than the interface's MTU
   uint64_t rx_dropped;  // the ring was full
   uint64_t rx_cut;      // longer than a slot of the ring

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames received into memory shared with the kernel (TPACKET_V2: one slot per frame, seen as soon as it is there).
+// Receives frames into memory shared with the kernel (TPACKET_V2: one slot per frame, visible at once).
 #pragma once
 
 #include <linux/if_packet.h>
@@ -20,7 +20,7 @@ struct ss_ring {
 enum ss_arrival {
   SS_NOTHING,
   SS_FRAME,
-  SS_OWN,  // what the machine itself sent, on kernels that do not leave it out by themselves
+  SS_OWN,  // sent by this machine; old kernels do not filter such frames
   SS_CUT,  // longer than a slot
 };
 
@@ -34,7 +34,7 @@ static inline int ss_ring_ready(const struct ss_ring *ring) {
   return (__atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) != 0;
 }
 
-// The oldest frame that is there; it stays where it is until ss_ring_release(). A VLAN tag, which Linux hands over
-// apart from the frame, is put back. Call once per frame.
+// The oldest frame; it stays in its slot until ss_ring_release(). A VLAN tag, which Linux passes apart from the frame,
+// is put back. Call once per frame.
 enum ss_arrival ss_ring_frame(struct ss_ring *ring, uint8_t **frame, uint32_t *length);
 void ss_ring_release(struct ss_ring *ring);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define COLLECTOR_FRAMES 64u
-// Headers that a program adds to one frame.
+// At most this many bytes of headers are added to one frame.
 #define COLLECTOR_GROWTH 65536u
 
 // ---------------------------------------------------------------- machines
@@ -17,7 +17,7 @@ static void free_arrays(uint64_t **arrays, uint32_t count) {
   free(arrays);
 }
 
-// NULL without memory. `limbs` of a cell: those of `kinds`, or `fixed` if that is not 0.
+// NULL without memory. A cell has the limbs that `kinds` says, or `fixed` limbs if that is not 0.
 static uint64_t **make_arrays(const struct ss_array *kinds, uint32_t count, uint32_t fixed) {
   uint64_t **arrays = ss_memory(count * sizeof *arrays);
   for (uint32_t i = 0; arrays != NULL && i < count; i++) {
@@ -99,7 +99,7 @@ static int resize_frames(struct ss_sink *sink, uint32_t limit) {
   return 1;
 }
 
-// `owner` becomes the sink itself where there was no memory. Twice the arena has room for any frame: see ss_collect.
+// Without memory, `owner` is set to the sink itself. An arena of twice the size has room for any frame: see ss_collect.
 static void grow(struct ss_sink *sink) {
   int done = sink->count == sink->limit ? resize_frames(sink, 2 * sink->limit) : 1;
   if (!done || !resize_arena(sink, 2 * sink->capacity)) sink->owner = sink;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Python asks of the runtime. The caller holds the lock, except for what is not yet part of a machine.
-// A function that returns a pointer returns NULL where there is no memory; the others that can run out of it say 0.
+// The run-time library as Python calls it. The caller holds the lock, except for objects that are not yet part of a
+// machine. Without memory, functions that return a pointer return NULL, and the others that need memory return 0.
 #pragma once
 
 #include "engine.h"
@@ -10,7 +10,7 @@
 
 #define SS_LINE 64u  // bytes of a cache line
 
-// A row or a default action. It may be part of several published tables, one after the other.
+// A row or a default action. It can be part of several published tables, one after the other.
 struct ss_row {
   struct ss_entry entry;
   uint64_t cell[2];        // direct counter: packets, bytes
@@ -46,7 +46,7 @@ typedef void ss_log_fn(struct ss_machine *machine, uint32_t message, const uint6
 
 struct ss_machine *ss_machine_new(const struct ss_program *program, uint64_t *random, ss_log_fn *log);
 void ss_machine_free(struct ss_machine *machine);
-// Frees the table that was there.
+// Frees the table published before.
 void ss_machine_publish(struct ss_machine *machine, uint32_t number, struct ss_table *table);
 uint64_t *ss_machine_register(struct ss_machine *machine, uint32_t number);
 uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number);
@@ -57,7 +57,7 @@ int ss_machine_set_group(struct ss_machine *machine, uint32_t group, const struc
 // Collects frames in memory that grows.
 struct ss_sink *ss_collector_new(void);
 void ss_collector_free(struct ss_sink *sink);
-// Frames that left, from the first of the sink's on; -1 without memory. They are there until the next call.
+// Runs one frame; returns the number of frames that left, -1 without memory. They stay in the sink until the next call.
 int64_t ss_collect(struct ss_machine *machine, uint32_t port, const uint8_t *frame, uint32_t length, uint64_t now_us,
                    struct ss_sink *sink);
 const struct ss_frame *ss_collected(const struct ss_sink *sink);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What leaves: one sendmmsg per port and flush, frames of impaired ports one by one.
+// Sending: one sendmmsg per port and flush; frames of impaired ports one by one.
 
 #include "ports.h"
 
@@ -49,7 +49,7 @@ void ss_mail(struct ss_ports *ports, enum ss_mail_kind kind, const void *data, s
 
 // ---------------------------------------------------------------- to an interface; `sending` is held
 
-// 0: counted; else an error that nothing is known to do about.
+// Returns 0 if the error has been counted, else the error.
 static int count_refusal(struct ss_port *port, int error) {
   switch (error) {
   case ENOBUFS:
@@ -73,7 +73,7 @@ static void count_sent(struct ss_port *port, const struct mmsghdr *messages, uin
   for (uint32_t i = 0; i < count; i++) port->counters.tx_bytes += messages[i].msg_hdr.msg_iov->iov_len;
 }
 
-// 0 or errno. Never blocks; what the interface does not take is counted and lost.
+// 0 or errno. Never blocks; frames that the interface does not take are counted and lost.
 static int send_all(struct ss_port *port, struct mmsghdr *messages, uint32_t count) {
   for (uint32_t done = 0; done < count;) {
     int sent = sendmmsg(port->fd, messages + done, count - done, MSG_DONTWAIT);
@@ -83,7 +83,7 @@ static int send_all(struct ss_port *port, struct mmsghdr *messages, uint32_t cou
       continue;
     }
     if (errno == EINTR) continue;
-    // The error is that of the first of them: an earlier call ends without one before the frame that has it.
+    // The error belongs to the first of these frames: sendmmsg reports frames sent before an error as success.
     int error = count_refusal(port, errno);
     if (error != 0) return error;
     done++;
@@ -111,7 +111,7 @@ static int send_one(struct ss_port *port, const uint8_t *frame, uint32_t length)
   return departure.error;
 }
 
-// ---------------------------------------------------------------- what a flush sends
+// ---------------------------------------------------------------- sending at a flush
 
 struct ss_port *ss_port_of(struct ss_ports *ports, uint32_t number) {
   if (number >= SS_PORTS || ports->positions[number] == SS_NO_PORT) return NULL;

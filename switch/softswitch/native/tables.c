@@ -8,10 +8,10 @@
 
 #define MEMO_PLACES 1024u
 
-// What the packets' view of a table does not show.
+// A table, with the parts that look-ups do not inline.
 struct whole_table {
   struct ss_table table;
-  // The rest is for `scan`: rules of 2 x limbs words (values, then masks or upper ends), the best first.
+  // For `scan`: rules of 2 x limbs words (values, then masks or upper ends), the best first.
   uint64_t *rules;
   const struct ss_entry **entries;
   size_t count;
@@ -103,7 +103,7 @@ static const struct ss_entry *scan_fields(const struct ss_table *table, const ui
 
 // ---------------------------------------------------------------- tables
 
-// Of a power of two that is `wanted` or more, at least 2: the shift of a hash by 64 is undefined.
+// Makes a power of two of places: at least `wanted`, and at least 2 (a shift of the hash by 64 is undefined).
 static int make_places(struct whole_table *whole, size_t wanted) {
   uint64_t places = 2;
   uint32_t shift = 63;

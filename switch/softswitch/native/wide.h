@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What generated programs compute with: bytes to numbers and back, and numbers wider than 64 bits.
+// Arithmetic of generated programs: bytes to numbers and back, and numbers wider than 64 bits.
 //
-// Up to 64 bits are uint64_t, up to 448 bits _BitInt of whole limbs (ss_b2 .. ss_b7), up to 2048 bits vectors of
-// 8, 16 or 32 limbs (ss_v8, ss_v16, ss_v32): a compiler takes a _BitInt apart into scalars, a vector it does not.
-// Everything wraps modulo 2^(64 * limbs).
+// Numbers up to 64 bits are uint64_t; up to 448 bits _BitInt of whole limbs (ss_b2 .. ss_b7); up to 2048 bits vectors
+// of 8, 16 or 32 limbs (ss_v8, ss_v16, ss_v32), which compilers keep in SIMD registers, unlike a _BitInt. Everything
+// wraps modulo 2^(64 * limbs).
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "limbs are kept as lit
 
 // ---------------------------------------------------------------- up to 64 bits in network order
 
-// The first `count` (1 to 8) bytes; `count` is constant wherever this is used.
+// A number from the first `count` (1 to 8) bytes; `count` is a constant in all calls.
 static inline __attribute__((always_inline)) uint64_t ss_get(const uint8_t *bytes, uint32_t count) {
   uint64_t value = 0;
   if (count == 8) {
@@ -56,12 +56,12 @@ static inline __attribute__((always_inline)) void ss_put(uint8_t *bytes, uint32_
   }
 }
 
-// ---------------------------------------------------------------- any number of bits, anywhere
+// ---------------------------------------------------------------- fields at any bit, of any width
 
-// Where byte `index` (from the least significant) of a field of `width` bits starting at `bit` lies.
+// Position of byte `index` (from the least significant) of a field of `width` bits that starts at `bit`.
 struct ss_place {
   uint32_t last;   // the byte that holds its lowest bit
-  uint32_t shift;  // below it in that byte
+  uint32_t shift;  // of that bit in its byte
   uint32_t bits;   // 8, fewer at the top of the field
 };
 
@@ -72,7 +72,7 @@ static inline struct ss_place ss_locate(uint32_t bit, uint32_t width, uint32_t i
   return (struct ss_place){last, 8 * (last + 1) - end, left < 8 ? left : 8};
 }
 
-// `width` bits from bit `bit` of `bytes` on. Reads no byte in which the field has no bit.
+// Reads `width` bits that start at bit `bit` of `bytes`. Reads no byte outside the field.
 static inline void ss_get_bits(uint64_t *limbs, uint32_t count, const uint8_t *bytes, uint32_t bit, uint32_t width) {
   uint8_t *image = (uint8_t *)limbs;
   memset(limbs, 0, (size_t)count * 8);
@@ -84,7 +84,7 @@ static inline void ss_get_bits(uint64_t *limbs, uint32_t count, const uint8_t *b
   }
 }
 
-// Sets the bits; they must be 0 before.
+// Writes the bits; they must be 0 before.
 static inline void ss_put_bits(uint8_t *bytes, uint32_t bit, uint32_t width, const uint64_t *limbs) {
   const uint8_t *image = (const uint8_t *)limbs;
   for (uint32_t index = 0; 8 * index < width; index++) {
@@ -119,7 +119,7 @@ static inline void ss_limbs_left(uint64_t *out, const uint64_t *value, uint32_t 
   }
 }
 
-// `fill`: what comes in at the top, 0 or all ones.
+// `fill`: the limb that is shifted in at the top, 0 or all ones.
 static inline void ss_limbs_right(uint64_t *out, const uint64_t *value, uint32_t count, uint64_t distance,
                                   uint64_t fill) {
   const uint64_t whole = distance / 64, part = distance % 64;
@@ -157,7 +157,7 @@ static inline void ss_limbs_add(uint64_t *out, const uint64_t *left, const uint6
 #define SS_BYTES_DOWN_128(last) SS_BYTES_DOWN_64(last), SS_BYTES_DOWN_64((last) - 64)
 #define SS_BYTES_DOWN_256(last) SS_BYTES_DOWN_128(last), SS_BYTES_DOWN_128((last) - 128)
 
-// What is the same for every number of limbs. `BYTES`: the indices of all bytes, the last first.
+// Functions for one number of limbs. `BYTES`: the indices of all bytes, the last first.
 #define SS_VECTOR(LIMBS, BYTES)                                                                                  \
   typedef uint64_t ss_v##LIMBS __attribute__((ext_vector_type(LIMBS)));                                          \
   typedef uint8_t ss_v##LIMBS##_bytes __attribute__((ext_vector_type(LIMBS * 8)));                               \
@@ -215,8 +215,9 @@ SS_VECTOR(32, SS_BYTES_DOWN_256(255))
 
 #ifdef __AVX512F__
 
-// Sums limb by limb, then the carries between limbs, found by adding numbers of one bit a limb: a limb makes a carry,
-// or hands one on if all its bits are ones. Subtraction likewise, with limbs that are 0.
+// Adds limb by limb, then adds the carries between limbs. The carries are found by one addition of numbers with one bit
+// per limb: a limb makes a carry, or passes one on if all its bits are ones. Subtraction does the same with borrows,
+// which a limb of 0 passes on.
 #define SS_CARRY(LIMBS, BITS)                                                                                    \
   static inline BITS ss_v##LIMBS##_flags(ss_v##LIMBS##_mask mask) {                                              \
     BITS bits;                                                                                                   \
@@ -287,7 +288,7 @@ SS_CARRY(32)
     return ss_b##LIMBS##_load(out);                                                                   \
   }
 
-// For vectors of as many limbs.
+// Conversions from and to the vector of as many limbs.
 #define SS_VECTOR_BITS(LIMBS)                                                   \
   static inline ss_b##LIMBS ss_v##LIMBS##_bits(ss_v##LIMBS value) {             \
     ss_b##LIMBS bits;                                                           \
@@ -302,7 +303,7 @@ SS_CARRY(32)
 
 // ---------------------------------------------------------------- checksums and hashes
 
-// Modulo 65535 this changes nothing (2^32 is 1 there), and 0 stays the only number that becomes 0.
+// Keeps the number modulo 65535 (2^32 is 1 there); only 0 becomes 0.
 static inline uint64_t ss_fold(uint64_t value) { return (value >> 32) + (value & 0xFFFFFFFFu); }
 
 static inline uint64_t ss_fold_limbs(const uint64_t *limbs, uint32_t count) {
@@ -330,7 +331,7 @@ static inline void ss_join(struct ss_joined *joined, uint32_t width, const uint6
 
 static inline uint32_t ss_joined_size(const struct ss_joined *joined) { return (joined->bits + 7) / 8; }
 
-// Bytes by twos; an odd last one is the high half of its word.
+// Words of two bytes; an odd last byte is the high half of its word.
 static inline uint64_t ss_word(const struct ss_joined *joined, uint32_t index) {
   const uint32_t size = ss_joined_size(joined);
   return (uint64_t)joined->bytes[index] << 8 | (index + 1 < size ? joined->bytes[index + 1] : 0);
@@ -364,7 +365,7 @@ static inline uint64_t ss_hash_crc32(const struct ss_joined *joined) {
   return ~ss_crc(joined, 0xFFFFFFFFu, 0xEDB88320u);
 }
 
-// The first eight bytes, fewer where there are fewer.
+// The first eight bytes, or all if there are fewer.
 static inline uint64_t ss_hash_identity(const struct ss_joined *joined) {
   const uint32_t size = ss_joined_size(joined);
   uint64_t result = 0;
