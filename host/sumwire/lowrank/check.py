@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from sumwire.job.job import Residual
 from sumwire.lowrank.fusion import Phase
-from sumwire.lowrank.matrices import MatrixShare, draw_factor
+from sumwire.lowrank.matrices import MatrixState, draw_factor
 from sumwire.lowrank.reference import Reference
 from sumwire.lowrank.sync import AcpSgd
 from sumwire.training.collective import Threads
@@ -53,17 +53,17 @@ History = list[tuple[Array, Array]]
 
 
 def targets(worker: int, step: int) -> list[Array]:
-    """Where the worker's loss in that step, half the squared distance, is zero; by parameter."""
+    """Return the point where the worker's loss in that step, half the squared distance, is zero; by parameter."""
     return [np.random.default_rng([worker, step, number]).normal(size=shape) for number, shape in enumerate(SHAPES)]
 
 
 def is_idle(number: int, step: int) -> bool:
-    """Whether the parameter has no gradient in the step."""
+    """Return whether the parameter has no gradient in the step."""
     return number == IDLE and step % 3 == 2
 
 
 def by_reference() -> list[History]:
-    """Each worker's history by the equations."""
+    """Return each worker's history by the equations."""
     pairs = [_drawn(number, shape) if len(shape) > 1 else None for number, shape in enumerate(SHAPES)]
     reference = Reference(pairs, WORKERS)
     parameters = [np.ones(shape) for shape in SHAPES]
@@ -91,7 +91,7 @@ def _drawn(number: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def train(worker: int, reduce: Reduce) -> History:
-    """One worker's history by AcpSgd, in several buffers."""
+    """Return one worker's history by AcpSgd, in several buffers."""
     model = nn.ParameterList([nn.Parameter(torch.ones(shape, dtype=torch.float64)) for shape in SHAPES])
     inner = torch.optim.SGD(model.parameters(), lr=RATE)
     optimizer = AcpSgd(model, inner, reduce, rank=RANK, seed=SEED, threshold_bytes=2000, min_compression=0.0)
@@ -104,14 +104,14 @@ def train(worker: int, reduce: Reduce) -> History:
                 loss = loss + (x - torch.as_tensor(target)).square().sum() / 2
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        errors = [share.error.numpy() for share in optimizer.shares if isinstance(share, MatrixShare)]
+        errors = [state.error.numpy() for state in optimizer.states if isinstance(state, MatrixState)]
         history.append((_flat([x.detach().numpy() for x in model]), _flat(errors)))
     optimizer.close()
     return history
 
 
 def in_lock_step() -> list[History]:
-    """Each worker's history, as threads of this process."""
+    """Return each worker's history, as threads of this process."""
     threads = Threads(WORKERS)
     histories: list[History] = [[] for _ in range(WORKERS)]
     failures: list[Exception] = []
@@ -135,7 +135,7 @@ def in_lock_step() -> list[History]:
 
 
 def over_gloo() -> list[History]:
-    """Each worker's history, as processes in a gloo group on loopback."""
+    """Return each worker's history, as processes in a gloo group on loopback."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.lowrank.sync"])
     with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +179,7 @@ def _all_reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
 
 
 def difference(histories: Sequence[History], expected: Sequence[History]) -> float:
-    """The largest difference of any worker, step and value."""
+    """Return the largest difference of any worker, step and value."""
     return max(
         float(np.abs(a - b).max())
         for own, other in zip(histories, expected, strict=True)
@@ -189,13 +189,13 @@ def difference(histories: Sequence[History], expected: Sequence[History]) -> flo
 
 
 def replicas_equal(histories: Sequence[History]) -> bool:
-    """Whether all workers' parameters have equal bits in every step."""
+    """Return whether all workers' parameters have equal bits in every step."""
     first = histories[0]
     return all(np.array_equal(a[0], b[0]) for own in histories for a, b in zip(own, first, strict=True))
 
 
 def check() -> dict[str, Any]:
-    """What was found, ready for JSON."""
+    """Return the differences and whether the target is met, ready for JSON."""
     expected = by_reference()
     found = {"lock_step": in_lock_step(), "gloo": over_gloo()}
     differences = {name: difference(histories, expected) for name, histories in found.items()}
@@ -217,7 +217,7 @@ def _flat(arrays: Sequence[Array]) -> Array:
 
 
 def main() -> int:
-    """0 if the target is met."""
+    """Print what `check` finds. Returns 0 if the target is met, else 1."""
     parser = argparse.ArgumentParser(prog="python -m sumwire.lowrank.check", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What each parameter sends in a P step and in a Q step, and which parameters share a buffer.
+"""The plan of ACP-SGD: what each parameter sends in a P step and in a Q step, and which parameters share a buffer.
 
-Pure arithmetic on shapes: every worker gets the same plan from the same shapes.
+The plan depends on shapes and options only, so all workers have the same.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 
 from sumwire.errors import UsageError
 
-# Of uncompressed gradient in a buffer, as DistributedDataParallel has it.
+# Bytes of uncompressed gradient in a buffer: the default of DistributedDataParallel.
 THRESHOLD_BYTES: Final = 25 << 20
-# A matrix is compressed if its two factors together are smaller than it by more than this.
+# A matrix is compressed if its two factors together are smaller than it by more than this factor.
 MIN_COMPRESSION: Final = 2.0
 
 
@@ -29,13 +29,13 @@ class Phase(enum.IntEnum):
 
 
 def phase_of(step: int) -> Phase:
-    """P in steps 0, 2, 4 ..., Q in steps 1, 3, 5 ...: the step's number decides, on every worker alike."""
+    """Return P for steps 0, 2, 4 ... and Q for steps 1, 3, 5 ..."""
     return Phase(step % 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One parameter: a matrix of rows x columns and the rank it is sent with, or rank 0 if it travels whole."""
+    """One parameter: a matrix of rows x columns and the rank it is sent with, or rank 0 if it is sent whole."""
 
     shape: tuple[int, ...]
     rank: int
@@ -57,7 +57,7 @@ class Item:
         return self.values // self.rows
 
     def sent(self, phase: Phase) -> int:
-        """Values that travel in such a step: P is rows x rank, Q is columns x rank."""
+        """Return the values sent in a step of this phase: P has rows x rank, Q has columns x rank."""
         if self.rank == 0:
             return self.values
         return self.rank * (self.rows if phase is Phase.P else self.columns)
@@ -65,7 +65,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Items in the parameters' order, and by phase the groups of their numbers in the order they are sent."""
+    """Items in the parameters' order; by phase, groups of parameter numbers that share a buffer, in sending order."""
 
     items: tuple[Item, ...]
     threshold_bytes: int
@@ -73,15 +73,15 @@ class Plan:
 
     @property
     def dense_bytes(self) -> int:
-        """Of all gradients, uncompressed."""
+        """Bytes of all gradients, uncompressed."""
         return sum(item.values * item.value_bytes for item in self.items)
 
     def sent_bytes(self, phase: Phase) -> int:
-        """Of all that travels in such a step."""
+        """Return the bytes of everything sent in a step of this phase."""
         return sum(item.sent(phase) * item.value_bytes for item in self.items)
 
     def scaled_threshold(self, phase: Phase) -> float:
-        """The threshold for compressed buffers, bytes."""
+        """Return the threshold for compressed buffers, in bytes."""
         return self.threshold_bytes * self.sent_bytes(phase) / self.dense_bytes
 
 
@@ -93,11 +93,11 @@ def make_plan(
     min_compression: float = MIN_COMPRESSION,
     value_bytes: int | Sequence[int] = 4,
 ) -> Plan:
-    """The plan for parameters of these shapes, none of them empty, in the order of registration.
+    """Return the plan for parameters of these shapes, none of them empty, in the order of registration.
 
     A parameter of more than one dimension is a matrix of n rows, its first dimension, and m columns, the others. It is
-    sent with r = min(rank, n, m), if (n + m) r min_compression < n m or min_compression is 0; else whole.
-    ``value_bytes``: of a value on the wire, one number or one a parameter.
+    sent with r = min(rank, n, m) if (n + m) r min_compression < n m or min_compression is 0, else whole.
+    ``value_bytes`` is the size of a value on the wire, one number or one per parameter.
 
     Raises UsageError for no parameters, a rank below 1 or above the smaller side of every matrix, a negative threshold
     or min_compression.
@@ -142,8 +142,10 @@ def _rank_of(shape: tuple[int, ...], rank: int, min_compression: float) -> int:
 
 
 def _groups(items: tuple[Item, ...], phase: Phase, threshold_bytes: int) -> tuple[tuple[int, ...], ...]:
-    """Last parameters first, since backward reaches them first. A group is closed by the tensor that would take it
-    over the scaled threshold; a tensor alone may be larger."""
+    """Return groups of parameter numbers, the last parameters first, since the backward pass reaches them first.
+
+    A tensor that would take a group over the scaled threshold starts a new one. A single tensor may be larger.
+    """
     sizes = [item.sent(phase) * item.value_bytes for item in items]
     # size / threshold_bytes <= sum of sizes / dense, in whole numbers: a total at the threshold is within it.
     dense, limit = sum(item.values * item.value_bytes for item in items), threshold_bytes * sum(sizes)

@@ -1,21 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What one worker keeps of one parameter, and one step of the equations on it.
+"""One worker's state of one parameter, and one step of ACP-SGD's equations on it.
 
 A step of a matrix M (n x m) with factors P (n x r), Q (m x r) and the error E (n x m):
 
       P step (even)                          Q step (odd)
 1.    Q = orthonormal basis of Q             P = orthonormal basis of P
 2.    P = (M + E) Q                          Q = (M + E)^T P
-3.    P's mean over the workers, by the transport
+3.    P's mean over the workers, by the reduction (or Q's)
 4.    E = M + E - (the P that was sent) Q^T  E = M + E - P (the Q that was sent)^T
 5.    gradient = P Q^T, with the mean        gradient = P Q^T, with the mean
 
-What was sent is this worker's factor less what the transport's own compression left out, so E sees that too. The sum
-over the workers of (M + old E - new E) is workers x gradient in every step, if the transport's mean is that of what
-was sent.
+What was sent is this worker's factor minus what the reduction's own compression left out, so E includes that too. If
+the reduction gives the mean of what was sent, the sum over the workers of (M + old E - new E) is workers x gradient in
+every step.
 
-A step is `compress`, `restore`, then `commit`; without `commit` it leaves no trace.
+A step is `compress`, `restore`, then `commit`; without `commit` it changes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sumwire.errors import UsageError
 from sumwire.lowrank.fusion import Item, Phase, phase_of
 from sumwire.lowrank.orthogonal import orthonormal
 
-# What the draws at the start are keyed by; those for weak columns have the number of the step, from 1, instead.
+# Key of the draws at the start. Draws for weak columns have the number of the step, from 1, instead.
 _START: Final = 0
 HALVES: Final = (torch.float16, torch.bfloat16)
 
@@ -41,13 +41,16 @@ HALVES: Final = (torch.float16, torch.bfloat16)
 def draw_factor(
     seed: int, number: int, phase: Phase, shape: tuple[int, int], after: int = _START
 ) -> NDArray[np.float64]:
-    """Standard normal values of shape (rows, rank), equal wherever they are drawn: numpy's, since torch's depend on
-    device and processor. ``number`` is the parameter's; ``after`` is 0 at the start, then the steps made so far."""
+    """Return standard normal values of shape (rows, rank), equal on all machines.
+
+    They are numpy's, since torch's depend on device and processor. ``number`` is the parameter's; ``after`` is 0 at the
+    start, then the number of steps made so far.
+    """
     return np.random.default_rng([seed, number, int(phase), after]).standard_normal(shape)
 
 
-class Share(ABC):
-    """One parameter's part in the steps. All tensors are of its working dtype: float32 for half precision."""
+class ParameterState(ABC):
+    """The state of one parameter. All tensors have its working dtype: float32 for half precision, else its own."""
 
     def __init__(self, item: Item, parameter: Tensor) -> None:
         self.item = item
@@ -56,24 +59,27 @@ class Share(ABC):
 
     @abstractmethod
     def compress(self, gradient: Tensor | None, step: int) -> Tensor:
-        """What to send in this step, flat. No gradient stands for zeros."""
+        """Return what to send in this step, flat. None stands for a gradient of zeros."""
 
     @abstractmethod
     def restore(self, mean: Tensor, residual: Tensor, gradient: Tensor) -> None:
-        """Put the synchronised gradient into ``gradient``, from the mean of what was sent and from what the transport
-        left out of this worker's part; both flat, of `compress`'s length."""
+        """Write the synchronised gradient to ``gradient``.
+
+        ``mean`` is that of what the workers sent, ``residual`` what the reduction left out of this worker's
+        contribution; both flat, of the length that `compress` returned.
+        """
 
     @abstractmethod
     def commit(self) -> None:
-        """Make the step's state the present one."""
+        """Keep the step's state."""
 
     @abstractmethod
     def state(self) -> dict[str, Tensor | None]:
-        """Copies of the tensors that are kept between steps."""
+        """Return copies of the tensors that are kept between steps."""
 
     @abstractmethod
     def load(self, state: Mapping[str, Tensor | None], where: str) -> None:
-        """Take them back. Raises UsageError for other names, shapes, or values that are not finite."""
+        """Restore what `state` returned. Raises UsageError for other names or shapes, or values that are not finite."""
 
     def _own(
         self, state: Mapping[str, Tensor | None], shapes: Mapping[str, tuple[int, ...]], where: str
@@ -90,8 +96,8 @@ class Share(ABC):
         return [None if t is None else t.to(self._device, self._dtype, copy=True) for t in tensors]
 
 
-class WholeShare(Share):
-    """A parameter that travels as it is: 1-D, or too small a matrix to gain. It keeps what the transport left out."""
+class WholeState(ParameterState):
+    """Of a parameter that is sent whole: 1-D, or a matrix too small to gain. It keeps what the reduction left out."""
 
     def __init__(self, item: Item, parameter: Tensor) -> None:
         super().__init__(item, parameter)
@@ -107,7 +113,7 @@ class WholeShare(Share):
 
     def restore(self, mean: Tensor, residual: Tensor, gradient: Tensor) -> None:
         gradient.copy_(mean.view(self.item.shape))
-        # A copy: the transport's tensor is the whole buffer's.
+        # A copy, since the residual is a view of the whole buffer's.
         self._next = residual.to(self._dtype, copy=True)
 
     def commit(self) -> None:
@@ -120,8 +126,8 @@ class WholeShare(Share):
         (self.error,) = self._own(state, {"error": (self.item.values,)}, where)
 
 
-class MatrixShare(Share):
-    """A matrix that travels as one of its factors."""
+class MatrixState(ParameterState):
+    """Of a matrix that is sent as one of its factors."""
 
     def __init__(self, item: Item, parameter: Tensor, *, seed: int, number: int) -> None:
         super().__init__(item, parameter)
@@ -129,7 +135,7 @@ class MatrixShare(Share):
         self._number = number
         self.factors = [self._draw(phase, _START) for phase in Phase]
         self.error = torch.zeros(item.rows, item.columns, dtype=self._dtype, device=self._device)
-        # M + E, then the next E. Kept, as large as the gradient, so that the present E outlives a failed step.
+        # M + E, then the next E. A tensor of its own, as large as the gradient: a failed step leaves E as it was.
         self._total = torch.empty_like(self.error)
         self._phase = Phase.P
         self._basis = self._sent = self._mean = self.error.new_empty(0)
@@ -173,7 +179,7 @@ class MatrixShare(Share):
         self.factors, self.error = [p, q], error
 
     def _facing(self, matrix: Tensor) -> Tensor:
-        """The matrix with the sent factor's rows as its rows."""
+        """Return the matrix, transposed in a Q step: its rows are then those of the factor that is sent."""
         return matrix if self._phase is Phase.P else matrix.T
 
     def _draw(self, phase: Phase, after: int) -> Tensor:
@@ -182,8 +188,8 @@ class MatrixShare(Share):
         return torch.from_numpy(values).to(self._device, self._dtype)
 
 
-def make_share(item: Item, parameter: Tensor, *, seed: int, number: int) -> Share:
-    """The share of a parameter, as the plan's item has it."""
+def make_state(item: Item, parameter: Tensor, *, seed: int, number: int) -> ParameterState:
+    """Return the state of a parameter at the start, of the kind that its item in the plan says."""
     if item.rank == 0:
-        return WholeShare(item, parameter)
-    return MatrixShare(item, parameter, seed=seed, number=number)
+        return WholeState(item, parameter)
+    return MatrixState(item, parameter, seed=seed, number=number)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Orthonormal bases of factors, the same on every worker, whatever the factor.
+"""Orthonormal bases of factors, equal on all workers for every factor.
 
-A library's QR gives arbitrary signs, and for columns that depend on the others arbitrary directions: rounding noise,
-which may differ between machines. Here R's diagonal is positive, and columns without a direction of their own get
-one that all workers draw alike.
+A library's QR decomposition has arbitrary signs. For columns that depend on others it gives directions made of rounding
+noise, which may differ between machines. Here R's diagonal is positive, and columns that depend on others are replaced
+by drawn ones, equal on all workers.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from torch import Tensor
 
 from sumwire.errors import NonFiniteError
 
-# What is left of a column after the others are taken out counts as rounding noise below this many
+# The rest of a column, without its parts along other columns, counts as rounding noise below this many
 # sqrt(rows) x machine precision of its largest part.
 _NOISE = 8.0
 
 
 def orthonormal(factor: Tensor, fill: Callable[[], Tensor]) -> Tensor:
-    """An orthonormal basis of a (rows, rank) factor's columns, rank <= rows: column j spans, with those before it, what
-    the factor's first j columns span.
+    """Return an orthonormal basis of the columns of a (rows, rank) factor, rank <= rows.
 
-    Columns that are zero, or depend on those before them, are replaced by what is left of the same columns of
-    ``fill()``, a tensor of the same shape, alike on all workers. Raises NonFiniteError for NaN or infinity.
+    The basis' first j columns span the same as the factor's first j columns. A column that is zero or depends on those
+    before it is replaced by the same column of ``fill()``, made orthonormal to the others. ``fill()`` has the factor's
+    shape and is equal on all workers. Raises NonFiniteError for NaN or infinity.
     """
     q, r = torch.linalg.qr(factor)
     diagonal = r.diagonal()
@@ -40,7 +40,7 @@ def orthonormal(factor: Tensor, fill: Callable[[], Tensor]) -> Tensor:
 
 
 def _completed(factor: Tensor, fill: Tensor) -> Tensor:
-    """The basis of a factor of which some columns have no direction of their own: those come last, filled."""
+    """Return the basis of a factor with dependent columns: those are decomposed last, with values of ``fill``."""
     scaled = _scaled(factor)
     strong, weak = _sorted_columns(scaled)
     q, r = torch.linalg.qr(torch.cat([scaled[:, strong], fill[:, weak]], dim=1))
@@ -50,7 +50,7 @@ def _completed(factor: Tensor, fill: Tensor) -> Tensor:
 
 
 def _sorted_columns(factor: Tensor) -> tuple[list[int], list[int]]:
-    """(columns with a direction of their own, the others), by Gram-Schmidt, twice over each column."""
+    """Return (independent columns, dependent columns), by Gram-Schmidt, twice over each column."""
     rows, columns = factor.shape
     basis = factor.new_empty(rows, 0)
     strong: list[int] = []
@@ -66,7 +66,7 @@ def _sorted_columns(factor: Tensor) -> tuple[list[int], list[int]]:
 
 
 def _scaled(factor: Tensor) -> Tensor:
-    """Each column times a power of two that brings it near 1, so that no square leaves the dtype's range."""
+    """Return each column times a power of two that brings it near 1, so that no square leaves the dtype's range."""
     exponents = torch.frexp(factor.abs().amax(0)).exponent
     # In two steps: a float32 of 2^-149 needs a factor that float32 does not have.
     half = exponents // 2
@@ -74,7 +74,7 @@ def _scaled(factor: Tensor) -> Tensor:
 
 
 def _signed(q: Tensor, diagonal: Tensor) -> Tensor:
-    """R's diagonal positive."""
+    """Return Q with the signs for which R's diagonal is positive."""
     return q * torch.where(diagonal < 0, -1.0, 1.0).to(q.dtype)
 
 

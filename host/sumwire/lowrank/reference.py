@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The equations of ACP-SGD for all workers in one process, in plain numpy and float64: what the real one must equal.
+"""Reference of ACP-SGD: its equations for all workers in one process, in numpy and float64.
 
-It has no groups, hooks, transport or guards, and no code in common with the rest; the drawn factors are given to it.
+It has no groups, hooks, reductions or checks, and shares no code with the library. It is given the drawn factors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ReferenceMatrix:
         self.errors = [np.zeros((len(p), len(q))) for _ in range(workers)]
 
     def step(self, number: int, gradients: Sequence[Array]) -> Array:
-        """The workers' gradients (n, m) of step ``number`` to the one that all apply."""
+        """Return the gradient that all workers apply in step ``number``, from their gradients, shape (n, m) each."""
         workers = len(gradients)
         inputs = [gradient + error for gradient, error in zip(gradients, self.errors, strict=True)]
         if number % 2 == 0:
@@ -42,14 +42,14 @@ class ReferenceMatrix:
 
 
 class Reference:
-    """All parameters. ``factors``: (P, Q) for each that is a matrix, None for each that travels whole."""
+    """All parameters. ``factors`` has (P, Q) for each matrix and None for each parameter that is sent whole."""
 
     def __init__(self, factors: Sequence[tuple[Array, Array] | None], workers: int) -> None:
         self.matrices = [None if pair is None else ReferenceMatrix(*pair, workers) for pair in factors]
         self.steps = 0
 
     def step(self, gradients: Sequence[Sequence[Array]]) -> list[Array]:
-        """Gradients by worker and parameter, of the parameters' shapes, to those that all workers apply."""
+        """Return the gradients that all workers apply, from gradients by worker and parameter, each of its shape."""
         outputs = []
         for number, matrix in enumerate(self.matrices):
             own = [worker[number] for worker in gradients]

@@ -27,7 +27,7 @@ _EXPANSION: Final = 4
 
 
 def model_shapes(name: str) -> tuple[Named, ...]:
-    """Names and shapes of a model's parameters. Raises UsageError for a model that is not known."""
+    """Return names and shapes of a model's parameters. Raises UsageError for an unknown model."""
     if name in RESNET_BLOCKS:
         return tuple(_resnet(RESNET_BLOCKS[name]))
     if name == "bert-large":
@@ -37,7 +37,7 @@ def model_shapes(name: str) -> tuple[Named, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What one step costs. Bytes of float32; dense is the uncompressed gradient."""
+    """The cost of one step. Bytes are of float32 values; ``dense`` is the uncompressed gradient."""
 
     parameters: int
     tensors: int
@@ -53,17 +53,17 @@ class Sizes:
 
     @property
     def ratio(self) -> float:
-        """Uncompressed over the mean of a P and a Q step: ACP-SGD."""
+        """Uncompressed bytes over those of ACP-SGD: the mean of a P step and a Q step."""
         return 2 * self.dense_bytes / (self.p_bytes + self.q_bytes)
 
     @property
     def ratio_both(self) -> float:
-        """Uncompressed over P and Q together, 1-D tensors twice."""
+        """Uncompressed bytes over those of P and Q together, with 1-D tensors counted twice."""
         return self.dense_bytes / (self.p_bytes + self.q_bytes)
 
 
 def sizes(name: str, rank: int | None = None) -> Sizes:
-    """The sizes of a known model, without the minimum-compression test; rank None for the model's usual one."""
+    """Return the sizes of a known model, without the minimum-compression test; rank None is the model's usual one."""
     shapes = [shape for _, shape in model_shapes(name)]
     plan = make_plan(shapes, RANKS[name] if rank is None else rank, min_compression=0.0)
     return Sizes(
@@ -82,12 +82,12 @@ def sizes(name: str, rank: int | None = None) -> Sizes:
 
 
 def _uncompressed(shapes: list[tuple[int, ...]]) -> Plan:
-    """The plan in which everything travels whole."""
+    """Return the plan that sends everything whole."""
     return make_plan([(math.prod(shape),) for shape in shapes], 1)
 
 
 def _resnet(blocks: tuple[int, ...], classes: int = 1000) -> Iterator[Named]:
-    """Bottleneck blocks; in the first of a stage the shortcut's convolution and norm come last."""
+    """Yield the parameters of a ResNet of bottleneck blocks."""
     yield "conv1.weight", (64, 3, 7, 7)
     yield from _norm("bn1", 64)
     before = 64
@@ -105,13 +105,14 @@ def _bottleneck(name: str, before: int, width: int) -> Iterator[Named]:
     for number, (inputs, outputs, side) in enumerate(kernels, start=1):
         yield f"{name}.conv{number}.weight", (outputs, inputs, side, side)
         yield from _norm(f"{name}.bn{number}", outputs)
+    # The first block of a stage has a shortcut, whose parameters come last.
     if name.endswith(".0"):
         yield f"{name}.downsample.0.weight", (after, before, 1, 1)
         yield from _norm(f"{name}.downsample.1", after)
 
 
 def _bert(hidden: int, layers: int, intermediate: int, vocabulary: int) -> Iterator[Named]:
-    """The decoder's weight is the word embedding's, so it is not there again."""
+    """Yield the parameters of BERT. The decoder's weight is the word embedding's and is not repeated."""
     for name, rows in (("word", vocabulary), ("position", 512), ("token_type", 2)):
         yield f"embeddings.{name}.weight", (rows, hidden)
     yield from _norm("embeddings.norm", hidden)

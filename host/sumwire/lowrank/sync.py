@@ -8,11 +8,11 @@
     optimizer = AcpSgd(model, torch.optim.SGD(model.parameters(), lr=0.1), reduce, rank=4, submit=thread.submit)
     for inputs, labels in batches:
         optimizer.zero_grad()
-        loss(model(inputs), labels).backward()           # factors leave as gradients come
+        loss(model(inputs), labels).backward()           # factors are sent as gradients come
         optimizer.step()
 
 All workers start with the same parameters and keep them equal, bit by bit on equal machines. A model inside
-DistributedDataParallel gets the hook :func:`sumwire.training.ddp.local_hook`, which keeps DDP from averaging as well.
+DistributedDataParallel needs the hook :func:`sumwire.training.ddp.local_hook`, so that DDP does not average too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from torch.optim import Optimizer
 
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
-from sumwire.lowrank.matrices import HALVES, make_share
+from sumwire.lowrank.matrices import HALVES, make_state
 from sumwire.training.ddp import Reduce
 from sumwire.training.optim import GradientOptimizer
 
@@ -39,7 +39,7 @@ Submit = Callable[[Callable[[], None]], Future[None]]
 
 
 def at_once(call: Callable[[], None]) -> Future[None]:
-    """The `submit` without a thread: nothing overlaps."""
+    """Make the call in the caller's thread: a `submit` without overlap."""
     call()
     future: Future[None] = Future()
     future.set_result(None)
@@ -48,7 +48,7 @@ def at_once(call: Callable[[], None]) -> Future[None]:
 
 @dataclass
 class _Flight:
-    """One group's buffer on its way, and what came back."""
+    """One group's buffer, and the mean and residual that came back for it."""
 
     number: int
     members: tuple[int, ...]
@@ -62,34 +62,36 @@ class _Flight:
 
 @dataclass
 class _Step:
-    """What has happened in the step under way."""
+    """What has happened in the current step."""
 
     groups: tuple[tuple[int, ...], ...]
     arrivals: list[int]
     # By parameter, what it sends; None until its gradient is there.
     pieces: list[Tensor | None]
     flights: list[_Flight] = field(default_factory=list)
-    # Of the communication: ends the step, and what is behind it is not sent.
+    # An error of the communication. It ends the step, and later groups are not sent.
     failure: Exception | None = None
 
 
 class AcpSgd(GradientOptimizer):
-    """One worker's optimizer. In step t, from 0, P factors are sent if t is even, Q factors if it is odd; gradients
-    become the mean over the workers of what the factors say, and error feedback keeps the rest for later steps
-    (:mod:`sumwire.lowrank.matrices` has the equations).
+    """One worker's optimizer.
 
-    ``model``: a module, or parameters in an order that is the same on all workers; those that need gradients take
-    part. ``reduce(flat tensor, number)`` gives the mean over the workers and a function for what this worker's part
-    of it left out; the number tells groups and phases apart. A matrix is sent with ``rank``, or its smaller side if
-    that is less, if that is worth it (``min_compression``, 0 for always, see
-    :func:`sumwire.lowrank.fusion.make_plan`); all else travels whole, in the same buffers. ``seed`` must be alike on
-    all workers. ``threshold_bytes`` of uncompressed gradient share a buffer.
+    Step t, counted from 0, sends P factors if t is even and Q factors if it is odd. Gradients become P Q^T with the
+    workers' mean of the sent factor, and error feedback keeps the rest for later steps. The equations are in
+    :mod:`sumwire.lowrank.matrices`.
 
-    Every gradient is compressed as soon as it has come ``accumulation`` times, and every buffer is submitted once it
-    is full, in an order fixed beforehand. ``accumulation=None`` waits for :meth:`step` instead, and allows any number
-    of backward passes before it. ``submit(call)`` runs calls in order, on a thread of its own or at once.
+    ``model`` is a module, or its parameters in the same order on all workers; those that need gradients take part.
+    ``reduce(flat tensor, number)`` returns the mean over the workers and a function for what was left out of this
+    worker's contribution; the number tells groups and phases apart. A matrix is sent with ``rank``, or its smaller
+    side if that is less, if its factors are small enough (``min_compression``, 0 for always, see
+    :func:`sumwire.lowrank.fusion.make_plan`). All other parameters are sent whole, in the same buffers. ``seed`` must
+    be the same on all workers. ``threshold_bytes`` of uncompressed gradient share a buffer.
 
-    A parameter without gradient counts as zeros and gets a gradient. float16 and bfloat16 parameters are worked on and
+    A gradient is compressed when ``accumulation`` backward passes have added to it, and a buffer is submitted when it
+    is full, in a fixed order. ``accumulation=None`` waits for :meth:`step` instead, and allows any number of backward
+    passes before it. ``submit(call)`` runs calls in order, on a thread of its own or at once.
+
+    A parameter without gradient counts as zeros and gets a gradient. float16 and bfloat16 parameters are processed and
     sent in float32. State: the inner optimizer's, the step, P and Q, and this worker's own errors.
     """
 
@@ -125,8 +127,8 @@ class AcpSgd(GradientOptimizer):
         self._submit = submit
         self._accumulation = accumulation
         self._seed = seed
-        self.shares = [
-            make_share(item, p, seed=seed, number=number)
+        self.states = [
+            make_state(item, p, seed=seed, number=number)
             for number, (item, p) in enumerate(zip(self.plan.items, self._parameters, strict=True))
         ]
         super().__init__(optimizer)
@@ -138,17 +140,17 @@ class AcpSgd(GradientOptimizer):
 
     @property
     def phase(self) -> Phase:
-        """The factor that the next step, or the one under way, sends."""
+        """The factor that the current step sends."""
         return phase_of(self.steps)
 
     def synchronize(self) -> None:
-        """Make the gradients those of all workers; ends the step that the backward pass began.
+        """Replace the gradients by the workers' synchronised ones; ends the step that the backward pass began.
 
-        To clip gradients, call this, clip, then call ``optimizer.inner.step()``; to leave a step out, this alone.
+        To clip gradients, call this, clip, then call ``optimizer.inner.step()``. To skip an update, call only this.
 
-        Raises NonFiniteError, on all workers alike if their transport passes such values on, for a mean with NaN or
-        infinity; else what the transport raises. After an error the state is that before the step, and gradients
-        are undefined: the workers may do the step again together.
+        Raises NonFiniteError for a mean with NaN or infinity (on all workers, if the reduction passes such values on),
+        and the reduction's own errors. After an error the state is that before the step and gradients are undefined:
+        the workers may repeat the step together.
         """
         try:
             with self._plain():
@@ -156,15 +158,15 @@ class AcpSgd(GradientOptimizer):
                     if self._now.pieces[number] is None:
                         self._take(number)
                 self._finish()
-                for share in self.shares:
-                    share.commit()
+                for state in self.states:
+                    state.commit()
                 self.steps += 1
         finally:
             self._settle()
             self._now = self._begin()
 
     def close(self) -> None:
-        """Take the hooks off the parameters. What was submitted is waited for."""
+        """Wait for what was submitted, then remove the hooks from the parameters."""
         self._settle()
         for handle in self._handles:
             handle.remove()
@@ -176,26 +178,26 @@ class AcpSgd(GradientOptimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """This worker's state; its errors are its own, so every worker keeps one. Tensors are copies."""
+        """Return this worker's state, in copies. Errors differ between workers, so every worker saves its own."""
         return {
             "inner": self.inner.state_dict(),
             "steps": self.steps,
             "seed": self._seed,
-            "shares": [share.state() for share in self.shares],
+            "shares": [state.state() for state in self.states],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken; all workers do so at the same step.
+        """Continue from a :meth:`state_dict`. All workers do so at the same step.
 
         Raises UsageError in the middle of a step, or for a state of other parameters, rank or min_compression.
         """
         if any(piece is not None for piece in self._now.pieces):
             raise UsageError(f"load_state_dict in the middle of step {self.steps}: must come before its backward pass")
-        shares = state_dict["shares"]
-        if len(shares) != len(self.shares):
-            raise UsageError(f"state: {len(shares)} parameters: must be {len(self.shares)}")
-        for number, (share, state) in enumerate(zip(self.shares, shares, strict=True)):
-            share.load(state, f"state of parameter {number}")
+        saved = state_dict["shares"]
+        if len(saved) != len(self.states):
+            raise UsageError(f"state: {len(saved)} parameters: must be {len(self.states)}")
+        for number, (state, tensors) in enumerate(zip(self.states, saved, strict=True)):
+            state.load(tensors, f"state of parameter {number}")
         self.inner.load_state_dict(state_dict["inner"])
         self.param_groups = self.inner.param_groups
         self.steps = state_dict["steps"]
@@ -208,12 +210,12 @@ class AcpSgd(GradientOptimizer):
 
     @contextlib.contextmanager
     def _plain(self) -> Iterator[None]:
-        """No gradients, and no autocast: products are of the factors' own precision."""
+        """Without gradients and autocast: products have the factors' own precision."""
         with torch.no_grad(), torch.autocast(self._parameters[0].device.type, enabled=False):
             yield
 
     def _arrived(self, number: int, parameter: Tensor) -> None:
-        """Hook: a backward pass has added to the parameter's gradient."""
+        """Hook after a backward pass has added to the parameter's gradient."""
         if self._accumulation is None:
             return
         now = self._now
@@ -231,15 +233,15 @@ class AcpSgd(GradientOptimizer):
             )
 
     def _take(self, number: int) -> None:
-        """Compress a gradient as it is now, and send the groups that it completes."""
+        """Compress a gradient, and send the groups that it completes."""
         gradient = self._parameters[number].grad
         if gradient is not None and gradient.layout != torch.strided:
             raise UsageError(f"gradient of parameter {number} of layout {gradient.layout}: must be dense")
-        self._now.pieces[number] = self.shares[number].compress(gradient, self.steps)
+        self._now.pieces[number] = self.states[number].compress(gradient, self.steps)
         self._launch()
 
     def _launch(self) -> None:
-        """Submit the groups that are full, none before those ahead of it in the order."""
+        """Submit the groups that are full, in their order: one that is not full stops those after it."""
         now = self._now
         while len(now.flights) < len(now.groups):
             members = now.groups[len(now.flights)]
@@ -252,8 +254,10 @@ class AcpSgd(GradientOptimizer):
             flight.future = self._submit(partial(self._carry, now, flight))
 
     def _carry(self, now: _Step, flight: _Flight) -> None:
-        """Submitted: one group through the transport. A failure is kept for `synchronize`: raised here it would come
-        out of backward() where nothing is submitted to a thread."""
+        """Reduce one group; this is the submitted call.
+
+        An error is kept for `synchronize`. Raised here, it would come out of backward() if there is no thread.
+        """
         if now.failure is not None:
             return
         try:
@@ -267,7 +271,7 @@ class AcpSgd(GradientOptimizer):
             now.failure = error
 
     def _finish(self) -> None:
-        """Wait for the groups in their order; each is restored while those behind it are on their way."""
+        """Wait for the groups in their order, and restore each while later ones are still communicated."""
         finite = True
         for flight in self._now.flights:
             assert flight.future is not None
@@ -279,7 +283,7 @@ class AcpSgd(GradientOptimizer):
             finite = bool(torch.isfinite(flight.mean).all()) and finite
             self._restore(flight.members, flight.mean, flight.residual)
         if not finite:
-            # After all groups: the other workers see the same means, and none must be left waiting.
+            # After all groups, so that no other worker is left waiting. They see the same means.
             raise NonFiniteError(
                 f"step {self.steps}: the workers' mean holds NaN or infinity: gradients must be finite"
             )
@@ -290,10 +294,10 @@ class AcpSgd(GradientOptimizer):
             parameter = self._parameters[member]
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
-            self.shares[member].restore(piece, left, parameter.grad)
+            self.states[member].restore(piece, left, parameter.grad)
 
     def _settle(self) -> None:
-        """Wait until nothing is under way, so that no call of an abandoned step comes later."""
+        """Wait for all submitted calls, so that none of an abandoned step comes later."""
         for flight in self._now.flights:
             if flight.future is not None and not flight.future.done():
                 flight.future.wait()
@@ -317,7 +321,7 @@ def _check_parameters(parameters: list[Tensor], optimizer: Optimizer) -> None:
 
 
 def _joined(pieces: list[Tensor]) -> Tensor:
-    """One flat tensor, of the widest of their dtypes; never a piece itself, which the transport might change."""
+    """Return the pieces as one new flat tensor of their widest dtype. The reduction may change it."""
     dtype = torch.float64 if any(piece.dtype == torch.float64 for piece in pieces) else torch.float32
     return torch.cat([piece.to(dtype) for piece in pieces])
 
@@ -330,7 +334,7 @@ def _check_result(name: str, result: Tensor, x: Tensor) -> None:
 
 
 def _event(tensor: Tensor) -> torch.cuda.Event | None:
-    """The present point in the stream of a GPU's work."""
+    """Return the current point in the stream of a GPU's work; None on other devices."""
     if not tensor.is_cuda:
         return None
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -339,6 +343,6 @@ def _event(tensor: Tensor) -> torch.cuda.Event | None:
 
 
 def _await(event: torch.cuda.Event | None, tensor: Tensor) -> None:
-    """Let the stream of this thread go on after that point."""
+    """Make this thread's stream wait for that point."""
     if event is not None:
         torch.cuda.current_stream(tensor.device).wait_event(event)

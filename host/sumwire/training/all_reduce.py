@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The simplest way in: one tensor, all workers."""
+"""The simplest entry point: one tensor, all workers."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def all_reduce(
     feedback: Hashable | None = None,
     bucket: int = 0,
 ) -> Tensor:
-    """Mean, sum or merged signs of ``tensor`` over the job's workers, written into ``tensor`` and returned.
+    """Replace ``tensor`` by the mean, sum or merged signs of the workers' tensors, and return it.
 
-    Any shape, any length (0 and 1 included); float32, float16 or bfloat16, kept. The result has equal bits on all
-    workers. THC is lossy: with a ``feedback`` key, what this call's compression left out is kept in
-    ``job.feedback`` and added to the next tensor with that key. "sign" needs the op sign instead of thc, and takes no
-    feedback; see :meth:`Job.merged_signs`.
+    It may have any shape and length, and keeps its dtype: float32, float16 or bfloat16. The result has equal bits on
+    all workers. THC is lossy: with a ``feedback`` key, what compression left out is kept in ``job.feedback`` and added
+    to the next tensor with that key. "sign" needs the op sign instead of thc, and takes no feedback; see
+    :meth:`Job.merged_signs`.
 
-    Raises UsageError for other dtypes or ops, NonFiniteError for NaN or Inf, before anything is sent. A worker that
-    is refused leaves the others waiting: they meet their deadline, see :mod:`sumwire.errors`.
+    Raises UsageError for other dtypes or ops, NonFiniteError for NaN or Inf, before anything is sent. The other workers
+    then wait for this one until their deadline, see :mod:`sumwire.errors`.
     """
     if tensor.dtype not in DTYPES:
         raise UsageError(f"tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What Marsit needs of the workers together, whoever carries it.
+"""The collective calls that Marsit needs.
 
-:class:`sumwire.Job` does it through the switch; :class:`sumwire.multihop.RingSigns` and ``TorusSigns`` over
-torch.distributed without a switch; :class:`Threads` exactly, for several workers in one process.
+:class:`sumwire.Job` makes them through the switch, :class:`sumwire.multihop.RingSigns` and ``TorusSigns`` over
+torch.distributed without a switch. :class:`Threads` makes them exactly, for several workers in one process.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from torch import Tensor
 
 
 class Collective(Protocol):
-    """Both calls block until all workers made them, in the same order, and give equal bits on all workers."""
+    """Both calls block until all workers have made them, in the same order. Results have equal bits on all workers."""
 
     def sign_merge(self, plus: Tensor, /) -> Tensor:
-        """Bool tensor (length,): in every place the sign of one worker, each with the same probability."""
+        """Return merged signs, bool of shape (length,), True for plus: each is drawn from the workers' signs with equal
+        probability."""
 
     def mean(self, x: Tensor, /) -> Tensor:
-        """Mean of the workers' flat tensors in full precision, a new tensor."""
+        """Return the mean of the workers' flat tensors in full precision, a new tensor."""
 
 
 class Threads:
-    """Workers as threads of one process: exact sums, draws repeatable from ``seed``. For tests and simulations.
+    """Workers as threads of one process, for tests and simulations: exact sums, and draws repeatable by ``seed``.
 
-    :meth:`of` gives each worker's own end. A worker that fails calls :meth:`abort`, and the others get
+    :meth:`of` returns one worker's collective. A worker that fails calls :meth:`abort`; the others then get
     threading.BrokenBarrierError.
     """
 
@@ -41,15 +42,15 @@ class Threads:
         self._barrier = threading.Barrier(workers, self._combine)
 
     def of(self, worker: int) -> ThreadsEnd:
-        """The collective of one worker."""
+        """Return the collective of one worker."""
         return ThreadsEnd(self, worker)
 
     def abort(self) -> None:
-        """Let go of the workers that wait."""
+        """End the waiting of the other workers, with an error."""
         self._barrier.abort()
 
     def exchange(self, worker: int, x: Tensor, *, merging: bool) -> Tensor:
-        """One worker's part in a call."""
+        """Make one worker's call: merge signs if ``merging``, else average."""
         self._given[worker] = x
         self._merging = merging
         self._barrier.wait()
@@ -72,7 +73,9 @@ class ThreadsEnd:
         self._worker = worker
 
     def sign_merge(self, plus: Tensor, /) -> Tensor:
+        """See :class:`Collective`."""
         return self._threads.exchange(self._worker, plus, merging=True)
 
     def mean(self, x: Tensor, /) -> Tensor:
+        """See :class:`Collective`."""
         return self._threads.exchange(self._worker, x, merging=False)

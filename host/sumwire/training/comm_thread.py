@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One thread that communicates, so that the caller's can go on computing.
+"""A thread that communicates while the caller's thread computes.
 
-All workers must make the same calls of a job or process group in the same order. Whoever submits in the same order on
-all workers gets that: calls run one after the other, as they came.
+All workers must make the calls of a job or process group in the same order. The thread runs calls one after the other
+in the order of submission, so it is enough to submit them in the same order on all workers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _Result = TypeVar("_Result")
 
 
 class CommThread:
-    """Runs calls in the order they were submitted. ``name`` is of its owner, for errors.
+    """Runs calls in the order of submission. ``name`` names the owner in errors.
 
-    The thread starts with the first call, and is a daemon: a program that ends without :meth:`close` does not hang.
+    The thread starts with the first call. It is a daemon, so a program that ends without :meth:`close` does not hang.
     """
 
     def __init__(self, name: str) -> None:
@@ -32,18 +32,18 @@ class CommThread:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
-        # Of what is above: nothing may be queued behind the end.
+        # Guards the attributes above: no call may be queued after the end.
         self._lock = threading.Lock()
 
     @property
     def alive(self) -> bool:
-        """Whether the thread is there now."""
+        """Whether the thread is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def submit(self, call: Callable[[], _Result], device: torch.device | None = None) -> Future[_Result]:
-        """Queue a call. Its future holds what it returns, or raises what it raises; calls behind it run all the same.
+        """Queue a call. Its future holds what the call returns, or raises its error; later calls run in either case.
 
-        ``device``: of the result's tensors where that is a GPU. Raises ClosedError after :meth:`close`.
+        ``device`` is that of the result's tensors, if it is a GPU. Raises ClosedError after :meth:`close`.
         """
         future: Future[_Result] = Future(devices=[device] if device is not None and device.type == "cuda" else None)
         with self._lock:
@@ -56,7 +56,7 @@ class CommThread:
         return future
 
     def close(self) -> None:
-        """End the thread; calls that still wait are done first. Closing twice is allowed."""
+        """End the thread after all queued calls. Closing twice is allowed."""
         with self._lock:
             if not self._closed and self._thread is not None:
                 self._calls.put(None)
@@ -69,7 +69,7 @@ class CommThread:
             call, future = task
             try:
                 result = call()
-            except Exception as error:  # noqa: BLE001 - whatever it is, who waits must get it and not wait for ever
+            except Exception as error:  # noqa: BLE001 - any error goes to the future, or its owner would wait for ever
                 future.set_exception(error)
             else:
                 future.set_result(result)

@@ -5,7 +5,7 @@
     import sumwire, torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    dist.init_process_group("gloo")                      # DDP's own start-up, and the way out if the switch fails
+    dist.init_process_group("gloo")                      # for DDP's own start-up, and the fall-back
     config = sumwire.load_job("digits.json", worker=dist.get_rank())
     with sumwire.Job(config) as job:
         model = DistributedDataParallel(make_model())
@@ -15,8 +15,8 @@
             loss(model(inputs), labels).backward()       # gradients are summed in the switch meanwhile
             optimizer.step()
 
-DDP hands over buckets in the same order on all ranks, and all go through one thread in that order, so every worker
-of the job does the same operations. The backward pass goes on while a bucket is on the wire.
+DDP hands over buckets in the same order on all ranks, and one thread reduces them in that order, so all workers make
+the same operations. The backward pass goes on meanwhile.
 """
 
 import contextlib
@@ -41,36 +41,37 @@ else:
     from torch.distributed import GradBucket
 
 
-# Values of a gradient looked at before all of them are.
+# Values of a gradient that are checked before all of them are.
 _PROBED: Final = 256
 
-# A bucket's flat values and its number -> their aggregate over the workers, and what gives this worker's residual.
+# A reduction: a bucket's flat values and its number -> their aggregate over the workers, and a function that returns
+# this worker's residual.
 Reduce = Callable[[Tensor, int], tuple[Tensor, Residual]]
 
 
 @dataclass(frozen=True)
 class Task:
-    """One bucket. ``buffer`` is DDP's own: it stays untouched until the bucket's future is done."""
+    """One bucket to reduce. ``buffer`` is DDP's own, which does not change it until the bucket's future is done."""
 
     buffer: Tensor
     index: int
     parts: tuple[tuple[int, int], ...]
     # On a GPU: when the gradients are in the buffer.
     filled: torch.cuda.Event | None
-    # On time.monotonic's clock, in seconds.
+    # Seconds on time.monotonic's clock.
     handed_over: float = field(default_factory=time.monotonic)
 
 
 class DdpState:
     """The hook's state: one job, its thread, and the residuals of error feedback.
 
-    ``reduce(bucket, number)`` gives the aggregate and a function for this worker's residual; the job's own reduction
-    (THC) if None.
+    ``reduce(bucket, number)`` returns the aggregate and a function for this worker's residual. None is the job's own
+    reduction, THC. ``error_feedback=False`` drops the residuals.
 
-    Residuals belong to parameters, not to buckets, since DDP regroups its buckets after the first iteration.
-    A parameter without gradient in a step keeps its residual for a step that uses it: if no worker used it, DDP
-    throws the result away, and a residual in it would be lost. One state serves one DistributedDataParallel
-    instance. ``error_feedback=False`` drops the residuals.
+    Residuals belong to parameters, not to buckets, since DDP regroups its buckets after the first iteration. If a
+    parameter has no gradient in a step, its residual waits for a step in which it has: DDP discards the result of a
+    parameter that no worker used, and a residual in it would be lost. One state serves one DistributedDataParallel
+    instance.
     """
 
     def __init__(self, job: Job | None, *, reduce: Reduce | None = None, error_feedback: bool = True) -> None:
@@ -80,16 +81,16 @@ class DdpState:
         self._reduction = reduce or (job.reduce if job else None)
         self.feedback = ParameterFeedback() if error_feedback else None
         self._numbers: dict[int, int] = {}
-        # Held so that no id in _numbers is used again for another tensor.
+        # Kept so that no id in _numbers can become that of another tensor.
         self._parameters: list[Tensor] = []
-        # By parameter: the work on its residual that came after the latest result.
+        # By parameter: the call that stores its residual after the latest result.
         self._kept: dict[int, Future[None]] = {}
         self._thread = CommThread(f"job {job.config.name}" if job else "hook without switch")
         if job is not None:
             job.on_close(self.close)
 
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
-        """Queue a bucket; the future holds the bucket's buffer, filled with the mean gradient."""
+        """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient."""
         buffer = bucket.buffer()
         task = Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer))
         future = self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
@@ -98,11 +99,11 @@ class DdpState:
 
     @property
     def communicating(self) -> bool:
-        """Whether the thread is there that buckets go through."""
+        """Whether the thread that reduces buckets is running."""
         return self._thread.alive
 
     def _parts(self, bucket: GradBucket) -> tuple[tuple[int, int], ...]:
-        """(number of the parameter in this state, its values), in the bucket's order."""
+        """Return (number of the parameter in this state, number of its values), in the bucket's order."""
         parts = []
         for parameter in bucket.parameters():
             if id(parameter) not in self._numbers:
@@ -134,19 +135,19 @@ class DdpState:
         return task.buffer.copy_(mean)
 
     def _thread_for(self, task: Task) -> CommThread:
-        """Where a bucket's work is done. Buckets of one thread go in their order."""
+        """Return the thread that reduces a bucket. A thread keeps the order of its buckets."""
         return self._thread
 
     def _aggregate(self, x: Tensor, task: Task) -> tuple[Tensor, Residual]:
-        """The aggregate of a bucket's values, residuals included."""
+        """Return the aggregate of a bucket's values plus residuals, and the function for the new residual."""
         assert self._reduction is not None
         return self._reduction(x, task.index)
 
     def _await_kept(self, task: Task) -> None:
-        """Wait for the residuals of the bucket's parameters; an error of that work comes out here.
+        """Wait until the residuals of the bucket's parameters are stored. Raises an error of storing them.
 
-        In one thread it is done by now, since calls run in order. Over several, DDP may have moved a parameter to
-        a bucket of another one.
+        With one thread they are, since calls run in order. With several, DDP may have moved a parameter to a bucket of
+        another thread.
         """
         kept = {self._kept.pop(parameter, None) for parameter, _ in task.parts}
         for future in kept - {None}:
@@ -154,7 +155,7 @@ class DdpState:
             future.wait()
 
     def _afterwards(self, task: Task, keep: Callable[[], None]) -> None:
-        """First the results, for which backward() waits: residuals are not needed before the next step."""
+        """Queue the storing of residuals. backward() waits for results only, and the next step needs the residuals."""
         try:
             future = self._thread_for(task).submit(keep)
         except ClosedError:
@@ -164,7 +165,7 @@ class DdpState:
             self._kept[parameter] = future
 
     def _idle(self, task: Task) -> list[tuple[slice, Tensor | None]]:
-        """Pieces of the bucket whose gradient is all zero, each with the residual to keep."""
+        """Return the slices of the bucket whose gradient is all zero, each with the residual to keep."""
         assert self.feedback is not None
         idle, start = [], 0
         for parameter, numel in task.parts:
@@ -175,28 +176,28 @@ class DdpState:
         return idle
 
     def close(self) -> None:
-        """End the thread, as the job does when it closes; buckets that still wait are done first."""
+        """End the thread after all queued buckets. A job that closes calls this."""
         self._thread.close()
 
 
 def _all_zero(x: Tensor) -> bool:
-    # A few values tell almost always, and cost nothing.
+    # The first values almost always decide, and cost little.
     return not bool(x[:_PROBED].any()) and not bool(x.any())
 
 
 def ddp_hook(state: DdpState, bucket: GradBucket) -> Future[Tensor]:
     """DDP communication hook: ``model.register_comm_hook(DdpState(job), ddp_hook)``.
 
-    The bucket's gradients become their mean over the job's workers, in the bucket's dtype. Errors of the job come
-    out of ``backward()``.
+    The bucket's gradients become their mean over the job's workers, in the bucket's dtype. ``backward()`` raises the
+    job's errors.
     """
     return state.submit(bucket)
 
 
 def local_hook(state: object, bucket: GradBucket) -> Future[Tensor]:
-    """DDP communication hook that leaves each worker its own gradients, for optimizers that do the communication.
+    """DDP communication hook that leaves each worker its own gradients, for optimizers that communicate themselves.
 
-    :class:`sumwire.optim.Marsit` compresses updates, which come after the gradients: of it, DDP can do only this.
+    :class:`sumwire.optim.Marsit` communicates updates, which are made after the gradients.
     """
     buffer = bucket.buffer()
     future: Future[Tensor] = Future(devices=[buffer.device] if buffer.is_cuda else None)
@@ -205,10 +206,10 @@ def local_hook(state: object, bucket: GradBucket) -> Future[Tensor]:
 
 
 def _raise_from_backward(future: Future[Tensor]) -> None:
-    """Let backward() end with the error's own type: DDP itself would turn it into a RuntimeError about a cast.
+    """Make backward() raise the future's own error. DDP would turn it into a RuntimeError about a cast.
 
-    DDP queues its own end-of-backward callback after the last bucket, so these waits come first. A bucket that is
-    ready before backward, since none of its parameters is used, has no backward pass to report to.
+    DDP queues its own end-of-backward callback after the last bucket, so these waits come first. A bucket none of whose
+    parameters is used is ready before the backward pass, and its error cannot be raised there.
     """
     with contextlib.suppress(RuntimeError):
         torch.autograd.Variable._execution_engine.queue_callback(lambda: _wait(future))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model's parameters as one flat vector, of a precision that optimizers can work in."""
+"""A model's parameters as one flat vector, in a precision that optimizers can use."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 class FlatParameters:
-    """Values of parameters, in their order. float64 where any parameter is, else float32.
+    """Values of parameters, in their order: float64 if any parameter is, else float32.
 
-    Parameters of half precision have master values here, of which they are the rounding: an update too small for
-    the parameter is not lost. Whoever changes the parameter itself changes the master value too, at the next `read`.
+    Parameters of half precision have master values here, so that updates too small for the parameter add up. A
+    parameter is its master value, rounded. If something else writes a parameter, `read` takes the new value.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
@@ -44,10 +44,10 @@ class FlatParameters:
         return self._slices[-1].stop
 
     def read(self) -> Tensor:
-        """All values, a new flat tensor."""
+        """Return all values, a new flat tensor."""
         flat = torch.cat([p.detach().reshape(-1).to(self.dtype) for p in self.parameters])
         if self._halves and self.master is not None:
-            # Where a parameter is no longer its master's rounding, somebody else has written it.
+            # A parameter that is not its master value, rounded, was written by something else.
             for p, piece in zip(self.parameters, self._slices, strict=True):
                 kept = self.master[piece]
                 if p.dtype in _HALVES:
@@ -55,7 +55,7 @@ class FlatParameters:
         return flat
 
     def write(self, flat: Tensor) -> None:
-        """Set all parameters; the tensor is kept where there are master values."""
+        """Set all parameters. The tensor itself is kept if there are master values."""
         with torch.no_grad():
             for p, piece in zip(self.parameters, self._slices, strict=True):
                 p.copy_(flat[piece].view(p.shape))
@@ -63,14 +63,14 @@ class FlatParameters:
             self.master = flat
 
     def refuse_bad_gradients(self) -> None:
-        """Raises NonFiniteError for a gradient with NaN or infinity."""
+        """Raise NonFiniteError if a gradient has NaN or infinity."""
         for number, p in enumerate(self.parameters):
             if p.grad is not None and not bool(torch.isfinite(p.grad).all()):
                 raise NonFiniteError(f"gradient of parameter {number} of shape {tuple(p.shape)}: must be finite")
 
     @contextlib.contextmanager
     def standing_in(self, flat: Tensor) -> Iterator[None]:
-        """Inside, the parameters' values live in ``flat`` and gradients have its dtype; then all is as before."""
+        """Context in which parameters are views of ``flat`` and gradients have its dtype; restores both at its end."""
         kept = [(p.data, p.grad) for p in self.parameters]
         try:
             for p, piece in zip(self.parameters, self._slices, strict=True):

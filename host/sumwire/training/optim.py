@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Marsit (Wu et al., DAC 2022, arXiv 2204.06787) as a wrapper of any optimizer.
+"""Optimizers that communicate. Marsit (Wu et al., DAC 2022, arXiv 2204.06787) wraps any optimizer:
 
     optimizer = sumwire.optim.Marsit(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), job, global_lr=1e-3)
     for inputs, labels in batches:
         optimizer.zero_grad()
         loss(model(inputs), labels).backward()           # a plain model: no all-reduce of gradients
-        optimizer.step()                                 # one bit a value up, one down
+        optimizer.step()                                 # one bit per value up, one down
 
 All workers start with the same parameters and keep them equal, bit by bit.
 """
@@ -37,17 +37,17 @@ class Marsit(Optimizer):
        else G = global_lr x the merged signs of g (+-1; zero is plus), c = g - G;
     4. x = x - G.
 
-    G is the global result, so c keeps what this worker wanted and the whole did not do: x - mean(c) moves
+    G is the change that all workers apply, so c is the part of this worker's update that G lacks: x - mean(c) moves
     exactly as with the mean of the local updates. ``full_precision_every`` None never sends full precision; 1 always
-    does, which is ordinary data-parallel training of local updates. ``global_lr`` is a step in parameter units: a
-    number, or a function of the round; alike on all workers, and it may be set anew at any time.
-    ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`; a process group
-    of torch.distributed stands for its ring (:class:`sumwire.multihop.RingSigns`).
+    does, which is ordinary data-parallel training of local updates. ``global_lr`` is a step in units of the parameters,
+    a number or a function of the round. It must be the same on all workers, and may be changed at any time.
+    ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`. A process group
+    of torch.distributed stands for a ring of its ranks (:class:`sumwire.multihop.RingSigns`).
 
-    Parameters without a gradient take part with an update of 0 unless they need none (``requires_grad`` False when the
-    optimizer was made). float16 and bfloat16 parameters get float32 master values, which the inner optimizer sees.
-    Learning-rate schedulers take this optimizer or the inner one: they share their parameter groups. State: the inner
-    optimizer's, the round, and this worker's own compensation, so every worker keeps its own state dict.
+    Parameters without a gradient take part with an update of 0, unless ``requires_grad`` was False when the optimizer
+    was made. float16 and bfloat16 parameters get float32 master values, which the inner optimizer sees. Learning-rate
+    schedulers take this optimizer or the inner one, which share their parameter groups. State: the inner optimizer's,
+    the round, and this worker's own compensation, so every worker saves its own state dict.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Marsit(Optimizer):
 
     @property
     def full_precision_next(self) -> bool:
-        """Whether the next step sends full precision."""
+        """Whether the next step will send full precision."""
         return self.full_precision_every is not None and self.round % self.full_precision_every == 0
 
     @overload
@@ -82,10 +82,10 @@ class Marsit(Optimizer):
     def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One round. ``closure`` is evaluated once, before it.
+        """Make one round. ``closure`` is evaluated once, before it.
 
-        Raises NonFiniteError before anything is sent or changed, for gradients with NaN or infinity; for a local
-        update with them, the inner optimizer's state has changed. Else the errors of the collective.
+        Raises NonFiniteError for gradients with NaN or infinity, before anything is sent or changed, and for a local
+        update with them, when the inner optimizer's state has changed; and the collective's errors.
         """
         loss = None
         if closure is not None:
@@ -114,14 +114,14 @@ class Marsit(Optimizer):
         self.round += 1
 
     def _local_update(self, x: Tensor) -> Tensor:
-        """x minus what the inner optimizer makes of it."""
+        """Return x minus its value after the inner optimizer's step."""
         trial = x.clone()
         with self._flat.standing_in(trial):
             self.inner.step()
         return x - trial
 
     def _signs(self, g: Tensor) -> Tensor:
-        """The merged signs, times the global step."""
+        """Return the merged signs times the global step."""
         plus = self._collective.sign_merge(g >= 0)
         return plus.to(g.dtype).mul_(2).sub_(1).mul_(self._step_of(self.round))
 
@@ -138,7 +138,7 @@ class Marsit(Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """This worker's state. Tensors are copies."""
+        """Return this worker's state. Tensors are copies."""
         return {
             "inner": self.inner.state_dict(),
             "round": self.round,
@@ -149,9 +149,9 @@ class Marsit(Optimizer):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken. Raises UsageError if the vector has another length.
+        """Continue from a :meth:`state_dict`. Raises UsageError if the vector has another length.
 
-        A ``global_lr`` that is a function is not in the state: the present one stays.
+        A ``global_lr`` that is a function is not in the state; the optimizer keeps its own.
         """
         pieces = {name: state_dict[name] for name in ("compensation", "master") if state_dict[name] is not None}
         for name, piece in pieces.items():
@@ -159,7 +159,7 @@ class Marsit(Optimizer):
                 rule = f"the parameters have {self._flat.length} values"
                 raise UsageError(f"state: {name} of shape {tuple(piece.shape)}: {rule}")
         self.inner.load_state_dict(state_dict["inner"])
-        # The inner optimizer made new groups.
+        # The inner optimizer has made new groups.
         self.param_groups = self.inner.param_groups
         self.round = state_dict["round"]
         self.full_precision_every = state_dict["full_precision_every"]
@@ -184,7 +184,7 @@ def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
 class GradientOptimizer(Optimizer):
     """An optimizer around another one: gradients become their aggregate, then the inner optimizer makes its step.
 
-    Subclasses say how, in :meth:`synchronize`. Parameter groups are the inner optimizer's own.
+    Subclasses aggregate in :meth:`synchronize`. Parameter groups are the inner optimizer's own.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -192,7 +192,7 @@ class GradientOptimizer(Optimizer):
         super().__init__(optimizer.param_groups, optimizer.defaults)
 
     def synchronize(self) -> None:
-        """Make the parameters' gradients their aggregate over the workers."""
+        """Replace the parameters' gradients by their aggregate over the workers."""
         raise NotImplementedError
 
     @overload
@@ -213,12 +213,11 @@ class GradientOptimizer(Optimizer):
 
 
 class GradientSync(GradientOptimizer):
-    """Gradients become their aggregate over the workers before the inner optimizer's step; for plain models, without
+    """Replaces gradients by their aggregate before the inner optimizer's step, for models without
     DistributedDataParallel.
 
-    ``reduce(flat gradients, 0)`` gives the aggregate and a function for what this worker's share left out, which is
-    added to the next gradients unless ``error_feedback`` is False. A parameter without gradient counts as zeros, and
-    gets one.
+    ``reduce(flat gradients, 0)`` returns the aggregate and a function for this worker's residual, which is added to the
+    next gradients unless ``error_feedback`` is False. A parameter without gradient counts as zeros and gets a gradient.
     """
 
     def __init__(
@@ -251,14 +250,14 @@ class GradientSync(GradientOptimizer):
             p.grad = piece.view(p.shape).to(p.dtype, copy=True)
 
     def state_dict(self) -> dict[str, Any]:
-        """The inner optimizer's state and this worker's residual."""
+        """Return the inner optimizer's state and this worker's residual."""
         return {
             "inner": self.inner.state_dict(),
             "residual": None if self.residual is None else self.residual.clone(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken."""
+        """Continue from a :meth:`state_dict`."""
         self.inner.load_state_dict(state_dict["inner"])
         self.param_groups = self.inner.param_groups
         residual = state_dict["residual"]

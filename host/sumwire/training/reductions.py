@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ways from this worker's flat tensor to the workers' mean, all of one form: :data:`sumwire.training.ddp.Reduce`.
+"""Reductions: functions from this worker's flat tensor to the workers' mean (:data:`sumwire.training.ddp.Reduce`).
 
-* :func:`through_job`: in the switch, or the software aggregator, whichever the job file names;
-* :func:`through_group`: the ordinary all-reduce of torch.distributed (gloo, NCCL, MPI);
-* :func:`thc_through_group`: THC over the ordinary all-reduce, which is possible since THC's sums are plain integers.
+* :func:`through_job`: by the switch or the software aggregator, whichever the job file names;
+* :func:`through_group`: by the ordinary all-reduce of torch.distributed (gloo, NCCL, MPI);
+* :func:`thc_through_group`: by THC over the ordinary all-reduce, since THC's sums are sums of plain integers.
 
-A group's collectives come in the order of calls, on all ranks alike. Where calls come from a thread of their own, while
-DistributedDataParallel uses the group as well, the two orders would mix: :class:`Peers` therefore makes a group
-of its own, once.
+All ranks must make the collectives of a group in the same order. If calls came from a thread while
+DistributedDataParallel uses the same group, their order would differ between ranks. :class:`Peers` therefore makes a
+group of its own.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from sumwire.training.ddp import Reduce
 
 _HALVES: Final = (torch.float16, torch.bfloat16)
 _THC_DTYPES: Final = (torch.float32, *_HALVES)
-# Bits of a float32 norm that no worker can mean: infinity. One that fails sends it, so that all fail alike.
+# Bits of infinity, which is no valid norm. A worker that fails sends it, so that all workers fail alike.
 _NO_NORM: Final = 0x7F800000
 
 
 class Peers:
-    """The ranks of a process group, for collectives of one's own.
+    """The ranks of a process group, in a group of their own.
 
-    Makes a new group of the same ranks and backend, which is a collective call of these ranks: all make their
-    systems in the same order. ``group`` None is the default group. ``sent_bytes`` counts what this rank has handed to
-    collectives.
+    Making one is a collective call: it makes a new group of the same ranks and backend. ``group`` None is the default
+    group. ``sent_bytes`` counts what this rank has handed to collectives.
+
     Raises UsageError without torch.distributed, or for a group that this process is not in.
     """
 
@@ -59,15 +59,15 @@ class Peers:
         self.sent_bytes = 0
 
     def add_(self, x: Tensor) -> Tensor:
-        """The sum over all ranks, in x itself."""
+        """Replace x by its sum over all ranks, and return it. Raises GroupError."""
         return self._reduced_(x, dist.ReduceOp.SUM)
 
     def largest_(self, x: Tensor) -> Tensor:
-        """The largest of all ranks in every place, in x itself."""
+        """Replace every value of x by the largest of all ranks, and return x. Raises GroupError."""
         return self._reduced_(x, dist.ReduceOp.MAX)
 
     def gather(self, x: Tensor) -> list[Tensor]:
-        """Every rank's tensor, by rank; all of one length."""
+        """Return every rank's tensor, by rank. All have the same length. Raises GroupError."""
         everyone = [torch.empty_like(x) for _ in range(self.workers)]
         self.sent_bytes += x.numel() * x.element_size()
         try:
@@ -86,7 +86,7 @@ class Peers:
 
 
 def members(group: dist.ProcessGroup | None) -> list[int]:
-    """The global ranks of a group, of which this process is one."""
+    """Return the global ranks of a group. Raises UsageError if there is none, or this process is not in it."""
     if not (dist.is_available() and dist.is_initialized()):
         raise UsageError("no process group: call torch.distributed.init_process_group first")
     if dist.get_rank(group) < 0:
@@ -95,16 +95,16 @@ def members(group: dist.ProcessGroup | None) -> list[int]:
 
 
 def through_job(job: Job, codec: GradientCodec | None = None) -> Reduce:
-    """The job's own reduction, THC, or that of a codec whose ops the job has."""
+    """Return the job's own reduction, THC, or that of a codec whose ops the job has."""
     return job.reduce if codec is None else partial(job.reduce_with, codec)
 
 
 def through_group(peers: Peers | dist.ProcessGroup | None = None) -> Reduce:
-    """The mean by the ordinary all-reduce, in x's dtype; nothing is left out. NaN and infinity reach all ranks."""
+    """Return the ordinary all-reduce, in x's dtype; its residual is zero. NaN and infinity reach all ranks."""
     ranks = _peers(peers)
 
     def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
-        # Halves are divided first, since their sum may leave their range.
+        # Half precision is divided first, since the sum may exceed its range.
         halves = x.dtype in _HALVES
         mean = ranks.add_(x / ranks.workers) if halves else ranks.add_(x.clone()).div_(ranks.workers)
         return mean, lambda: torch.zeros_like(x)
@@ -115,14 +115,13 @@ def through_group(peers: Peers | dist.ProcessGroup | None = None) -> Reduce:
 def thc_through_group(
     peers: Peers | dist.ProcessGroup | None, table: ThcTable, *, seed: int = 1, block: int | None = BLOCK_VALUES
 ) -> Reduce:
-    """THC by two ordinary all-reduces: the blocks' norms by MAX, then the table values, a byte each, by SUM.
+    """Return THC by two ordinary all-reduces: the blocks' norms by MAX, then the table values, a byte each, by SUM.
 
-    8 bits a value each way, and 32 for a block's norm. ``table``, ``seed`` and ``block`` are alike on all ranks.
-    The mathematics is :class:`sumwire.codec.thc.ThcCodec`'s, and the mean has the same bits as a switch's.
+    It sends 8 bits per value each way, and 32 per block for the norm. ``table``, ``seed`` and ``block`` must be the
+    same on all ranks. It uses :class:`sumwire.codec.thc.ThcCodec`, and the mean has the same bits as from a switch.
 
-    Raises UsageError for a table whose sums over so many ranks leave a byte, one of more than 4 bits, or an impossible
-    block. Its reduction raises NonFiniteError, on
-    all ranks alike, for NaN, infinity or a norm above 2**96 on any.
+    Raises UsageError for a table whose sums over all ranks exceed a byte, one of more than 4 bits, or an impossible
+    block. The reduction raises NonFiniteError, on all ranks alike, if any has NaN, infinity or a norm above 2**96.
     """
     ranks = _peers(peers)
     if table.granularity * ranks.workers > SUM_MAX:
@@ -140,7 +139,7 @@ class _ThcOverGroup:
         self._peers = peers
         self._codec = codec
         self._calls = 0
-        # By index; indices that the table does not use never come from its own worker.
+        # By index. The codec never sends indices that the table does not have.
         self._values = np.zeros(2**planes.INDEX_PLANES, np.uint8)
         self._values[: len(codec.table.values)] = codec.table.values
 
@@ -169,15 +168,15 @@ class _ThcOverGroup:
             return None, error
 
     def _agree(self, x: Tensor, round_: ThcRound | None) -> NDArray[np.uint32]:
-        """The largest norm of every block."""
+        """Return the largest norm of every block, as float32 bits."""
         blocks = self._codec.layout(x.numel()).blocks
         norms = np.full(blocks, _NO_NORM, np.uint32) if round_ is None else round_.norms()
-        # Bits of floats that are not negative: they order alike as int32, which all backends know.
+        # Bits of non-negative floats order as the floats do, also as int32, which all backends support.
         agreed = self._peers.largest_(torch.from_numpy(norms.view(np.int32)).to(x.device))
         return agreed.cpu().numpy().view(np.uint32)
 
     def _sums(self, x: Tensor, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Sum planes of the table values that index planes stand for."""
+        """Return the sum planes of the table values that all ranks' index planes stand for."""
         values = self._values[planes.unpack_index_planes(words)]
         sums = self._peers.add_(torch.from_numpy(values).to(x.device))
         return planes.pack_index_planes(sums.cpu().numpy(), planes.SUM_PLANES)

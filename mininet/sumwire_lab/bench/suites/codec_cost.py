@@ -13,7 +13,7 @@ from typing import ClassVar, Final, TypeVar
 
 import torch
 from sumwire.lowrank.fusion import Item
-from sumwire.lowrank.matrices import MatrixShare
+from sumwire.lowrank.matrices import MatrixState
 from torch import Tensor
 
 from sumwire_lab.bench.benchmark import Context
@@ -175,13 +175,13 @@ def _acp(case: Case) -> list[Spent]:
     side = int(case.values**0.5)
     gradient = _gradient(case)[: side * side].view(side, side)
     parameter = torch.empty_like(gradient)
-    share = MatrixShare(Item((side, side), ACP_RANK, 4), parameter, seed=1, number=0)
+    state = MatrixState(Item((side, side), ACP_RANK, 4), parameter, seed=1, number=0)
 
     def decode(sent: Tensor) -> None:
-        share.restore(sent, torch.zeros_like(sent), parameter)
-        share.commit()
+        state.restore(sent, torch.zeros_like(sent), parameter)
+        state.commit()
 
-    return _timed(case, lambda step: share.compress(gradient, step), decode)
+    return _timed(case, lambda step: state.compress(gradient, step), decode)
 
 
 def _fp16(case: Case) -> list[Spent]:

@@ -14,34 +14,34 @@ from helpers.lowrank.lockstep import Combine, exact
 from sumwire.errors import UsageError
 from sumwire.lowrank import matrices
 from sumwire.lowrank.fusion import Phase, make_plan
-from sumwire.lowrank.matrices import MatrixShare, Share, WholeShare, draw_factor, make_share
+from sumwire.lowrank.matrices import MatrixState, ParameterState, WholeState, draw_factor, make_state
 from torch import Tensor
 
 SHAPES = [(1, 1), (7, 1), (1, 7), (6, 6), (9, 4), (4, 9), (5, 2, 3, 3), (8,), ()]
 
 
-def share(shape: tuple[int, ...], rank: int = 2, dtype: torch.dtype = torch.float64) -> Share:
+def new_state(shape: tuple[int, ...], rank: int = 2, dtype: torch.dtype = torch.float64) -> ParameterState:
     largest = min(shape[0], int(np.prod(shape[1:]))) if len(shape) > 1 else rank
     plan = make_plan([shape], min(rank, largest), min_compression=0.0)
-    return make_share(plan.items[0], torch.zeros(shape, dtype=dtype), seed=1, number=0)
+    return make_state(plan.items[0], torch.zeros(shape, dtype=dtype), seed=1, number=0)
 
 
 def gradient(shape: tuple[int, ...], worker: int, step: int) -> Tensor:
     return torch.from_numpy(np.asarray(np.random.default_rng([worker, step]).normal(size=shape)))
 
 
-def error_of(one: Share) -> Tensor:
-    kept = one.error if isinstance(one, MatrixShare | WholeShare) else None
+def error_of(one: ParameterState) -> Tensor:
+    kept = one.error if isinstance(one, MatrixState | WholeState) else None
     return torch.zeros(one.item.shape) if kept is None else kept.reshape(one.item.shape).clone()
 
 
 def lock_step(
-    shares: Sequence[Share], gradients: Sequence[Tensor | None], step: int, combine: Combine = exact
+    states: Sequence[ParameterState], gradients: Sequence[Tensor | None], step: int, combine: Combine = exact
 ) -> list[Tensor]:
     """One step of all workers; what each puts into its gradient."""
-    sent = [one.compress(given, step) for one, given in zip(shares, gradients, strict=True)]
+    sent = [one.compress(given, step) for one, given in zip(states, gradients, strict=True)]
     outputs = []
-    for one, (mean, residual) in zip(shares, combine(sent, step, 0), strict=True):
+    for one, (mean, residual) in zip(states, combine(sent, step, 0), strict=True):
         outputs.append(torch.empty(one.item.shape, dtype=sent[0].dtype))
         one.restore(mean, residual, outputs[-1])
         one.commit()
@@ -50,7 +50,7 @@ def lock_step(
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_one_worker_output_and_new_error_make_up_gradient_and_old_error(shape: tuple[int, ...]) -> None:
-    one = share(shape)
+    one = new_state(shape)
     for step in range(6):
         given, before = gradient(shape, 0, step), error_of(one)
         (output,) = lock_step([one], [given], step)
@@ -61,7 +61,7 @@ def test_one_worker_output_and_new_error_make_up_gradient_and_old_error(shape: t
 def test_full_rank_is_exact_in_both_steps_only_for_square_matrices(
     shape: tuple[int, int], exact_in: tuple[int, ...]
 ) -> None:
-    one = share(shape, rank=min(shape))
+    one = new_state(shape, rank=min(shape))
     for step in range(6):
         lock_step([one], [gradient(shape, 0, step)], step)
         assert (float(error_of(one).abs().max()) < 1e-12) == (step % 2 in exact_in), step
@@ -69,11 +69,11 @@ def test_full_rank_is_exact_in_both_steps_only_for_square_matrices(
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sum_of_inputs_less_errors_is_workers_times_output(shape: tuple[int, ...]) -> None:
-    shares = [share(shape) for _ in range(3)]
+    states = [new_state(shape) for _ in range(3)]
     for step in range(6):
-        gradients, before = [gradient(shape, worker, step) for worker in range(3)], [error_of(one) for one in shares]
-        outputs = lock_step(shares, gradients, step)
-        total = sum(g + e - error_of(one) for g, e, one in zip(gradients, before, shares, strict=True))
+        gradients, before = [gradient(shape, worker, step) for worker in range(3)], [error_of(one) for one in states]
+        outputs = lock_step(states, gradients, step)
+        total = sum(g + e - error_of(one) for g, e, one in zip(gradients, before, states, strict=True))
         torch.testing.assert_close(total, 3 * outputs[0], rtol=0, atol=1e-12)
         assert torch.equal(outputs[0], outputs[1])
         assert torch.equal(outputs[0], outputs[2])
@@ -87,14 +87,14 @@ def test_what_is_sent_alternates_and_what_is_orthonormalised_is_the_last_aggrega
     monkeypatch.setattr(
         matrices, "orthonormal", lambda factor, fill: (inputs.append(factor.clone()), original(factor, fill))[1]
     )
-    shares, means = [share((9, 4)) for _ in range(2)], []
+    states, means = [new_state((9, 4)) for _ in range(2)], []
 
     def kept(given: Sequence[Tensor], sequence: int, number: int) -> Any:
         means.append(torch.stack(list(given)).mean(0))
         return exact(given, sequence, number)
 
     for step in range(5):
-        lock_step(shares, [gradient((9, 4), worker, step) for worker in range(2)], step, kept)
+        lock_step(states, [gradient((9, 4), worker, step) for worker in range(2)], step, kept)
     assert [len(mean) for mean in means] == [18, 8, 18, 8, 18]
     # One basis a worker and step. The first is the drawn Q.
     assert torch.equal(inputs[0], torch.from_numpy(draw_factor(1, 0, Phase.Q, (4, 2))))
@@ -105,7 +105,7 @@ def test_what_is_sent_alternates_and_what_is_orthonormalised_is_the_last_aggrega
 
 @pytest.mark.parametrize("shape", [(6, 6), (12, 5), (5, 12)])
 def test_constant_gradient_arrives_in_the_mean(shape: tuple[int, int]) -> None:
-    one, constant, total = share(shape, rank=1), gradient(shape, 0, 0), torch.zeros(shape, dtype=torch.float64)
+    one, constant, total = new_state(shape, rank=1), gradient(shape, 0, 0), torch.zeros(shape, dtype=torch.float64)
     largest = 0.0
     for step in range(400):
         total += lock_step([one], [constant], step)[0]
@@ -122,17 +122,17 @@ def test_left_out_by_the_transport_is_in_the_error() -> None:
         return [(torch.stack(list(given)).mean(0) / 2, x / 2) for x in given]
 
     for shape in [(6, 6), (8,)]:
-        shares = [share(shape) for _ in range(2)]
+        states = [new_state(shape) for _ in range(2)]
         for step in range(8):
-            gradients, before = [gradient(shape, w, step) for w in range(2)], [error_of(one) for one in shares]
-            outputs = lock_step(shares, gradients, step, halves)
-            total = sum(g + e - error_of(one) for g, e, one in zip(gradients, before, shares, strict=True))
+            gradients, before = [gradient(shape, w, step) for w in range(2)], [error_of(one) for one in states]
+            outputs = lock_step(states, gradients, step, halves)
+            total = sum(g + e - error_of(one) for g, e, one in zip(gradients, before, states, strict=True))
             torch.testing.assert_close(total, 2 * outputs[0], rtol=0, atol=1e-12)
 
 
 def test_no_gradient_counts_as_zeros() -> None:
     for shape in [(9, 4), (8,)]:
-        some, other = share(shape), share(shape)
+        some, other = new_state(shape), new_state(shape)
         for step in range(4):
             given = gradient(shape, 0, step) if step % 2 == 0 else None
             zeros = torch.zeros(shape, dtype=torch.float64) if given is None else given
@@ -141,7 +141,7 @@ def test_no_gradient_counts_as_zeros() -> None:
 
 def test_dead_matrix_comes_alive() -> None:
     """Zero gradients make zero factors; the bases that replace them must carry what comes later."""
-    one, zero, constant = share((6, 6)), torch.zeros(6, 6, dtype=torch.float64), gradient((6, 6), 0, 0)
+    one, zero, constant = new_state((6, 6)), torch.zeros(6, 6, dtype=torch.float64), gradient((6, 6), 0, 0)
     for step in range(4):
         assert not bool(lock_step([one], [zero], step)[0].any())
     total = sum(lock_step([one], [constant], step)[0] for step in range(4, 204))
@@ -150,7 +150,7 @@ def test_dead_matrix_comes_alive() -> None:
 
 def test_without_commit_nothing_has_happened() -> None:
     for shape in [(9, 4), (8,)]:
-        one, twin = share(shape), share(shape)
+        one, twin = new_state(shape), new_state(shape)
         for step in range(3):
             abandoned = one.compress(gradient(shape, 7, step) * float("nan"), step)
             one.restore(abandoned, torch.zeros_like(abandoned), torch.empty(shape, dtype=torch.float64))
@@ -170,7 +170,7 @@ def test_drawn_factors_depend_on_seed_parameter_and_side_alone() -> None:
 
 @pytest.mark.parametrize("shape", [(9, 4), (8,)])
 def test_state_goes_on_where_it_was(shape: tuple[int, ...]) -> None:
-    one, twin = share(shape), share(shape)
+    one, twin = new_state(shape), new_state(shape)
     for step in range(3):
         lock_step([one], [gradient(shape, 0, step)], step)
     twin.load(one.state(), "state")
@@ -190,4 +190,4 @@ def test_state_goes_on_where_it_was(shape: tuple[int, ...]) -> None:
 )
 def test_foreign_state_is_refused(state: dict[str, Tensor | None], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        share((9, 4)).load(state, "state")
+        new_state((9, 4)).load(state, "state")

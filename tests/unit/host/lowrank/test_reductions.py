@@ -12,7 +12,7 @@ import torch
 from helpers.lowrank.lockstep import Combine, Meeting, exact, flat, loss_of, net, sum32, thc, together
 from sumwire.codec.errors import CodecError
 from sumwire.job.job import Residual
-from sumwire.lowrank.matrices import MatrixShare
+from sumwire.lowrank.matrices import MatrixState
 from sumwire.lowrank.sync import AcpSgd
 from torch import Tensor
 
@@ -68,7 +68,7 @@ def test_error_feedback_sees_what_was_really_sent(name: str) -> None:
         for _ in range(steps):
             weight.grad, bias.grad = constants[0].clone(), constants[1].clone()
             optimizer.step()
-        errors = [share.error for share in optimizer.shares]
+        errors = [state.error for state in optimizer.states]
         assert all(error is not None for error in errors)
         done = torch.cat([-weight.detach().flatten(), -bias.detach()])
         kept = torch.cat([error.flatten() for error in errors if error is not None])
@@ -110,9 +110,9 @@ def test_factor_beyond_float32_is_refused_and_leaves_the_state_alone() -> None:
     with pytest.raises(CodecError, match="non-finite"):
         optimizer.step()
     assert optimizer.steps == 0
-    (share,) = optimizer.shares
-    assert isinstance(share, MatrixShare)
-    assert not bool(weight.detach().any() or share.error.any())
+    (state,) = optimizer.states
+    assert isinstance(state, MatrixState)
+    assert not bool(weight.detach().any() or state.error.any())
     weight.grad = torch.ones(8, 8)
     optimizer.step()
-    torch.testing.assert_close(share.error - weight.detach(), torch.ones(8, 8))
+    torch.testing.assert_close(state.error - weight.detach(), torch.ones(8, 8))

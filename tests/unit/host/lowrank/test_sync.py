@@ -16,7 +16,7 @@ from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.job import Residual
 from sumwire.lowrank import check
 from sumwire.lowrank.fusion import Phase
-from sumwire.lowrank.matrices import MatrixShare
+from sumwire.lowrank.matrices import MatrixState
 from sumwire.lowrank.sync import AcpSgd
 from torch import Tensor, nn
 from torch.futures import Future
@@ -231,11 +231,11 @@ def test_half_precision_is_worked_on_in_float32(dtype: torch.dtype) -> None:
         optimizer.synchronize()
         assert weight.grad.dtype == bias.grad.dtype == dtype
         total += weight.grad.float()
-    share = optimizer.shares[0]
-    assert isinstance(share, MatrixShare)
-    assert {share.error.dtype, *seen} == {torch.float32}
+    state = optimizer.states[0]
+    assert isinstance(state, MatrixState)
+    assert {state.error.dtype, *seen} == {torch.float32}
     # The outputs are rounded to the parameter's type, and nothing else is.
-    assert float((total + share.error - given).abs().max()) < 20 * 8 * torch.finfo(dtype).eps
+    assert float((total + state.error - given).abs().max()) < 20 * 8 * torch.finfo(dtype).eps
 
 
 def test_mixed_precisions_share_buffers() -> None:
@@ -265,8 +265,8 @@ def test_degenerate_models(shapes: list[tuple[int, ...]]) -> None:
         for parameter in parameters:
             parameter.grad = torch.ones_like(parameter)
         optimizer.step()
-    for share, parameter in zip(optimizer.shares, [p for p in parameters if p.numel()], strict=True):
-        error = share.error.view(parameter.shape) if isinstance(share, MatrixShare) else torch.zeros(parameter.shape)
+    for state, parameter in zip(optimizer.states, [p for p in parameters if p.numel()], strict=True):
+        error = state.error.view(parameter.shape) if isinstance(state, MatrixState) else torch.zeros(parameter.shape)
         torch.testing.assert_close(error - parameter.detach(), torch.full(parameter.shape, 3.0))
 
 
