@@ -14,15 +14,9 @@ from typing import Generic, Protocol, TypeVar
 from softswitch.errors import EntryExistsError, InvalidEntryError, NotFoundError, TableFullError
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.entry_checks import EntryChecks
 
 Identity = tuple[tuple[KeyMatch, ...], int]
-
-_MATCH_TYPES: dict[ir.MatchKind, type] = {
-    ir.MatchKind.EXACT: Exact,
-    ir.MatchKind.LPM: Lpm,
-    ir.MatchKind.TERNARY: Ternary,
-    ir.MatchKind.RANGE: Range,
-}
 
 
 R = TypeVar("R")  # a row as the engine keeps it
@@ -70,7 +64,7 @@ class RuntimeTable(Generic[R]):
         self._actions = actions
         self._backend = backend
         self._rows: dict[Identity, Row[R]] = {}
-        self._ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
+        self._checks = EntryChecks(table, actions)
         for entry in self._const_entries():
             self._rows[entry.key, entry.priority] = self._make(entry)
         self.default: ActionCall
@@ -83,8 +77,8 @@ class RuntimeTable(Generic[R]):
         return [self._read(row) for row in self._rows.values()]
 
     def insert(self, entry: Entry) -> None:
-        self._check_writable()
-        checked = self._checked(entry)
+        self._checks.check_writable()
+        checked = self._checks.checked(entry)
         identity = checked.key, checked.priority
         if identity in self._rows:
             raise EntryExistsError(f"table {self.table.name}: there is already an entry {self._describe(identity)}")
@@ -95,15 +89,15 @@ class RuntimeTable(Generic[R]):
 
     def modify(self, entry: Entry) -> None:
         """Replace an entry. Without a counter value it keeps its counts."""
-        self._check_writable()
-        checked = self._checked(entry)
+        self._checks.check_writable()
+        checked = self._checks.checked(entry)
         row = self._row((checked.key, checked.priority))
         counter = checked.counter if checked.counter is not None else self._read(row).counter
         self._rows[checked.key, checked.priority] = self._make(replace(checked, counter=counter))
         self._publish()
 
     def delete(self, key: tuple[KeyMatch, ...], priority: int) -> None:
-        self._check_writable()
+        self._checks.check_writable()
         self._row((key, priority))
         del self._rows[key, priority]
         self._publish()
@@ -116,7 +110,7 @@ class RuntimeTable(Generic[R]):
         else:
             if self.table.default_const:
                 raise InvalidEntryError(f"table {self.table.name}: its default action is constant")
-            index, args = self._check_action(action), action.args
+            index, args = self._checks.action_index(action), action.args
             self.default = action
         self._made_default = self._backend.row(None, self.table.actions.index(index), args, None)
         self._publish()
@@ -126,78 +120,6 @@ class RuntimeTable(Generic[R]):
             raise NotFoundError(f"table {self.table.name} has no direct counter")
         self._backend.write_counter(self._row((key, priority)).made, value)
 
-    # -- checks ----------------------------------------------------------
-
-    def _check_writable(self) -> None:
-        if self.table.entries is not None:
-            raise InvalidEntryError(f"table {self.table.name}: its entries are constant")
-        if not self.table.keys:
-            raise InvalidEntryError(f"table {self.table.name} has no key and takes no entries")
-
-    def _checked(self, entry: Entry) -> Entry:
-        name = self.table.name
-        if len(entry.key) != len(self.table.keys):
-            raise InvalidEntryError(f"table {name}: {len(entry.key)} key fields, the table has {len(self.table.keys)}")
-        for match, key in zip(entry.key, self.table.keys, strict=True):
-            self._check_match(match, key)
-        if self._ordered and entry.priority <= 0:
-            raise InvalidEntryError(
-                f"table {name}: priority {entry.priority}, a ternary or range table needs one above 0"
-            )
-        if not self._ordered and entry.priority != 0:
-            raise InvalidEntryError(
-                f"table {name}: priority {entry.priority}, a table without ternary or range keys has 0"
-            )
-        self._check_action(entry.action)
-        if entry.counter is not None and not self.table.has_counter:
-            raise InvalidEntryError(f"table {name} has no direct counter")
-        return replace(entry, is_const=False)
-
-    def _check_match(self, match: KeyMatch, key: ir.Key) -> None:
-        where = f"table {self.table.name}, key {key.name}"
-        if not isinstance(match, _MATCH_TYPES[key.kind]):
-            raise InvalidEntryError(f"{where}: {type(match).__name__}, the key is matched by {key.kind.value}")
-        full = (1 << key.width) - 1
-        match match:
-            case Exact(value):
-                numbers = [value]
-            case Lpm(value, prefix_len):
-                numbers = [value]
-                if not 0 <= prefix_len <= key.width:
-                    raise InvalidEntryError(f"{where}: prefix length {prefix_len} is not in 0..{key.width}")
-                if value & (full >> prefix_len):
-                    raise InvalidEntryError(f"{where}: value {value:#x} has bits behind its {prefix_len}-bit prefix")
-            case Ternary(value, mask):
-                numbers = [value, mask]
-                if value & ~mask:
-                    raise InvalidEntryError(f"{where}: value {value:#x} has bits outside its mask {mask:#x}")
-            case Range(low, high):
-                numbers = [low, high]
-                if low > high:
-                    raise InvalidEntryError(f"{where}: range {low:#x}..{high:#x} is empty")
-        for number in numbers:
-            if not 0 <= number <= full:
-                raise InvalidEntryError(f"{where}: {number:#x} does not fit in {key.width} bits")
-
-    def _check_action(self, call: ActionCall) -> int:
-        """Return the action's index in the program. Raises InvalidEntryError."""
-        for index in self.table.actions:
-            action = self._actions[index]
-            if action.name == call.name:
-                break
-        else:
-            raise InvalidEntryError(f"table {self.table.name} has no action {call.name}")
-        if len(call.args) != len(action.parameters):
-            raise InvalidEntryError(
-                f"action {call.name}: {len(call.args)} arguments, it has {len(action.parameters)} parameters"
-            )
-        for value, parameter in zip(call.args, action.parameters, strict=True):
-            if not 0 <= value < 1 << parameter.width:
-                raise InvalidEntryError(
-                    f"action {call.name}, parameter {parameter.name}: {value:#x} does not fit in {parameter.width} bits"
-                )
-        return index
-
     def _row(self, identity: Identity) -> Row[R]:
         row = self._rows.get(identity)
         if row is None:
@@ -206,12 +128,12 @@ class RuntimeTable(Generic[R]):
 
     def _describe(self, identity: Identity) -> str:
         key, priority = identity
-        return f"{', '.join(map(str, key))}" + (f" of priority {priority}" if self._ordered else "")
+        return f"{', '.join(map(str, key))}" + (f" of priority {priority}" if self._checks.has_priorities else "")
 
     # -- rows ------------------------------------------------------------
 
     def _make(self, entry: Entry) -> Row[R]:
-        position = self.table.actions.index(self._check_action(entry.action))
+        position = self.table.actions.index(self._checks.action_index(entry.action))
         counter = (entry.counter or CounterValue()) if self.table.has_counter else None
         return Row(entry, self._backend.row(entry.key, position, entry.action.args, counter))
 
@@ -232,7 +154,9 @@ class RuntimeTable(Generic[R]):
         for entry in constant:
             key = tuple(_match(pattern, field) for pattern, field in zip(entry.patterns, self.table.keys, strict=True))
             call = ActionCall(self._actions[entry.action].name, entry.args)
-            entries.append(Entry(key, call, lowest - entry.rank + 1 if self._ordered else 0, is_const=True))
+            entries.append(
+                Entry(key, call, lowest - entry.rank + 1 if self._checks.has_priorities else 0, is_const=True)
+            )
         return entries
 
 

@@ -22,7 +22,7 @@ from helpers.waiting import until
 from softswitch.native import ports as native_ports
 from softswitch.native.ports import NativePortRunner
 from softswitch.native.program_lock import ProgramLock
-from softswitch.python.ports import AUXDATA_SPACE, PACKET_AUXDATA
+from softswitch.python.port import AUXDATA_SPACE, PACKET_AUXDATA
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
 from softswitch.runtime.interface import PortError
 

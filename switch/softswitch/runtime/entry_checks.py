@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules that entries of the control plane must obey."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from softswitch.errors import InvalidEntryError
+from softswitch.program import ir
+from softswitch.runtime.entries import ActionCall, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+
+_MATCH_TYPES: dict[ir.MatchKind, type] = {
+    ir.MatchKind.EXACT: Exact,
+    ir.MatchKind.LPM: Lpm,
+    ir.MatchKind.TERNARY: Ternary,
+    ir.MatchKind.RANGE: Range,
+}
+
+
+class EntryChecks:
+    """Checks entries of one table. ``actions``: the program's, by index."""
+
+    def __init__(self, table: ir.Table, actions: Mapping[int, ir.Action]) -> None:
+        self.table = table
+        self._actions = actions
+        self.has_priorities = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
+
+    def check_writable(self) -> None:
+        """Raises InvalidEntryError for a table that takes no entries from the control plane."""
+        if self.table.entries is not None:
+            raise InvalidEntryError(f"table {self.table.name}: its entries are constant")
+        if not self.table.keys:
+            raise InvalidEntryError(f"table {self.table.name} has no key and takes no entries")
+
+    def checked(self, entry: Entry) -> Entry:
+        """The entry as the table keeps it. Raises InvalidEntryError if it does not fit the table."""
+        name = self.table.name
+        if len(entry.key) != len(self.table.keys):
+            raise InvalidEntryError(f"table {name}: {len(entry.key)} key fields, the table has {len(self.table.keys)}")
+        for match, key in zip(entry.key, self.table.keys, strict=True):
+            self._check_match(match, key)
+        if self.has_priorities and entry.priority <= 0:
+            raise InvalidEntryError(
+                f"table {name}: priority {entry.priority}, a ternary or range table needs one above 0"
+            )
+        if not self.has_priorities and entry.priority != 0:
+            raise InvalidEntryError(
+                f"table {name}: priority {entry.priority}, a table without ternary or range keys has 0"
+            )
+        self.action_index(entry.action)
+        if entry.counter is not None and not self.table.has_counter:
+            raise InvalidEntryError(f"table {name} has no direct counter")
+        return replace(entry, is_const=False)
+
+    def _check_match(self, match: KeyMatch, key: ir.Key) -> None:
+        where = f"table {self.table.name}, key {key.name}"
+        if not isinstance(match, _MATCH_TYPES[key.kind]):
+            raise InvalidEntryError(f"{where}: {type(match).__name__}, the key is matched by {key.kind.value}")
+        full = (1 << key.width) - 1
+        match match:
+            case Exact(value):
+                numbers = [value]
+            case Lpm(value, prefix_len):
+                numbers = [value]
+                if not 0 <= prefix_len <= key.width:
+                    raise InvalidEntryError(f"{where}: prefix length {prefix_len} is not in 0..{key.width}")
+                if value & (full >> prefix_len):
+                    raise InvalidEntryError(f"{where}: value {value:#x} has bits behind its {prefix_len}-bit prefix")
+            case Ternary(value, mask):
+                numbers = [value, mask]
+                if value & ~mask:
+                    raise InvalidEntryError(f"{where}: value {value:#x} has bits outside its mask {mask:#x}")
+            case Range(low, high):
+                numbers = [low, high]
+                if low > high:
+                    raise InvalidEntryError(f"{where}: range {low:#x}..{high:#x} is empty")
+        for number in numbers:
+            if not 0 <= number <= full:
+                raise InvalidEntryError(f"{where}: {number:#x} does not fit in {key.width} bits")
+
+    def action_index(self, call: ActionCall) -> int:
+        """Return the action's index in the program. Raises InvalidEntryError."""
+        for index in self.table.actions:
+            action = self._actions[index]
+            if action.name == call.name:
+                break
+        else:
+            raise InvalidEntryError(f"table {self.table.name} has no action {call.name}")
+        if len(call.args) != len(action.parameters):
+            raise InvalidEntryError(
+                f"action {call.name}: {len(call.args)} arguments, it has {len(action.parameters)} parameters"
+            )
+        for value, parameter in zip(call.args, action.parameters, strict=True):
+            if not 0 <= value < 1 << parameter.width:
+                raise InvalidEntryError(
+                    f"action {call.name}, parameter {parameter.name}: {value:#x} does not fit in {parameter.width} bits"
+                )
+        return index
