@@ -105,11 +105,9 @@ struct metadata_t {
     // forwarding -> forwarding. The destination, for the tables.
     ipv4_t lookup_address;
 
-    // admission -> slot, aggregate, reply.
+    // Filled by the controls Admission, Uplink and Slot (and SUM32, which adds a flag), read by later ones.
     admission_t admission;
-    // admission, uplink -> uplink, degrade, slot, reply.
     uplink_t uplink;
-    // slot, sum32 -> slot, thc, max32, sum32, sign, vote, reply.
     slot_state_t state;
 }
 
