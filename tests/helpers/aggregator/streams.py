@@ -74,8 +74,12 @@ def play(served: Aggregator, stream: Sequence[Datagram], rng: np.random.Generato
 
 
 def bad_network(rng: np.random.Generator, rounds: int = 12, slots: int = 3) -> list[Datagram]:
-    """Workers of four jobs that go through rounds: packets lost, doubled, overtaken, and late by rounds."""
-    due: list[tuple[float, Datagram]] = []
+    """Workers of four jobs that go through rounds: packets lost, doubled, overtaken, and late by rounds.
+
+    The first packet is refused: it is cut and does not say so.
+    """
+    untold = contribution(FULL, 0, 0, 0, bytes(2 * model.WORD), model.THC)
+    due = [(0.0, Datagram(FULL.workers[0].ip, untold.encode()))]
     for round_ in range(rounds):
         for job in (FULL, QUORUM, EVERY, SINGLE):
             for slot in range(min(slots, job.slots)):
