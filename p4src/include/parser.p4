@@ -88,6 +88,7 @@ parser SumwireParser(packet_in packet,
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_UP): check_payload;
             (OP_VOTE, VOTE_WORDS_PARTIAL): partial_payload;
+            (OP_MIN32, MIN32_WORDS): check_payload;
             default: wrong_op_or_words;
         }
     }
@@ -101,6 +102,7 @@ parser SumwireParser(packet_in packet,
             (OP_SUM32, SUM32_WORDS): check_payload;
             (OP_SIGN, SIGN_WORDS): check_payload;
             (OP_VOTE, VOTE_WORDS_DOWN): check_payload;
+            (OP_MIN32, MIN32_WORDS): check_payload;
             default: wrong_op_or_words;
         }
     }
@@ -113,6 +115,7 @@ parser SumwireParser(packet_in packet,
             (OP_SUM32, 0): check_payload;
             (OP_SIGN, 0): check_payload;
             (OP_VOTE, 0): check_payload;
+            (OP_MIN32, 0): check_payload;
             default: wrong_op_or_words;
         }
     }
@@ -153,6 +156,7 @@ parser SumwireParser(packet_in packet,
             OP_SUM32: reject_words;
             OP_SIGN: reject_words;
             OP_VOTE: reject_words;
+            OP_MIN32: reject_words;
             default: reject_op;
         }
     }

@@ -43,6 +43,7 @@ const bit<8> OP_MAX32 = 2;
 const bit<8> OP_SUM32 = 3;
 const bit<8> OP_SIGN = 4;
 const bit<8> OP_VOTE = 5;
+const bit<8> OP_MIN32 = 6;
 
 // Words a packet has by op: up from a host, up from a lower switch (a partial result), down.
 const bit<8> THC_WORDS_UP = 4;
@@ -57,6 +58,7 @@ const bit<8> SIGN_WORDS = 8;
 const bit<8> VOTE_WORDS_UP = 2;
 const bit<8> VOTE_WORDS_PARTIAL = 6;
 const bit<8> VOTE_WORDS_DOWN = 2;
+const bit<8> MIN32_WORDS = 1;
 
 // flags
 const bit<8> FLAG_FLUSH = 0x01;       // close the slot, if as many contributors are in as the header says

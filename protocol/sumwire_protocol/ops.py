@@ -105,7 +105,15 @@ VOTE: Final = Op(
     workers_max=p4.VOTE_WORKERS_MAX,
     workers_below_max=p4.VOTE_WORKERS_BELOW_MAX,
 )
-OPS: Final = (THC, MAX32, SUM32, SIGN, VOTE)
+MIN32: Final = Op(
+    "min32",
+    p4.OP_MIN32,
+    up=Payload(p4.MIN32_WORDS, "elements of uint32"),
+    partial=Payload(p4.MIN32_WORDS),
+    down=Payload(p4.MIN32_WORDS, "the minimum of each element"),
+    value_bits=p4.ELEMENT_BITS,
+)
+OPS: Final = (THC, MAX32, SUM32, SIGN, VOTE, MIN32)
 
 BY_NAME: Final[Mapping[str, Op]] = {op.name: op for op in OPS}
 BY_CODE: Final[Mapping[int, Op]] = {op.code: op for op in OPS}

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 VALUES = 1024
 WORD = 128
-THC, MAX32, SUM32, SIGN, VOTE = OPS = 1, 2, 3, 4, 5
-OP_NAMES = {THC: "thc", MAX32: "max32", SUM32: "sum32", SIGN: "sign", VOTE: "vote"}
+THC, MAX32, SUM32, SIGN, VOTE, MIN32 = OPS = 1, 2, 3, 4, 5, 6
+OP_NAMES = {THC: "thc", MAX32: "max32", SUM32: "sum32", SIGN: "sign", VOTE: "vote", MIN32: "min32"}
 # Words from a host, from a lower switch, and of a result.
-WORDS_UP = {THC: 4, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
-WORDS_PARTIAL = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 6}
-WORDS_DOWN = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2}
+WORDS_UP = {THC: 4, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2, MIN32: 1}
+WORDS_PARTIAL = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 6, MIN32: 1}
+WORDS_DOWN = {THC: 8, MAX32: 1, SUM32: 8, SIGN: 8, VOTE: 2, MIN32: 1}
 # A THC contribution and a THC result without their two low planes.
 WORDS_TRIMMED, WORDS_CUT = 2, 6
 # What stands in for two planes that are not there: 2, 1, 2, 1, ...
@@ -73,6 +73,8 @@ def fold(op: int, held: Content, added: Content) -> tuple[Content, bool]:
     assert not isinstance(held, Signs) and not isinstance(added, Signs)
     if op == MAX32:
         return np.maximum(held, added), False
+    if op == MIN32:
+        return np.minimum(held, added), False
     total = held + added
     if op != SUM32:
         return total, False

@@ -87,6 +87,17 @@ def test_overflow_of_one_round_is_forgotten_in_the_next(rig: Rig) -> None:
     assert model.decode(out[0][1][42:]).flags == 0
 
 
+@pytest.mark.parametrize(("a", "b"), [(0, 0), (1, 0), (0, 0xFFFFFFFF), (0x80000000, 0x7FFFFFFF), (7, 0x100)])
+@pytest.mark.parametrize("element", [0, 1, 30, 31])
+def test_min32_element_by_element(rig: Rig, a: int, b: int, element: int) -> None:
+    """Two workers send `a` or `b` in one element, and all send other numbers in the others."""
+    game = Game(rig)
+    payloads = np.random.default_rng(element).integers(0, 2**32, (4, 32), np.uint32)
+    payloads[:, element] = a, b, a, b
+    packet = all_send(game, model.MIN32, [row.astype(">u4").tobytes() for row in payloads])
+    assert np.array_equal(np.frombuffer(packet.payload, ">u4"), payloads.min(axis=0))
+
+
 @pytest.mark.parametrize("plus", range(5))
 def test_vote_majority_and_ties(rig: Rig, plus: int) -> None:
     """The first `plus` workers vote plus everywhere; two of four are a tie, which is plus."""

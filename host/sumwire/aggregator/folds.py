@@ -129,6 +129,7 @@ FOLDS: Final[Mapping[int, Callable[[Planes, Contributions], Planes]]] = {
     p4.OP_SUM32: lambda held, new: _as_planes(_elements(held).astype(np.uint32) + _elements(new.payload)),
     p4.OP_SIGN: merge_signs,
     p4.OP_VOTE: lambda held, new: add_planes(held, count_votes(new.payload), VOTE_COUNTERS),
+    p4.OP_MIN32: lambda held, new: _as_planes(np.minimum(_elements(held), _elements(new.payload))),
 }
 
 

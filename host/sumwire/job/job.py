@@ -32,7 +32,7 @@ from sumwire.job.agreed_fallback import AgreedFallback
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging
 from sumwire.job.fallback import Fallback
 from sumwire.job.greeting import Greeting
-from sumwire.job.operations import Max32, Operation, SignMerge, Sum32, Vote, require
+from sumwire.job.operations import Max32, Min32, Operation, SignMerge, Sum32, Vote, require
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
 from sumwire.transport.options import ExchangeOptions, TransportOptions
@@ -233,6 +233,10 @@ class Job:
     def max32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
         """Elementwise maximum of the workers' uint32 values of shape (length,)."""
         return self._collective(Max32(values, bucket % _BUCKETS)).numpy().astype(np.uint32)
+
+    def min32(self, values: NDArray[np.uint32], bucket: int = 0) -> NDArray[np.uint32]:
+        """Elementwise minimum of the workers' uint32 values of shape (length,)."""
+        return self._collective(Min32(values, bucket % _BUCKETS)).numpy().astype(np.uint32)
 
     def sum32(self, values: NDArray[np.int32], bucket: int = 0) -> NDArray[np.int32]:
         """Exact sum of the workers' int32 values of shape (length,).

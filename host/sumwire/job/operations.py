@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import MAX32, SIGN, VOTE, Op
+from sumwire_protocol.ops import MAX32, MIN32, SIGN, VOTE, Op
 from torch import Tensor
 
 from sumwire.codec.seeds import fold, stream_words
@@ -94,6 +94,16 @@ class Max32(_Extreme):
 
     def ordinary(self, fallback: Fallback) -> Tensor:
         return fallback.largest(torch.from_numpy(self._values.astype(np.int64)))
+
+
+class Min32(_Extreme):
+    """Elementwise minimum."""
+
+    ops = ("min32",)
+    _op = MIN32
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        return -fallback.largest(-torch.from_numpy(self._values.astype(np.int64)))
 
 
 class Sum32(Operation):

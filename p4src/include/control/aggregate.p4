@@ -10,6 +10,7 @@
 #include "../headers.p4"
 #include "../metadata.p4"
 #include "max32.p4"
+#include "min32.p4"
 #include "sign.p4"
 #include "sum32.p4"
 #include "thc.p4"
@@ -34,6 +35,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     SignFold() sign;
     VoteFold() vote;
     VoteClose() vote_close;
+    Min32Fold() min32;
 
     payload_t sum;
     payload_t stored;
@@ -188,8 +190,10 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
                 sum32.apply(meta, sum, stored);
             } else if (hdr.sumwire.op == OP_SIGN) {
                 sign.apply(hdr, meta, sum, stored);
-            } else {
+            } else if (hdr.sumwire.op == OP_VOTE) {
                 vote.apply(hdr, meta, sum, stored);
+            } else {
+                min32.apply(meta, sum, stored);
             }
         }
         // When the root's slot closes, its counters become the vote.
@@ -204,7 +208,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
         }
         if (meta.answers == 0 && meta.goes_up == 0) {
             // The packet ends here.
-        } else if (hdr.sumwire.op == OP_MAX32) {
+        } else if (hdr.sumwire.words == 1) {
             give_one_word();
         } else if (hdr.sumwire.op == OP_VOTE && meta.goes_up == 1) {
             give_six_words();

@@ -137,6 +137,7 @@ def collectives(rank: int, mapping: dict[str, Any], length: int) -> list[list[in
             job.sign_merge(plus).int().tolist(),
             job.sum32(lanes).tolist(),
             job.max32(lanes.astype(np.uint32) + np.uint32(2**31)).tolist(),
+            job.min32(lanes.astype(np.uint32) + np.uint32(2**31)).tolist(),
         ]
         try:
             job.sum32(np.full(3, 2**30, np.int32))

@@ -91,6 +91,13 @@ static void keep_larger(const uint8_t *payload, uint8_t *words) {
   }
 }
 
+static void keep_smaller(const uint8_t *payload, uint8_t *words) {
+  for (int at = 0; at < MIN32_WORDS * WORD_BYTES; at += 4) {
+    const uint32_t a = element(words + at), b = element(payload + at);
+    set_element(words + at, a < b ? a : b);
+  }
+}
+
 // A draw for every sign, 1 with probability p / 2^PROBABILITY_BITS: takes a random word for every bit of p, from its
 // lowest set bit on. Word i of bit b is number b * SIGNS + i of the stream.
 static void draw_signs(uint64_t key, uint32_t p, uint64_t *draws) {
@@ -160,6 +167,7 @@ uint8_t fold_next(uint8_t op, const struct fold *fold, const uint8_t *payload, u
     case OP_MAX32: keep_larger(payload, words); return 0;
     case OP_SUM32: return add_elements(payload, words);
     case OP_SIGN: merge_signs(fold, payload, words); return 0;
+    case OP_MIN32: keep_smaller(payload, words); return 0;
     default: return 0;
   }
 }

@@ -147,7 +147,7 @@ def test_every_collective_with_and_without_the_switch(ranks: Ranks, silent: bool
     with Bridge(mapping, switch, deaf=lambda *_: silent):
         outcomes = ranks.run(ddp_cases.collectives, mapping, LENGTH)
     plus = torch.stack([ddp_cases.inputs(r, 0, LENGTH) for r in range(RANKS)]).ge(0)
-    for vote, signs, sums, largest, overflow, counts in outcomes:
+    for vote, signs, sums, largest, smallest, overflow, counts in outcomes:
         assert vote == plus.sum(0).mul(2).ge(RANKS).int().tolist()
         assert signs == outcomes[0][1], "equal on all workers"
         merged = torch.tensor(signs, dtype=torch.bool)
@@ -158,8 +158,9 @@ def test_every_collective_with_and_without_the_switch(ranks: Ranks, silent: bool
             assert abs(float(merged.float().mean() - plus.float().mean())) < 5 * 0.5 / LENGTH**0.5
         assert sums == [value * 10 for value in range(LENGTH)]
         assert largest == [value * RANKS + 2**31 for value in range(LENGTH)]
+        assert smallest == [value + 2**31 for value in range(LENGTH)]
         assert overflow == [True]
-        assert counts == ([1, 5, 5] if silent else [0, 0, 5])
+        assert counts == ([1, 6, 6] if silent else [0, 0, 6])
 
 
 HOOKS: list[tuple[str, dict[str, Any]]] = [
