@@ -22,6 +22,7 @@ ENDS_WITH = {
     "custom_codec.py": r"largest error of the mean: .*e-06",
     "ddp.py": r"parameters are equal on all ranks",
     "marsit.py": r"loss .* after 60 rounds of signs",
+    "min32.py": r"100 minima of 4 ranks, the smallest \d+",
     "soft_switch.py": r"to port 2: maximum 9 of 2 workers",
     "systems_over_group.py": r"marsit-ring +loss ",
     "train_digits.py": r"accuracy: 0\.\d+",
