@@ -22,7 +22,7 @@ from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire_protocol.ops import CODES
 
-from sumwire_lab.experiments import ops_expect as expect
+from sumwire_lab.experiments import ops_expect
 from sumwire_lab.system.processes import end_with_parent
 
 # All workers are started together; the last may come late on a busy machine.
@@ -53,16 +53,16 @@ def exchange_all(spec: OpsSpec, worker: int) -> dict[str, Any]:
     ops: dict[str, Any] = {}
     with Transport(config, stats=stats) as transport:
         for op in config.ops:
-            sent = [expect.contribution(op, k, spec.chunks, spec.seed) for k in range(config.workers)]
+            sent = [ops_expect.contribution(op, k, spec.chunks, spec.seed) for k in range(config.workers)]
             options = ExchangeOptions() if ops else ExchangeOptions(waits_for_workers=True, deadline_s=_JOIN_SECONDS)
             results = transport.exchange(CODES[op], sent[worker], options=options)
             entry: dict[str, Any] = {"digest": hashlib.sha256(results.words.tobytes()).hexdigest()}
             if op == "sign":
-                entry["right"] = expect.sign_allowed(results.words, sent)
-                entry["shares"] = expect.sign_shares(results.words, sent)
+                entry["right"] = ops_expect.sign_allowed(results.words, sent)
+                entry["shares"] = ops_expect.sign_shares(results.words, sent)
             else:
                 table = () if config.thc is None else config.thc.table
-                entry["right"] = bool((results.words == expect.expected(op, sent, table)).all())
+                entry["right"] = bool((results.words == ops_expect.expected(op, sent, table)).all())
             entry["all_counted"] = bool((results.counts == config.workers).all())
             ops[op] = entry
     return {"ops": ops, "retransmissions": stats.retransmissions}

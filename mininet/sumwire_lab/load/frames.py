@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ethernet frames with a Sumwire packet in them, made by hand: for the load generator and for malformed packets."""
+"""Ethernet frames with Sumwire packets, built byte by byte, for the load generator and for malformed packets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _UDP: Final = struct.Struct("!HHHH")
 _SUMWIRE: Final = struct.Struct("!BBHHBBIIBBHI")
 IPV4_NO_OPTIONS: Final = 0x45
 DEFAULT_TTL: Final = 64
-# Where the Sumwire header's `round` begins in a frame.
+# Offset of the Sumwire header's field `round` in a frame.
 ROUND_OFFSET: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES + 8
 
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Addresses of a frame as they are written: MAC as aa:bb:.., IPv4 dotted."""
+    """Addresses of a frame, as text: MAC as aa:bb:.., IPv4 dotted."""
 
     src_mac: str
     dst_mac: str
@@ -49,7 +49,7 @@ def ethernet(ends: Endpoints, payload: bytes) -> bytes:
 def ipv4(
     ends: Endpoints, payload: bytes, *, protocol: int = p4.IP_PROTOCOL_UDP, length_error: int = 0, sum_error: int = 0
 ) -> bytes:
-    """An IPv4 packet; the errors are added to total length and checksum (the checksum of what is written is right)."""
+    """An IPv4 packet; the errors are added to total length and checksum. With `sum_error` 0 the checksum is right."""
 
     def pack(checksum: int) -> bytes:
         length = p4.IPV4_BYTES + len(payload) + length_error
@@ -65,7 +65,7 @@ def udp(payload: bytes, *, port: int = p4.SUMWIRE_PORT, length_error: int = 0) -
 
 
 def sumwire(header: Header, payload: bytes = b"", *, version: int = p4.SUMWIRE_VERSION) -> bytes:
-    """Header and payload without any check: also what the library would refuse to write."""
+    """Header and payload without any check, so that they may be invalid."""
     h = header
     head = _SUMWIRE.pack(
         version << 4 | h.kind, h.op, h.job, h.slot, h.worker, h.count,

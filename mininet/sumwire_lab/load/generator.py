@@ -3,10 +3,10 @@
 """Load generator: the packets of several workers at one switch, as fast as it takes them.
 
 Run as `python -m sumwire_lab.load.generator SPEC.json`. One process plays all workers, so that on a small machine the
-switch, not the generator, gets the processors. Frames are made beforehand; numpy writes the rounds of a whole batch
-of slots, and one call of the kernel sends a worker's frames of the batch. It counts the results that reach worker 0
-and keeps at most `window` slots open: a switch that is offered more than it takes would drop contributions, and then
-be measured on rejects and repeats instead of sums.
+switch, not the generator, gets the processors. Frames are made beforehand; numpy writes the rounds of a whole batch of
+slots, and one system call sends a worker's frames of the batch. The generator counts the results that reach worker 0
+and keeps at most `window` slots open. Offered more than it can take, a switch would drop contributions, and the
+benchmark would measure rejects and retransmissions instead of sums.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from sumwire_lab.system.processes import end_with_parent
 _KIND_OFFSET: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
 _SLOT_OFFSET: Final = _KIND_OFFSET + 4
 _RESULT: Final = p4.SUMWIRE_VERSION << 4 | p4.KIND_RESULT
-# Of a result only the header is looked at.
+# Only the header of a result is read.
 _RECEIVE_BYTES: Final = _KIND_OFFSET + HEADER_BYTES
 _RECEIVE_FRAMES: Final = 64
 _SO_SNDBUFFORCE: Final = 32
 _SO_RCVBUFFORCE: Final = 33
 _BUFFER_BYTES: Final = 8 << 20
-# No result for so long: something was lost, all open slots are sent again.
+# After so long without a result, something was lost and all open slots are sent again.
 _LOST_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """Who sends where, for how long. `listen` false: send blindly, to measure the generator alone."""
+    """The load. Without `listen` the generator waits for no results, to measure itself."""
 
     interfaces: list[str]
     ends: list[Endpoints]
     op: int
     words: int
-    """In a contribution of that op."""
+    """Words in a contribution of the op."""
     slots: int
-    """Of the job; a multiple of `batch`."""
+    """Slots of the job; a multiple of `batch`."""
     window: int
-    """At most so many are open; `batch` at least."""
+    """Most slots that are open at a time; at least `batch`."""
     batch: int
-    """Slots that are sent together: so many frames of each worker."""
+    """Slots that are sent together: frames of each worker in one system call."""
     seconds: float
     listen: bool
     result: str
@@ -82,7 +82,7 @@ class LoadSpec:
 
 @dataclass
 class Count:
-    """What happened: packets sent, results seen (each slot's once), slots sent again."""
+    """Packets sent, results received (repeated ones not counted), slots sent again."""
 
     sent: int = 0
     results: int = 0
@@ -103,7 +103,7 @@ def templates(spec: LoadSpec) -> NDArray[np.uint8]:
 
 
 def results_of(heads: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Slots and rounds of those frames' beginnings (n, 66 bytes or more) that are results."""
+    """Slots and rounds of the results among these frames, of which each row has the first 66 bytes or more."""
     told = heads[heads[:, _KIND_OFFSET] == _RESULT]
 
     def field(offset: int, form: str) -> NDArray[np.int64]:
@@ -114,7 +114,7 @@ def results_of(heads: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 class OpenSlots:
-    """Which slots wait for a result, and of which round. Batch after batch takes the slots in turn."""
+    """Keeps track of the slots that wait for a result, and of their rounds. Batches take the slots in turn."""
 
     def __init__(self, slots: int, window: int, batch: int) -> None:
         self._window = window
@@ -125,14 +125,14 @@ class OpenSlots:
         self.count = 0
 
     def take(self) -> tuple[int, int] | None:
-        """The next batch (first slot, its round), which is open from now on; None while there is no room."""
+        """Open the next batch and return its first slot and round; None if the window is full."""
         first = self._next
         if self.count + self._batch > self._window or self._open[first : first + self._batch].any():
             return None
         return self.take_blindly()
 
     def take_blindly(self) -> tuple[int, int]:
-        """The next batch, whatever became of earlier ones."""
+        """Open the next batch even if earlier ones have no results yet."""
         part = slice(self._next, self._next + self._batch)
         self._open[part] = True
         self._rounds[part] += 1
@@ -141,7 +141,7 @@ class OpenSlots:
         return part.start, int(self._rounds[part.start])
 
     def close(self, slots: NDArray[np.int64], rounds: NDArray[np.int64]) -> int:
-        """These results came. Returns how many were waited for; repeated and late ones are not."""
+        """Close the slots of these results. Returns how many were open; repeated and late results are not."""
         before = self.count
         inside = slots < len(self._open)
         slots, rounds = slots[inside], rounds[inside]
@@ -163,7 +163,7 @@ def _packet_socket(interface: str, protocol: int, batch: int) -> BatchSocket:
 
 
 class Generator:
-    """One socket per worker to send; one more, on worker 0's interface, to see the results."""
+    """One sending socket per worker, and one on worker 0's interface that receives the results."""
 
     def __init__(self, spec: LoadSpec) -> None:
         self._spec = spec
@@ -183,7 +183,7 @@ class Generator:
             link.close()
 
     def run(self) -> Count:
-        """Send until the time is over; then, off the clock, see the open slots out."""
+        """Send for the given time. Then, not timed, receive the results of the slots that are still open."""
         step = self._step if self._spec.listen else self._step_blindly
         poll = select.poll()
         poll.register(self._results, select.POLLIN)
@@ -200,7 +200,7 @@ class Generator:
         self._send_batch(self._open.take_blindly())
 
     def _step(self, poll: select.poll) -> None:
-        """A batch where there is room for one, else results: those that are there, or the first that comes."""
+        """Send a batch if the window has room; else receive results, or wait for one."""
         batch = self._open.take()
         if batch is not None:
             self._send_batch(batch)
@@ -214,7 +214,7 @@ class Generator:
         self._send(first, last)
 
     def _send(self, first: int, last: int) -> None:
-        """The frames of all workers for slots first..last-1."""
+        """Send the frames of all workers for slots first to last - 1."""
         for link in self._links:
             begin = first
             while begin < last:
@@ -230,7 +230,7 @@ class Generator:
             self.count.resent += 1
 
     def _take_results(self) -> bool:
-        """All results that are there. Returns whether there was any frame."""
+        """Receive all frames that are there. Returns whether there was any."""
         any_came = False
         while (came := self._results.receive()) > 0:
             any_came = True

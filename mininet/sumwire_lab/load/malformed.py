@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packets that a switch must reject: every reason of the program, several shapes each, sent during a run.
+"""Packets that a switch must reject, several kinds for every reject reason, sent during a run.
 
-Run as `python -m sumwire_lab.load.malformed SPEC.json RANK` in a host's namespace. The packets come from a worker's own
-port and address, at a steady rate beside its own traffic, so that only what is wrong in them can be the reason.
-Two more jobs (`control.py`) exist only for this: ODD, whose slot is kept open, for a packet of another op in an
-open round; NARROW, admitted without MAX32.
+Run as `python -m sumwire_lab.load.malformed SPEC.json RANK` in a host's namespace. They have a worker's own port
+and address and are sent at a steady rate beside its traffic, so that a packet is rejected only for what is wrong in it.
+Two jobs of `control_plane.py` exist only for them: ODD, one slot of which stays open, for packets of another op in an
+open round; and NARROW, admitted without MAX32.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ICMP: Final = 1
 
 @dataclass(frozen=True)
 class Sender:
-    """The worker whose packets these pretend to be; `others` are the job's other workers' numbers."""
+    """The worker whose packets these pretend to be, and the number of workers in its job."""
 
     ends: Endpoints
     worker: int
@@ -48,7 +48,7 @@ Build = Callable[[Sender, random.Random], bytes]
 
 
 def _max32(sender: Sender, rng: random.Random, **changes: Any) -> tuple[Header, bytes]:
-    """A good MAX32 contribution, but for the changes. Its round is far ahead: were it let in, it would do harm."""
+    """A valid MAX32 contribution with these changes. Its round is far ahead, so that accepting it would do harm."""
     header = Header(
         kind=p4.KIND_CONTRIBUTE,
         op=p4.OP_MAX32,
@@ -66,7 +66,7 @@ def _frame(sender: Sender, message: tuple[Header, bytes]) -> bytes:
 
 
 def _changed(**choices: tuple[int, ...]) -> Build:
-    """A contribution in which each named field takes one of the values."""
+    """Builds contributions in which each named field has one of its values."""
 
     def build(sender: Sender, rng: random.Random) -> bytes:
         return _frame(sender, _max32(sender, rng, **{name: rng.choice(values) for name, values in choices.items()}))
@@ -81,7 +81,7 @@ def _version(sender: Sender, rng: random.Random) -> bytes:
 
 
 def _truncated(sender: Sender, rng: random.Random) -> bytes:
-    """Cut on its way: the frame is shorter than its IPv4 header says, but UDP's header is whole."""
+    """A frame shorter than its IPv4 header says, with a complete UDP header."""
     whole = _frame(sender, _max32(sender, rng))
     return whole[: rng.randrange(p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES, len(whole))]
 
@@ -91,7 +91,7 @@ def _overlong(sender: Sender, rng: random.Random) -> bytes:
 
 
 def _payload_missing(sender: Sender, rng: random.Random) -> bytes:
-    """All lengths agree, but the payload has not the size that `words` says."""
+    """The lengths agree, but the payload is shorter than `words` says."""
     header, payload = _max32(sender, rng)
     return _frame(sender, (header, payload[: rng.randrange(len(payload))]))
 
@@ -123,7 +123,7 @@ def _checksum(sender: Sender, rng: random.Random) -> bytes:
 
 
 def _foreign_worker(sender: Sender, rng: random.Random) -> bytes:
-    """Another worker's number, from this one's port."""
+    """Another worker's number in a packet from this worker's port."""
     other = (sender.worker + rng.randrange(1, sender.workers)) % sender.workers
     return _frame(sender, _max32(sender, rng, worker=other))
 
@@ -149,7 +149,7 @@ def _ping(sender: Sender, rng: random.Random) -> bytes:
 
 
 def _no_udp_header(sender: Sender, rng: random.Random) -> bytes:
-    """An IPv4 packet that says UDP and ends before UDP's header does."""
+    """An IPv4 packet with protocol UDP that ends within the UDP header."""
     body = rng.randbytes(rng.randrange(p4.UDP_BYTES))
     return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
 
@@ -185,17 +185,17 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
     "no UDP header": (p4.REJECT_NOT_SUMWIRE, _no_udp_header),
     "op of an open slot": (p4.REJECT_SLOT_OP, _changed(job=(ODD_ID,), slot=(0,), round=(1,))),
 }
-"""name -> (the reason it must be counted under, how one is made)"""
+"""By name: the reject reason that must be counted, and how a packet is built."""
 
 
 def opener(sender: Sender) -> bytes:
-    """A good packet that opens slot 0 of job ODD in round 1; one worker alone never closes it."""
+    """A valid packet that opens slot 0 of job ODD in round 1. One worker alone never completes it."""
     header = Header(p4.KIND_CONTRIBUTE, p4.OP_THC, ODD_ID, slot=0, worker=sender.worker, round=1, words=THC_WORDS)
     return frames.frame(sender.ends, header, bytes(THC_WORDS * WORD_BYTES))
 
 
 def packets(sender: Sender, count: int, seed: int) -> Iterator[tuple[int, bytes]]:
-    """(reason, frame) for `count` packets: all kinds in turn. One worker alone has nobody to pretend to be."""
+    """(reason, frame) of `count` packets, all kinds in turn; with one worker, without those from another's port."""
     rng = random.Random(seed)
     kinds = [kind for name, kind in KINDS.items() if sender.workers > 1 or name != "port"]
     for k in range(count):
@@ -205,7 +205,7 @@ def packets(sender: Sender, count: int, seed: int) -> Iterator[tuple[int, bytes]
 
 @dataclass(frozen=True)
 class MalformedSpec:
-    """What one host sends, and where it writes how many packets it sent per reason."""
+    """What one host sends. `result`: file for the number of packets sent by reason."""
 
     interface: str
     sender: Sender
@@ -225,7 +225,8 @@ class MalformedSpec:
 
 
 def send_all(spec: MalformedSpec) -> dict[int, int]:
-    """Send the packets at the rate. Returns how many per reason; a full queue is waited for, so each one leaves."""
+    """Send the packets at the rate. Returns their number by reason. A full queue is waited for, so that none is
+    lost."""
     sent: dict[int, int] = {}
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as link:
         link.bind((spec.interface, 0))
@@ -233,7 +234,7 @@ def send_all(spec: MalformedSpec) -> dict[int, int]:
         began = time.monotonic()
         for number, (reason, data) in enumerate(packets(spec.sender, spec.count, spec.seed)):
             if number % _SEND_BATCH == 0:
-                # Pacing, not waiting for somebody: the next batch is due at a time of its own.
+                # Pacing: each batch has its own time.
                 time.sleep(max(0.0, began + number / spec.per_second - time.monotonic()))
             _send(link, data)
             sent[reason] = sent.get(reason, 0) + 1
@@ -251,7 +252,7 @@ def _send(link: socket.socket, data: bytes) -> None:
         except OSError as error:
             if error.errno != errno.ENOBUFS:
                 raise
-            # A full queue wakes nobody who polls a packet socket.
+            # poll() does not report when a packet socket's queue has room again.
             time.sleep(_FULL_SECONDS)
 
 

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Other people's traffic, from one host: paced TCP flows to the next host, and bursts that all send to one at once.
+"""Background traffic of one host: paced TCP flows to the next host, and bursts that all hosts send to one (incast).
 
-Run as `python -m sumwire_lab.load.traffic SPEC.json`, a process per host. It says `ready:` once its flows are
-connected,
-goes on until SIGTERM and then writes what its host has received and in how many seconds.
+Run as `python -m sumwire_lab.load.traffic SPEC.json`, one process per host. It prints `ready:` once its flows are
+connected, sends until SIGTERM, and then writes how much its host has received in how many seconds.
 """
 
 from __future__ import annotations
@@ -29,30 +28,30 @@ from sumwire_lab.system.processes import end_with_parent
 PORT: Final = 29600
 READY: Final = "ready:"
 FLOWS: Final = 8
-"""From a host to the next one, all of the same pace."""
+"""Flows from a host to the next one, all with the same pace."""
 BURST_SECONDS: Final = 0.5
 _SO_MAX_PACING_RATE: Final = 47
 _PIECE: Final = 16 << 10
-# A sender's whole stock: a paced flow that fell behind must not make up for it at once.
+# Small, so that a paced flow that was held up cannot catch up with a burst.
 _SEND_BUFFER: Final = 64 << 10
 _CONNECT_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True)
 class TrafficSpec:
-    """One host's part."""
+    """What one host sends."""
 
     address: str
-    """Its own."""
+    """The host's own address."""
     barrier: str
     """Socket at which the processes of all hosts wait for each other before they connect."""
     result: str
     peer: str | None = None
-    """Who gets its flows; None: no flows."""
+    """Address that its flows go to; None: no flows."""
     flow_bytes_per_s: int = 0
     """Pace of each flow."""
     victim: str | None = None
-    """Who gets its bursts; None: no bursts."""
+    """Address that its bursts go to; None: no bursts."""
     burst_bytes: int = 0
 
     def save(self, path: Path) -> None:
@@ -64,7 +63,7 @@ class TrafficSpec:
 
 
 class Sink:
-    """Takes in whatever others send, and counts it."""
+    """Receives and counts what other hosts send."""
 
     def __init__(self, address: str) -> None:
         self.received = 0
@@ -95,7 +94,7 @@ class Sink:
 
 
 def connect(peer: str, bytes_per_s: int | None = None) -> socket.socket:
-    """A flow to a peer's sink, paced by the kernel."""
+    """A TCP connection to a peer's sink, paced by the kernel if a pace is given."""
     flow = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if bytes_per_s is not None:
         flow.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", bytes_per_s))
@@ -107,7 +106,7 @@ def connect(peer: str, bytes_per_s: int | None = None) -> socket.socket:
 
 
 def send_for_ever(flow: socket.socket) -> None:
-    """Keep a flow full until the other end, or this process, is gone."""
+    """Send without a pause until the connection breaks."""
     piece = bytes(_PIECE)
     try:
         while True:
@@ -117,7 +116,7 @@ def send_for_ever(flow: socket.socket) -> None:
 
 
 def burst_for_ever(flow: socket.socket, size: int) -> None:
-    """Send `size` bytes at every full half second of the machine's clock, which all hosts here share."""
+    """Send `size` bytes at every full half second. All hosts have the same clock, so they send together."""
     piece, nobody = bytes(size), threading.Event()
     try:
         while True:
@@ -128,7 +127,7 @@ def burst_for_ever(flow: socket.socket, size: int) -> None:
 
 
 def start(spec: TrafficSpec) -> Sink:
-    """Everything under way, on threads that end with the process."""
+    """Connect and start sending, on threads that end with the process."""
     sink = Sink(spec.address)
     barrier = Participant(Path(spec.barrier))
     barrier.wait()
@@ -162,7 +161,7 @@ def main(arguments: list[str]) -> None:
     record = {"received_bytes": sink.received - before, "seconds": time.monotonic() - began}
     Path(spec.result).write_text(json.dumps(record))
     sys.stdout.flush()
-    # The flows' threads are in the middle of a call and need not be asked.
+    # Ends the threads too, which are in the middle of a call.
     os._exit(0)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane's part of a run: configuration out of the plan, applied; the job file for the workers."""
+"""From the plan of a network to the controller's configuration and the job files; installs it, reads counters."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, Recipe, table_options
 
 CONFIGURATION: Final = "controller.yaml"
-# The configuration wants an address; nobody is asked there.
+# P4Runtime address of a switch that is never contacted; the configuration requires one.
 NO_SWITCH: Final = "127.0.0.1:1"
 JOB: Final = "training"
 JOB_ID: Final = 1
 SLOTS: Final = 256
-# Two jobs that only malformed packets are sent to: see malformed.py.
+# Two jobs that exist only for malformed packets, see load/malformed.py.
 ODD_ID: Final = 2
 NARROW_ID: Final = 3
 _SIDE_SLOTS: Final = 2
@@ -34,7 +34,7 @@ THC: Final = RECIPES["thc"]
 
 
 def thc_table(workers: int, recipe: Recipe = THC) -> list[int]:
-    """The table of a recipe for as many workers: the solver's, or evenly spaced values."""
+    """THC's table of a recipe for this many workers: the solver's, or evenly spaced values."""
     options = table_options(recipe, workers)
     table = (
         tables.uniform(options["bits"], P)
@@ -45,7 +45,7 @@ def thc_table(workers: int, recipe: Recipe = THC) -> list[int]:
 
 
 def ops_for(fabric: Fabric) -> list[str]:
-    """Every op of a system that as many workers may use in such a network, so that one job serves every system."""
+    """Every op of a system that has room for the workers of this network, so that one job serves every system."""
     workers = len(fabric.hosts)
     below = max((fabric.stands_for(trunk.lower) for trunk in fabric.trunks), default=0)
     return [op.name for op in SYSTEM_OPS if workers <= op.workers_max and below <= op.workers_below_max]
@@ -54,7 +54,7 @@ def ops_for(fabric: Fabric) -> list[str]:
 def job(
     fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int, recipe: Recipe = THC
 ) -> dict[str, Any]:
-    """A job of all hosts, as the controller reads it, with the table of a recipe."""
+    """A job of all hosts in the controller's configuration, with the table of a recipe."""
     names = [host.name for host in fabric.hosts]
     slots = {"base": base, "count": count}
     entry: dict[str, Any] = {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots}
@@ -65,18 +65,18 @@ def job(
 
 
 def laned_job(fabric: Fabric, options: LanedOptions, recipe: Recipe) -> list[dict[str, Any]]:
-    """The one job of a laned system."""
+    """The job of a system with priority lanes."""
     ops = list(recipe.ops[SWITCH])
     return [job(fabric, JOB, JOB_ID, ops, base=0, count=LANED_SLOTS, recipe=recipe) | options.job()]
 
 
 def training_job(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
-    """The one job of a training run."""
+    """The job of a training run."""
     return [job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS, recipe=recipe if recipe.tabled else THC)]
 
 
 def side_jobs(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
-    """The training job, and two that only malformed packets are sent to."""
+    """The training job, and the two jobs for malformed packets."""
     return [
         *training_job(fabric, recipe),
         job(fabric, "odd", ODD_ID, ["thc", "max32"], base=SLOTS, count=_SIDE_SLOTS),
@@ -87,10 +87,10 @@ def side_jobs(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
 def configuration(
     fabric: Fabric, grpc: Mapping[str, str], jobs: list[dict[str, Any]], queues: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """What the controller reads as YAML: every host forwards, these jobs, and virtual queues where there are any.
+    """The controller's configuration: forwarding to every host, these jobs, and virtual queues if there are any.
 
-    `grpc` has the P4Runtime address of each switch. A single switch gets the controller's short form, several its
-    topology form.
+    `grpc`: P4Runtime address of each switch. The result has the controller's short form for one switch, and its
+    topology form for several.
     """
     more = {"queues": list(queues)} if queues else {}
     if len(fabric.switches) > 1:
@@ -132,7 +132,7 @@ def install(
     jobs: list[dict[str, Any]],
     queues: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Path]:
-    """Bring program and entries to the switches. Returns the job files by name; all are kept in `folder`."""
+    """Load program and entries into the switches. Returns the job files by job name; `folder` keeps them all."""
     config = _load(fabric, grpc, folder, jobs, queues)
     if isinstance(config, sumwire_controller.Config):
         sumwire_controller.apply(config)
@@ -142,7 +142,7 @@ def install(
 
 
 def describe(fabric: Fabric, folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
-    """The job files alone, checked by the same rules, for a software aggregator in place of a star's switch."""
+    """Only write the job files, for a software aggregator instead of a switch. The controller's rules apply."""
     nobody = {switch.name: NO_SWITCH for switch in fabric.switches}
     return _write_jobs(_load(fabric, nobody, folder, jobs), folder, jobs)
 
@@ -171,7 +171,7 @@ def _write_job(config: Any, name: str, folder: Path) -> Path:
 
 def queue_decisions(folder: Path) -> dict[tuple[int, int, str], int]:
     """Packets by port, drop class and decision (pass, mark, drop, trim) of the virtual queues, read back from the
-    switches that were installed out of `folder`; ports of several switches with the same number count together."""
+    switches that were installed from `folder`. Ports of several switches with the same number are added up."""
     config = sumwire_controller.load_any(folder / CONFIGURATION)
     configs = [config] if isinstance(config, sumwire_controller.Config) else sumwire_controller.configs_of(config)
     told = sumwire_controller.read_all_status(configs)
@@ -183,7 +183,7 @@ def queue_decisions(folder: Path) -> dict[tuple[int, int, str], int]:
 
 
 def counters(folder: Path) -> dict[str, dict[str, int]]:
-    """Packets by verdict and by reject reason, read back from the switch that was installed out of `folder`."""
+    """Packets by verdict and by reject reason, read back from the switch that was installed from `folder`."""
     status = sumwire_controller.read_status(sumwire_controller.load_config(folder / CONFIGURATION))
     return {
         "verdicts": {name: count.packets for name, count in status.verdicts.items()},

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of networks: hosts, switches and the links between them, as plain data. Real with Mininet: topology.py."""
+"""Plans of networks: hosts, switches and the links between them, as plain data. topology.py builds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sumwire_lab.options.shapes import SHAPES, leaves_of
 PREFIX_LEN: Final = 24
 _HOST_IP: Final = "10.0.0.{}"
 _HOST_MAC: Final = "00:00:00:00:00:{:02x}"
-# Aggregator addresses: of a star's switch the first, of a tree's switches one after the other, the root first.
+# Host number in the first switch's aggregator address; the other switches follow, from the top down.
 _AGGREGATOR_FIRST: Final = 100
 _AGGREGATOR_MAC: Final = "02:53:57:00:00:{:02x}"
 
@@ -45,7 +45,7 @@ class SwitchPlan:
 
 @dataclass(frozen=True)
 class TrunkPlan:
-    """A link between two switches. A second way up is `spare`: kernel bridges leave it out, they would make a loop."""
+    """A link between two switches. A second uplink is `spare`: kernel bridges leave it out, to avoid a loop."""
 
     lower: str
     lower_port: int
@@ -58,7 +58,7 @@ class TrunkPlan:
 
 @dataclass(frozen=True)
 class Fabric:
-    """All that a run makes in the network; every interface name begins with the run's token."""
+    """Everything that a run makes in the network. Every interface name begins with the run's token."""
 
     token: str
     link: LinkOptions
@@ -66,23 +66,23 @@ class Fabric:
     trunks: tuple[TrunkPlan, ...]
     hosts: tuple[HostPlan, ...]
     server: HostPlan | None = None
-    """One more host, for the software aggregator: it has the aggregator's address, and its link is not limited."""
+    """The software aggregator's host, if there is one. It has the aggregator's address and a link without a limit."""
 
     def label(self, switch: str) -> str:
-        """What a switch's process and log are called: `switch`, and in a tree its name with it."""
+        """Name of a switch's process and log: `switch` in a star, `switch-NAME` in a tree."""
         return "switch" if len(self.switches) == 1 else f"switch-{switch}"
 
     def leaf_of(self, host: HostPlan) -> SwitchPlan:
-        """The switch that a host is connected to."""
+        """The switch of a host."""
         return next(switch for switch in self.switches if switch.name == host.switch)
 
     def stands_for(self, switch: str) -> int:
-        """Hosts of a switch and of all below it."""
+        """Number of hosts of a switch and of all switches below it."""
         below = {trunk.lower for trunk in self.trunks if trunk.upper == switch}
         return sum(host.switch == switch for host in self.hosts) + sum(map(self.stands_for, below))
 
     def ports_of(self, switch: str) -> tuple[int, ...]:
-        """Numbers of a switch's ports, in their order."""
+        """Port numbers of a switch, sorted."""
         ports = [host.port for host in self.hosts if host.switch == switch]
         ports += [trunk.lower_port for trunk in self.trunks if trunk.lower == switch]
         ports += [trunk.upper_port for trunk in self.trunks if trunk.upper == switch]
@@ -92,9 +92,9 @@ class Fabric:
 def plan(workers: int, link: LinkOptions, token: str, topology: str = "star", *, server: bool = False) -> Fabric:
     """Hosts h1..hN with 10.0.0.k and 00:00:00:00:00:k, in order and evenly over the lowest switches.
 
-    A switch's ports are 1, 2, ...: hosts or lower switches first, then the ways up, and at the first switch the
-    `server` after them. Raises OptionError for an unknown topology, for more than 32 hosts and for a lowest switch
-    without any.
+    A switch's ports are 1, 2, ...: first those to hosts or lower switches, then the uplinks, then, at the first switch,
+    that of the `server`. Raises OptionError for an unknown topology, for more than 32 hosts, and for fewer hosts than
+    lowest switches.
     """
     if topology not in SHAPES:
         raise OptionError(f"topology={topology}: known are {', '.join(SHAPES)}")
@@ -121,9 +121,9 @@ def plan(workers: int, link: LinkOptions, token: str, topology: str = "star", *,
 
 
 def _spread(workers: int, leaves: Sequence[str]) -> list[str]:
-    """The leaf of each worker: equal shares, in order; the first leaves take what does not divide."""
-    share, more = divmod(workers, len(leaves))
-    return [leaf for k, leaf in enumerate(leaves) for _ in range(share + (k < more))]
+    """The leaf of each worker, in order. If the workers do not divide evenly, the first leaves have one more."""
+    each, more = divmod(workers, len(leaves))
+    return [leaf for k, leaf in enumerate(leaves) for _ in range(each + (k < more))]
 
 
 def _host(number: int, switch: str, port: int, token: str) -> HostPlan:
@@ -151,7 +151,7 @@ def _server(switch: SwitchPlan, port: int, token: str) -> HostPlan:
 
 
 def _trunks(shape: Mapping[str, tuple[str, ...]], port: Callable[[str], int], token: str) -> tuple[TrunkPlan, ...]:
-    """Links between switches. The ports to lower switches are given first, those upwards come after all of them."""
+    """Links between switches. Ports to lower switches are numbered before uplinks."""
     pairs = [(lower, upper, way) for lower, ways in shape.items() for way, upper in enumerate(ways)]
     upper_ports = [port(upper) for _, upper, _ in pairs]
     return tuple(

@@ -14,7 +14,7 @@ from sumwire_lab.network.topology import no_ipv6_command, run_in
 
 
 class BridgeNode(Switch):  # type: ignore[misc]
-    """A bridge of the kernel: forwards at no cost, so the baseline is at its best."""
+    """A kernel bridge. It forwards at almost no cost, so that the baseline is at its best."""
 
     def __init__(self, name: str, bridge: str = "", leave_out: frozenset[str] = frozenset(), **params: Any) -> None:
         super().__init__(name, **{**params, "dpid": "1", "inNamespace": False})
@@ -30,13 +30,13 @@ class BridgeNode(Switch):  # type: ignore[misc]
         run_in(self, ["ip", "link", "set", self.bridge, "up"])
 
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
-        # Gone already, where the run was interrupted before it was made.
+        # It may not exist if the run was interrupted early.
         subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True, check=False)
         super().stop(deleteIntfs)
 
 
 class P4Node(Switch):  # type: ignore[misc]
-    """A P4 switch as a node of Mininet."""
+    """A Mininet node for the process of a P4 switch."""
 
     def __init__(self, name: str, p4: P4Process | None = None, **params: Any) -> None:
         if p4 is None:

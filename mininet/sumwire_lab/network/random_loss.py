@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Random loss of packets on their way into an interface, whoever sent them and whoever waits for them.
+"""Random loss of packets that come into an interface.
 
-A BPF program of a few instructions at the interface's XDP hook. That is the one place that serves every system alike:
-it comes before packet sockets (the P4 switches') as before a bridge and the kernel's own sockets, and the sender hears
-nothing. A filter on the way out would tell: TCP takes a local drop as a sign of its own full queue and sends again at
-once. netem, made for this, is not in every kernel. XDP may draw random numbers but take no seed for them.
+A small BPF program at the interface's XDP hook drops them. The hook comes before packet sockets (those of P4 switches),
+bridges and the kernel's own sockets, so that every system has the same loss, and the sender does not notice it. With a
+filter on the sending side TCP would notice: it takes a local drop for a full queue and retransmits at once. Not every
+kernel has netem, which is made for this purpose. XDP programs can draw random numbers, but not with a seed.
 
-Linux 5.9 or later, root. A program is gone with its descriptor, so also with a run that was killed.
+Needs Linux 5.9 or later, and root. The kernel removes the program when its descriptor is closed, and thus also when a
+run is killed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MAP_ARRAY: Final = 2
 _PROG_XDP: Final = 6
 _ATTACH_XDP: Final = 37
 _GENERIC: Final = 2
-"""Of XDP's ways, the one that every interface has: after the driver, on whole packets."""
+"""XDP's generic mode, after the driver and on whole packets, which every interface has."""
 _LICENSE: Final = b"GPL"
 _LOG_BYTES: Final = 1 << 16
 _ATTRIBUTE_BYTES: Final = 128
@@ -43,7 +44,7 @@ _CLONE_NEWNET: Final = 0x40000000
 _DROP, _PASS = 1, 2
 _RANDOM, _LOOKUP = 7, 1
 _RESULT, _FIRST, _SECOND, _FRAME = 0, 1, 2, 10
-"""Registers: what a call returns, its arguments, the stack's end."""
+"""Registers: result of a call, its arguments, end of the stack."""
 _KEY: Final = -4
 
 _T = TypeVar("_T")
@@ -54,7 +55,7 @@ def _op(code: int, dst: int = 0, src: int = 0, offset: int = 0, value: int = 0) 
 
 
 def program(share: float, counter: int) -> bytes:
-    """Drop a packet with probability `share` and add 1 to the map of descriptor `counter`; else let it pass."""
+    """Code that drops a packet with probability `share` and then adds 1 to the map with descriptor `counter`."""
     threshold = min(int(share * 2**32), 2**32 - 1)
     drop = [
         _op(0x62, _FRAME, 0, _KEY, 0),  # key = 0, on the stack
@@ -62,22 +63,22 @@ def program(share: float, counter: int) -> bytes:
         _op(0x07, _SECOND, value=_KEY),
         _op(0x18, _FIRST, 1, 0, counter) + _op(0x00),  # the map, as a constant of two instructions
         _op(0x85, value=_LOOKUP),
-        _op(0x15, _RESULT, 0, 2, 0),  # no cell: never, but the kernel wants the question
+        _op(0x15, _RESULT, 0, 2, 0),  # cannot be null, but the verifier requires the test
         _op(0xB7, _FIRST, value=1),
         _op(0xDB, _RESULT, _FIRST),  # *cell += 1, atomically
         _op(0xB7, _RESULT, value=_DROP),
         _op(0x95),
     ]
     keep = [_op(0xB7, _RESULT, value=_PASS), _op(0x95)]
-    # Unsigned comparison of 32 bits; below the threshold the two instructions that let it pass are skipped.
+    # An unsigned 32-bit comparison: below the threshold, the two instructions that pass the packet are skipped.
     return b"".join([_op(0x85, value=_RANDOM), _op(0xA6, _RESULT, 0, len(keep), threshold), *keep, *drop])
 
 
 class RandomLoss:
-    """Loses that share of what comes into an interface, for as long as it is open.
+    """Drops a share of the packets that come into an interface, until it is closed.
 
-    `namespace`: a process whose network namespace the interface is in; None: this one's. Raises LabError where the
-    kernel refuses, and for a share outside (0, 1).
+    `namespace`: a process in the interface's network namespace; None: this process. Raises LabError if the kernel
+    refuses, and for a share outside (0, 1).
     """
 
     def __init__(self, interface: str, share: float, namespace: int | None = None) -> None:
@@ -95,14 +96,14 @@ class RandomLoss:
 
     @property
     def lost(self) -> int:
-        """Packets so far."""
+        """Packets dropped so far."""
         key, value = ctypes.c_uint32(0), ctypes.c_uint64(0)
         places = struct.pack("<IIQQQ", self._counter, 0, ctypes.addressof(key), ctypes.addressof(value), 0)
         _bpf(_MAP_LOOKUP, places, "counter")
         return value.value
 
     def close(self) -> None:
-        """Lose no more; harmless when called again."""
+        """Stop dropping packets. May be called again."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
@@ -112,7 +113,7 @@ class RandomLoss:
 
 
 def _load(code: bytes) -> int:
-    """Descriptor of the program, once the kernel's verifier has let it in."""
+    """Descriptor of the program, after the kernel's verifier has accepted it."""
     license_, instructions = ctypes.create_string_buffer(_LICENSE), ctypes.create_string_buffer(code, len(code))
     log = ctypes.create_string_buffer(_LOG_BYTES)
     attribute = struct.pack(
@@ -154,7 +155,7 @@ def _bpf(command: int, attribute: bytes, what: str) -> int:
 
 
 def _inside(namespace: int | None, call: Callable[[], _T]) -> _T:
-    """Call in another process's network namespace: on a thread of its own, the only one to change."""
+    """Call in another process's network namespace. A thread of its own enters it, because it cannot come back."""
     if namespace is None:
         return call()
     results: list[_T] = []

@@ -16,7 +16,7 @@ from sumwire_lab.network.topology import SwitchFactory
 
 
 def bridge() -> SwitchFactory:
-    """Makes the baseline's switches."""
+    """A factory of kernel bridges, for the baseline."""
 
     from sumwire_lab.network.mininet_nodes import BridgeNode
 
@@ -29,7 +29,7 @@ def bridge() -> SwitchFactory:
 
 
 def p4(processes: Mapping[str, P4Process]) -> SwitchFactory:
-    """Puts P4 switches into the network: for each switch's name its process."""
+    """A factory of P4 switches. `processes`: by switch name."""
 
     from sumwire_lab.network.mininet_nodes import P4Node
 

@@ -25,7 +25,10 @@ _SEED_STEP: Final = 1009
 
 
 def choose(wanted: str) -> str:
-    """`soft` or `bmv2` for `auto`: bmv2 where it is on PATH. Raises MissingToolError for a bmv2 that is not there."""
+    """The kind of switch to use; `auto` becomes bmv2 if it is on PATH, else soft.
+
+    Raises MissingToolError if bmv2 is wanted and not on PATH.
+    """
     there = shutil.which(BMV2) is not None
     if wanted == "bmv2" and not there:
         raise MissingToolError(f"switch=bmv2, but {BMV2} is not on PATH; switch=soft needs nothing")
@@ -35,14 +38,16 @@ def choose(wanted: str) -> str:
 
 
 def choose_for(options: RunOptions) -> str:
-    """The same for a run; `auto` is the soft switch where an engine is named or ports are impaired."""
+    """The kind of switch for a run. With an engine or an impairment, `auto` becomes the soft switch."""
     soft = options.engine != "auto" or options.impair is not None
     return choose("soft" if soft and options.switch == "auto" else options.switch)
 
 
 def choose_engine(wanted: str) -> str:
-    """`native` or `python` for `auto`: native where there is a compiler. Raises MissingToolError for a native engine
-    that cannot be had."""
+    """The engine to use; `auto` becomes native if there is a compiler, else python.
+
+    Raises MissingToolError if the native engine is wanted and there is no compiler.
+    """
     if wanted == "python":
         return wanted
     try:
@@ -55,7 +60,7 @@ def choose_engine(wanted: str) -> str:
 
 
 def free_tcp_port() -> int:
-    """A TCP port of the loopback address that nobody listens on now."""
+    """A TCP port of the loopback address on which no process listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -70,7 +75,7 @@ def soft_command(
     device_id: int = 1,
     seed: int = 1,
 ) -> list[str]:
-    """The soft switch's command line; the same shape as bmv2's. `seed` fixes what the program draws at random."""
+    """The soft switch's command line, in the form of bmv2's. `seed`: of the program's random numbers."""
     command = [sys.executable, "-m", "softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(device_id)]
     command += ["--seed", str(seed), "--engine", engine]
     if impair is not None:
@@ -81,9 +86,10 @@ def soft_command(
 def bmv2_command(
     interfaces: list[tuple[int, str]], grpc: str, notices: Path, thrift_port: int | None, *, device_id: int = 1
 ) -> list[str]:
-    """bmv2's command line. Two switches must share neither the socket of its notices nor the Thrift port.
+    """bmv2's command line. `notices`: socket of its notifications; every switch needs its own.
 
-    Thrift is not used, but where bmv2 was built with it (None: it was not), it takes a port.
+    `thrift_port`: None if bmv2 was built without Thrift. The lab does not use Thrift, but a bmv2 built with it needs a
+    port of its own.
     """
     command = [BMV2, "--no-p4", *_ports(interfaces), "--device-id", str(device_id), "--log-level", "warn"]
     command += ["--log-console", "--notifications-addr", f"ipc://{notices}"]
@@ -93,7 +99,10 @@ def bmv2_command(
 
 
 def seeded(impair: str, device_id: int) -> str:
-    """The impairment with a seed of each switch's own, so that not all lose the same packets; the first's stays."""
+    """The impairment with a different seed for each switch, so that they do not lose the same packets.
+
+    Device 1 keeps the given seed.
+    """
     parts = [part for part in impair.split(",") if part]
     seed = sum(int(part.partition("=")[2]) for part in parts if part.startswith("seed="))
     others = [part for part in parts if not part.startswith("seed=")]
@@ -110,7 +119,7 @@ def _ports(interfaces: list[tuple[int, str]]) -> list[str]:
 
 
 class P4Process:
-    """A P4 switch process on interfaces of the root namespace, without a program until a controller brings one."""
+    """The process of a P4 switch on interfaces of the root namespace. A controller loads its program later."""
 
     def __init__(
         self,
@@ -134,7 +143,8 @@ class P4Process:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, interfaces: list[tuple[int, str]]) -> None:
-        """Start it on (port, interface) pairs and wait until it answers. Raises what `wait_listening` raises."""
+        """Start on (port, interface) pairs and wait until it accepts connections. Raises what `wait_listening`
+        raises."""
         if self.kind == "bmv2":
             thrift_port = free_tcp_port() if _has_thrift() else None
             notices = self._ledger.socket(str(self.device_id))
@@ -149,7 +159,7 @@ class P4Process:
                 seed=self._seed,
             )
         with self._log.open("wb") as log:
-            # A session of its own: Ctrl-C in the terminal is for the run, which then stops the switch in its turn.
+            # A session of its own, so that Ctrl-C in the terminal reaches only the run, which then stops the switch.
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )

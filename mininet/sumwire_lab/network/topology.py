@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a planned network real with Mininet: hosts, switches, links of a given rate."""
+"""Builds a planned network with Mininet: hosts, switches, and links with a rate."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sumwire_lab.system import drop_counters
 from sumwire_lab.system.leftovers import Ledger
 
 _LOG: Final = logging.getLogger("sumwire_lab")
-# Frames leave as they are on a wire: no segments joined or split by the card, no checksum left for it to fill in.
+# Off, so that frames leave as on a real wire: not joined or split, and with their checksums.
 OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
 _TOOLS: Final = ("ip", "tc", "ethtool", "mnexec", "nsenter")
 
 
 def quiet_commands(interface: str) -> list[list[str]]:
-    """No offloads, and no IPv6 talk of the kernel's own on the link."""
+    """Commands that turn off offloads and the kernel's own IPv6 packets on a link."""
     return [
         ["ethtool", "-K", interface, *(word for name in OFFLOADS for word in (name, "off"))],
         no_ipv6_command(interface),
@@ -36,13 +36,13 @@ def quiet_commands(interface: str) -> list[list[str]]:
 
 
 def no_ipv6_command(interface: str) -> list[str]:
-    """IPv6 off on one interface, where the kernel has IPv6 at all."""
+    """Command that turns off IPv6 on one interface, if the kernel has IPv6."""
     switch = f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"
     return ["sh", "-c", f"test ! -e {switch} || echo 1 > {switch}"]
 
 
 def require_tools() -> None:
-    """Raises MissingToolError where this machine cannot run Mininet."""
+    """Raises MissingToolError if this machine cannot run Mininet."""
     if os.geteuid() != 0:
         raise MissingToolError("network namespaces need root: run this as root")
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
@@ -58,13 +58,13 @@ SwitchFactory = Callable[[Any, Fabric, SwitchPlan], Any]
 """(Mininet object, plan of all, plan of this one) -> the switch node, added to the net but not started."""
 
 
-# One end of a link: Mininet's node, interface, port (None: the next free).
+# One end of a link: Mininet node, interface, port (None: the next free one).
 _End = tuple[Any, str, int | None]
 
 
 @dataclass(frozen=True)
 class LimitedEnd:
-    """One end of a link with a rate, at a Mininet node; `host` is whose link it is, None between switches."""
+    """One end of a link with a rate, at a Mininet node. `host`: the host of the link; None between switches."""
 
     node: Any
     interface: str
@@ -73,7 +73,7 @@ class LimitedEnd:
 
 
 class Network:
-    """A network that exists as long as the `with` block. The switches run in the root namespace."""
+    """A network that exists for the time of the `with` block. Its switches run in the root namespace."""
 
     def __init__(self, fabric: Fabric, ledger: Ledger, make_switch: SwitchFactory) -> None:
         self.fabric = fabric
@@ -99,7 +99,7 @@ class Network:
     def popen(
         self, host: HostPlan, command: Sequence[str], *, stdout: IO[bytes] | int, env: dict[str, str]
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a host's namespace; its errors go where its output goes."""
+        """Start a program in a host's namespace. `stdout` gets both its output and its errors."""
         node = self._hosts[host.name]
         process: subprocess.Popen[bytes] = node.popen(
             list(command),
@@ -108,7 +108,7 @@ class Network:
             stdout=stdout,
             stderr=subprocess.STDOUT,
             env=env,
-            # Ctrl-C in the terminal is for the run, which then ends its processes in its turn.
+            # So that Ctrl-C in the terminal reaches only the run, which then ends its processes.
             start_new_session=True,
         )
         self._ledger.add_process(process.pid)
@@ -122,18 +122,19 @@ class Network:
         try:
             net.stop()
         except AssertionError as error:
-            # Mininet asserts that no command of a node is under way, and an interrupt may have left one. What is
-            # not taken down now is in the ledger, which comes next.
+            # Mininet asserts that no node runs a command, which may not hold after an interrupt. The ledger removes
+            # what is left.
             _LOG.warning("Mininet did not stop in order: %s", error)
 
     def queue_drops(self) -> int:
-        """Packets that the queues of all limited links' ends had no room for, so far. Raises LabError."""
+        """Packets dropped by full queues so far, at both ends of all limited links. Raises LabError."""
         return sum(
             drop_counters.interface_drops(end.interface, partial(run_in, end.node)) for end in self.limited_ends()
         )
 
     def priority_drops(self) -> dict[int, int]:
-        """The same by the packets' priority, where links tell them apart. Raises LabError."""
+        """Packets dropped by full queues so far, by priority; empty without `LinkOptions.priorities`. Raises
+        LabError."""
         drops: dict[int, int] = {}
         for end in self.limited_ends():
             told = run_in(end.node, ["tc", "-s", "-j", "qdisc", "show", "dev", end.interface])
@@ -157,7 +158,7 @@ class Network:
         setLogLevel("error")
 
         class Net(Mininet):  # type: ignore[misc]
-            """Mininet without its change of the whole machine's limits (sysctl), which we do not need."""
+            """Mininet without its changes to limits of the whole machine (sysctl), which the lab does not need."""
 
             inited = True
 
@@ -207,15 +208,15 @@ class Network:
 
 
 def _enter(node: Any) -> list[str]:
-    """What runs a program in a node's network namespace.
+    """Command prefix that runs a program in a node's network namespace.
 
-    Not Mininet's own `mnexec -a`: that enters the node's mount namespace as well, and so leaves a chroot.
+    Mininet's own `mnexec -a` also enters the node's mount namespace, and so would leave a chroot.
     """
     return ["nsenter", f"--net=/proc/{node.pid}/ns/net", "--"]
 
 
 def run_in(node: Any, command: Sequence[str]) -> str:
-    """Run a command in a Mininet node's namespace. Raises LabError with its output where it fails."""
+    """Run a command in a Mininet node's namespace. Raises LabError with its output if it fails."""
     out, err, code = node.pexec(list(command), mncmd=_enter(node))
     if code != 0:
         raise LabError(f"{node.name}: {' '.join(command)} ended with {code}: {err.strip() or out.strip()}")

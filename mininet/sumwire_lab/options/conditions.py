@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run's network and workers have to bear: losses, other traffic, a slow worker. Checked once."""
+"""Conditions of a run: packet loss, other traffic, a slow worker. Checked once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SLOW_MAX: Final = 100.0
 
 @dataclass(frozen=True)
 class OfHost:
-    """A number that one host has: `host` is 1 for h1. Of gray failure a share, of a slow worker a factor."""
+    """A number for one host, 1 for h1: the share of packets lost in a gray failure, or the factor of a slow worker."""
 
     host: int
     value: float
@@ -38,18 +38,18 @@ class OfHost:
 
 @dataclass(frozen=True)
 class Conditions:
-    """None of them by default; all of them hold for every system of a run."""
+    """Conditions hold for every system of a run. The default is none of them."""
 
     loss: float = 0.0
-    """Of the packets on every limited link, in each direction, the share that is lost at random."""
+    """Share of packets lost at random on every limited link, in each direction."""
     gray: OfHost | None = None
-    """One host's link loses this share in each direction, beside what all links lose."""
+    """Share of packets lost on one host's link in each direction, in addition to `loss`."""
     background: float = 0.0
-    """Of the rate of every host's link, what paced TCP flows from each host to the next ask for."""
+    """Share of every host's link rate that paced TCP flows from each host to the next offer."""
     incast_kb: int = 0
-    """Twice a second every host sends so many kilobytes at once to the first one, over TCP."""
+    """Kilobytes that every host sends to the first one at the same time, twice a second, over TCP."""
     slow: OfHost | None = None
-    """One worker's computing takes so many times as long."""
+    """Factor by which one worker computes slower."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.loss < 1:
@@ -64,7 +64,7 @@ class Conditions:
             raise OptionError(f"slow={self.slow}: a factor is 1 to {_SLOW_MAX:g}")
 
     def check_hosts(self, workers: int) -> None:
-        """Raises OptionError for a host that the run does not have, and for traffic without a second one."""
+        """Raises OptionError for a host that the run does not have, and for traffic with fewer than 2 hosts."""
         for name, one in (("gray", self.gray), ("slow", self.slow)):
             if one is not None and not 1 <= one.host <= workers:
                 raise OptionError(f"{name}={one}: hosts are 1 to {workers}")
@@ -74,25 +74,26 @@ class Conditions:
 
     @property
     def traffic(self) -> bool:
-        """Whether hosts send something beside the training."""
+        """Whether hosts send anything besides the training's packets."""
         return self.background > 0 or self.incast_kb > 0
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to bear at all."""
+        """Whether there is any condition."""
         return self != Conditions()
 
     def share_lost(self, host: int | None) -> float:
-        """Of the packets of a host's link in one direction, by its number; None: of a link between switches."""
+        """Share of packets that one direction of a host's link loses, by the host's number; None: a link between
+        switches."""
         gray = self.gray.value if self.gray is not None and self.gray.host == host else 0.0
         return 1 - (1 - self.loss) * (1 - gray)
 
     def slowness(self, rank: int) -> float:
-        """The factor of a worker, counted from 0."""
+        """The slowness factor of a worker; ranks count from 0."""
         return self.slow.value if self.slow is not None and self.slow.host == rank + 1 else 1.0
 
     def words(self) -> str:
-        """For people; empty without any."""
+        """The conditions in words; empty without any."""
         parts = {
             "loss": self.loss and f"{self.loss:.3%} on every link",
             "gray failure": self.gray and f"{self.gray.value:.3%} on the link of h{self.gray.host}",

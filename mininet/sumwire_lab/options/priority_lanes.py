@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a run's laned system (dlcp) goes: lanes, quorum, bound of loss."""
+"""Options of the system dlcp, whose job has priority lanes: lanes, quorum, loss bound."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LANES_MAX: Final = 8
 DIVISORS: Final = ("contributors", "workers")
 DEGRADE_MODES: Final = ("trim", "drop", "trim-results")
 SLOTS: Final = 1024
-"""Of all lanes together; 256 for each of 4."""
+"""Slots of all lanes together; 256 for each of 4 lanes."""
 
 
 @dataclass(frozen=True)
 class Degrade:
-    """Packets of the job that the switch cuts or drops on purpose; `share` of them, drawn by a hash with `seed`."""
+    """The switch trims or drops a share of the job's packets on purpose, chosen by a hash with `seed`."""
 
     mode: str
     share: float
@@ -44,15 +44,15 @@ class Degrade:
 
 @dataclass(frozen=True)
 class LanedOptions:
-    """Of laned systems only; other systems of the same run know nothing of it."""
+    """Applies to systems whose job has priority lanes, and to no other system of the run."""
 
     lanes: int = 4
     quorum: int | None = None
-    """Workers whose contributions close a slot; None: all."""
+    """Contributions that close a slot; None: those of all workers."""
     loss_bound: float = 0.01
-    """Share of a tensor's contributions that may be missing."""
+    """Missing share that a tensor may have."""
     divisor: str = DIVISORS[0]
-    """What a sum is divided by: those in it, or all workers."""
+    """What a sum is divided by: the number of its contributors, or that of all workers."""
     queues: bool = True
     """Whether P4 switches keep virtual queues that mark and drop by class."""
     degrade: Degrade | None = None
@@ -66,7 +66,7 @@ class LanedOptions:
             raise OptionError(f"divisor={self.divisor}: known are {', '.join(DIVISORS)}")
 
     def check(self, workers: int, topology: str) -> None:
-        """Against the run's. Raises OptionError."""
+        """Check the quorum against the run. Raises OptionError."""
         if self.quorum is None:
             return
         if not 1 <= self.quorum <= workers:
@@ -75,11 +75,11 @@ class LanedOptions:
             raise OptionError(f"quorum={self.quorum}: below workers={workers} only with topology=star")
 
     def lockstep(self, workers: int) -> bool:
-        """Whether every step needs every worker; else they must not wait for each other."""
+        """Whether every step needs every worker. With a smaller quorum, workers must not wait for each other."""
         return self.quorum is None or self.quorum == workers
 
     def job(self) -> dict[str, Any]:
-        """What it adds to a job of the controller's configuration."""
+        """Keys for a job of the controller's configuration."""
         more: dict[str, Any] = {"lanes": self.lanes}
         if self.quorum is not None:
             more["quorum"] = self.quorum
@@ -93,6 +93,6 @@ class LanedOptions:
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> LanedOptions:
-        """What `as_dict` has made."""
+        """The inverse of `as_dict`."""
         degrade = raw["degrade"]
         return cls(**{**raw, "degrade": None if degrade is None else Degrade(**degrade)})

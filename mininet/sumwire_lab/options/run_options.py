@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run can be told, checked once. Everything later takes these objects as they are."""
+"""Options of a run. They are checked here once; all other modules rely on them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, parse
 from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS, Task
 
-# One star is one switch: the contributors bitmap of a job has this many bits.
+# Bits in a job's contributors bitmap, which limits the workers of one switch.
 WORKERS_MAX: Final = 32
 AGGREGATOR: Final = "aggregator"
 SWITCHES: Final = ("auto", "soft", "bmv2", AGGREGATOR)
 """`auto` is bmv2 where it is on PATH, else soft; `aggregator` is a server's process instead of a switch."""
 ENGINES: Final = ("auto", "native", "python")
-"""Of the soft switch; `auto` is native where a compiler is there."""
+"""Engines of the soft switch; `auto` is native if there is a compiler, else python."""
 
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """One host's link: the same rate in both directions, each end with its own queue."""
+    """A host's link. It has the same rate in both directions, and a queue at each end."""
 
     mbit: float = 100.0
     queue_packets: int = 256
     trunk_mbit: float | None = None
-    """Rate of the links between switches; None: as the hosts' links."""
+    """Rate of the links between switches; None: that of the hosts' links."""
     priorities: bool = False
     """Eight queues at each end, served in strict order of the packets' priority (DSCP)."""
 
@@ -44,7 +44,7 @@ class LinkOptions:
             raise OptionError(f"queue={self.queue_packets}: a queue holds 2 to 100000 packets")
 
     def trunk(self) -> LinkOptions:
-        """The same for a link between switches."""
+        """Options of a link between switches."""
         return self if self.trunk_mbit is None else replace(self, mbit=self.trunk_mbit, trunk_mbit=None)
 
 
@@ -59,7 +59,7 @@ class TrainOptions:
     hidden: int = TASKS[DEFAULT_TASK].hidden
     """Units of a hidden layer; of the transformer, its width."""
     learning_rate: float = TASKS[DEFAULT_TASK].learning_rate
-    """Of systems that aggregate the mean gradient."""
+    """Learning rate of the systems that aggregate the mean gradient."""
     weight_decay: float = TASKS[DEFAULT_TASK].weight_decay
     seed: int = 1
     max_steps: int | None = None
@@ -67,13 +67,13 @@ class TrainOptions:
     nmse_samples: int = 4
     """Steps at which the aggregated gradient is compared with the true mean."""
     rank: int = TASKS[DEFAULT_TASK].rank
-    """Of the low-rank systems."""
+    """Rank of the low-rank systems."""
     share: float = 0.01
-    """Of the values, what Top-k sends."""
+    """Share of the values that Top-k sends."""
 
     @classmethod
     def of(cls, task: str, **given: Any) -> TrainOptions:
-        """The task's own defaults, but for what is `given` and not None. Raises OptionError."""
+        """The task's defaults, replaced by whatever is `given` and not None. Raises OptionError."""
         if task not in TASKS:
             raise OptionError(f"task={task}: known are {', '.join(TASKS)}")
         known = {f.name for f in fields(cls)} & {f.name for f in fields(Task)}
@@ -97,7 +97,7 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """One run: the same training once per system, one after the other, on the same links."""
+    """One run: the same training with each system in turn, on equal links."""
 
     workers: int = 4
     link: LinkOptions = LinkOptions()
@@ -109,10 +109,10 @@ class RunOptions:
     impair: str | None = None
     """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
     malformed: int = 0
-    """Malformed packets sent at the switch while the P4 system trains."""
+    """Number of malformed packets sent to the switch while a system that uses it trains."""
     conditions: Conditions = field(default_factory=Conditions)
     laned: LanedOptions = field(default_factory=LanedOptions)
-    """Of the laned system, dlcp."""
+    """Options of the system dlcp."""
     deadline_s: float = 1800.0
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ class RunOptions:
 
 
 def _check_impairment(text: str) -> None:
-    """The soft switch's own rules, but before a baseline has run for minutes."""
+    """Apply the soft switch's rules now, rather than after the baseline has run for minutes."""
     from softswitch.runtime.impair import ImpairmentError, parse_impairment
 
     try:

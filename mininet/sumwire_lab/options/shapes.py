@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which topologies there are: names of switches and who is above whom."""
+"""The topologies: names of their switches, and which switch is above which."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SHAPES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "leaf4": ("middle2",),
     },
 }
-"""Per topology: its switches from the top down, each with those that it sends its partial results to."""
+"""By topology: its switches from the top down, each with the switches that it sends partial results to."""
 TOPOLOGIES: Final = tuple(SHAPES)
 
 
 def leaves_of(topology: str) -> list[str]:
-    """The lowest switches, the only ones with hosts."""
+    """The lowest switches. Only these have hosts."""
     uppers = {upper for ways in SHAPES[topology].values() for upper in ways}
     return [name for name in SHAPES[topology] if name not in uppers]

@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 
 
 def new_folder(results: Path, latest: bool = True) -> Path:
-    """`results/<time>/`, and with `latest` the link `results/latest` to it."""
+    """Make `results/<time>/`, and with `latest` point the link `results/latest` to it."""
     results.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
     for suffix in ["", *(f"-{n}" for n in range(2, 100))]:
@@ -35,7 +35,8 @@ def new_folder(results: Path, latest: bool = True) -> Path:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does; while the run cleans up, further ones are ignored."""
+    """Within the block SIGTERM raises KeyboardInterrupt, as Ctrl-C does. After the first one both are ignored, so that
+    the run can clean up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sends malformed packets at the switch during a training run, and reads how many the switch has counted by reason."""
+"""Sends malformed packets to the switch during a training run, and reads how many the switch has counted by reason."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One line a moment on how a training goes."""
+"""Progress of a training, as one line every few seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINE_SECONDS: Final = 2.0
 
 
 def line(system: str, record: WorkerRecord, elapsed_s: float) -> str:
-    """System, step, loss, accuracy and the time that is probably left."""
+    """System, step, loss, accuracy, communication time and the estimated remaining time."""
     last = record.steps[-1]
     done = last.step + 1
     left = elapsed_s / done * (record.total_steps - done)
@@ -28,7 +28,7 @@ def line(system: str, record: WorkerRecord, elapsed_s: float) -> str:
 
 
 class Progress:
-    """Follows all workers' records; says something when there is news, but not more often than every two seconds."""
+    """Follows the workers' records and reports new steps, at most every two seconds."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Progress:
         self._said_step = -1
 
     def tick(self) -> None:
-        """Look once."""
+        """Read what is new, and report it if a line is due."""
         for follower in self._followers:
             follower.poll()
         record = self._followers[0].record

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON lines that workers write, read while they grow and after the end."""
+"""The JSON lines that workers write, read during and after the training."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from sumwire_lab.errors import LabError
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One step of one worker; `clock_s` is the training time up to its end, without what only observes."""
+    """One step of one worker. `clock_s`: training time until its end, without tests and logging."""
 
     step: int
     loss: float | None
-    """None for a step that was taken from the others."""
+    """None for a step that the other workers completed without this one."""
     clock_s: float
     step_s: float
     comm_s: float
     tx_bytes: int
     rx_bytes: int
     accuracy: float | None
-    """Of the test after the step; None where it was not looked at."""
+    """Test accuracy after the step; None if there was no test."""
     nmse: float | None = None
     tx_packets: int = 0
     rx_packets: int = 0
     bits: float | None = None
-    """The test's cross entropy, bits an answer."""
+    """Cross entropy of the test, in bits per answer."""
     followed: bool = False
-    """Made without this worker, which took its results."""
+    """Whether the other workers completed the step without this one, which took their results."""
     tensors: list[dict[str, Any]] = field(default_factory=list)
-    """One for each: at least `bucket`, `values` and `seconds`, from its hand-over to its result."""
+    """One record per tensor, with at least `bucket`, `values` and `seconds` from hand-over to result."""
 
 
 @dataclass
 class WorkerRecord:
-    """Everything one worker has written so far."""
+    """Everything that one worker has written so far."""
 
     rank: int = -1
     total_steps: int = 0
@@ -49,7 +49,7 @@ class WorkerRecord:
     """None until the worker has ended its training."""
     stats: dict[str, Any] = field(default_factory=dict)
     host_sockets: int = 0
-    """Datagrams that its host's sockets had no room for."""
+    """Datagrams that the sockets of its host had no room for."""
 
     def take(self, line: str) -> None:
         """Add one line. Raises LabError for a line of unknown kind."""
@@ -67,7 +67,7 @@ class WorkerRecord:
 
 
 class Follower:
-    """Reads the lines that have been added to a file since the last look."""
+    """Reads a worker's file while it grows."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,7 +75,8 @@ class Follower:
         self._offset = 0
 
     def poll(self) -> bool:
-        """Take what is new; returns whether there was something. A line half written waits for its end."""
+        """Read the lines added since the last call. Returns whether there were any. An incomplete line is left for
+        later."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A run's table for the terminal and its HTML page, which needs no other file."""
+"""Reports of a run: a table for the terminal, and an HTML page without external files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def _show(value: float | int | None, form: str, scale: float = 1.0) -> str:
 
 
 def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The table: a header, a row per measure, a column per system; with two, a last one for gloo over the other."""
+    """The table: a header, a row per measure, a column per system.
+
+    With gloo and one other system, a last column has the ratio of the two.
+    """
     systems: dict[str, dict[str, Any]] = summary["systems"]
     names = tuple(systems)
     compared = names[-1] if len(names) == 2 and names[0] == "gloo" else None
@@ -46,7 +49,7 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         share = _show(ratio(summary, key, compared), ".2f") if compare else ""
         return (label, *cells, share)
 
-    def times_less(label: str, key: str) -> tuple[str, ...]:
+    def speed_up(label: str, key: str) -> tuple[str, ...]:
         cells = tuple(_show(ratio(summary, key, name), ".2f") for name in names)
         return (label, *cells, "") if compared is not None else (label, *cells)
 
@@ -54,10 +57,10 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
     return [
         head,
         row("test accuracy, %", "accuracy", ".2f", scale=100),
-        row("test loss, bits an answer", "bits_per_answer", ".3f"),
+        row("test loss (bits per example)", "bits_per_answer", ".3f"),
         row(f"time to {target} accuracy, s", "time_to_target_s", ".1f", compare=True),
         row("communication per step, s", "comm_s_per_step", ".3f", compare=True),
-        times_less("communication, gloo's time over its", "comm_s_per_step"),
+        speed_up("communication speed-up over gloo", "comm_s_per_step"),
         row("the step's other time, s", "compute_s_per_step", ".3f", compare=True),
         row("whole step, s", "step_s", ".3f", compare=True),
         row("whole step, median, s", "step_s_p50", ".3f", compare=True),
@@ -79,7 +82,7 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def lane_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Of laned systems: what each lane's tensors took, and where packets were lost; empty without any."""
+    """For systems with priority lanes: times of each lane's tensors, and where packets were lost. Empty without one."""
     lines: list[tuple[str, ...]] = []
     for name, entry in summary["systems"].items():
         if "tensor_by_lane" not in entry:
@@ -113,7 +116,7 @@ def _aligned(body: Sequence[tuple[str, ...]]) -> str:
 
 
 def _words(cell: str, label: str) -> str:
-    """Yes and no for the one row that holds a truth value."""
+    """Yes or no instead of 1 or 0, in the row whose values are truth values."""
     return {"1": "yes", "0": "no"}.get(cell, cell) if label.startswith("replicas") else cell
 
 
@@ -130,7 +133,7 @@ def plot_svg(results: Sequence[SystemResult], kind: str, target: float) -> str:
 
 
 def draw(figure: Any, results: Sequence[SystemResult], kind: str, target: float) -> None:
-    """One plot on a matplotlib figure; `target` is the accuracy to reach."""
+    """Draw one plot on a matplotlib figure. `target`: the accuracy to reach."""
     axes = figure.add_subplot()
     for result, colour in zip(results, cycle(_COLOURS), strict=False):
         steps = result.workers[0].steps
@@ -160,7 +163,7 @@ svg { max-width: 100%; height: auto; } pre { background: #f3f4f6; padding: 1rem;
 
 
 def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
-    """A page with the table, both plots and the summary as it is in summary.json."""
+    """The page: table, both plots, and the summary as in summary.json."""
     lines = [tuple(_words(cell, line[0]) for cell in line) for line in rows(summary)]
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in lines[0])
     body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>\n" for line in lines[1:])
@@ -176,8 +179,8 @@ def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Sumwire run</title><style>{_STYLE}</style></head><body>
 <h1>Sumwire run</h1>
-<p>{html.escape(setting)}. {html.escape(TASKS[summary["task"]].title.capitalize())}. Systems over the group, gloo among
-them, run on kernel bridges.</p>
+<p>{html.escape(setting)}. {html.escape(TASKS[summary["task"]].title.capitalize())}. Systems over the process group,
+gloo among them, run on kernel bridges.</p>
 <table><tr>{head}</tr>
 {body}</table>
 {_lane_table(summary)}<h2>Accuracy over time</h2>
@@ -199,6 +202,6 @@ def _lane_table(summary: dict[str, Any]) -> str:
 
 
 def write(folder: Path, summary: dict[str, Any], results: Sequence[SystemResult]) -> None:
-    """summary.json and report.html."""
+    """Write summary.json and report.html into the folder."""
     (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     (folder / "report.html").write_text(html_page(summary, results))

@@ -23,26 +23,26 @@ from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.processes import killed_after, stop_process, wait_all
 from sumwire_lab.system.readiness import wait_said
 
-# The line that the software aggregator begins with once it listens.
+# Beginning of the line that the software aggregator prints once it listens.
 AGGREGATOR_READY: Final = "ready:"
 
 
 @dataclass
 class Session:
-    """A network that is up, with its switches ready and, for a P4 system, the job admitted."""
+    """A network that is up, with its switches ready and, for a system that uses them, the jobs admitted."""
 
     fabric: Fabric
     network: Network
     ledger: Ledger
     folder: Path
     job_files: dict[str, Path]
-    """By the job's name; none on kernel bridges."""
+    """By job name; empty with kernel bridges."""
     aggregator: subprocess.Popen[bytes] | None = None
-    """The software one, where it takes the switch's place."""
+    """The software aggregator's process, if it takes the switch's place."""
 
     @property
     def job_file(self) -> Path | None:
-        """The training job's."""
+        """Job file of the training job; None with kernel bridges."""
         return self.job_files.get(control_plane.JOB)
 
     def start(self, name: str, host: HostPlan, command: list[str], **variables: str) -> subprocess.Popen[bytes]:
@@ -62,13 +62,13 @@ class Session:
         return {name: process for name, process in processes.items() if process is not None}
 
     def counted(self) -> Counted:
-        """Packets lost so far, as far as the network can be asked while it is up."""
+        """Loss counters that can only be read while the network is up."""
         logs = [self.log(name) for name in self.serving()]
         sockets = None if self.aggregator is None else drop_counters.host_sockets(self.aggregator.pid)
         return Counted(self.network.queue_drops(), logs, sockets)
 
     def logs(self, names: Iterable[str]) -> dict[str, Path]:
-        """Log of each of these programs, and of the switches."""
+        """Log files of these programs and of the switches, by name."""
         return {name: self.log(name) for name in [*names, *self.serving()]}
 
     def run_workers(
@@ -99,8 +99,10 @@ def open_session(
     jobs: Callable[[Fabric], list[dict[str, Any]]] = control_plane.training_job,
     queues: Callable[[Fabric], Sequence[dict[str, Any]]] = lambda _: (),
 ) -> Iterator[Session]:
-    """Network, switches and jobs for the time of the block. `kind` is `soft`, `bmv2`, `aggregator`, or None for kernel
-    bridges alone; `queues` are the P4 switches' virtual ones."""
+    """A session with network, switches and jobs, for the time of the block.
+
+    `kind`: `soft`, `bmv2`, `aggregator`, or None for kernel bridges. `queues`: virtual queues of the P4 switches.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         ledger = Ledger.create()
@@ -134,7 +136,7 @@ def open_session(
 
 @contextmanager
 def _aggregator(session: Session, server: HostPlan) -> Iterator[subprocess.Popen[bytes]]:
-    """The software aggregator on its host, ready, for the time of the block."""
+    """Run the software aggregator on its host for the time of the block, from when it is ready."""
     command = [sys.executable, "-m", "sumwire.aggregator.cli", *map(str, session.job_files.values())]
     process = session.start(AGGREGATOR, server, command)
     try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""From the workers' records to the numbers of `summary.json`. Pure functions."""
+"""Computes the numbers of `summary.json` from the workers' records. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.options.tasks import TASKS, Task
 from sumwire_lab.run.records import StepRecord, WorkerRecord
 
-# Ethernet, IPv4, UDP and Sumwire; Ethernet, IPv4 and TCP with time stamps are as many.
+# Headers of a Sumwire packet: Ethernet, IPv4, UDP, Sumwire. Ethernet, IPv4 and TCP with time stamps have the same size.
 PACKET_HEADER_BYTES: Final = LOWER_HEADER_BYTES + HEADER_BYTES
-# Of JobStats.
+# Counters of JobStats.
 DELIVERY: Final = (
     "missing", "left_out", "flushed", "probes", "informs", "trimmed", "ce_marks", "recovered", "ahead"
 )  # fmt: skip
@@ -27,33 +27,33 @@ DELIVERY: Final = (
 
 @dataclass(frozen=True)
 class SystemResult:
-    """One system's training: a record per worker, and how long everything took, set-up included."""
+    """One system's training: a record per worker, and the wall-clock time including the set-up."""
 
     system: str
     workers: tuple[WorkerRecord, ...]
     wall_s: float
     extra: dict[str, Any] = field(default_factory=dict)
-    """More of this system, for summary.json as it is."""
+    """Further entries of this system in summary.json."""
 
 
 def time_to_target(steps: Sequence[StepRecord], target: float) -> float | None:
-    """Training seconds until the test accuracy first reached the target; None if it never did."""
+    """Time to accuracy: training seconds until the test accuracy first reached the target; None if it never did."""
     return next((s.clock_s for s in steps if s.accuracy is not None and s.accuracy >= target), None)
 
 
 def steps_to_target(steps: Sequence[StepRecord], target: float) -> int | None:
-    """The same in steps."""
+    """Steps until the test accuracy first reached the target; None if it never did."""
     return next((s.step + 1 for s in steps if s.accuracy is not None and s.accuracy >= target), None)
 
 
 def measured(steps: Sequence[StepRecord], warm_up: int) -> Sequence[StepRecord]:
-    """The steps that averages are taken over: all but the first few, where there are more."""
+    """The steps that averages are taken over: those after the warm-up, or all if there are no others."""
     return steps[warm_up:] if len(steps) > warm_up else steps
 
 
 def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
-    """One entry of `systems`. Per step: over all workers and all measured steps; bytes are one worker's link, both
-    directions. Raises LabError where a worker has no steps or not as many as the others."""
+    """One entry of `systems`. Numbers per step are means over all workers and all measured steps. Bytes are those of
+    one worker's link, both directions together. Raises LabError if workers have no steps, or not equally many."""
     counts = {len(w.steps) for w in result.workers}
     if len(counts) != 1 or counts == {0}:
         raise LabError(f"{result.system}: workers made {sorted(counts)} steps, they must be equal and above 0")
@@ -92,10 +92,10 @@ def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
 
 
 def tensor_times(workers: Sequence[WorkerRecord], warm_up: int) -> dict[str, Any]:
-    """Seconds from a tensor's hand-over to its result, over all workers and measured steps; nothing without records.
+    """Seconds from a tensor's hand-over to its result, over all workers and measured steps; empty without records.
 
-    `tensor_by_lane` where tensors went in lanes: the same for each, the most urgent first. `tensor_missing_max` is the
-    largest share of a tensor's contributions that its sums lacked.
+    If tensors went through priority lanes, `tensor_by_lane` has the times of each lane, the most urgent first, and
+    `tensor_missing_max` the largest missing share of a tensor.
     """
     tensors = [one for w in workers for s in measured(w.steps, warm_up) if not s.followed for one in s.tensors]
     if not tensors:
@@ -117,7 +117,7 @@ def _spread(tensors: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest of the values that so many percent of them do not exceed."""
+    """The smallest value that is not exceeded by `percent` % of the values."""
     return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
 
 
@@ -128,8 +128,8 @@ def _last(values: Iterable[float | None]) -> float | None:
 def bits_per_value(workers: Sequence[WorkerRecord]) -> dict[str, float]:
     """Bits on a worker's link per step and parameter, up (sent) and down, with headers and without.
 
-    Mean over all steps, also the first two: a system may have rounds that are larger than the others, and the run
-    holds whole periods of them or not, as the options say.
+    The mean is over all steps, the first two included: some systems have larger rounds from time to time, and leaving
+    steps out would change their weight.
     """
     steps = [s for w in workers for s in w.steps]
     values = len(steps) * workers[0].parameters
@@ -149,7 +149,7 @@ def bits_per_value(workers: Sequence[WorkerRecord]) -> dict[str, float]:
 
 
 def _switch_numbers(workers: Iterable[WorkerRecord]) -> dict[str, Any]:
-    """What only systems through the switch have; counts are sums over the workers."""
+    """Numbers that gloo does not have. Counts are sums over the workers."""
     workers = tuple(workers)
     nmse = [s.nmse for s in workers[0].steps if s.nmse is not None]
     return {
@@ -162,14 +162,14 @@ def _switch_numbers(workers: Iterable[WorkerRecord]) -> dict[str, Any]:
 
 
 def _delivery_numbers(workers: Sequence[WorkerRecord]) -> dict[str, Any]:
-    """What a bound of loss and a quorum have done, where either was there."""
+    """Counters of bounded loss and quorum, if any of them is above 0."""
     followed = [sum(s.followed for s in w.steps) for w in workers]
     counts = {name: sum(int(w.stats.get(name, 0)) for w in workers) for name in DELIVERY}
     return {**(counts if any(counts.values()) else {}), **({"followed": followed} if any(followed) else {})}
 
 
 def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult]) -> dict[str, Any]:
-    """The whole of `summary.json`; `switch` is the kind that was really used."""
+    """The content of `summary.json`. `switch`: the kind that was used."""
     return {
         "workers": options.workers,
         "link_mbit": options.link.mbit,
@@ -188,7 +188,7 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
 
 
 def ratio(summary: dict[str, Any], key: str, system: str, baseline: str = BASELINE) -> float | None:
-    """How many times less of `key` a system has than the baseline; None where one of them lacks it."""
+    """The baseline's value of `key` over that of a system; None if one of them lacks it."""
     systems = summary["systems"]
     if system not in systems or baseline not in systems:
         return None

@@ -34,7 +34,7 @@ def train(
     say: Say,
     on_first_step: Callable[[], None] = lambda: None,
 ) -> SystemResult:
-    """Train once on the session's hosts. Raises what `wait_all` raises; no worker outlives the call."""
+    """Train on the session's hosts. `on_first_step` is called after the first step. Raises what `wait_all` raises."""
     fabric, folder = session.fabric, session.folder
     followers = [Follower(folder / f"worker{rank}.jsonl") for rank in range(len(fabric.hosts))]
     spec = WorkerSpec(

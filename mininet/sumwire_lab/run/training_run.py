@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make run`: the same training once per system, then the comparison."""
+"""`make run`: one training with each system in turn, and their comparison."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from sumwire_lab.system import drop_counters, leftovers
 
 
 def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], Path]:
-    """Returns the summary and the folder with everything else. Raises LabError, KeyboardInterrupt."""
+    """Train with every system. Returns the summary, and the folder with all results. Raises LabError,
+    KeyboardInterrupt."""
     require_tools()
     _check_ops(options)
     kind = switches.choose_for(options)
@@ -46,14 +47,14 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
                 raise DeadlineError(f"the run took longer than {options.deadline_s:g} s")
             used = kind if parse(system).switched else None
             done.append(_one(system, options, used, folder, deadline_s=left, say=say))
-            # After each system, so that a later one that fails does not take the numbers of this one with it.
+            # Written after each system, so that a failure of a later one loses nothing.
             summary = run_summary(options, kind, done)
             report.write(folder, summary, done)
     return summary, folder
 
 
 def _check_ops(options: RunOptions) -> None:
-    """Raises OptionError for a system whose ops the network has no room for, before anything runs."""
+    """Raises OptionError for a system whose ops do not have room for the workers, before anything runs."""
     there = control_plane.ops_for(plan(options.workers, options.link, "", options.topology))
     for name in options.systems:
         missing = [op for op in parse(name).ops if op not in there]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The P4 switches' virtual queues for tagged packets: configuration, and what they have decided."""
+"""Virtual queues of the P4 switches for tagged packets: their configuration and their decisions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from sumwire_lab.run.session import Session
 
 _FRAME_BYTES: Final = 1500
-# Thresholds of a virtual queue as shares of the link's own queue: marks from the first on, drop classes 3, 2, 1 and 0,
-# and all. The real queue must be the last to be full, or it would drop without looking at the class.
+# Thresholds of a virtual queue as shares of the link's real queue: for marks, for dropping classes 3, 2, 1 and 0, and
+# for
+# dropping everything. The real queue, which knows no classes, must not fill before the virtual one.
 _MARK: Final = 1 / 16
 _DROP: Final = (1 / 8, 1 / 4, 1 / 2, 3 / 4)
 _DROP_ALL: Final = 7 / 8
 
 
 def virtual_queues(fabric: Fabric) -> list[dict[str, Any]]:
-    """One for each limited port of the P4 switches, as the controller reads it: drained at the link's rate."""
+    """The controller's entry for each limited port of the P4 switches, drained at the link's rate."""
     host, trunk = fabric.link, fabric.link.trunk()
     ports = [(h.switch, h.port, host) for h in fabric.hosts]
     ports += [(t.lower, t.lower_port, trunk) for t in fabric.trunks]
@@ -40,7 +41,7 @@ def virtual_queues(fabric: Fabric) -> list[dict[str, Any]]:
 
 
 def thresholds(queue_bytes: int) -> dict[str, Any]:
-    """A virtual queue's, for a link whose real queue holds so many bytes."""
+    """Thresholds of a virtual queue, for a link whose real queue holds `queue_bytes`."""
     return {
         "mark_bytes": int(_MARK * queue_bytes),
         "drop_bytes": [int(share * queue_bytes) for share in _DROP],
@@ -49,13 +50,15 @@ def thresholds(queue_bytes: int) -> dict[str, Any]:
 
 
 def no_queues(fabric: Fabric) -> list[dict[str, Any]]:
-    """Of systems whose packets have no tags."""
+    """For systems whose packets have no tags."""
     return []
 
 
 def drops(session: Session, *, queues: bool) -> dict[str, dict[str, int]]:
-    """Where tagged packets were lost so far: in links' queues by priority, and, where P4 switches have virtual queues,
-    what those decided by drop class (packets that simply passed aside). Raises LabError."""
+    """Tagged packets lost so far in links' queues, by priority.
+
+    With virtual queues, also the packets that these marked, dropped or trimmed, by drop class. Raises LabError.
+    """
     told = {"link_priorities": {str(key): count for key, count in session.network.priority_drops().items()}}
     if queues:
         told["queue_classes"] = by_class(control_plane.queue_decisions(session.folder))
@@ -63,7 +66,7 @@ def drops(session: Session, *, queues: bool) -> dict[str, dict[str, int]]:
 
 
 def by_class(decisions: Mapping[tuple[int, int, str], int]) -> dict[str, int]:
-    """Packets of all ports as `3 drop` and so on, the class that is lost first at the front."""
+    """Packets of all ports, by class and decision as in `3 drop`. The class that is dropped first comes first."""
     found: dict[tuple[int, str], int] = {}
     for (_, drop_class, decision), packets in decisions.items():
         if decision != "pass":

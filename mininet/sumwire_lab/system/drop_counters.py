@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a packet can be lost without anybody impairing a link, and how many were: each place's own counter.
+"""Counts packets that were lost although no link was impaired.
 
-A link's queue (tc), the kernel's backlog between the two ends of a veth pair, a host's socket buffer, the switch's
-packet sockets.
+Places: a link's queue (tc), the kernel's backlog between the two ends of a veth pair, a host's socket buffer, and the
+switch's packet sockets. Each has a counter of its own.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from sumwire_lab.errors import LabError
 _SNMP: Final = Path("/proc/self/net/snmp")
 _SOFTNET: Final = Path("/proc/net/softnet_stat")
 _SOFTNET_DROPPED: Final = 1
-# How the soft switch reports a port when it ends.
+# A port's counters, in the log of a soft switch that has ended.
 _PORT_LINE: Final = re.compile(r"port (\d+) on (\S+): ((?:\w+=\d+ ?)+)$", re.MULTILINE)
-# And how the software aggregator does.
+# Replies, in the log of a software aggregator that has ended.
 _REPLIES: Final = re.compile(r"^replies: \d+ sent, (\d+) not", re.MULTILINE)
 _SWITCH_LOST: Final = ("rx_dropped", "rx_cut", "tx_dropped", "tx_refused")
 
 
 @dataclass(frozen=True)
 class Losses:
-    """Packets lost by place, during one session. `switch` is None where the switch does not tell (bmv2).
+    """Packets lost during one session, by place.
 
-    Of a software aggregator it is what its host's sockets had no room for, and what it could not send.
+    `switch` is None for a switch that does not report its losses (bmv2). For a software aggregator it counts datagrams
+    that its sockets had no room for and replies that it could not send.
     """
 
     link_queues: int
@@ -46,17 +47,16 @@ class Losses:
 
 @dataclass(frozen=True)
 class Counted:
-    """What a network told before it was taken down. `logs` are its switches', who tell when they end."""
+    """Counters read before a network is taken down. `logs`: those of its switches, which report when they end."""
 
     queues: int
     logs: Sequence[Path]
     server_sockets: int | None = None
-    """Of the software aggregator's host, where it takes the switch's place."""
+    """Datagrams lost by the sockets of the software aggregator's host; None with a switch."""
 
 
 def gather(counted: Counted, *, backlog_before: int, sockets: int) -> Losses:
-    """All places together, after a session has ended. `sockets` were counted by its workers. Without a switch's log
-    nobody tells."""
+    """Losses at all places, after a session has ended. `sockets`: as counted by its workers."""
     logs = [log.read_text() for log in counted.logs]
     told = [switch_lost(log) if counted.server_sockets is None else replies_lost(log) for log in logs]
     switch = None if not told or None in told else sum(lost for lost in told if lost is not None)
@@ -66,7 +66,7 @@ def gather(counted: Counted, *, backlog_before: int, sockets: int) -> Losses:
 
 
 def udp_lost(text: str) -> int:
-    """Datagrams that a namespace's sockets had no room for, out of /proc/net/snmp. Raises LabError without it."""
+    """Datagrams that a namespace's sockets had no room for, from /proc/net/snmp. Raises LabError without that count."""
     names, values = (line.split() for line in text.splitlines() if line.startswith("Udp:"))
     counts = dict(zip(names, values, strict=True))
     if "RcvbufErrors" not in counts:
@@ -75,32 +75,32 @@ def udp_lost(text: str) -> int:
 
 
 def host_sockets(pid: int | None = None) -> int:
-    """Now, in a process's network namespace; without one, in this process's."""
+    """Datagrams lost so far by sockets in the network namespace of a process; default: this process."""
     return udp_lost(_SNMP.read_text() if pid is None else Path(f"/proc/{pid}/net/snmp").read_text())
 
 
 def backlog_lost(text: str) -> int:
-    """Packets that found a processor's backlog full, out of /proc/net/softnet_stat; of the whole machine."""
+    """Packets dropped by full backlogs of all processors, from the text of /proc/net/softnet_stat."""
     return sum(int(line.split()[_SOFTNET_DROPPED], 16) for line in text.splitlines())
 
 
 def backlog() -> int:
-    """Now."""
+    """Packets dropped by full backlogs so far, on the whole machine."""
     return backlog_lost(_SOFTNET.read_text())
 
 
 def queue_drops(text: str) -> int:
-    """Drops of an interface, out of `tc -s -j qdisc show dev`. The root's count has those of its classes in it."""
+    """Drops of an interface, from the output of `tc -s -j qdisc show dev`. The root's count includes its classes."""
     return sum(int(entry["drops"]) for entry in json.loads(text) if entry.get("root"))
 
 
 def interface_drops(interface: str, run: Callable[[list[str]], str]) -> int:
-    """The same, asked of the kernel by `run`, which runs a command where the interface is."""
+    """Drops of an interface so far. `run` runs a command in the interface's namespace and returns its output."""
     return queue_drops(run(["tc", "-s", "-j", "qdisc", "show", "dev", interface]))
 
 
 def ports(log: str) -> dict[int, dict[str, int]]:
-    """The counters of each port that a soft switch wrote into its log when it ended; empty where it did not."""
+    """Counters of each port, from the log of a soft switch; empty if it has not written them."""
     found = {}
     for number, _, counts in _PORT_LINE.findall(log):
         pairs = (pair.split("=") for pair in counts.split())
@@ -109,12 +109,12 @@ def ports(log: str) -> dict[int, dict[str, int]]:
 
 
 def switch_lost(log: str) -> int | None:
-    """Frames that a soft switch's ports lost, out of its log; None where it does not tell."""
+    """Frames lost by a soft switch's ports, from its log; None if it has not written them."""
     counts = ports(log)
     return sum(port[name] for port in counts.values() for name in _SWITCH_LOST if name in port) if counts else None
 
 
 def replies_lost(log: str) -> int | None:
-    """Replies that a software aggregator could not send, out of its log; None where it does not tell."""
+    """Replies that a software aggregator could not send, from its log; None if it has not written them."""
     told = _REPLIES.search(log)
     return None if told is None else int(told[1])

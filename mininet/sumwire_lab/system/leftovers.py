@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run makes on the machine, written down, so that a later run can remove what a crashed one left.
+"""Removes processes and interfaces that a crashed run left on the machine.
 
-Every run has a token that begins the names of its interfaces. A ledger file per run lists its processes
-(with their start time, because a pid alone may meanwhile belong to somebody else). Only what a ledger of a
-dead owner lists, and interfaces that begin with that ledger's token, are ever removed.
+Every run has a token, with which the names of its interfaces begin, and a ledger file that lists its processes. A
+process is identified by pid and start time, because the pid alone may be in use again. Only processes in the ledger of
+a dead owner, and interfaces with that ledger's token, are ever removed.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def is_token(text: str) -> bool:
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None where there is no such process."""
+    """Start time of a process in clock ticks since boot; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field, the program's name, may hold spaces and brackets: count from the last bracket.
+    # The second field, the program's name, may contain spaces and brackets, so count fields from the last bracket.
     after_name = stat.rpartition(")")[2].split()
     return None if after_name[0] == "Z" else int(after_name[19])
 
 
 @dataclass
 class Ledger:
-    """The list of one run, rewritten whenever something is added."""
+    """The ledger of one run. Its file is rewritten whenever something is added."""
 
     token: str
     path: Path
@@ -72,7 +72,7 @@ class Ledger:
         return self.path.with_name(f"{self.token}-{name}{_SOCKET_SUFFIX}")
 
     def add_process(self, pid: int) -> None:
-        """Note a process of this run; one that is already gone is left out."""
+        """Add a process of this run, unless it has ended already."""
         started = start_time(pid)
         if started is not None:
             self.processes[pid] = started
@@ -90,14 +90,14 @@ class Ledger:
         partial.replace(self.path)
 
     def remove(self) -> list[str]:
-        """End what is still there of this run, then forget it. Returns what was removed."""
+        """Remove everything of this run that is still there, and the ledger. Returns what was removed."""
         removed = _remove(self.token, self.processes)
         _forget(self.path)
         return removed
 
 
 def clean(directory: Path = LEDGER_DIR) -> list[str]:
-    """Remove what runs with a dead owner left. Returns a line for each thing removed."""
+    """Remove everything of runs whose owner is dead. Returns one line for each thing removed."""
     removed: list[str] = []
     for path in sorted(directory.glob("*.json")):
         try:
@@ -110,7 +110,7 @@ def clean(directory: Path = LEDGER_DIR) -> list[str]:
             path.unlink(missing_ok=True)
             continue
         if start_time(owner) == owner_started and owner_started is not None:
-            continue  # a run that goes on
+            continue  # its owner is alive
         removed += _remove(token, processes)
         _forget(path)
     return removed
@@ -123,7 +123,7 @@ def _forget(ledger: Path) -> None:
 
 
 def interfaces_of(token: str, net: Path = _NET) -> list[str]:
-    """Interfaces in this network namespace whose name says that they belong to the run."""
+    """Interfaces in this network namespace whose names begin with the token."""
     if not is_token(token):
         return []
     return sorted(path.name for path in net.iterdir() if path.name.startswith(f"{token}-"))
@@ -137,10 +137,10 @@ def _remove(token: str, processes: dict[int, int]) -> list[str]:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
-            continue  # it ended by itself just now, as a host's shell does when its run is gone
+            continue  # it has just ended by itself, as a host's shell does when its run is gone
         removed.append(f"process {pid}")
     for name in interfaces_of(token):
-        # The peer of a pair goes with it, so a name may be gone by the time its turn comes.
+        # Deleting one end of a pair deletes the other, so a name may be gone already.
         done = subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
         if done.returncode == 0:
             removed.append(f"interface {name}")

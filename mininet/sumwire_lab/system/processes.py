@@ -24,7 +24,7 @@ _STOP_SECONDS: Final = 5.0
 
 
 def last_lines(path: Path, lines: int = LOG_TAIL_LINES) -> str:
-    """The end of a text file, or a word on why there is none."""
+    """The last lines of a text file, or in brackets why there are none."""
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
@@ -49,10 +49,10 @@ def wait_all(
     deadline_s: float,
     tick: Callable[[], None],
 ) -> None:
-    """Return when every `working` process has ended with 0, while every `serving` one goes on.
+    """Return when every `working` process has ended with 0 and every `serving` one is still running.
 
-    `tick` is called a few times a second. Raises ProcessDiedError as soon as a process ends otherwise, with the
-    end of its log, and DeadlineError after `deadline_s` seconds. The processes themselves are left to the caller.
+    `tick` is called a few times a second. Raises ProcessDiedError with the last lines of its log when a process ends in
+    any other way, and DeadlineError after `deadline_s` seconds. Remaining processes are left to the caller.
     """
     end = time.monotonic() + deadline_s
     left = set(working)
@@ -87,13 +87,13 @@ def wait_all(
 
 
 def family(pid: int) -> list[int]:
-    """A process and those that it has started, and they have, as far as they are alive."""
+    """A process and all its descendants that are alive."""
     own = [int(word) for task in Path(f"/proc/{pid}/task").glob("*/children") for word in task.read_text().split()]
     return [pid, *(one for child in own for one in family(child))]
 
 
 def cpu_clock(pid: int) -> int:
-    """The clock of a process's CPU time, all its threads together. Raises OSError for a process that is gone."""
+    """Clock of the CPU time of a process, all threads together. Raises OSError if there is no such process."""
     clock = ctypes.c_int()
     number = ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock))
     if number != 0:
@@ -102,12 +102,12 @@ def cpu_clock(pid: int) -> int:
 
 
 def cpu_seconds(clocks: Sequence[int]) -> float:
-    """CPU time of several processes so far."""
+    """Sum of these CPU clocks, in seconds."""
     return sum(time.clock_gettime(clock) for clock in clocks)
 
 
 def end_with_parent() -> None:
-    """Have the kernel end this process when its parent dies, so that a killed run leaves none behind."""
+    """Have the kernel kill this process when its parent dies, so that a killed run leaves no processes."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")

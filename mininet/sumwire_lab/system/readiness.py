@@ -21,7 +21,7 @@ _PROBE_SECONDS: Final = 0.05
 def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, seconds: float = READY_SECONDS) -> None:
     """Return once `address` accepts connections.
 
-    Raises ProcessDiedError with the log's end where the process ends first, DeadlineError after `seconds`.
+    Raises ProcessDiedError with the last lines of the log if the process ends first, DeadlineError after `seconds`.
     """
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + seconds
@@ -31,16 +31,16 @@ def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, se
                 with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS):
                     return
             except OSError:
-                pass  # not yet: wait for the process's end or the next probe, whichever comes first
+                pass  # not ready: wait for the next probe, or for the process to end
             if select.select([fd], [], [], _PROBE_SECONDS)[0]:
                 raise ProcessDiedError(f"the switch ended with {process.wait()}; {log} ends:\n{last_lines(log)}")
     raise DeadlineError(f"the switch does not listen on {address} after {seconds} s; {log} ends:\n{last_lines(log)}")
 
 
 def wait_said(process: subprocess.Popen[bytes], beginning: str, log: Path, seconds: float = READY_SECONDS) -> None:
-    """Return once a line of `log` has this beginning.
+    """Return once a line of `log` starts with `beginning`.
 
-    Raises ProcessDiedError with the log's end where the process ends first, DeadlineError after `seconds`.
+    Raises ProcessDiedError with the last lines of the log if the process ends first, DeadlineError after `seconds`.
     """
     deadline = time.monotonic() + seconds
     with watch_fd(process.pid) as fd:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring communication in the same way for every system: around the DDP hook, and on the host's link."""
+"""Measures communication: the time in DDP's hook, and the bytes on the host's link. The same for every system."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from torch._C._distributed_c10d import GradBucket
 
 Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
 
-# In this network namespace, whatever is mounted on /sys.
+# Counters of this network namespace. /sys may show those of another one.
 _COUNTERS: Final = Path("/proc/self/net/dev")
 _RX_BYTES, _RX_PACKETS, _TX_BYTES, _TX_PACKETS = 0, 1, 8, 9
 
 
 @dataclass(frozen=True)
 class LinkBytes:
-    """What went through an interface: bytes, Ethernet headers included, and packets."""
+    """Traffic of an interface: bytes, Ethernet headers included, and packets."""
 
     rx: int
     tx: int
@@ -40,7 +40,7 @@ class LinkBytes:
 
 
 def parse_counters(text: str, interface: str) -> LinkBytes:
-    """One interface's counters out of /proc/net/dev. Raises ValueError where it is not listed."""
+    """Counters of one interface, from the text of /proc/net/dev. Raises ValueError if it is not listed."""
     for line in text.splitlines():
         name, colon, values = line.partition(":")
         if colon and name.strip() == interface:
@@ -50,22 +50,22 @@ def parse_counters(text: str, interface: str) -> LinkBytes:
 
 
 def link_bytes(interface: str) -> LinkBytes:
-    """Now, for an interface of this namespace."""
+    """Traffic so far of an interface in this namespace."""
     return parse_counters(_COUNTERS.read_text(), interface)
 
 
 @dataclass
 class HookTimer:
-    """Wraps a DDP communication hook and notes, per step, when communication began and ended.
+    """Wraps a DDP communication hook and times the communication of each step.
 
-    Began: the step's first bucket is handed over. Ended: the last of its futures is done. DDP's `backward`
-    returns only after that, so both times are there when the step ends.
+    Communication begins when the step's first bucket is handed over, and ends when the last of its futures is done.
+    DDP's `backward` returns only after that, so both times are known when the step ends.
     """
 
     inner: Hook
     inner_state: Any
     keep: bool = False
-    """Keep a copy of the gradients and the results of the step, for the comparison with the true mean."""
+    """Whether to copy the step's gradients and results, which are then compared with the true mean."""
     gradients: dict[int, torch.Tensor] = field(default_factory=dict)
     results: dict[int, torch.Tensor] = field(default_factory=dict)
     _began: float | None = None
@@ -73,18 +73,18 @@ class HookTimer:
     _tensors: list[dict[str, Any]] = field(default_factory=list)
 
     def begin_step(self, keep: bool) -> None:
-        """Forget the step before."""
+        """Discard what is known of the previous step."""
         self.keep = keep
         self._began = None
         self.gradients.clear()
         self.results.clear()
 
     def seconds(self) -> float:
-        """Communication time of the step; 0 where no bucket was handed over."""
+        """Communication time of the step; 0 if no bucket was handed over."""
         return 0.0 if self._began is None else self._ended - self._began
 
     def take_tensors(self) -> list[dict[str, Any]]:
-        """Every bucket that came back since the last call: number, values, seconds from hand-over to result."""
+        """Records of the buckets completed since the last call: number, values, seconds from hand-over to result."""
         taken, self._tensors = self._tensors, []
         return taken
 
@@ -109,8 +109,8 @@ class HookTimer:
 def aggregate_error(gradients: dict[int, torch.Tensor], results: dict[int, torch.Tensor], workers: int) -> float:
     """NMSE of an aggregated gradient: |result - mean|^2 / |mean|^2 over all buckets of a step.
 
-    The true mean of what the workers handed over comes from an ordinary all-reduce, which the caller keeps out
-    of every measured time. Collective: every worker calls it at the same step.
+    The true mean comes from an ordinary all-reduce of the gradients, outside all measured times. Collective: every
+    worker calls it at the same step.
     """
     error = energy = 0.0
     for index in sorted(gradients):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""scikit-learn's handwritten digits: 1797 images of 8 x 8, a part of them held out for the test."""
+"""scikit-learn's handwritten digits: 1797 images of 8 x 8 pixels, some of them held out for the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-# The split is part of the task, not of a run's randomness: every seed is tested on the same images.
+# Fixed, so that every seed is tested on the same images.
 _SPLIT_SEED: Final = 7
 TEST_SHARE: Final = 0.25
 CLASSES: Final = 10
@@ -22,7 +22,7 @@ FEATURES: Final = SIDE * SIDE
 
 @dataclass(frozen=True)
 class Samples:
-    """What a task trains and is tested on: inputs, and the right answer to each."""
+    """Training and test samples of a task: inputs, and the right answer for each."""
 
     train_x: torch.Tensor
     train_y: torch.Tensor
@@ -31,9 +31,9 @@ class Samples:
 
 
 def load() -> Samples:
-    """The digits, split by class (stratified) and always in the same way.
+    """The digits, in a fixed split that is stratified by class.
 
-    Images as float32[n, 64], standardised by the training part's mean and deviation; labels as int64[n].
+    Images as float32[n, 64], standardised with mean and deviation of the training images; labels as int64[n].
     """
     images, labels = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(
@@ -48,15 +48,15 @@ def load() -> Samples:
 
 
 def steps_per_epoch(samples: int, workers: int, batch: int) -> int:
-    """Whole steps in one pass over the data; the rest of the samples waits for the next shuffle."""
+    """Whole steps in one pass over the data. Samples that are left over take part in the next shuffle."""
     return samples // (workers * batch)
 
 
 def batch_indices(samples: int, seed: int, step: int, *, rank: int, workers: int, batch: int) -> torch.Tensor:
-    """Which samples worker `rank` takes at `step`: int64[batch].
+    """Indices of the samples of worker `rank` at `step`: int64[batch].
 
-    All workers shuffle alike and take their own part, so that together they see each sample at most once an
-    epoch, whatever the system that sums their gradients.
+    All workers shuffle with the same seed and take disjoint parts, so that together they see each sample at most once
+    per epoch. This does not depend on the system.
     """
     epoch, index = divmod(step, steps_per_epoch(samples, workers, batch))
     order = np.random.default_rng((seed, epoch)).permutation(samples)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's part in a laned system: DDP in small buckets over lanes, and steps that the others make without it."""
+"""The trainer of the system dlcp: DDP with small buckets in priority lanes, and steps that a straggler follows."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from torch.optim import Optimizer
 
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.training.comm_timing import HookTimer
-from sumwire_lab.training.trainer import Member
+from sumwire_lab.training.trainer import Trainer
 
 BUCKETS: Final = 4
-"""About so many; DDP does not divide a parameter."""
+"""Approximate number of buckets; DDP does not divide a parameter."""
 _MB: Final = 1 << 20
 
 
-class LanedMember(Member):
-    """Its tensors' records come from the lanes."""
+class LanesTrainer(Trainer):
+    """A trainer whose tensors go through priority lanes, which also record their times."""
 
     def __init__(
         self, model: torch.nn.Module, optimizer: Optimizer, lanes: Lanes, system: LaneSystem, state: LaneState
@@ -43,33 +43,33 @@ class LanedMember(Member):
         self._followed_s: float | None = None
 
     def begin_step(self, keep: bool) -> None:
-        """See Member."""
+        """See Trainer."""
         self._followed_s = None
         super().begin_step(keep)
 
     def behind(self) -> bool:
-        """Whether the others are through with this worker's next step."""
+        """Whether the other workers have completed this worker's next step without it."""
         return self._state.behind()
 
     def follow(self) -> None:
-        """Take that step's gradients from them, instead of forward and backward."""
+        """Take the results of the next step instead of computing forward and backward."""
         began = time.perf_counter()
         self._state.follow()
         self._followed_s = time.perf_counter() - began
 
     def seconds(self) -> float:
-        """See Member."""
+        """See Trainer."""
         return super().seconds() if self._followed_s is None else self._followed_s
 
     def tensors(self) -> list[dict[str, Any]]:
-        """See Member."""
+        """See Trainer."""
         return [record.as_dict() for record in self._lanes.take_records()]
 
 
-def join_lanes(
+def make_lanes_trainer(
     network: torch.nn.Module, optimizer: Optimizer, options: LanedOptions, *, job_file: Path, rank: int
-) -> Member:
-    """Make one worker a member. Collective."""
+) -> Trainer:
+    """One worker's trainer. Collective: every worker calls it at the same time."""
     delivery = Delivery(loss_bound=options.loss_bound, divisor=options.divisor)  # type: ignore[arg-type]
     lanes = Lanes(sumwire.load_job(job_file, worker=rank), delivery=delivery)
     size = sum(p.numel() * p.element_size() for p in network.parameters())
@@ -78,8 +78,8 @@ def join_lanes(
     state, hook = system.hook_for(network)
     assert isinstance(state, LaneState)
     timer = HookTimer(hook, state)
-    # A lambda, because DDP compares a hook's annotations and does not know those written as text.
+    # A lambda, because DDP checks a hook's annotations and does not understand annotations that are strings.
     ddp.register_comm_hook(None, lambda _, bucket: timer.hand_over(bucket))
-    member = LanedMember(ddp, optimizer, lanes, system, state)
-    member.hook = timer
-    return member
+    trainer = LanesTrainer(ddp, optimizer, lanes, system, state)
+    trainer.hook = timer
+    return trainer

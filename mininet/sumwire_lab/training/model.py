@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The classifier and its schedule. Large for its task on purpose: communication is what a run measures."""
+"""Models for the digits, and the learning-rate schedule.
+
+The models are large for their task on purpose: a run measures communication.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def learning_rate_factor(step: int, steps: int) -> float:
 
 
 def fingerprint(model: torch.nn.Module) -> str:
-    """SHA-256 over the bytes of all parameters, in their order: equal exactly for bit-equal replicas."""
+    """SHA-256 over the bytes of all parameters, in their order. Equal for bit-equal replicas, and only for them."""
     digest = hashlib.sha256()
     for parameter in model.parameters():
         digest.update(parameter.detach().contiguous().numpy().tobytes())

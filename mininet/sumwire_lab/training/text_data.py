@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text that ships with Python, as a task for a character transformer: say the next character."""
+"""Predicting the next character of Python's own help texts: the data, and a character transformer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from torch import Tensor, nn
 from sumwire_lab.training.digits_data import Samples
 
 CONTEXT: Final = 64
-"""Characters that a sample has, and that the transformer sees at most."""
-# All of ASCII that prints, and the line's end; any other character is the last of the vocabulary.
+"""Characters in a sample, and the most that the transformer sees."""
+# Printable ASCII and the newline. All other characters are one more entry of the vocabulary.
 ALPHABET: Final = "\n" + "".join(map(chr, range(32, 127)))
 VOCABULARY: Final = len(ALPHABET) + 1
-# Every tenth topic is held out: whole texts, of which nothing is seen in training.
+# Every tenth topic is held out as a whole, so that training sees nothing of it.
 _HELD_OUT_EVERY: Final = 10
 TEST_SAMPLES: Final = 64
 _HEAD_WIDTH: Final = 32
 _LAYERS: Final = 3
-# A character and those just before it, in one convolution ahead of the layers: attention takes long to learn as much.
+# Width of a convolution before the layers. It gives each position its preceding characters, which attention would take
+# long to learn.
 _SEEN_AT_ONCE: Final = 4
 
 
@@ -35,7 +36,7 @@ def encode(text: str) -> Tensor:
 def load() -> Samples:
     """`topics` of the running Python, in the order of their names; they differ a little between its versions.
 
-    A sample is CONTEXT characters and, shifted by one, what follows each; no two overlap in what is to be said. The
+    A sample is CONTEXT characters and, shifted by one, the character that follows each. Samples do not overlap. The
     test has TEST_SAMPLES samples, spread evenly over the topics held out.
     """
     names = sorted(topics.topics)
@@ -55,7 +56,7 @@ def _samples(names: list[str]) -> tuple[Tensor, Tensor]:
 
 
 class _Block(nn.Module):
-    """Attention to what came before, then a hidden layer four times as wide; each with a norm ahead."""
+    """Causal attention, then a hidden layer four times as wide, each after a layer norm."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class _Block(nn.Module):
         self.before_hidden = nn.LayerNorm(width)
         narrow = nn.Linear(4 * width, width)
         self.hidden = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), narrow)
-        # It begins as the identity: the first steps go into what is nearest to the output.
+        # The block starts as the identity, so that the layers near the output learn first.
         nn.init.zeros_(self.merge.weight)
         nn.init.zeros_(narrow.weight)
 
@@ -84,7 +85,7 @@ class _Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """int64[samples, length <= CONTEXT] -> float32[samples, length, VOCABULARY], the logits of what follows.
+    """int64[samples, length <= CONTEXT] -> float32[samples, length, VOCABULARY], the logits of the next character.
 
     With width 192, 1,532,257 parameters. Raises ValueError for a width that its heads do not divide.
     """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One worker's part in a system: the model and the optimizer as the system wants them, under the lab's timers."""
+"""One worker's trainer: model and optimizer with a system attached, and timers of its communication."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.training.comm_timing import HookTimer
 
-# One bucket for the whole model. DDP's default is the same, but for a first bucket of 1 MB that would split this model
-# of 1.2 MB into a large part and a tail, whose collective is all latency.
+# Size of DDP's buckets. It is DDP's default, but also for the first bucket, whose default of 1 MB would split a model
+# of
+# 1.2 MB into a large bucket and a tail that costs only latency.
 BUCKET_MB: Final = 25
 
 
 class StepTimer:
-    """Communication of a system that works in the optimizer's step.
+    """Times the communication of a system that communicates within the optimizer's step.
 
-    Began: the first collective call of the step. Ended: the optimizer's step is done, so the result is applied.
+    It begins with the first collective call of the step and ends when the step is done and the result applied.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class StepTimer:
         self._ended = time.perf_counter()
 
     def seconds(self) -> float:
-        """Without a call that said so, communication began with the step."""
+        """Communication time of the step; the whole step if no collective call was reported."""
         return self._ended - (self._entered if self._began is None else self._began)
 
 
@@ -76,7 +77,7 @@ class TimedJob(sumwire.Job):
 
 
 class OperationTimer:
-    """Communication of a system that counts the seconds of its operations, on a thread of their own or not."""
+    """Communication time of a system that counts the seconds of its operations itself, on whatever thread."""
 
     def __init__(self, stats: Callable[[], dict[str, Any]]) -> None:
         self._stats = stats
@@ -87,17 +88,17 @@ class OperationTimer:
         self._before = self._total()
 
     def seconds(self) -> float:
-        """Of this step's operations so far."""
+        """Seconds of this step's operations so far."""
         return self._total() - self._before
 
     def _total(self) -> float:
         return float(self._stats()["operation_s"])
 
 
-class Member:
-    """`model` to call, `step()` instead of the optimizer's, and what was measured.
+class Trainer:
+    """`model` to call, `step()` to call instead of the optimizer's, and what was measured.
 
-    One timer: the hook's, Marsit's in the optimizer's step, or that of operations.
+    Communication is timed in DDP's hook, or in the optimizer's step (Marsit), or by the system's own operations.
     """
 
     def __init__(
@@ -116,23 +117,26 @@ class Member:
         self._operations = OperationTimer(self.stats)
 
     def stats(self) -> dict[str, Any]:
-        """The system's."""
+        """The system's statistics so far."""
         return dict(self._stats())
 
     def behind(self) -> bool:
-        """Whether the others have made the next step without this worker; only where not all have to take part."""
+        """Whether the other workers have completed the next step without this one.
+
+        Only possible with a quorum below the number of workers.
+        """
         return False
 
     def follow(self) -> None:
-        """Take the next step's gradients from the others."""
+        """Take the results of the next step instead of computing it."""
         raise LabError("this system makes every step with every worker")
 
     def tensors(self) -> list[dict[str, Any]]:
-        """Since the last call, of every tensor handed over: number, values, seconds from there to its result."""
+        """Records of the tensors completed since the last call: number, values, seconds from hand-over to result."""
         return [] if self.hook is None else self.hook.take_tensors()
 
     def begin_step(self, keep: bool) -> None:
-        """Forget the step before; `keep` copies of gradients and results, where there is a hook."""
+        """Begin a step. `keep`: copy its gradients and results, if there is a hook."""
         self._operations.enter()
         if self.hook is not None:
             self.hook.begin_step(keep)
@@ -151,7 +155,7 @@ class Member:
 
 
 def make_optimizer(chosen: Chosen, network: torch.nn.Module, options: TrainOptions) -> Optimizer:
-    """The worker's own, which the system feeds or wraps."""
+    """The worker's own optimizer, which the system feeds with gradients or wraps."""
     rates = chosen.recipe.rates
     own: dict[str, Any] = {"params": network.parameters(), "weight_decay": options.weight_decay}
     if rates is not None:
@@ -164,7 +168,7 @@ def make_optimizer(chosen: Chosen, network: torch.nn.Module, options: TrainOptio
 def system_options(
     chosen: Chosen, options: TrainOptions, workers: int, factor: Callable[[int], float]
 ) -> dict[str, Any]:
-    """What the library's `make` is given. `factor` is the schedule."""
+    """Options for the library's `systems.make`. `factor`: the learning-rate schedule."""
     recipe = chosen.recipe
     given = dict(recipe.options)
     if recipe.ranked:
@@ -179,7 +183,7 @@ def system_options(
     return given
 
 
-def join(
+def make_trainer(
     chosen: Chosen,
     network: torch.nn.Module,
     optimizer: Optimizer,
@@ -188,8 +192,9 @@ def join(
     job_file: Path | None,
     rank: int,
     factor: Callable[[int], float],
-) -> Member:
-    """Make one worker a member. Collective: every worker joins at the same time. `factor` is the schedule."""
+) -> Trainer:
+    """One worker's trainer. Collective: every worker calls it at the same time. `factor`: the learning-rate
+    schedule."""
     job = None
     if chosen.switched:
         if job_file is None:
@@ -205,23 +210,23 @@ def join(
 
     if systems.TABLE[chosen.recipe.system].acts == "hook":
         return _with_hook(network, optimizer, system, close)
-    member = Member(network, system.attach(network, optimizer), lambda: dict(system.stats), close)
+    trainer = Trainer(network, system.attach(network, optimizer), lambda: dict(system.stats), close)
     if "global_lr" in given:
-        member.update = StepTimer()
+        trainer.update = StepTimer()
         if job is not None:
-            job.timer = member.update
-    return member
+            job.timer = trainer.update
+    return trainer
 
 
 def _with_hook(
     network: torch.nn.Module, optimizer: Optimizer, system: systems.System, close: Callable[[], None]
-) -> Member:
-    """Gradients go through DDP's communication hook, between the lab's timer."""
+) -> Trainer:
+    """A trainer whose gradients go through DDP's communication hook, with the timer around it."""
     ddp = DistributedDataParallel(network, bucket_cap_mb=BUCKET_MB)
     state, hook = system.hook()
     timer = HookTimer(hook, state)
-    # A lambda, because DDP compares a hook's annotations and does not know those written as text.
+    # A lambda, because DDP checks a hook's annotations and does not understand annotations that are strings.
     ddp.register_comm_hook(None, lambda _, bucket: timer.hand_over(bucket))
-    member = Member(ddp, optimizer, lambda: dict(system.stats), close)
-    member.hook = timer
-    return member
+    trainer = Trainer(ddp, optimizer, lambda: dict(system.stats), close)
+    trainer.hook = timer
+    return trainer

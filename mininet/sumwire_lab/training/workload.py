@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Data, model, loss and score of a task, the same for every system and every worker."""
+"""Data, model, loss and score of a task. They do not depend on the system."""
 
 from __future__ import annotations
 
@@ -14,34 +14,32 @@ from torch import Tensor, nn
 
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import DIGITS, DIGITS_CNN, TEXT
-from sumwire_lab.training import digits_data as data
-from sumwire_lab.training import model
-from sumwire_lab.training import text_data as text
+from sumwire_lab.training import digits_data, model, text_data
 from sumwire_lab.training.digits_data import Samples
 
 
 @dataclass(frozen=True)
 class Score:
-    """On the test samples: share of right answers, 0 to 1, and mean cross entropy in bits an answer."""
+    """Result on the test samples: accuracy, 0 to 1, and mean cross entropy in bits per answer."""
 
     accuracy: float
     bits: float
 
 
 _SAMPLES: Final[Mapping[str, Callable[[], Samples]]] = {
-    DIGITS.name: data.load,
-    DIGITS_CNN.name: data.load,
-    TEXT.name: text.load,
+    DIGITS.name: digits_data.load,
+    DIGITS_CNN.name: digits_data.load,
+    TEXT.name: text_data.load,
 }
 _NETWORKS: Final[Mapping[str, Callable[[int], nn.Module]]] = {
     DIGITS.name: model.mlp,
     DIGITS_CNN.name: model.cnn,
-    TEXT.name: text.Transformer,
+    TEXT.name: text_data.Transformer,
 }
 
 
 def samples(options: TrainOptions) -> Samples:
-    """The task's data, split in the same way for every seed."""
+    """The task's data. The split does not depend on the seed."""
     return _SAMPLES[options.task]()
 
 
@@ -52,12 +50,12 @@ def network(options: TrainOptions) -> nn.Module:
 
 
 def loss(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Mean cross entropy over all answers, nats."""
+    """Mean cross entropy over all answers, in nats."""
     return _cross_entropy(network(x), y)
 
 
 def score(network: nn.Module, samples: Samples) -> Score:
-    """Of the test samples."""
+    """Score on the test samples."""
     with torch.no_grad():
         out = network(samples.test_x)
         right = (out.argmax(dim=-1) == samples.test_y).float().mean()

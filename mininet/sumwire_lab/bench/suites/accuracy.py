@@ -10,10 +10,11 @@ from typing import ClassVar, Final
 
 from sumwire_lab.bench import contenders
 from sumwire_lab.bench.benchmark import Context
-from sumwire_lab.bench.gradient_recorder import TASKS, train
+from sumwire_lab.bench.network_training import train
 from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, BENCHED
+from sumwire_lab.options.tasks import TASKS
 
 LINK_MBIT: Final = 10.0
 QUICK_LINK_MBIT: Final = 100.0

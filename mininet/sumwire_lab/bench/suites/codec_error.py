@@ -19,9 +19,10 @@ from torch import Tensor
 
 from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.codecs import CODECS, round_trip
-from sumwire_lab.bench.gradient_recorder import TASKS, Recorder
+from sumwire_lab.bench.gradient_recorder import Recorder
 from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
 from sumwire_lab.options.bench_options import BenchOptions
+from sumwire_lab.options.tasks import TASKS
 
 WORKERS: Final = (2, 4, 8, 16)
 QUICK_WORKERS: Final = (2, 4)

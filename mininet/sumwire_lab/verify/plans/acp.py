@@ -15,13 +15,12 @@ from sumwire.lowrank import shapes
 
 from sumwire_lab.bench import contenders
 from sumwire_lab.bench.benchmark import Context
-from sumwire_lab.bench.gradient_recorder import TASKS
 from sumwire_lab.bench.suites.accuracy import Accuracy, Case, Row
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.bench_options import BenchOptions
 from sumwire_lab.options.recipes import BASELINE, parse
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
-from sumwire_lab.options.tasks import TEXT
+from sumwire_lab.options.tasks import TASKS, TEXT
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.records import Follower, StepRecord
 from sumwire_lab.run.training_run import run

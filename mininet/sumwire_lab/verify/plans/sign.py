@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import marsit_identity as identity
+from sumwire_lab.experiments import marsit_identity
 from sumwire_lab.experiments.bias_run import run_bias
 from sumwire_lab.experiments.ops_run import run_ops
 from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
@@ -51,7 +51,7 @@ def plan(results: Path, say: Say) -> Plan:
     return Plan(
         "sign",
         {
-            "identity": lambda: [rows.identity(identity.largest_deviation())],
+            "identity": lambda: [rows.identity(marsit_identity.largest_deviation())],
             "bias": lambda: statistics(run_tests([STATISTICS])),
             "digits, soft switch": lambda: _digits(results, say),
             **{f"{topology} with losses": partial(_ops, topology, "soft", IMPAIR, results, say) for topology in TREES},

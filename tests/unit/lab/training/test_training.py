@@ -12,10 +12,7 @@ import torch
 from sumwire_lab.options.recipes import SYSTEMS, parse
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import TASKS
-from sumwire_lab.training import digits_data as data
-from sumwire_lab.training import model
-from sumwire_lab.training import text_data as text
-from sumwire_lab.training import workload as work
+from sumwire_lab.training import digits_data, model, text_data, workload
 from sumwire_lab.training.comm_timing import HookTimer, LinkBytes, parse_counters
 from sumwire_lab.training.trainer import OperationTimer, StepTimer, make_optimizer, system_options
 from sumwire_lab.training.worker import WorkerSpec, sampled_steps, total_steps
@@ -37,11 +34,11 @@ def test_counters_of_one_interface() -> None:
 
 @pytest.mark.parametrize(("samples", "workers", "batch"), [(100, 4, 6), (24, 4, 6), (1347, 3, 64)])
 def test_workers_share_an_epoch_without_overlap(samples: int, workers: int, batch: int) -> None:
-    steps = data.steps_per_epoch(samples, workers, batch)
+    steps = digits_data.steps_per_epoch(samples, workers, batch)
     for epoch in range(2):
         seen = torch.cat(
             [
-                data.batch_indices(samples, 5, epoch * steps + s, rank=r, workers=workers, batch=batch)
+                digits_data.batch_indices(samples, 5, epoch * steps + s, rank=r, workers=workers, batch=batch)
                 for s in range(steps)
                 for r in range(workers)
             ]
@@ -53,16 +50,16 @@ def test_workers_share_an_epoch_without_overlap(samples: int, workers: int, batc
 
 def test_the_order_depends_on_seed_and_epoch_only() -> None:
     def first(seed: int, step: int) -> list[int]:
-        return data.batch_indices(100, seed, step, rank=0, workers=2, batch=10).tolist()
+        return digits_data.batch_indices(100, seed, step, rank=0, workers=2, batch=10).tolist()
 
-    steps = data.steps_per_epoch(100, 2, 10)
+    steps = digits_data.steps_per_epoch(100, 2, 10)
     assert first(1, 0) == first(1, 0)
     assert first(1, 0) != first(2, 0)
     assert first(1, 0) != first(1, steps)
 
 
 def test_the_digits_are_split_by_class_and_held_out() -> None:
-    digits = data.load()
+    digits = digits_data.load()
     assert len(digits.train_y) + len(digits.test_y) == 1797
     assert len(digits.test_y) == 450
     assert digits.train_x.dtype == torch.float32
@@ -75,11 +72,11 @@ def test_the_digits_are_split_by_class_and_held_out() -> None:
 @pytest.mark.parametrize(("task", "values"), [("digits", 1_126_410), ("digits-cnn", 283_786), ("text", 1_532_257)])
 def test_a_model_has_the_documented_size_and_repeats(task: str, values: int) -> None:
     options = TrainOptions.of(task)
-    assert sum(p.numel() for p in work.network(options).parameters()) == values
+    assert sum(p.numel() for p in workload.network(options).parameters()) == values
     small = TrainOptions.of(task, hidden=8)
-    assert model.fingerprint(work.network(small)) == model.fingerprint(work.network(small))
-    assert model.fingerprint(work.network(small)) != model.fingerprint(
-        work.network(TrainOptions.of(task, hidden=8, seed=2))
+    assert model.fingerprint(workload.network(small)) == model.fingerprint(workload.network(small))
+    assert model.fingerprint(workload.network(small)) != model.fingerprint(
+        workload.network(TrainOptions.of(task, hidden=8, seed=2))
     )
 
 
@@ -94,17 +91,17 @@ def test_a_fingerprint_sees_one_changed_bit() -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_learns_by_the_recipe_of_the_baseline(task: str) -> None:
     options = TrainOptions.of(task, hidden=32, learning_rate=0.03)
-    samples, network = work.samples(options), work.network(options)
+    samples, network = workload.samples(options), workload.network(options)
     optimizer = make_optimizer(parse("gloo"), network, options)
     x, y = samples.train_x[:16], samples.train_y[:16]
-    before = float(work.loss(network, x, y).detach())
+    before = float(workload.loss(network, x, y).detach())
     for _ in range(15):
         optimizer.zero_grad()
-        loss = work.loss(network, x, y)
+        loss = workload.loss(network, x, y)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     assert float(loss.detach()) < 0.9 * before
-    score = work.score(network, samples)
+    score = workload.score(network, samples)
     assert 0 <= score.accuracy <= 1 and score.bits > 0
 
 
@@ -113,35 +110,38 @@ def test_a_score_counts_right_answers_and_bits() -> None:
     with torch.no_grad():
         network.weight.copy_(torch.eye(2))
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [3.0, 1.0], [0.0, 2.0]])
-    score = work.score(network, data.Samples(x, x, x, torch.tensor([0, 1, 1, 1])))
+    score = workload.score(network, digits_data.Samples(x, x, x, torch.tensor([0, 1, 1, 1])))
     assert score.accuracy == 0.75
     # log2(1 + e^(other - right)) of each, by hand.
     assert score.bits == pytest.approx((2 * 0.451941 + 3.068512 + 0.183118) / 4, abs=1e-4)
 
 
 def test_the_text_is_cut_into_samples_and_whole_topics_are_held_out() -> None:
-    samples = text.load()
-    assert samples.train_x.shape[1] == text.CONTEXT and samples.test_x.shape == (text.TEST_SAMPLES, text.CONTEXT)
+    samples = text_data.load()
+    assert samples.train_x.shape[1] == text_data.CONTEXT and samples.test_x.shape == (
+        text_data.TEST_SAMPLES,
+        text_data.CONTEXT,
+    )
     flat_x, flat_y = samples.train_x.flatten(), samples.train_y.flatten()
     assert torch.equal(flat_x[1:], flat_y[:-1]), "what follows each character"
     assert len(flat_x) > 300_000
-    assert int(flat_x.max()) < text.VOCABULARY and int(flat_x.min()) >= 0
+    assert int(flat_x.max()) < text_data.VOCABULARY and int(flat_x.min()) >= 0
     train_rows = {row.numpy().tobytes() for row in samples.train_x}
     assert sum(row.numpy().tobytes() in train_rows for row in samples.test_x) == 0
 
 
 def test_characters_beyond_the_alphabet_share_a_number() -> None:
-    assert text.encode("\n ~").tolist() == [0, 1, 95]
-    assert set(text.encode("\t\u00e9\u2026").tolist()) == {text.VOCABULARY - 1}
+    assert text_data.encode("\n ~").tolist() == [0, 1, 95]
+    assert set(text_data.encode("\t\u00e9\u2026").tolist()) == {text_data.VOCABULARY - 1}
 
 
 def test_the_transformer_sees_no_character_that_follows() -> None:
-    network = work.network(TrainOptions.of("text", hidden=64))
+    network = workload.network(TrainOptions.of("text", hidden=64))
     with torch.no_grad():
         for parameter in network.parameters():
             # Not as it begins, where whole layers say nothing.
             parameter.data += 0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
-        x = torch.randint(0, text.VOCABULARY, (2, text.CONTEXT), generator=torch.Generator().manual_seed(2))
+        x = torch.randint(0, text_data.VOCABULARY, (2, text_data.CONTEXT), generator=torch.Generator().manual_seed(2))
         changed = x.clone()
         changed[:, 40:] = 5
         out, other = network(x), network(changed)
@@ -152,7 +152,7 @@ def test_the_transformer_sees_no_character_that_follows() -> None:
 
 def test_a_width_that_heads_do_not_divide_is_refused() -> None:
     with pytest.raises(ValueError, match="width 100"):
-        text.Transformer(100)
+        text_data.Transformer(100)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sumwire.multihop.statistics import Outcome, lone_signs, measure, signs_of
 from sumwire_lab.errors import LabError, ProcessDiedError
-from sumwire_lab.experiments import marsit_identity as identity
+from sumwire_lab.experiments import marsit_identity
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.verify import processes
 from sumwire_lab.verify.check import Check
@@ -57,10 +57,10 @@ def test_identity_row() -> None:
     assert not sign_checks.identity(1e-9).holds
 
 
-@pytest.mark.parametrize(("momentum", "every"), identity.CASES)
+@pytest.mark.parametrize(("momentum", "every"), marsit_identity.CASES)
 def test_marsit_keeps_the_identity(momentum: float, every: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "ROUNDS", 25)
-    assert identity.deviation(momentum, every) < 1e-12
+    monkeypatch.setattr(marsit_identity, "ROUNDS", 25)
+    assert marsit_identity.deviation(momentum, every) < 1e-12
 
 
 def test_a_local_residual_breaks_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +70,9 @@ def test_a_local_residual_breaks_the_identity(monkeypatch: pytest.MonkeyPatch) -
         self._collective.sign_merge(g >= 0)
         return (g >= 0).to(g.dtype).mul_(2).sub_(1).mul_(0.01)
 
-    monkeypatch.setattr(identity, "ROUNDS", 25)
-    monkeypatch.setattr(identity.Marsit, "_signs", local)
-    assert identity.deviation(0.0, None) > 1e-3
+    monkeypatch.setattr(marsit_identity, "ROUNDS", 25)
+    monkeypatch.setattr(marsit_identity.Marsit, "_signs", local)
+    assert marsit_identity.deviation(0.0, None) > 1e-3
 
 
 def record(**changes: Any) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
     passed = {f"t::{name}": "passed" for name in [*verify_sign._SHOWS, "test_more"]}
     monkeypatch.setattr(verify_sign, "run_tests", lambda _: passed)
     monkeypatch.setattr(verify_sign, "packet_tests", lambda: [Check("packets", "ok", "green", True)])
-    monkeypatch.setattr(verify_sign.identity, "largest_deviation", lambda: 0.0)
+    monkeypatch.setattr(verify_sign.marsit_identity, "largest_deviation", lambda: 0.0)
     monkeypatch.setattr(processes.shutil, "which", lambda name: None)
     return options
 
