@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.errors import StaleRunError
-from sumwire.transport.in_flight import Flight
-from sumwire.transport.turns import Chunks, Turns
+from sumwire.transport.in_flight import Chunks, Flight
+from sumwire.transport.turns import Turns
 
 
 class EarlyClosing(Turns):

@@ -16,6 +16,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+# Indices of chunks in their exchange.
+Chunks = NDArray[np.int64]
+
 _NOTHING: Final = -1
 # Entries of the log that one numpy call looks at.
 _STRIDE: Final = 128
@@ -43,31 +46,31 @@ class Flight:
         self._log = np.zeros(chunks + 1, np.int64)
         self._head = self._end = 1
 
-    def send(self, chunks: NDArray[np.int64], now: float) -> None:
+    def send(self, chunks: Chunks, now: float) -> None:
         """Chunks are sent for the first time."""
         self.first[chunks] = self._append(chunks, now)
         self.flying[chunks] = True
         self.last_first = self._end - 1
         self.count += len(chunks)
 
-    def send_again(self, chunks: NDArray[np.int64], now: float) -> None:
+    def send_again(self, chunks: Chunks, now: float) -> None:
         """Chunks in flight are retransmitted."""
         self._append(chunks, now)
         self._resends += len(chunks)
 
-    def land(self, chunks: NDArray[np.int64]) -> None:
+    def land(self, chunks: Chunks) -> None:
         """Chunks in flight have their results."""
         self.flying[chunks] = False
         self.landed[chunks] = True
         self.count -= len(chunks)
 
-    def land_early(self, chunks: NDArray[np.int64]) -> None:
+    def land_early(self, chunks: Chunks) -> None:
         """Chunks have their results, in flight or not sent at all."""
         self.count -= int(np.count_nonzero(self.flying[chunks]))
         self.flying[chunks] = False
         self.landed[chunks] = True
 
-    def first_open(self, chunks: NDArray[np.int64], *, unsent: bool = False) -> NDArray[np.bool_]:
+    def first_open(self, chunks: Chunks, *, unsent: bool = False) -> NDArray[np.bool_]:
         """Which of the chunks are in flight (with ``unsent``: or not sent), each only where it is named first."""
         places = np.arange(len(chunks))
         # Of several assignments to one index the last one stays. In reverse order that is the first place.
@@ -93,7 +96,7 @@ class Flight:
         self._skip_dead()
         return int(self._log[self._head])
 
-    def before(self, transmission: int, most: int) -> NDArray[np.int64]:
+    def before(self, transmission: int, most: int) -> Chunks:
         """Up to ``most`` chunks in flight whose latest transmission has a smaller number, oldest first."""
         if self._head < transmission:
             self._skip_dead()
@@ -101,23 +104,23 @@ class Flight:
             return self._log[:0]
         return self._alive(self._head, transmission)[:most]
 
-    def sent_until(self, time: float, most: int) -> NDArray[np.int64]:
+    def sent_until(self, time: float, most: int) -> Chunks:
         """Up to ``most`` chunks in flight whose latest transmission was no later than ``time``, oldest first."""
         flying = self.all_flying()[:most]
         return flying[self.sent_at[flying] <= time]
 
-    def sent_once_at(self, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
+    def sent_once_at(self, chunks: Chunks) -> NDArray[np.float64]:
         """When those of the chunks were sent that were sent only once, float64 seconds."""
         once = chunks if not self._resends else chunks[self._latest[chunks] == self.first[chunks]]
         times: NDArray[np.float64] = self.sent_at[once]
         return times
 
-    def all_flying(self) -> NDArray[np.int64]:
+    def all_flying(self) -> Chunks:
         """All chunks in flight, oldest first."""
         self._skip_dead()
         return self._alive(self._head, self._end)
 
-    def _append(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.int64]:
+    def _append(self, chunks: Chunks, now: float) -> Chunks:
         """Log transmissions. Returns their numbers."""
         end = self._end + len(chunks)
         if end > len(self._log):
@@ -129,10 +132,10 @@ class Flight:
         self._end = end
         return numbers
 
-    def _alive(self, begin: int, end: int) -> NDArray[np.int64]:
+    def _alive(self, begin: int, end: int) -> Chunks:
         """The chunks in flight whose latest transmissions are begin..end-1."""
         chunks = self._log[begin:end]
-        alive: NDArray[np.int64] = chunks[self.flying[chunks] & (self._latest[chunks] == np.arange(begin, end))]
+        alive: Chunks = chunks[self.flying[chunks] & (self._latest[chunks] == np.arange(begin, end))]
         return alive
 
     def _skip_dead(self) -> None:

@@ -20,12 +20,10 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sumwire.transport.budget import Budget
+from sumwire.transport.in_flight import Chunks
 from sumwire.transport.window_options import Turn
-
-Chunks = NDArray[np.int64]
 
 # Every third retry is a retransmission instead of a PROBE: in a tree, only a contribution makes a switch send its
 # partial result up again, and a retransmission helps even if the answer to it is lost.

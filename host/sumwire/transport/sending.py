@@ -10,8 +10,9 @@ import numpy as np
 
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
+from sumwire.transport.in_flight import Chunks
 from sumwire.transport.link import BATCH
-from sumwire.transport.retries import Chunks, Outgoing, SendKind
+from sumwire.transport.retries import Outgoing, SendKind
 
 _NO_CHUNKS: Final = np.zeros(0, np.int64)
 

@@ -18,9 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.errors import StaleRunError
-from sumwire.transport.in_flight import Flight
-
-Chunks = NDArray[np.int64]
+from sumwire.transport.in_flight import Chunks, Flight
 
 
 class Turns:

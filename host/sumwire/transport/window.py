@@ -30,9 +30,9 @@ from sumwire.transport.budget import Budget
 from sumwire.transport.congestion import WindowLimit
 from sumwire.transport.early_closing import EarlyClosing
 from sumwire.transport.fast_retransmit import REORDER_TOLERANCE, FastRetransmit
-from sumwire.transport.in_flight import Flight
+from sumwire.transport.in_flight import Chunks, Flight
 from sumwire.transport.options import PLAIN, ExchangeOptions
-from sumwire.transport.retries import Chunks, Outgoing, Retries, SendKind
+from sumwire.transport.retries import Outgoing, Retries, SendKind
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.sequence import ROUND_BITS, ROUNDS, Place, place_of, round_newer
 from sumwire.transport.stats import WindowCounters

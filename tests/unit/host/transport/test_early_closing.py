@@ -9,8 +9,7 @@ import pytest
 from sumwire.errors import StaleRunError
 from sumwire.transport.early_closing import EarlyClosing
 from sumwire.transport.fast_retransmit import FastRetransmit
-from sumwire.transport.in_flight import Flight
-from sumwire.transport.retries import Chunks
+from sumwire.transport.in_flight import Chunks, Flight
 from sumwire.transport.sequence import place_of, round_newer
 from sumwire.transport.turns import Turns
 
