@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums gradients inside the network: the host library.
 
-Names are loaded on first use, so that ``import sumwire.wire`` needs no torch.
+Names and modules are loaded on first use, so that ``import sumwire.wire`` needs no torch.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ _HOMES: Final = {
 }
 
 
-# Reached as sumwire.optim and so on without importing them by name.
-_MODULES: Final = frozenset({"dlcp", "multihop", "optim", "systems"})
+# Public modules, loaded on first use as attributes: `sumwire.optim` works after `import sumwire`.
+_MODULES: Final = frozenset({"codec", "config", "delivery", "dlcp", "errors", "multihop", "optim", "systems", "wire"})
 
 
 def __getattr__(name: str) -> Any:
@@ -80,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted((*_HOMES, *_MODULES))

@@ -21,7 +21,7 @@ _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if it was done, 1 for an error, 130 for Ctrl-C."""
+    """Run a command. Returns 0 on success, 1 for an error, 130 for Ctrl-C."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
@@ -38,34 +38,36 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    show = commands.add_parser("inspect", help="what a model's tensors get: lanes, priorities, drop classes")
+    show = commands.add_parser("inspect", help="show lanes, priorities and drop classes of a model's tensors")
     show.add_argument("model", metavar="MODEL", help="resnet50, resnet152, bert-large, or FILE.py:CALLABLE")
-    show.add_argument("--lanes", type=int, default=4, help="of the job (default: 4)")
-    show.add_argument("--policy", metavar="FILE.py:CALLABLE", help="gives the policy; default: ours")
+    show.add_argument("--lanes", type=int, default=4, help="number of lanes of the job (default: 4)")
+    show.add_argument(
+        "--policy", metavar="FILE.py:CALLABLE", help="returns the policy (default: by layer and magnitude)"
+    )
     show.add_argument("--parameters", action="store_true", help="every parameter instead of every layer")
     show.add_argument("--json", action="store_true", help="print one JSON object")
     show.set_defaults(run=_inspect)
 
     find = commands.add_parser(
         "profile-loss",
-        help="the largest share of lost packets with which a training script reaches its accuracy",
+        help="find the largest share of lost packets with which a training script reaches its accuracy",
         description=loss_profile.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    find.add_argument("script", metavar="SCRIPT", type=Path, help="a Python file; its own arguments come behind --")
-    find.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="of the script, behind --")
+    find.add_argument("script", metavar="SCRIPT", type=Path, help="a Python file; its own arguments follow after --")
+    find.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="of the script, after --")
     goal = find.add_mutually_exclusive_group()
-    goal.add_argument("--target", type=float, help="accuracy to reach, as the script prints it")
-    goal.add_argument("--within", type=float, default=0.005, help="of the accuracy without loss (default: 0.005)")
+    goal.add_argument("--target", type=float, help="accuracy to reach, in the script's unit")
+    goal.add_argument("--within", type=float, default=0.005, help="allowed loss of accuracy (default: 0.005)")
     find.add_argument(
         "--grid", type=_shares, default=loss_profile.GRID, metavar="P,P,...", help="shares to choose from"
     )
     find.add_argument(
         "--pattern", action="append", choices=packet_loss.PATTERNS, help="may be given twice (default: both)"
     )
-    find.add_argument("--seeds", type=int, default=3, help="trainings of each kind (default: 3)")
-    find.add_argument("--timeout", type=float, metavar="SECONDS", help="of one training")
-    find.add_argument("--json", type=Path, metavar="FILE", help="write all runs there")
+    find.add_argument("--seeds", type=int, default=3, help="trainings per share and pattern (default: 3)")
+    find.add_argument("--timeout", type=float, metavar="SECONDS", help="limit of one training")
+    find.add_argument("--json", type=Path, metavar="FILE", help="write all runs to FILE")
     find.set_defaults(run=_profile_loss)
     return parser
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a job asks of the way its tensors travel (:mod:`sumwire.transport.delivery`)."""
+"""How much of a tensor may be missing: the public names of :mod:`sumwire.transport.delivery`."""
 
 from sumwire.transport.delivery import (
     Delivery,

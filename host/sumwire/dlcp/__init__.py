@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""DLCP: packets that know what they carry (arXiv 2008.08445; as MLT, NSDI 2024).
+"""DLCP: packets whose priority and drop class say what they carry (arXiv 2008.08445; as MLT, NSDI 2024).
 
 * :mod:`sumwire.dlcp.tags`: priority and drop class of every packet, and the policy that decides them;
-* :mod:`sumwire.dlcp.lanes`: a job whose priority classes each have slots and a sequence of their own;
-* :mod:`sumwire.dlcp.sync`: DDP's hook over lanes, and how a lapped straggler follows;
-* :mod:`sumwire.dlcp.packet_loss`, :mod:`sumwire.dlcp.loss_profile`: how much loss a training script stands;
-* :mod:`sumwire.dlcp.layers`: what a model's tensors get; :mod:`sumwire.dlcp.exactness`: what loss costs a sum.
+* :mod:`sumwire.dlcp.lanes`: a job in lanes, each with slots, a sequence and a thread of its own;
+* :mod:`sumwire.dlcp.sync`: DDP's hook over lanes, and how a straggler catches up;
+* :mod:`sumwire.dlcp.packet_loss`, :mod:`sumwire.dlcp.loss_profile`: how much loss a training script tolerates;
+* :mod:`sumwire.dlcp.layers`: lanes, priorities and drop classes of a model's layers;
+* :mod:`sumwire.dlcp.exactness`: the error of a sum with losses.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _HOMES: Final = {
     "TensorRecord": "lanes",
     "lane_hook": "sync",
 }
-# Reached without importing them by name.
+# Modules that are loaded on first use, as attributes of this package.
 _MODULES: Final = frozenset({"packet_loss"})
 
 

@@ -1,18 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What loss costs a sum: its error, and what the drop classes hold.
+"""The error of sums with lost or cut packets, and the energy of each drop class.
 
     python -m sumwire.dlcp.exactness [--json]
 
-Gradients of four workers are summed by THC as a switch does. Of the contributions, or of the results, a share is
-hit. Rows: nothing is hit; contributions are cut to their two high planes, or results of their two low ones; or
-contributions are dropped, and the sum is divided by the contributors, or by all workers, as if missing ones were zeros.
-Dropped ones are drawn at random, or are those of the smallest magnitude. The number is the NMSE of the mean,
+Gradients of four workers are summed by THC as in a switch. A share of the contributions, or of the results, is hit.
+Rows: nothing is hit; contributions or results lose their two low planes; or contributions are dropped, and the sum is
+divided by the number of contributors, or by all workers, as if missing contributions were zeros. Packets that are
+hit are drawn at random, or are those of the smallest magnitude. The number is the NMSE of the mean,
 |error|^2 / |mean|^2, of one round without error feedback.
 
-Gradients: "layered" are drawn, normal values whose scale differs by blocks of 4096 as the layers' do (log-normal,
-sigma 1), 0.7 of their energy common to the workers; "digits" are those of scikit-learn's digits, in the training's
-tenth step.
+Gradients: "layered" are normal values whose scale differs by blocks of 4096 as between layers (log-normal, sigma 1);
+0.7 of their energy is common to the workers. "digits" are those of the tenth training step on scikit-learn's digits.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ _BLOCK: Final = 4096
 _STEPS: Final = 10
 _BATCH: Final = 32
 
-# Which contributions of shape (workers, chunks) are hit, by share and the magnitudes of that shape.
+# (share, magnitudes) -> which contributions are hit, bool; both arrays have shape (workers, chunks).
 Choose = Callable[[float, NDArray[np.float32]], NDArray[np.bool_]]
 
 
 class Sum:
-    """Four workers' gradients on their way through one switch, of which contributions may be hit."""
+    """The workers' gradients, summed in one switch with contributions or results hit. Errors are NMSE of the mean."""
 
     def __init__(self, gradients: Sequence[Tensor], table: ThcTable) -> None:
         self._table = table
@@ -65,19 +64,19 @@ class Sum:
         return len(self.magnitudes[0])
 
     def whole(self) -> float:
-        """NMSE with nothing hit."""
+        """Return the error with nothing hit."""
         return self._error(self._indices, np.zeros(self.magnitudes.shape, np.bool_))
 
     def cut(self, hit: NDArray[np.bool_]) -> float:
-        """Contributions without their two low planes."""
+        """Return the error if contributions lose their two low planes."""
         return self._error(np.where(hit[..., None], filled(self._indices), self._indices), np.zeros_like(hit))
 
     def cut_results(self, hit: NDArray[np.bool_]) -> float:
-        """Results of the chunks where ``hit``, shape (chunks,), without their two low planes."""
+        """Return the error if results lose their two low planes in chunks where ``hit``, shape (chunks,)."""
         return self._error(self._indices, np.zeros(self.magnitudes.shape, np.bool_), hit)
 
     def dropped(self, hit: NDArray[np.bool_], *, zero_fill: bool = False) -> float:
-        """Contributions that are not in the sum."""
+        """Return the error if contributions are not in the sum. With ``zero_fill`` it is divided by all workers."""
         return self._error(self._indices, hit, zero_fill=zero_fill)
 
     def _rounds(self) -> list[ThcRound]:
@@ -105,19 +104,19 @@ class Sum:
 
 
 def filled(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Values of shape (..., 1024) whose two low bits were lost: 2 in even places and 1 in odd ones take their place."""
+    """Return values of shape (..., 1024) after the loss of their two low bits: 2 in even places, 1 in odd ones."""
     low = np.where(np.arange(values.shape[-1]) % 2 == 0, 2, 1).astype(np.uint8)
     return (values & np.uint8(0xFC)) | low
 
 
 def at_random(seed: int) -> Choose:
-    """Each for itself."""
+    """Choose contributions at random, each independently."""
     draws = np.random.default_rng(seed)
     return lambda share, magnitudes: draws.random(magnitudes.shape) < share
 
 
 def smallest(share: float, magnitudes: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """The smallest of every worker."""
+    """Choose the contributions of smallest magnitude of every worker."""
     count = round(share * magnitudes.shape[1])
     hit = np.zeros(magnitudes.shape, np.bool_)
     for row, places in zip(hit, np.argsort(magnitudes, axis=1, kind="stable")[:, :count], strict=True):
@@ -126,7 +125,7 @@ def smallest(share: float, magnitudes: NDArray[np.float32]) -> NDArray[np.bool_]
 
 
 def rows(gradients: Sequence[Tensor], shares: Sequence[float] = SHARES) -> dict[str, list[float]]:
-    """NMSE by row, for each share."""
+    """Return the error by row, for each share."""
     one = Sum(gradients, solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P))
     found: dict[str, list[float]] = {"whole": [one.whole()] * len(shares)}
     hits = [at_random(1)(share, one.magnitudes) for share in shares]
@@ -141,7 +140,7 @@ def rows(gradients: Sequence[Tensor], shares: Sequence[float] = SHARES) -> dict[
 
 
 def energy_of_classes(gradients: Sequence[Tensor], position: float) -> list[float]:
-    """Share of the gradients' energy in packets of classes 0 to 3, by the default policy."""
+    """Return the share of the gradients' energy in packets of classes 0 to 3, by the default policy."""
     energy = np.zeros(CLASSES)
     for magnitudes in Sum(gradients, solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P)).magnitudes:
         classes = LayerMagnitude().drop_classes(position, magnitudes)
@@ -185,7 +184,7 @@ def digits(seed: int = 1) -> list[Tensor]:
 
 
 def measure() -> dict[str, Any]:
-    """Everything, ready for JSON."""
+    """Return all numbers, ready for JSON."""
     sources: Mapping[str, Callable[[], list[Tensor]]] = {"layered": layered, "digits": digits}
     found: dict[str, Any] = {"shares": list(SHARES)}
     for name, make in sources.items():
@@ -201,7 +200,7 @@ def measure() -> dict[str, Any]:
 
 
 def as_text(found: Mapping[str, Any]) -> str:
-    """Tables of `measure`."""
+    """Return tables of what `measure` found."""
     shares = found["shares"]
     lines = []
     for name in (name for name in found if name != "shares"):

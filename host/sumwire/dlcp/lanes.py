@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job in lanes: each priority class has slots, a sequence and a thread of its own.
 
-Within one job, operations come one after the other, so a late tensor could never overtake an earlier one, whatever
-its packets' priority. Here every lane is a :class:`sumwire.Job` of its own, of the number and the share of the slots
-that the job file gives it: tensors of different lanes are under way at the same time, and the switches' queues decide
-who goes first.
+The operations of one job run one after the other, so no tensor could overtake an earlier one, whatever its packets'
+priority. Here every lane is a :class:`sumwire.Job` of its own, with the job id and the part of the slots that the job
+file gives it. Tensors of different lanes are sent at the same time, and the switches' queues serve the most urgent
+first.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from sumwire.training.comm_thread import CommThread
 from sumwire.transport.delivery import Delivery
 from sumwire.transport.stats import JobStats
 
-# Share of a tensor's contributions that may be missing: within what DLCP (0.6 to 3.5 %) and MLT (0.7 to 3.3 %) found
-# to cost neither rounds nor accuracy.
+# Largest missing share of a tensor's contributions. DLCP (0.6 to 3.5 %) and MLT (0.7 to 3.3 %) found shares of this
+# size to cost neither rounds nor accuracy.
 LOSS_BOUND: Final = 0.01
-# Records kept until they are taken.
+# The most records kept until `take_records`.
 _RECORDS: Final = 1 << 16
 
 _Result = TypeVar("_Result")
@@ -43,8 +43,11 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class TensorRecord:
-    """One tensor's way. ``seconds`` from its hand-over, at ``handed_over`` on time.monotonic's clock, to its result;
-    ``missing`` contributions of ``contributions`` in all (chunks x workers) are not in the result."""
+    """What happened to one tensor.
+
+    It was handed over at ``handed_over`` on time.monotonic's clock, and its result came ``seconds`` later. Of all
+    ``contributions`` (chunks x workers), ``missing`` are not in the result.
+    """
 
     bucket: int
     lane: int
@@ -57,7 +60,7 @@ class TensorRecord:
 
     @property
     def missing_share(self) -> float:
-        """Never above the job's loss bound, where all workers are the quorum."""
+        """The share of contributions that are missing; at most the loss bound if the quorum is all workers."""
         return self.missing / self.contributions if self.contributions else 0.0
 
     def as_dict(self) -> dict[str, float]:
@@ -66,15 +69,15 @@ class TensorRecord:
 
 
 class Lanes:
-    """One worker's part in a job of one or more lanes. Also a context manager.
+    """One worker's end of a job of one or more lanes. Also a context manager.
 
-    ``policy`` gives lanes their priorities and packets their drop classes, the default policy of so many lanes if
-    None; ``delivery`` says how much may be missing, a loss bound of 1 % if None. ``options`` are those of
-    :class:`sumwire.Job`, of every lane. All workers make the same calls in the same order in each lane, with policies
-    that put the same tensors into the same lanes. Where the jobs have a fall-back, making and closing this are
-    collective calls.
+    ``policy`` decides the lanes' priorities and the packets' drop classes; None is the default policy for the number of
+    lanes. ``delivery`` limits what may be missing; None is a loss bound of 1 %. ``options`` are those of
+    :class:`sumwire.Job`, for every lane. In each lane, all workers make the same calls in the same order, with policies
+    that put the same tensors into the same lanes. If the jobs have a fall-back, making and closing this are collective
+    calls.
 
-    Raises ConfigError for a job without THC, or a policy whose priorities do not fit the lanes.
+    Raises ConfigError for a job without THC, and for a policy whose priorities do not fit the lanes.
     """
 
     def __init__(
@@ -112,7 +115,7 @@ class Lanes:
 
     @property
     def stats(self) -> JobStats:
-        """Totals of all lanes. Seconds of lanes that work at the same time count for each."""
+        """Totals of all lanes. Seconds are counted for each lane, also if lanes work at the same time."""
         total = JobStats()
         for job in self.jobs:
             for field in fields(JobStats):
@@ -121,7 +124,7 @@ class Lanes:
 
     @property
     def fallen_back(self) -> bool:
-        """Whether operations of any lane now go by the process group."""
+        """Whether any lane has fallen back to the process group."""
         return any(job.fallen_back for job in self.jobs)
 
     def __enter__(self) -> Self:
@@ -133,11 +136,11 @@ class Lanes:
         self.close(agree=error is None)
 
     def on_close(self, closer: Callable[[], None]) -> None:
-        """Have ``closer`` called first when this closes."""
+        """Call ``closer`` before the lanes end."""
         self._closers.append(closer)
 
     def close(self, *, agree: bool = True) -> None:
-        """End all lanes, what was submitted first; closing twice is allowed. See :meth:`sumwire.Job.close`."""
+        """End all lanes after what was submitted; closing twice is allowed. See :meth:`sumwire.Job.close`."""
         while self._closers:
             self._closers.pop(0)()
         for thread in self._threads:
@@ -146,7 +149,7 @@ class Lanes:
             job.close(agree=agree)
 
     def lane_of(self, position: float) -> int:
-        """The lane of a tensor at a place in the model. Raises ConfigError for a policy that names no lane's."""
+        """Return the lane of a tensor at a place in the model. Raises ConfigError if its priority is no lane's."""
         priority = self.policy.priority(position)
         if priority not in self.priorities:
             rule = f"must be one of the lanes' {self.priorities}, at position {position}"
@@ -154,22 +157,21 @@ class Lanes:
         return self.priorities.index(priority)
 
     def submit(self, lane: int, call: Callable[[], _Result], device: torch.device | None = None) -> Future[_Result]:
-        """Have the lane's thread make a call, after those before it: see
-        :class:`sumwire.training.comm_thread.CommThread`."""
+        """Queue a call for the lane's thread; see :class:`sumwire.training.comm_thread.CommThread`."""
         return self.thread(lane).submit(call, device)
 
     def thread(self, lane: int) -> CommThread:
-        """The thread that works for a lane."""
+        """Return a lane's thread."""
         return self._threads[lane]
 
     def reduce(
         self, x: Tensor, bucket: int, position: float, *, handed_over: float | None = None
     ) -> tuple[Tensor, Residual]:
-        """Mean of the workers' flat tensors by THC, in the lane of its place in the model (0.0 front to 1.0 back), and
-        what gives this worker's residual: as :meth:`sumwire.Job.reduce`, in the caller's thread.
+        """Return the mean of the workers' flat tensors by THC, and a function for this worker's residual.
 
-        ``handed_over``: when the tensor was ready, for the record; else now. What of this worker was left out of
-        the sum is part of the residual.
+        As :meth:`sumwire.Job.reduce`, in the caller's thread and in the lane of the tensor's place in the model, 0.0
+        (front) to 1.0 (back). Contributions of this worker that are missing from the sum are part of the residual.
+        ``handed_over`` is when the tensor was ready, for its record; None is now.
         """
         began = time.monotonic() if handed_over is None else handed_over
         lane = self.lane_of(position)
@@ -180,11 +182,11 @@ class Lanes:
         return mean, residual
 
     def behind(self, position: float) -> bool:
-        """Whether others have a result in this tensor's lane to which this worker has not contributed yet."""
+        """Return whether the others have a result in this tensor's lane without this worker's contribution."""
         return self.jobs[self.lane_of(position)].results_ahead()
 
     def follow(self, values: int, bucket: int, position: float) -> Tensor:
-        """The result of an operation that the others do without this worker; see :meth:`sumwire.Job.follow`."""
+        """Return the result of an operation that the others make without this worker. See :meth:`Job.follow`."""
         began = time.monotonic()
         lane = self.lane_of(position)
         before = self.jobs[lane].stats.missing
@@ -193,7 +195,7 @@ class Lanes:
         return mean
 
     def take_records(self) -> list[TensorRecord]:
-        """The records since the last call, in the order of results."""
+        """Return the records since the last call, in the order of results."""
         taken = []
         while self._records:
             taken.append(self._records.popleft())

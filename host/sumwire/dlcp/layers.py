@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the tensors of a model get: lane, priority and shares of drop classes, layer by layer."""
+"""Lane, priority and drop classes of the tensors of a model, layer by layer, as `sumwire inspect` shows them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLUMNS: Final = ("layer", "values", "packets", "position", "lane", "priority",
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One layer: the parameters that share a name but for its last part. ``shares`` of packets in classes 0 to 3."""
+    """One layer: parameters whose names differ in the last part only. ``shares`` of packets have classes 0 to 3."""
 
     layer: str
     values: int
@@ -37,9 +37,9 @@ class Row:
 
 
 def shapes_of(model: str) -> tuple[Named, ...]:
-    """Names and shapes of parameters: of a known model (resnet50, resnet152, bert-large), or of FILE.py:CALLABLE.
+    """Return names and shapes of the parameters of a known model (resnet50, resnet152, bert-large) or FILE.py:CALLABLE.
 
-    The callable takes nothing and gives a torch module, or pairs of name and shape. Raises UsageError.
+    The callable takes no arguments and returns a torch module, or pairs of name and shape. Raises UsageError.
     """
     if ":" not in model:
         if model.lower() not in RANKS:
@@ -58,14 +58,14 @@ def shapes_of(model: str) -> tuple[Named, ...]:
 
 
 def loaded(place: str) -> Any:
-    """The object at FILE.py:NAME, by running the file. Raises UsageError where there is none."""
+    """Run FILE.py and return its callable NAME. Raises UsageError if there is none."""
     file, _, name = place.rpartition(":")
     path = Path(file)
     spec = importlib.util.spec_from_file_location(f"sumwire_inspected_{path.stem}", path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise UsageError(f"{place}: {file} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses and the like look their module up.
+    # Dataclasses look up their module here.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     if not callable(getattr(module, name, None)):
@@ -74,9 +74,9 @@ def loaded(place: str) -> Any:
 
 
 def rows(shapes: Iterable[Named], policy: Policy, lanes: int, *, by_parameter: bool = False) -> list[Row]:
-    """The model's layers, front first, each as if it were a bucket of its own.
+    """Return the model's layers, front first, each as if it were a bucket of its own.
 
-    Drop classes are those of packets with different magnitudes; which packets are the large ones, training decides.
+    Shares of drop classes are those of packets that all differ in magnitude.
     """
     priorities = check_priorities(policy.priorities, lanes)
     layers: dict[str, int] = {}
@@ -96,7 +96,7 @@ def rows(shapes: Iterable[Named], policy: Policy, lanes: int, *, by_parameter: b
 
 
 def by_lane(found: list[Row], lanes: int) -> list[Row]:
-    """Totals of every lane that has layers."""
+    """Return totals of every lane that has layers."""
     totals = []
     for lane in range(lanes):
         here = [row for row in found if row.lane == lane]
@@ -111,7 +111,7 @@ def by_lane(found: list[Row], lanes: int) -> list[Row]:
 
 
 def as_text(found: list[Row]) -> str:
-    """A table, one row a line."""
+    """Return a table of the rows."""
     lines = [_COLUMNS, *(_cells(row) for row in found)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     return "\n".join(

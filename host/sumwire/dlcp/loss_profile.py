@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How much loss a training script stands: the largest share on a grid with which it still reaches its accuracy.
+"""How much loss a training script tolerates: the largest share of a grid with which it still reaches its accuracy.
 
-The script runs again and again, with packets lost one by one and in bursts, and with several seeds each; it takes them
-from :func:`sumwire.dlcp.packet_loss.from_environment` and prints ``accuracy: X`` last. A share holds if the mean over
-the seeds reaches the target in both patterns. The grid is searched by bisection: it is taken for granted that more
-loss does not help.
+The script is run several times per share: with packets lost one by one and in bursts, and with several seeds. It gets
+the loss from :func:`sumwire.dlcp.packet_loss.from_environment` and prints ``accuracy: X`` as its last line. A share
+holds if the mean accuracy over the seeds reaches the target in both patterns. The grid is searched by bisection, which
+assumes that accuracy does not rise with loss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sumwire.errors import ConfigError, SumwireError
 
 GRID: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 _ACCURACY: Final = re.compile(r"^accuracy:\s*([-+.\deE]+)\s*$")
-# How long a script that is told to end may take to do so.
+# Seconds that a script has to end after a signal.
 _GRACE_S: Final = 5.0
 _TAIL_LINES: Final = 15
 
@@ -38,12 +38,12 @@ Train = Callable[[float, str], "list[Run]"]
 
 
 class ProfileError(SumwireError):
-    """The script failed, or did not say what is needed of it."""
+    """The script failed, or did not print what it must."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One training: what was asked for, what share was lost indeed, and the accuracy."""
+    """One training: the loss asked for, the share that was lost, and the accuracy."""
 
     share: float
     pattern: str
@@ -55,7 +55,7 @@ class Run:
 
 @dataclass
 class Profile:
-    """All runs, and the outcome: the largest share that holds, 0 if only a run without loss does."""
+    """All runs, and ``bound``, the largest share that holds; 0 if only the run without loss does."""
 
     target: float
     baseline: float
@@ -63,7 +63,7 @@ class Profile:
     bound: float = 0.0
 
     def mean(self, share: float, pattern: str) -> float:
-        """Accuracy over the seeds."""
+        """Return the mean accuracy over the seeds."""
         return fmean(run.accuracy for run in self.runs if (run.share, run.pattern) == (share, pattern))
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Script:
-    """A training script with its arguments; ``timeout_s`` ends a run that hangs, None waits for ever."""
+    """A training script with its arguments. A run ends after ``timeout_s`` seconds; None is no limit."""
 
     path: Path
     arguments: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Script:
             raise ConfigError("script", str(self.path), "must be a Python file", where="profile-loss")
 
     def run(self, share: float, pattern: str, seed: int) -> Run:
-        """Train once. Raises ProfileError for a script that fails, prints no accuracy or loses no packets."""
+        """Train once. Raises ProfileError for a script that fails, prints no accuracy or never drops packets."""
         with tempfile.TemporaryDirectory(prefix="sumwire-profile-") as folder:
             report = Path(folder) / "lost"
             settings = {
@@ -104,7 +104,7 @@ class Script:
 
     def _output(self, environment: dict[str, str]) -> str:
         command = [sys.executable, str(self.path), *self.arguments]
-        # A group of its own: what the script starts ends with it.
+        # A process group of its own, so that processes that the script has started can be ended with it.
         with subprocess.Popen(
             command,
             env=environment,
@@ -137,8 +137,10 @@ def profile(
     seeds: int = 3,
     say: Say = lambda _: None,
 ) -> Profile:
-    """Find the largest share of ``grid`` that holds. ``target``: accuracy to reach; None for that without loss less
-    ``within``. ``say`` is told of every run.
+    """Find the largest share of ``grid`` that holds.
+
+    ``target`` is the accuracy to reach; None is the accuracy without loss minus ``within``. ``say`` gets a line for
+    every run.
 
     Raises ConfigError for a grid that does not rise within (0, 1), unknown patterns or no seeds; ProfileError for
     a script that misses the target even without loss.
@@ -153,7 +155,7 @@ def profile(
     found = Profile(baseline - within if target is None else target, baseline, runs)
     if baseline < found.target:
         raise ProfileError(f"{script.path}: reaches {baseline:.4f} without loss: the target is {found.target:.4f}")
-    # low holds (-1: no loss at all), high does not or is none.
+    # grid[low] holds, -1 being no loss; grid[high] does not, or is beyond the grid.
     low, high = -1, len(grid)
     while high - low > 1:
         middle = (low + high) // 2
@@ -166,7 +168,7 @@ def profile(
 
 
 def _holds(found: Profile, share: float, patterns: Sequence[str], train: Train, say: Say) -> bool:
-    """Whether a share reaches the target in all patterns; the first that does not ends it."""
+    """Return whether a share reaches the target in all patterns; stops at the first that does not."""
     for pattern in patterns:
         found.runs += train(share, pattern)
         mean = found.mean(share, pattern)
@@ -195,7 +197,7 @@ def _check(grid: Sequence[float], patterns: Sequence[str], seeds: int) -> None:
 
 
 def _reported(path: Path) -> tuple[int, int]:
-    """(packets, lost) of all processes of a run."""
+    """Return (packets, lost) of all processes of a run."""
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return sum(line["packets"] for line in lines), sum(line["lost"] for line in lines)
 
@@ -212,7 +214,7 @@ def _accuracy(output: str) -> float:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """End the script and what it has started."""
+    """End the script and the processes that it has started."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(child.pid, how)

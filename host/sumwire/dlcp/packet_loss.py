@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient packets that get lost, without a network: what `sumwire profile-loss` does to a training script.
+"""Simulated loss of gradient packets, by which `sumwire profile-loss` tests a training script.
 
     loss = sumwire.dlcp.packet_loss.from_environment()
     for inputs, labels in batches:
         optimizer.zero_grad()
         criterion(model(inputs), labels).backward()
-        loss.drop(model.parameters())                    # zeros the values of packets that are lost
+        loss.drop(model.parameters())                    # zeros the values of lost packets
         optimizer.step()
 
-As the papers profile: a lost packet's values become zeros. That is harsher than a job with a loss bound, which divides
-by the contributors and keeps what was left out for the next step.
+A lost packet's values become zeros, as in the papers. A job with a loss bound loses less: it divides by the number of
+contributors, and keeps missing contributions for the next step.
 
-Without SUMWIRE_LOSS in the environment nothing is lost, so the call may stay in the script.
+Without SUMWIRE_LOSS in the environment nothing is lost, so the call can stay in the script.
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ from torch import Tensor
 from sumwire.codec.layout import CHUNK_VALUES
 from sumwire.errors import ConfigError
 
-# Share of packets that are lost, their pattern, and a number that the draws start from.
+# Environment variables: the share of lost packets, their pattern, and the seed of the draws.
 SHARE: Final = "SUMWIRE_LOSS"
 PATTERN: Final = "SUMWIRE_LOSS_PATTERN"
 SEED: Final = "SUMWIRE_LOSS_SEED"
-# A file to which every process that drops packets adds a line, when it ends.
+# A file to which every process that drops packets adds a line when it ends.
 REPORT: Final = "SUMWIRE_LOSS_REPORT"
 IID: Final = "iid"
 BURST: Final = "burst"
 PATTERNS: Final = (IID, BURST)
-# Packets that a burst loses in the mean.
+# Mean length of a burst in packets.
 BURST_PACKETS: Final = 8
 
 
 class PacketLoss:
-    """Loses a share of packets: ``iid`` each for itself, or in bursts of 8 in the mean (Gilbert's model: a state that
-    loses and one that does not, left at random). ``seed`` and ``rank`` start the draws; equal ones repeat.
+    """Loses a share of packets: each independently (``iid``), or in bursts of 8 on average (``burst``).
+
+    Bursts follow Gilbert's model: a state that loses and one that does not, each left at random. Equal ``seed`` and
+    ``rank`` give equal draws.
 
     Raises ConfigError for a share outside [0, 1) or an unknown pattern.
     """
@@ -65,13 +67,13 @@ class PacketLoss:
         self.packets = 0
         self.lost = 0
         self._draws = np.random.default_rng((seed, rank))
-        # Of the present state of a burst pattern: whether it loses, and packets left in it.
+        # Of the current state of a burst pattern: whether it loses, and how many packets are left in it.
         self._losing = False
         self._left = 0
 
     @torch.no_grad()
     def drop(self, parameters: Iterable[Tensor]) -> None:
-        """Zero the lost packets' values in the parameters' gradients, which travel as one flat tensor."""
+        """Zero the values of lost packets in the parameters' gradients, taken as one flat tensor."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         if self.share == 0 or not gradients:
             return
@@ -81,7 +83,7 @@ class PacketLoss:
 
     @torch.no_grad()
     def drop_flat(self, x: Tensor) -> Tensor:
-        """The same for a flat tensor, in place: for DDP hooks. A packet holds 1024 values. Returns x."""
+        """Zero lost packets' values in a flat tensor, in place, and return it. A packet has 1024 values."""
         packets = -(-len(x) // CHUNK_VALUES)
         lost = self.draw(packets)
         for packet in np.flatnonzero(lost).tolist():
@@ -89,15 +91,14 @@ class PacketLoss:
         return x
 
     def draw(self, packets: int) -> NDArray[np.bool_]:
-        """Which of the next packets are lost."""
+        """Return which of the next packets are lost, bool of shape (packets,)."""
         lost = self._draws.random(packets) < self.share if self.pattern == IID else self._bursts(packets)
         self.packets += packets
         self.lost += int(np.count_nonzero(lost))
         return lost
 
     def _bursts(self, packets: int) -> NDArray[np.bool_]:
-        """States last as long as geometric draws say: bursts 8 packets in the mean, what is between them so long that
-        the share comes out."""
+        """Draw the lengths of states: bursts of 8 packets on average, and gaps that make the share right."""
         lost = np.zeros(packets, np.bool_)
         if self.share == 0:
             return lost
@@ -116,10 +117,10 @@ class PacketLoss:
 
 
 def from_environment(rank: int = 0, environment: Mapping[str, str] | None = None) -> PacketLoss:
-    """The loss that SUMWIRE_LOSS (a share), SUMWIRE_LOSS_PATTERN (iid or burst) and SUMWIRE_LOSS_SEED ask for.
+    """Return the loss set by SUMWIRE_LOSS (a share), SUMWIRE_LOSS_PATTERN (iid or burst) and SUMWIRE_LOSS_SEED.
 
-    ``rank``: this worker's, where the script is several processes, so that each loses packets of its own.
-    Raises ConfigError.
+    ``rank`` is this worker's, if the script is several processes, so that each loses packets of its own. Raises
+    ConfigError for values out of range.
     """
     given = os.environ if environment is None else environment
     share, seed = _number(given, SHARE, float), _number(given, SEED, int)

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients over lanes: DDP's communication hook, and a plain model's optimizer.
+"""Gradients through lanes: DDP's communication hook, and an optimizer for plain models.
 
     with sumwire.dlcp.Lanes(sumwire.load_job("digits.json", worker=rank)) as lanes:
         model = DistributedDataParallel(make_model(), bucket_cap_mb=1)
         model.register_comm_hook(LaneState(lanes, model.module), lane_hook)
 
-A bucket's place in the model comes from its parameters, not from its number: DDP hands buckets over in reverse order,
-so that the last one holds the front layers, and regroups them after the first iteration.
+A bucket's place in the model follows from its parameters, not from its number: DDP hands buckets over in reverse order,
+the front layers last, and regroups them after the first iteration.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ Parts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """What one bucket of a step was."""
+    """One bucket of a step."""
 
     index: int
     parts: Parts
@@ -50,9 +50,9 @@ class _Operation:
 
 
 class LaneState(DdpState):
-    """:class:`sumwire.DdpState` over lanes: buckets of different lanes are under way at the same time.
+    """:class:`sumwire.DdpState` over lanes: buckets of different lanes are reduced at the same time.
 
-    ``parameters``: the model, or its parameters in order, front layers first. Residuals belong to parameters.
+    ``parameters`` is the model, or its parameters in order, front layers first. Residuals belong to parameters.
     """
 
     def __init__(self, lanes: Lanes, parameters: nn.Module | Iterable[Tensor], *, error_feedback: bool = True) -> None:
@@ -63,20 +63,20 @@ class LaneState(DdpState):
         self._parameters = [p for p in given if p.requires_grad]
         self._numbers = {id(p): number for number, p in enumerate(self._parameters)}
         self._ends = list(accumulate(p.numel() for p in self._parameters))
-        # Of the step under way, in the order of hand-over; and of the latest whole one.
+        # Buckets of the current step, in the order of hand-over; and those of the latest complete step.
         self._now: list[_Operation] = []
         self._step: list[_Operation] = []
         if not self._ends or not self._ends[-1]:
             raise UsageError("no parameters: nothing to reduce")
 
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
-        """Queue a bucket in its lane; the future holds its buffer, filled with the mean gradient.
+        """Queue a bucket in its lane. The future holds its buffer, filled with the mean gradient.
 
         Raises UsageError for a bucket with a parameter that is not the model's.
         """
         parts = self._parts(bucket)
         if bucket.index() == 0:
-            # The first of a step; one that was left off is forgotten.
+            # The first of a step. A step that was not completed is forgotten.
             self._now = []
         self._now.append(_Operation(bucket.index(), parts, self.position(parts)))
         future = super().submit(bucket)
@@ -86,30 +86,29 @@ class LaneState(DdpState):
 
     @property
     def communicating(self) -> bool:
-        """Whether a thread is there that buckets go through."""
+        """Whether a thread that reduces buckets is running."""
         return any(self.lanes.thread(lane).alive for lane in range(len(self.lanes.jobs)))
 
     def position(self, parts: Parts) -> float:
-        """The middle of a bucket's values among the model's: 0.0 is its front, the input's layer."""
+        """Return the middle of a bucket's values among the model's: 0.0 is its front, the input's layer."""
         first = min(self._ends[number] - numel for number, numel in parts)
         last = max(self._ends[number] for number, _ in parts)
         return (first + last) / (2 * self._ends[-1])
 
     def behind(self) -> bool:
-        """Whether a quorum of others is through with the first bucket of this worker's next step.
+        """Return whether a quorum of other workers has a result for the first bucket of this worker's next step.
 
-        Such a result proves that the others do that step without this worker. False before the first step.
-        Call it between steps.
+        If so, the others make that step without this worker. False before the first step. To be called between steps.
         """
         return bool(self._step) and self.lanes.behind(self._step[0].position)
 
     def follow(self) -> None:
         """Make the next step without contributing: its means become the parameters' gradients.
 
-        To be called instead of forward and backward where :meth:`behind` says so; the optimizer's step comes after
-        it as ever. Residuals stay as they are. The step's buckets must be those of the step before, which DDP keeps to
-        from its second iteration on, where all parameters are used in every step. DDP itself must not communicate
-        otherwise (buffers that it broadcasts): it would wait for this worker.
+        To be called instead of forward and backward if :meth:`behind` is true, before the optimizer's step. Residuals
+        do not change. The step's buckets must be those of the step before, as DDP has them from its second iteration
+        on if all parameters are used in every step. DDP must not communicate otherwise (as by broadcasting buffers):
+        the others would wait for this worker.
         """
         futures: list[Future[Tensor]] = []
         for operation in self._step:
@@ -149,8 +148,10 @@ def lane_hook(state: LaneState, bucket: GradBucket) -> Future[Tensor]:
 
 
 class LaneSync(GradientOptimizer):
-    """For plain models: before the inner optimizer's step, gradients become their mean over the workers, in one tensor
-    for each lane that has parameters. A parameter without gradient counts as zeros, and gets one.
+    """Replaces the gradients of a plain model by their mean before the inner optimizer's step.
+
+    It sends one tensor for each lane that has parameters. A parameter without gradient counts as zeros and gets a
+    gradient.
     """
 
     def __init__(self, optimizer: Optimizer, state: LaneState) -> None:
@@ -159,24 +160,24 @@ class LaneSync(GradientOptimizer):
 
     @torch.no_grad()
     def synchronize(self) -> None:
-        """The back layers are handed over first, as backward would have them ready."""
+        """Average the gradients. The back layers are handed over first, as in a backward pass."""
         buckets = _buckets(self._state)
         futures = [self._state.submit(cast(GradBucket, bucket)) for bucket in buckets]
         for bucket, future in zip(buckets, futures, strict=True):
             bucket.take(future.wait())
 
     def state_dict(self) -> dict[str, Any]:
-        """The inner optimizer's state."""
+        """Return the inner optimizer's state."""
         return self.inner.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken; residuals start from nothing."""
+        """Continue from a :meth:`state_dict`, without residuals."""
         self.inner.load_state_dict(state_dict)
         self.param_groups = self.inner.param_groups
 
 
 class _Bucket:
-    """Parameters of one lane, as DDP would hand them over."""
+    """A bucket of one lane's parameters, as DDP would hand it over."""
 
     def __init__(self, index: int, parameters: list[Tensor], *, last: bool) -> None:
         self._index = index
@@ -198,7 +199,7 @@ class _Bucket:
         return self._last
 
     def take(self, mean: Tensor) -> None:
-        """Make its pieces the gradients."""
+        """Write the mean to the parameters' gradients."""
         for p, piece in zip(self._parameters, torch.split(mean, [p.numel() for p in self._parameters]), strict=True):
             p.grad = piece.view(p.shape).to(p.dtype, copy=True)
 

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a packet says of itself to the switches: how urgent it is, and how willingly it is lost.
+"""Tags of packets: a priority, and a drop class that says which packets to lose first.
 
-Both travel in the DSCP, six bits: priority (3 bits, 7 is served first), drop class (2 bits, 3 is lost first), a zero.
-ECN says the rest: class 0 is protected, an ECN-capable packet (ECT(0)) that a congested switch marks and forwards;
-the others are not ECN-capable, and are dropped. Untagged traffic is 0 throughout: last served, and droppable as ever.
+Both are in the DSCP, six bits: priority (3 bits, 7 is served first), drop class (2 bits, 3 is lost first), a zero.
+The ECN bits follow from the class. Class 0 is protected: an ECN-capable packet (ECT(0)), which a congested switch marks
+and forwards. The other classes are not ECN-capable and are dropped. Untagged traffic has zeros: it is served last, and
+may be dropped.
 
-Who gets which tag is decided by a policy, any object with :class:`Policy`'s methods. :class:`LayerMagnitude` is ours.
+A policy decides the tags. It is any object with :class:`Policy`'s methods; the default is :class:`LayerMagnitude`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CLASSES: Final = p4.DROP_CLASSES
 PROTECTED: Final = 0
 LANES_MAX: Final = PRIORITIES
 DEFAULT_PRIORITIES: Final = (7, 5, 3, 1)
-# Shares of a tensor's chunks in classes 0, 1, 2 and 3, of the first layer and of the last: docs/dlcp.md.
+# Shares of a tensor's chunks in classes 0, 1, 2 and 3, for the first layer and for the last: docs/dlcp.md.
 FRONT_SHARES: Final = (0.4, 0.2, 0.1, 0.3)
 BACK_SHARES: Final = (0.7, 0.1, 0.1, 0.1)
 
@@ -54,7 +55,7 @@ class Tag:
 
     @property
     def ecn(self) -> int:
-        """The two ECN bits: whether the network may drop it rather than mark it."""
+        """The two ECN bits: whether a congested switch marks the packet or may drop it."""
         return p4.ECN_ECT if self.drop_class == PROTECTED else p4.ECN_NOT_ECT
 
     @property
@@ -64,7 +65,7 @@ class Tag:
 
     @classmethod
     def of(cls, tos: int) -> Tag:
-        """The tag in a TOS byte; its ECN bits say nothing more, or that the network has marked it."""
+        """Return the tag in a TOS byte. Its ECN bits are not read: a switch may have marked them."""
         _check_below("tos", tos, 256)
         return cls(tos >> 5, tos >> 3 & 3)
 
@@ -72,31 +73,31 @@ class Tag:
 class Policy(Protocol):
     """Decides the tags of a tensor. ``position`` is its place in the model: 0.0 the input's layer, 1.0 the output's.
 
-    All workers of a job use policies with equal priorities, since a priority is a lane. Drop classes are a worker's
-    own affair.
+    All workers of a job must use policies with equal priorities, which decide the lanes. Drop classes may differ
+    between workers.
     """
 
     @property
     def priorities(self) -> Sequence[int]:
-        """Priority of every lane, falling; lane 0 carries the front layers."""
+        """Priority of every lane, falling; lane 0 has the front layers."""
 
     def priority(self, position: float) -> int:
-        """One of ``priorities``: a tensor's packets all have the same, so that they stay in order of lanes."""
+        """Return one of ``priorities``. All packets of a tensor have the same, since they are in one lane."""
 
     def drop_classes(self, position: float, magnitudes: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Drop classes 0..3 of a tensor's chunks, shape (chunks,), by the L2 norms of their values."""
+        """Return drop classes 0..3 of a tensor's chunks, shape (chunks,), by the L2 norms of their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerMagnitude:
-    """The default policy: front layers first on the wire, small values of front layers first to be lost.
+    """The default policy: front layers are served first, and their small values are dropped first.
 
-    Priority: lanes share the model's values evenly, front to back. Drop class: by the rank of a chunk's magnitude
-    within its tensor. ``front`` and ``back`` are the shares of chunks in classes 0 (the largest magnitudes) to 3 for
-    the first and the last layer; layers between have what lies between. So for front layers the two directions
-    are opposite: soonest served, and dropped first. A chunk of zeros is always of class 3.
+    Priority: the model's values are divided evenly among the lanes, front to back. Drop class: by the rank of a chunk's
+    magnitude within its tensor. ``front`` and ``back`` are the shares of chunks in classes 0 (the largest magnitudes)
+    to 3 for the first and the last layer; they are interpolated for layers between. So front layers are served first
+    and have more packets that may be dropped. A chunk of zeros always has class 3.
 
-    Raises ConfigError for priorities with holes (see :func:`check_priorities`), or shares that are none.
+    Raises ConfigError for priorities with gaps (see :func:`check_priorities`), or shares that do not add up to 1.
     """
 
     priorities: tuple[int, ...] = DEFAULT_PRIORITIES
@@ -110,26 +111,28 @@ class LayerMagnitude:
 
     @classmethod
     def for_lanes(cls, lanes: int) -> LayerMagnitude:
-        """The default policy of a job with so many lanes."""
+        """Return the default policy of a job with this number of lanes."""
         return cls(default_priorities(lanes))
 
     def priority(self, position: float) -> int:
-        """Raises UsageError for a position outside 0..1."""
+        """See :class:`Policy`. Raises UsageError for a position outside 0..1."""
         _check_position(position)
         return self.priorities[min(int(position * len(self.priorities)), len(self.priorities) - 1)]
 
     def shares(self, position: float) -> tuple[float, ...]:
-        """Shares of the chunks in classes 0 to 3 at a place in the model."""
+        """Return the shares of chunks in classes 0 to 3 at a place in the model."""
         _check_position(position)
         return tuple(
             (1 - position) * front + position * back for front, back in zip(self.front, self.back, strict=True)
         )
 
     def drop_classes(self, position: float, magnitudes: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Equal magnitudes count as falling in the order of chunks. A tensor's largest chunk is never droppable, as
-        long as class 0 has a share at all."""
+        """See :class:`Policy`. Of equal magnitudes, the earlier chunk counts as larger.
+
+        A tensor's largest chunk has class 0 if that class has a share above 0.
+        """
         chunks = len(magnitudes)
-        # Rounded up, in favour of the more protected class; a share of a chunk that is only float noise is none.
+        # Rounded up, in favour of the more protected class, but not for rounding errors of the sums.
         ends = [math.ceil(share * chunks - 1e-9) for share in np.cumsum(self.shares(position)).tolist()]
         by_rank = np.searchsorted(np.minimum(ends[:-1], chunks), np.arange(chunks), side="right")
         classes = np.empty(chunks, np.uint8)
@@ -139,17 +142,20 @@ class LayerMagnitude:
 
 
 def default_priorities(lanes: int) -> tuple[int, ...]:
-    """From 7 downwards, as far apart as eight priorities allow: 7 5 3 1 for four lanes. Raises ConfigError."""
+    """Return priorities from 7 downwards, evenly spaced among eight: 7 5 3 1 for four lanes.
+
+    Raises ConfigError for fewer lanes than 1, or more than there are priorities.
+    """
     if not 1 <= lanes <= LANES_MAX:
         raise ConfigError("lanes", lanes, f"must be 1..{LANES_MAX}, one priority each", where="policy")
     return tuple(PRIORITIES - 1 - lane * (PRIORITIES // lanes) for lane in range(lanes))
 
 
 def check_priorities(priorities: Sequence[int] | Mapping[int, int], lanes: int) -> tuple[int, ...]:
-    """A map of lanes to priorities as a tuple, by lane.
+    """Return the priorities of lanes as a tuple, by lane.
 
-    Raises ConfigError for one with holes, lanes too many, priorities out of 0..7 or given twice, or that does not
-    fall: lane 0 has the front layers.
+    Raises ConfigError if a lane has none, for a lane that the job does not have, and for priorities out of 0..7, given
+    twice, or not falling: lane 0 has the front layers.
     """
     where = "policy"
     if not 1 <= lanes <= LANES_MAX:
@@ -179,7 +185,7 @@ def check_priorities(priorities: Sequence[int] | Mapping[int, int], lanes: int) 
 
 
 def tos_bytes(priority: int, drop_classes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """TOS bytes of packets with one priority. Raises ConfigError for a priority or class that is none."""
+    """Return the TOS bytes of packets with one priority. Raises ConfigError for a priority or class out of range."""
     bytes_of = np.array([Tag(priority, drop_class).tos for drop_class in range(CLASSES)], np.uint8)
     if drop_classes.dtype != np.uint8 or np.any(drop_classes >= CLASSES):
         raise ConfigError("drop_classes", drop_classes, f"must be uint8 in 0..{CLASSES - 1}", where="policy")
@@ -187,7 +193,7 @@ def tos_bytes(priority: int, drop_classes: NDArray[np.uint8]) -> NDArray[np.uint
 
 
 def tagger(policy: Policy, position: float) -> Tagger:
-    """What gives the packets of one tensor their TOS bytes."""
+    """Return the function that gives the packets of one tensor their TOS bytes."""
     priority = policy.priority(position)
 
     def tag(magnitudes: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -24,7 +24,7 @@ DEFAULT_SEED: Final = 1
 
 @dataclass
 class Traffic:
-    """What one rank has sent: bits of values, and what stands in front of them, in bytes."""
+    """What one rank has sent: ``payload_bytes`` of values, and ``header_bytes`` of weights or scales before them."""
 
     messages: int = 0
     payload_bytes: int = 0
@@ -32,7 +32,7 @@ class Traffic:
 
 
 class _Hops:
-    """One rank's end of the messages of a group."""
+    """Sends and receives the messages of one rank of a group."""
 
     def __init__(self, group: dist.ProcessGroup | None, head_bytes: int) -> None:
         if not dist.is_initialized():
@@ -46,7 +46,7 @@ class _Hops:
         self._head_bytes = head_bytes
 
     def run(self, hopper: Hopper, steps: Sequence[Step]) -> None:
-        """All steps of this rank. Raises HopError if a neighbour is gone."""
+        """Make all steps of this rank. Raises HopError if a neighbour is gone."""
         for step in steps:
             message = torch.from_numpy(hopper.message(step))
             received = torch.empty(hopper.expected_bytes(step), dtype=torch.uint8)
@@ -73,7 +73,7 @@ class _Hops:
 
 
 class _Signs:
-    """Common to ring and torus."""
+    """What ring and torus have in common."""
 
     def __init__(self, group: dist.ProcessGroup | None, seed: int) -> None:
         self._hops = _Hops(group, WEIGHT_BYTES)
@@ -88,11 +88,12 @@ class _Signs:
         raise NotImplementedError
 
     def sign_merge(self, bits: Tensor, length: int | None = None) -> Tensor:
-        """Merge the signs of all ranks; each value of the result is plus with the share of plus among them.
+        """Return the merged signs of all ranks: a value is plus with the probability of the share of plus among them.
 
-        `bits`: bool, any shape, or uint8 of shape (bytes,) with eight signs a byte, the first in the most significant
-        bit, of which `length` (default: all) are values and the others come back 0. True and 1 are plus. All ranks call
-        with the same shape. Returns a new tensor of the same form, equal on all ranks.
+        `bits` is bool of any shape, or uint8 of shape (bytes,) with eight signs per byte, the first in the most
+        significant bit. Of those, `length` (default: all) are values; the rest comes back as 0. True and 1 are plus.
+        All ranks call with the same shape. The result is a new tensor of that form, with equal bits on all ranks.
+
         Raises ScheduleError for another dtype or shape, HopError if a neighbour is gone or out of step.
         """
         packed, count = _packed(bits, length)
@@ -103,15 +104,15 @@ class _Signs:
         return torch.from_numpy(np.packbits(signs)).to(bits.device)
 
     def mean(self, tensor: Tensor) -> Tensor:
-        """The mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
+        """Return the mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
         return _full_mean(tensor, self._hops)
 
 
 class RingSigns(_Signs):
     """Marsit's ring: 2 (n - 1) hops of 1/n of the bits each.
 
-    All ranks of the group make one with the same `seed`; each rank draws from a stream of its own. A run with the
-    same seed and the same calls gives the same bits.
+    All ranks of the group make one with the same `seed`, and each draws from its own stream. Equal seeds and equal
+    calls give equal bits.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None, seed: int = DEFAULT_SEED) -> None:
@@ -137,7 +138,7 @@ class TorusSigns(_Signs):
 
 
 class CascadeRing:
-    """The baseline that Marsit avoids: sign compression anew at every hop of a ring (see CascadeHopper)."""
+    """The baseline that Marsit avoids: signs are compressed anew at every hop of a ring (see CascadeHopper)."""
 
     def __init__(
         self, group: dist.ProcessGroup | None = None, seed: int = DEFAULT_SEED, *, stochastic: bool = True
@@ -152,9 +153,9 @@ class CascadeRing:
         return self._hops.traffic
 
     def compressed_mean(self, tensor: Tensor) -> Tensor:
-        """An estimate of the mean over all ranks at one bit a value and hop: float32, equal on all ranks.
+        """Return an estimate of the mean over all ranks, at one bit per value and hop: float32, equal on all ranks.
 
-        One rank alone gets its own values. Raises ScheduleError for non-finite values, HopError as RingSigns does.
+        A single rank gets its own values. Raises ScheduleError for non-finite values, HopError as RingSigns does.
         """
         flat = tensor.detach().reshape(-1).to("cpu", torch.float32)
         if not bool(torch.isfinite(flat).all()):
@@ -168,7 +169,7 @@ class CascadeRing:
         return mean.reshape(tensor.shape).to(tensor.device)
 
     def mean(self, tensor: Tensor) -> Tensor:
-        """The mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
+        """Return the mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
         return _full_mean(tensor, self._hops)
 
 
@@ -182,7 +183,7 @@ def _full_mean(tensor: Tensor, hops: _Hops) -> Tensor:
 
 
 def _packed(bits: Tensor, length: int | None) -> tuple[Bits, int]:
-    """A copy as packed bytes, and the number of values."""
+    """Return a copy as packed bytes, and the number of values."""
     if bits.dtype == torch.bool:
         if length is not None:
             raise ScheduleError(f"length = {length}: a bool tensor has its own length")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packed Bernoulli bits of any rational probability, exact, from one worker's own stream."""
+"""Packed random bits of any rational probability, exact, from a worker's own stream."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Bits = NDArray[np.uint8]
 class Draws:
     """The random bits of one worker; equal (seed, worker) and equal calls give equal bits.
 
-    One stream is used up in the order of hops, coordinates and rounds, so no random bit serves twice; the
-    streams of two workers are independent (numpy's SeedSequence).
+    The stream is consumed in the order of hops, coordinates and rounds, so no random bit is used twice. The streams
+    of two workers are independent (numpy's SeedSequence).
     """
 
     def __init__(self, seed: int, worker: int) -> None:
         self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, worker])))
 
     def bits(self, shape: tuple[int, ...]) -> Bits:
-        """Fair bits, packed; `shape` counts bytes."""
+        """Return fair bits, packed; `shape` counts bytes."""
         return self._generator.integers(0, 256, shape, np.uint8)
 
     def bernoulli(self, numerator: int, denominator: int, shape: tuple[int, ...]) -> Bits:
-        """Packed bits, each 1 with probability numerator / denominator; `shape` counts bytes.
+        """Return packed bits, each 1 with probability numerator / denominator; `shape` counts bytes.
 
-        Compares a uniform binary fraction u with p digit by digit from the first, for all values at once, until
-        every value is decided: no rounding of p. Half of the open values are decided by each digit, so N values
-        take about log2 N + 1 random bits each; a power of two as denominator takes log2 of it.
+        It compares a uniform binary fraction u with p digit by digit, for all values at once, until every value is
+        decided; p is not rounded. Each digit decides half of the undecided values, so N values take about log2 N + 1
+        random bits each. A denominator that is a power of two takes its log2.
         """
         if not 0 <= numerator <= denominator or denominator < 1:
             raise ValueError(f"probability {numerator}/{denominator}: must be in 0..1")
@@ -51,5 +51,5 @@ class Draws:
         return below
 
     def uniform(self, count: int) -> NDArray[np.float64]:
-        """Uniform numbers in [0, 1)."""
+        """Return uniform numbers in [0, 1)."""
         return self._generator.random(count)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong between the hops."""
+"""Errors of multi-hop all-reduce."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from sumwire.errors import RecreateError, UsageError
 
 
 class ScheduleError(UsageError, ValueError):
-    """A shape of ring or torus, or a tensor, that the schedule cannot serve; the text names value and rule."""
+    """The schedule cannot serve this shape of ring or torus, or this tensor. The text names value and rule."""
 
 
 class HopError(RecreateError):
-    """A neighbour is gone, or sent what the schedule does not have at this hop: the ranks are out of step."""
+    """A neighbour is gone, or has sent something else than the schedule has at this hop: the ranks are out of step."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What one rank does at a hop, without sockets: sign bits merged, or the cascading compression that Marsit avoids."""
+"""What one rank computes at a hop: the merge of sign bits, or the cascading compression that Marsit avoids."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ SCALE: Final = np.dtype("<f4")
 
 
 class Hopper(Protocol):
-    """One rank's data on its way through the steps."""
+    """One rank's data during the steps."""
 
     def message(self, step: Step) -> Bits:
-        """What this rank sends at the step."""
+        """Return what this rank sends at the step."""
 
     def expected_bytes(self, step: Step) -> int:
-        """Length of what it receives at the step."""
+        """Return the length of what it receives at the step."""
 
     def take(self, step: Step, message: Bits) -> None:
-        """Work in what was received."""
+        """Merge or store what was received. Raises HopError if it does not fit the step."""
 
 
 class SignHopper:
-    """Sign bits, packed, shape (..., bytes); leading axes are rounds done at once. A message: weight, then bits.
+    """Sign bits, packed, shape (..., bytes); leading axes are rounds done at once. A message is a weight, then bits.
 
-    `bits` is worked on in place; at the end it is the merged result, equal on all ranks.
+    `bits` is changed in place. At the end it is the merged result, equal on all ranks.
     """
 
     def __init__(self, bits: Bits, draws: Draws) -> None:
@@ -58,12 +58,13 @@ class SignHopper:
 
 
 class CascadeHopper:
-    """Cascading compression: decompress, add the own values, compress again at every hop. One unit is 8 values.
+    """Cascading compression: at every hop, decompress, add the rank's own values, compress again. A unit is 8 values.
 
-    A vector v is compressed to a scale and one bit a value. `stochastic` (SSDM): scale = L2 norm, plus with
-    probability 1/2 + v_i / (2 scale): unbiased, but each hop adds a variance of the order of the norm. Else: scale =
-    mean |v_i|, bit = sign of v_i: biased. A message: scale as float32, then bits. The last hop's sum is compressed once
-    more to be gathered. `values`, float32 padded to whole units, ends as the estimate of the sum.
+    A vector v is compressed to a scale and one bit per value. If `stochastic` (SSDM), the scale is the L2 norm, and a
+    bit is plus with probability 1/2 + v_i / (2 scale): unbiased, but each hop adds a variance of the order of the norm.
+    Else the scale is the mean of |v_i| and the bit the sign of v_i: biased. A message is the scale as float32, then
+    bits. The last hop's sum is compressed once more to be gathered. `values`, float32 padded to whole units, becomes
+    the estimate of the sum.
     """
 
     def __init__(self, values: NDArray[np.float32], draws: Draws, *, stochastic: bool, length: int) -> None:

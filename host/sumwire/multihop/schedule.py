@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends which bytes to whom at which hop: ring and torus all-reduce as a list of steps per rank. Pure.
+"""Ring and torus all-reduce as a list of steps per rank: which bytes it sends to and receives from whom.
 
-A ring of m ranks is a reduce-scatter of m - 1 steps, after which rank r has all of segment r + 1, then an all-gather of
-m - 1 steps. A torus does the reduce-scatter along its rows, then along its columns on the segment that each rank holds,
-then gathers along the columns and along the rows: 2 (cols - 1) + 2 (rows - 1) steps, where the ring has 2 (n - 1).
+A ring of m ranks makes a reduce-scatter of m - 1 steps, after which rank r has the result of segment r + 1, and an
+all-gather of m - 1 steps. A torus makes the reduce-scatter along its rows, then along its columns on the segment that
+each rank holds, then gathers along columns and along rows: 2 (cols - 1) + 2 (rows - 1) steps instead of 2 (n - 1).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final
 from sumwire.multihop.errors import ScheduleError
 
 RANKS_MAX: Final = 255
-"""A message says in one byte for how many workers it stands."""
+"""A message has its number of workers in one byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Units start..stop-1 of the whole."""
+    """Units start..stop-1 of the data."""
 
     start: int
     stop: int
@@ -32,7 +32,7 @@ class Segment:
         return self.stop - self.start
 
     def split(self, parts: int) -> list[Segment]:
-        """`parts` neighbouring segments whose sizes differ by 1 at most; empty ones where there is too little."""
+        """Return `parts` consecutive segments whose sizes differ by at most 1; some are empty if units are few."""
         edges = [self.start + self.size * k // parts for k in range(parts + 1)]
         return [Segment(a, b) for a, b in itertools.pairwise(edges)]
 
@@ -41,8 +41,8 @@ class Segment:
 class Step:
     """One hop of one rank: it sends one segment and receives another, at the same time.
 
-    Weights count the workers that are in a message. At a step that `merges`, what is received is merged with the
-    receiver's own bits, which stand for `own_weight` workers; else it replaces them.
+    Weights are numbers of workers in a message. If the step `merges`, the received bits are merged with the receiver's
+    own, which stand for `own_weight` workers; else they replace them.
     """
 
     to: int
@@ -56,17 +56,17 @@ class Step:
 
 
 def ring(ranks: int, rank: int, units: int) -> list[Step]:
-    """The steps of one rank in a ring. Raises ScheduleError for a rank that is not in it."""
+    """Return the steps of one rank in a ring. Raises ScheduleError for a rank that is not in it."""
     return _plan((ranks,), rank, units)
 
 
 def torus(rows: int, cols: int, rank: int, units: int) -> list[Step]:
-    """The steps of one rank, number row * cols + col, in a torus."""
+    """Return the steps of one rank, number row * cols + col, in a torus. Raises ScheduleError as `ring`."""
     return _plan((cols, rows), rank, units)
 
 
 def columns_of(ranks: int, rows: int) -> int:
-    """Columns of a torus of `rows` rows. Raises ScheduleError if the rows do not divide the ranks."""
+    """Return the columns of a torus of `rows` rows. Raises ScheduleError if the rows do not divide the ranks."""
     if rows < 1 or ranks % rows:
         raise ScheduleError(f"torus of {rows} rows: must divide the {ranks} ranks")
     return ranks // rows
@@ -88,7 +88,10 @@ class _Circle:
 
 
 def _plan(sizes: Sequence[int], rank: int, units: int) -> list[Step]:
-    """Dimensions fastest first: a rank's place in one is its number divided by the sizes before, modulo its size."""
+    """Return the steps of one rank in a torus of any dimensions, the fastest first.
+
+    A rank's place in a dimension is its number divided by the sizes before, modulo the dimension's size.
+    """
     ranks = 1
     for size in sizes:
         ranks *= size
@@ -103,7 +106,7 @@ def _plan(sizes: Sequence[int], rank: int, units: int) -> list[Step]:
         place = rank // stride % size
         base = rank - place * stride
         circle = _Circle(tuple(base + k * stride for k in range(size)), place, whole.split(size))
-        # The sizes before are merged already: everybody in this ring stands for `stride` workers.
+        # The dimensions before are merged already: each rank of this ring stands for `stride` workers.
         steps += _reduce_scatter(circle, stride)
         circles.append(circle)
         whole, stride = circle.part(1), stride * size

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""All ranks of a ring or torus in one process, in lockstep: the schedule and the merge of the distributed form,
-without its messages' way. With the same seed it gives the same bits as the real ranks."""
+"""All ranks of a ring or torus in one process, in lockstep: the schedule and merge of the distributed form, without
+its messages. With the same seed it gives the same bits as distributed ranks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class SimulatedSigns:
         self._draws = [Draws(seed, rank) for rank in range(ranks)]
 
     def plan(self, rank: int, units: int) -> list[Step]:
-        """The steps of one rank."""
+        """Return the steps of one rank."""
         if self._rows is None:
             return schedule.ring(self.ranks, rank, units)
         return schedule.torus(self._rows, self._cols, rank, units)
 
     def sign_merge(self, bits: Bits) -> Bits:
-        """Packed signs of all ranks, shape (ranks, ..., bytes) -> merged, shape (..., bytes).
+        """Return the merged signs, shape (..., bytes), of all ranks' packed signs, shape (ranks, ..., bytes).
 
-        Axes between are rounds done at once. Raises HopError if the ranks do not end with equal bits.
+        Axes in between are rounds done at once. Raises HopError if the ranks do not end with equal bits.
         """
         if bits.shape[0] != self.ranks:
             raise ValueError(f"signs of {bits.shape[0]} ranks: there are {self.ranks}")
@@ -47,7 +47,7 @@ class SimulatedSigns:
 
 
 def lockstep(hoppers: Sequence[Hopper], plans: Sequence[Sequence[Step]]) -> None:
-    """Every rank sends, then every rank receives, step by step."""
+    """Make all steps: at each, every rank sends, then every rank receives. Raises HopError for a wrong length."""
     for steps in zip(*plans, strict=True):
         sent = {(rank, step.to): hoppers[rank].message(step) for rank, step in enumerate(steps)}
         for rank, step in enumerate(steps):

@@ -1,21 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Is a merge of signs unbiased, and are its draws independent? For rings, tori, switches and trees of switches alike.
+"""Tests of merged signs: are they unbiased, and are their draws independent? For rings, tori, switches and trees.
 
-What is tested calls itself a source: given the signs of n workers and a number of rounds it returns the merged signs of
-each round. With z = (result - s) / sqrt(s (1 - s)), s a value's share of plus, the null hypothesis is: all z are
+A source is what is tested: it takes the signs of n workers and a number of rounds, and returns the merged signs of each
+round. Let s be a value's share of plus and z = (result - s) / sqrt(s (1 - s)). The null hypothesis is that all z are
 independent, with mean 0 and variance 1.
 
 * pooled bias: mean of (result - s) over all rounds and values of one pattern of signs. Threshold BIAS_MAX = 2^-8.
 * bias of single values: the largest |sum of z over rounds| / sqrt(rounds) over all values; and the mean of its square,
-  which is 1 but for the squared bias: it gives the root mean square bias over values.
+  which is 1 plus the squared bias and so gives the root mean square bias over values.
 * correlation: sums of z[r, i] z[r + d, i + lag] over all r and i, divided by the root of their number, for d = 0, 1, 2
-  and every lag up to half a packet, backwards too for d > 0. Also, by themselves, lags 1..8 over word boundaries.
-  Twice: over mixed signs, and where the last worker alone has plus: there neighbours at every lag have the same
-  signs and the draws of the last merge show as they are.
+  and every lag up to half a packet, backwards too for d > 0. Lags 1..8 across word boundaries are also summed alone.
+  Both with mixed signs and with plus at the last worker alone, where neighbours at every lag have equal signs and the
+  result shows the draws of the last merge.
 
-Every threshold but BIAS_MAX is the normal quantile at which the chance of any false alarm in one `judge` is
-FALSE_ALARM in all (Bonferroni over all statistics).
+Every threshold but BIAS_MAX is the normal quantile at which the probability of any false alarm in one `judge` is
+FALSE_ALARM (Bonferroni over all statistics).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FALSE_ALARM: Final = 1e-6
 NEIGHBOURS: Final = 8
 ROUND_LAGS: Final = 2
 WORD_VALUES: Final = 1024
-# Neighbours of equal signs: one draw for several values must show, so runs of 16 have one pattern.
+# Runs of 16 values have one pattern, so that one draw used for several neighbours shows.
 RUN_VALUES: Final = 16
 
 Signs = NDArray[np.bool_]
@@ -44,7 +44,7 @@ Source = Callable[[Signs, int], Signs]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one source did for one number of workers. Biases are shares of plus; the others in standard deviations."""
+    """The statistics of one source and number of workers: biases in shares of plus, others in standard deviations."""
 
     workers: int
     rounds: int
@@ -61,7 +61,7 @@ class Outcome:
 
     @property
     def false_alarm(self) -> float:
-        """Chance that a perfect merge exceeds any threshold."""
+        """Probability that a perfect merge exceeds any threshold."""
         pooled = 2 * len(patterns(self.workers)) * NormalDist().cdf(-BIAS_MAX / self.pooled_sd)
         return FALSE_ALARM + pooled
 
@@ -83,7 +83,7 @@ class Outcome:
 
 
 def patterns(workers: int) -> Signs:
-    """Columns of signs, shape (8, workers): the first or last worker alone plus or minus, halves, others at random."""
+    """Return patterns of signs, shape (8, workers): first or last worker alone plus or minus, halves, random ones."""
     last = np.eye(1, workers, workers - 1, dtype=np.bool_)[0]
     first = last[::-1]
     place = np.arange(workers)
@@ -93,21 +93,21 @@ def patterns(workers: int) -> Signs:
 
 
 def signs_of(workers: int, values: int) -> Signs:
-    """The test's input, shape (workers, values): runs of 16 values of one pattern, the patterns in turn."""
+    """Return the test's input, shape (workers, values): runs of 16 values of one pattern, the patterns in turn."""
     rows = patterns(workers)
     signs: Signs = rows[np.arange(values) // RUN_VALUES % len(rows)].T.copy()
     return signs
 
 
 def lone_signs(workers: int, values: int) -> Signs:
-    """The last worker alone has plus, everywhere; shape (workers, values)."""
+    """Return signs with plus at the last worker alone, shape (workers, values)."""
     return np.repeat(np.arange(workers)[:, None] == workers - 1, values, axis=1)
 
 
 def judge(source: Source, workers: int, *, rounds: int, values: int = 8 * WORD_VALUES) -> Outcome:
-    """Run a source for `rounds` rounds of mixed signs, half as many of lone signs, and measure.
+    """Run a source for `rounds` rounds of mixed signs and half as many of lone signs, and return the statistics.
 
-    `values` is a multiple of the patterns' 128.
+    Raises ValueError unless `values` is a multiple of the patterns' 128 and there are 2 workers or more.
     """
     if workers < 2 or values % (8 * RUN_VALUES):
         raise ValueError(f"{workers} workers, {values} values: at least 2, and a multiple of {8 * RUN_VALUES}")
@@ -118,8 +118,11 @@ def judge(source: Source, workers: int, *, rounds: int, values: int = 8 * WORD_V
 def largest_value_bias(
     source: Source, workers: int, *, rounds: int, values: int = 8 * RUN_VALUES, at_once: int = 1 << 15
 ) -> tuple[float, float]:
-    """The largest |mean of the result - share of plus| of any single value, and the chance that a perfect merge
-    exceeds BIAS_MAX. Many rounds of few values: 2^19 rounds put BIAS_MAX at 5.6 standard deviations."""
+    """Return the largest |mean of the result - share of plus| of any value, and the probability that a perfect merge
+    exceeds BIAS_MAX.
+
+    It needs many rounds of few values: with 2^19 rounds, BIAS_MAX is 5.6 standard deviations.
+    """
     signs = signs_of(workers, values)
     plus = np.zeros(values, np.int64)
     for start in range(0, rounds, at_once):
@@ -131,7 +134,7 @@ def largest_value_bias(
 
 
 def measure(mixed: Signs, lone: Signs, workers: int) -> Outcome:
-    """The statistics of merged signs, shape (rounds, values), that came of `signs_of` and of `lone_signs`."""
+    """Return the statistics of merged signs, shape (rounds, values), of `signs_of` and of `lone_signs`."""
     rounds, values = mixed.shape
     share = signs_of(workers, values).mean(axis=0)
     spread = np.sqrt(share * (1 - share))
@@ -167,7 +170,7 @@ def measure(mixed: Signs, lone: Signs, workers: int) -> Outcome:
 
 
 def _pooled(error: NDArray[np.float64], spread: NDArray[np.float64], rounds: int) -> tuple[float, float]:
-    """The largest mean error over the values of one pattern, and the largest standard deviation of one."""
+    """Return the largest mean error over the values of one pattern, and the largest standard deviation of it."""
     count = len(error) // 8
     pattern = np.arange(len(error)) // RUN_VALUES % 8
     worst = max(abs(float(error[pattern == k].mean())) for k in range(8))
@@ -175,9 +178,9 @@ def _pooled(error: NDArray[np.float64], spread: NDArray[np.float64], rounds: int
 
 
 def _worst_correlation(z: NDArray[np.float32]) -> tuple[float, str, int]:
-    """The largest correlation in standard deviations, where, and over how many statistics.
+    """Return the largest correlation in standard deviations, where it is, and the number of statistics.
 
-    Sums over all pairs at once, by their Fourier transforms; padded, so that no pair wraps around.
+    Sums over all pairs come from Fourier transforms, padded so that no pair wraps around.
     """
     rounds, values = z.shape
     far = values // 2
@@ -202,7 +205,7 @@ def _worst_correlation(z: NDArray[np.float32]) -> tuple[float, str, int]:
 
 
 def _boundaries(z: NDArray[np.float32]) -> float:
-    """Lags 1..8 between the end of one word and the start of the next: too few pairs to show among all."""
+    """Return the largest correlation at lags 1..8 across word boundaries, whose pairs are too few to show among all."""
     rounds, values = z.shape
     edges = np.arange(WORD_VALUES, values, WORD_VALUES)
     worst = 0.0

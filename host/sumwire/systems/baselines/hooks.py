@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Torch's own communication hooks, timed, and usable for models outside of DistributedDataParallel too."""
+"""Torch's own communication hooks, with statistics, also for models without DistributedDataParallel."""
 
 # Annotations stay objects, not strings: DistributedDataParallel compares those of a hook.
 import math
@@ -31,11 +31,13 @@ Hook = Callable[[Any, GradBucket], Future[Tensor]]
 
 
 class TimedHook:
-    """A hook and its state, with statistics: ``seconds`` in which at least one bucket was on its way, and
-    ``sent_bytes`` of what this rank handed to collectives, of which ``bytes_of(bucket)`` is asked after the hook.
+    """A hook and its state, with statistics.
 
-    ``thread``: runs buckets on processors one after the other. A hook needs that if it makes collectives in callbacks,
-    whose order gloo leaves open, and which there wait for a thread that they keep from working.
+    ``seconds`` are those in which at least one bucket was communicated. ``sent_bytes`` is what this rank has handed to
+    collectives; ``bytes_of(bucket)``, called after the hook, gives it for one bucket.
+
+    ``thread`` runs buckets on processors one after the other. A hook that makes collectives in callbacks needs one:
+    gloo leaves the order of callbacks open, and they could block the thread that they wait for.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class TimedHook:
         self.seconds = 0.0
 
     def run(self, bucket: GradBucket) -> Future[Tensor]:
-        """The hook for one bucket."""
+        """Run the hook for one bucket."""
         with self._lock:
             self.operations += 1
             self._under_way += 1
@@ -69,7 +71,7 @@ class TimedHook:
         return self._thread.submit(lambda: self._begun(kept).wait()).then(self._landed)
 
     def close(self) -> None:
-        """End what was started."""
+        """End the thread."""
         if self._thread is not None:
             self._thread.close()
 
@@ -79,7 +81,7 @@ class TimedHook:
         return future
 
     def stats(self) -> dict[str, float]:
-        """As those of a system."""
+        """As :attr:`System.stats`."""
         return {
             "operations": self.operations,
             "operation_s": self.seconds,
@@ -95,17 +97,17 @@ class TimedHook:
 
 
 def all_reduce(group: dist.ProcessGroup | None) -> TimedHook:
-    """S-SGD: the mean in the gradients' own precision."""
+    """Return the hook of S-SGD: the mean in the gradients' own precision."""
     return TimedHook(allreduce_hook, group, lambda bucket: bucket.buffer().nbytes)
 
 
 def half_precision(group: dist.ProcessGroup | None) -> TimedHook:
-    """The mean of gradients rounded to float16."""
+    """Return the hook for the mean of gradients rounded to float16."""
     return TimedHook(fp16_compress_hook, group, lambda bucket: 2 * bucket.buffer().numel())
 
 
 def power_sgd(group: dist.ProcessGroup | None, *, rank: int, start_iter: int, min_compression: float) -> TimedHook:
-    """Power-SGD (Vogels et al., NeurIPS 2019): torch's, with error feedback and warm start.
+    """Return torch's hook of Power-SGD (Vogels et al., NeurIPS 2019), with error feedback and warm start.
 
     The first ``start_iter`` steps, 2 or more, send whole gradients. Raises UsageError for a value out of range.
     """
@@ -121,7 +123,7 @@ def power_sgd(group: dist.ProcessGroup | None, *, rank: int, start_iter: int, mi
         matrix_approximation_rank=rank,
         start_powerSGD_iter=start_iter,
         min_compression_rate=min_compression,
-        # Of a zero gradient: without it 0 / 0.
+        # Without it, a zero gradient gives 0 / 0.
         orthogonalization_epsilon=1e-8,
     )
     counted = 0
@@ -141,7 +143,7 @@ def timed_hook(state: TimedHook, bucket: GradBucket) -> Future[Tensor]:
 
 @dataclass(frozen=True)
 class _Bucket:
-    """Gradients of one dtype, as a hook asks for them; the buffer's owner must not change it meanwhile."""
+    """Gradients of one dtype, with the interface of DDP's buckets. The buffer must not change while a hook uses it."""
 
     number: int
     last: bool
@@ -150,7 +152,7 @@ class _Bucket:
 
     @classmethod
     def of(cls, bucket: GradBucket) -> "_Bucket":
-        """One of DDP's, which is gone when the hook returns; its buffer is not."""
+        """Return a copy of DDP's bucket, which is invalid after the hook has returned, while its buffer is not."""
         return cls(bucket.index(), bucket.is_last(), bucket.buffer(), tuple(bucket.parameters()))
 
     def buffer(self) -> Tensor:
@@ -172,9 +174,9 @@ class _Bucket:
 
 
 class HookSync(GradientOptimizer):
-    """A hook's result replaces the gradients before the inner optimizer's step; for plain models.
+    """Replaces the gradients of a plain model by a hook's result before the inner optimizer's step.
 
-    The parameters of one dtype are one bucket. A parameter without gradient counts as zeros, and gets one.
+    The parameters of one dtype are one bucket. A parameter without gradient counts as zeros and gets a gradient.
     """
 
     def __init__(self, optimizer: Optimizer, hook: TimedHook) -> None:
@@ -186,7 +188,7 @@ class HookSync(GradientOptimizer):
 
     @torch.no_grad()
     def synchronize(self) -> None:
-        """Aggregate the gradients, a bucket for each dtype and device."""
+        """Aggregate the gradients, one bucket per dtype and device."""
         for number, members in enumerate(self._kinds):
             pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in members]
             flat = torch.cat([piece.reshape(-1) for piece in pieces])
@@ -202,17 +204,17 @@ class HookSync(GradientOptimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        """The inner optimizer's state; torch's hooks keep theirs to themselves."""
+        """Return the inner optimizer's state. That of torch's hook is not in it."""
         return self.inner.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the inner optimizer's state."""
+        """Continue with an inner optimizer's state."""
         self.inner.load_state_dict(state_dict)
         self.param_groups = self.inner.param_groups
 
 
 def _by_kind(parameters: Iterable[Tensor]) -> list[tuple[Tensor, ...]]:
-    """By dtype and device, in the parameters' order."""
+    """Return the parameters by dtype and device, in their order."""
     kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for p in parameters:
         kinds.setdefault((p.dtype, p.device), []).append(p)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sign methods without a switch: every worker's signs, eight to a byte, by all-gather.
+"""Sign methods without a switch: all workers' signs, eight per byte, by all-gather.
 
-A set bit is plus, the first value in the most significant bit; zero of either sign is plus. A message is a float32
-scale and the signs. The scale is NaN where the worker's values are not all finite, so that all workers refuse alike.
+A set bit is plus, the first value is in the most significant bit, and zero of either sign is plus. A message is a
+float32 scale and the signs. The scale is NaN if the worker's values are not all finite, so that all workers refuse.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _SCALE_BYTES = 4
 
 
 def pack(plus: Tensor) -> Tensor:
-    """Signs, bool (length,), eight to a byte: uint8. What is left of the last byte is 0."""
+    """Return signs, bool of shape (length,), as uint8 with eight per byte. The rest of the last byte is 0."""
     bits = torch.nn.functional.pad(plus.to(torch.uint8), (0, -len(plus) % 8))
     return (bits.view(-1, 8) << _shifts(plus.device)).sum(1, dtype=torch.uint8)
 
 
 def unpack(octets: Tensor, length: int) -> Tensor:
-    """The inverse of `pack`: uint8, 0 or 1, shape (length,)."""
+    """Return the signs that `pack` has packed: uint8, 0 or 1, shape (length,)."""
     return ((octets[:, None] >> _shifts(octets.device)) & 1).view(-1)[:length]
 
 
 def majority_vote(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
-    """signSGD with majority vote (Bernstein et al., ICML 2018): +-1, float32; a tie is plus. Keeps nothing.
+    """Reduce by signSGD with majority vote (Bernstein et al., ICML 2018): +-1, float32; a tie is plus. No residual.
 
-    Raises NonFiniteError, on all workers alike, for NaN or infinity on any.
+    Raises NonFiniteError on all workers if any has NaN or infinity.
     """
     scale = torch.where(torch.isfinite(x).all(), 1.0, torch.nan)
     votes = torch.zeros(len(x), dtype=torch.int32, device=x.device)
@@ -43,10 +43,10 @@ def majority_vote(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residua
 
 
 def ef_sign(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
-    """EF-signSGD (Karimireddy et al., ICML 2019): a worker stands for (|x|_1 / length) sign(x). The mean of that over
-    the workers, float32, and what it leaves out of x.
+    """Reduce by EF-signSGD (Karimireddy et al., ICML 2019): a worker sends (|x|_1 / length) sign(x).
 
-    Raises NonFiniteError, on all workers alike, for NaN, infinity or a mean magnitude beyond float32 on any.
+    Returns the mean of that over the workers, float32, and a function for what it leaves out of x. Raises
+    NonFiniteError on all workers if any has NaN, infinity or a mean magnitude beyond float32.
     """
     x = x.detach().to(torch.float32)
     scale = x.abs().mean()
@@ -57,7 +57,7 @@ def ef_sign(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
 
 
 def _everyone(peers: Peers, x: Tensor, scale: Tensor, number: int) -> list[tuple[Tensor, Tensor]]:
-    """Every worker's scale and signs, by rank."""
+    """Return every worker's scale and signs, by rank."""
     message = torch.cat([scale.to(torch.float32).reshape(1).view(torch.uint8), pack(x >= 0)])
     messages = peers.gather(message)
     scales = torch.stack([one[:_SCALE_BYTES] for one in messages]).view(torch.float32).view(-1)
@@ -68,7 +68,7 @@ def _everyone(peers: Peers, x: Tensor, scale: Tensor, number: int) -> list[tuple
 
 
 def _signed(plus: Tensor, scale: Tensor) -> Tensor:
-    """+-scale."""
+    """Return +-scale by signs, float32."""
     return plus.to(torch.float32).mul_(2).sub_(1).mul_(scale)
 
 
