@@ -18,6 +18,11 @@ from types import TracebackType
 from typing import Any, Self
 
 Case = Callable[..., Any]
+# torch._dynamo: an optimizer's first call imports it, for longer than all else takes.
+PRELOAD = [
+    "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sumwire.systems", "sumwire.training.ddp",
+    "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases", "helpers.gloo.multihop_cases", "helpers.gloo.systems_cases",
+]  # fmt: skip
 
 
 def _serve(rank: int, ranks: int, store: str, pipe: Connection) -> None:
@@ -43,7 +48,7 @@ class Ranks:
 
     def __init__(self, ranks: int, directory: Path) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.training.ddp", "helpers.gloo.ddp_cases"])
+        context.set_forkserver_preload(PRELOAD)
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(ranks):

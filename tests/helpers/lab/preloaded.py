@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Workers of the lab without the seconds in which each of them imports torch: a server that has imported it forks them.
+
+`python preloaded.py serve SOCKET` imports what workers need, and forks a process for every request. What a test starts
+in a host's namespace, `python preloaded.py run SOCKET -m MODULE ARGUMENT...`, is a small process that hands over its
+namespaces, its output, its environment and its command line, and ends as the forked process ends. If it is killed, so
+is the forked process. The module runs as `__main__`, as `python -m` would run it.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import struct
+import sys
+import traceback
+from pathlib import Path
+
+PRELOAD = (
+    "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sklearn.datasets", "sklearn.model_selection",
+    "sumwire.systems", "sumwire.dlcp", "sumwire_lab.training.trainer", "sumwire_lab.training.digits_data",
+)  # fmt: skip
+READY = b"ready"
+NAMESPACES = ("net", "mnt")
+FDS = 2 + len(NAMESPACES)
+MAX_REQUEST = 1 << 18
+
+
+# -- the small process ---------------------------------------------------------------------------------
+
+
+def run(path: str, command: list[str]) -> None:
+    """Ends this process as the forked one ended."""
+    request = json.dumps({"command": command, "environ": dict(os.environ), "cwd": str(Path.cwd())}).encode()
+    fds = [1, 2, *(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in NAMESPACES)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_REQUEST)
+        server.connect(path)
+        server.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        answer = server.recv(4)
+    status = struct.unpack("i", answer)[0] if answer else 1 << 8
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+# -- the server ----------------------------------------------------------------------------------------
+
+
+def serve(path: str) -> None:
+    """Until standard input ends."""
+    for module in PRELOAD:
+        importlib.import_module(module)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        os.write(1, READY)
+        _Server(listener).loop()
+
+
+class _Server:
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._poll = select.poll()
+        self._connections: dict[int, tuple[socket.socket, int, int]] = {}
+        self._ends: dict[int, int] = {}  # pidfd -> connection
+
+    def loop(self) -> None:
+        self._poll.register(self._listener, select.POLLIN)
+        self._poll.register(0, select.POLLIN)
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd == 0:
+                    return
+                if fd == self._listener.fileno():
+                    self._accept()
+                elif fd in self._ends:
+                    self._ended(fd)
+                elif fd in self._connections:
+                    os.kill(self._connections[fd][1], signal.SIGKILL)
+                    self._poll.unregister(fd)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        data, ancillary, _, _ = connection.recvmsg(MAX_REQUEST, socket.CMSG_SPACE(4 * FDS))
+        fds = list(array.array("i", ancillary[0][2]))
+        pid = os.fork()
+        if pid == 0:
+            _become(json.loads(data), fds)
+        for fd in fds:
+            os.close(fd)
+        end = os.pidfd_open(pid)
+        self._connections[connection.fileno()] = (connection, pid, end)
+        self._ends[end] = connection.fileno()
+        self._poll.register(connection, select.POLLIN)
+        self._poll.register(end, select.POLLIN)
+
+    def _ended(self, end: int) -> None:
+        connection, pid, _ = self._connections.pop(self._ends.pop(end))
+        _, status = os.waitpid(pid, 0)
+        for fd in (end, connection.fileno()):
+            with contextlib.suppress(OSError, KeyError):
+                self._poll.unregister(fd)
+        os.close(end)
+        with contextlib.suppress(OSError, KeyError):
+            connection.send(struct.pack("i", status))
+        connection.close()
+
+
+def _become(request: dict[str, object], fds: list[int]) -> None:
+    """The forked process: never returns."""
+    code = 1
+    try:
+        out, err, *namespaces = fds
+        os.setsid()
+        libc = ctypes.CDLL(None, use_errno=True)
+        for namespace in namespaces:
+            if libc.setns(namespace, 0) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        os.closerange(3, 1024)
+        os.environ.clear()
+        os.environ.update(request["environ"])  # type: ignore[call-overload]
+        os.chdir(str(request["cwd"]))
+        _, module, *arguments = request["command"]  # type: ignore[misc]
+        sys.argv = [module, *arguments]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - the process ends with it, as any would
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _, what, at, *rest = sys.argv
+    if what == "serve":
+        serve(at)
+    else:
+        run(at, rest)
