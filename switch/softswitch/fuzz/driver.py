@@ -14,8 +14,8 @@ from typing import Any
 from nativelib import build
 
 from softswitch.fuzz.state import pack_state
-from softswitch.native.abi import FOLDER
 from softswitch.native.emit import emit_c
+from softswitch.native.runtime_library import FOLDER
 from softswitch.program import ir
 
 SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")

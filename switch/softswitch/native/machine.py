@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from nativelib import build, load
 
-from softswitch.native.abi import FOLDER, LogFunction, Replica, present, runtime
 from softswitch.native.emit import emit_c
 from softswitch.native.emit_context import Message
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
+from softswitch.native.runtime_library import FOLDER, LogFunction, Replica, present, runtime
 from softswitch.native.table import NativeRow, NativeTable
 from softswitch.program import ir
 from softswitch.program.load.program import load_program

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from softswitch.native.portlib import CounterStruct, ImpairmentSpecStruct, port_library
+from softswitch.native.ports_library import CounterStruct, ImpairmentSpecStruct, port_library
 from softswitch.native.program_lock import ProgramLock
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, initial_state

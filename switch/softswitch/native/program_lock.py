@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 import weakref
 
-from softswitch.native.portlib import port_library
+from softswitch.native.ports_library import port_library
 
 
 class ProgramLock:

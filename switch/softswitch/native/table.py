@@ -8,8 +8,8 @@ import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 
-from softswitch.native.abi import Field, present, runtime
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, limbs, to_limbs
+from softswitch.native.runtime_library import Field, present, runtime
 from softswitch.program import ir
 from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.runtime.tables import prefix_mask
