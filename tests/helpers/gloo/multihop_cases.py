@@ -1,13 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One of four ranks over gloo: runs every form and writes what came out. Started by test_multihop_gloo."""
+"""Every form of the merge over gloo, as one of four ranks."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import astuple
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +37,8 @@ def refused(call: Any) -> str:
     return ""
 
 
-def run(rank: int) -> dict[str, Any]:
+def every_form(rank: int) -> dict[str, Any]:
+    """What this rank got from each form, by name."""
     found: dict[str, Any] = {}
     # The hops of a group come in the order of calls: whoever is in no group here goes on.
     forms: dict[str, Any] = {"ring": RingSigns(seed=SEED), "torus": TorusSigns(2, seed=SEED)}
@@ -70,16 +68,3 @@ def run(rank: int) -> dict[str, Any]:
         refused(lambda: CascadeRing().compressed_mean(torch.tensor([1.0, float("nan")]))),
     ])  # fmt: skip
     return found
-
-
-def main(rank: int, folder: Path) -> None:
-    torch.set_num_threads(1)
-    store = f"file://{folder / 'store'}"
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS, timeout=timedelta(seconds=60))
-    np.savez(folder / f"rank{rank}.npz", **run(rank))
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))

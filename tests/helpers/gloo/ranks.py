@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +24,13 @@ PRELOAD = [
     "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sumwire.systems", "sumwire.training.ddp",
     "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases", "helpers.gloo.multihop_cases", "helpers.gloo.systems_cases",
 ]  # fmt: skip
+
+
+def fork_context() -> ForkServerContext:
+    """Processes of it are forked by one server, which has loaded what they need and started no threads."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    return context
 
 
 def _serve(rank: int, ranks: int, store: str, pipe: Connection) -> None:
@@ -47,8 +55,7 @@ class Ranks:
     """``ranks`` processes in one default gloo group; :meth:`run` runs a module-level function on all of them."""
 
     def __init__(self, ranks: int, directory: Path) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOAD)
+        context = fork_context()
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(ranks):

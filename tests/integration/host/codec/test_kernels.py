@@ -4,39 +4,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from helpers.children import in_child
+from helpers.codec.kernel_cases import encode_twice
 from sumwire.codec import kernels
-
-PROGRAM = """
-import logging, torch
-logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-from sumwire.codec.kernels import kernels
-from sumwire.codec.tables import uniform
-from sumwire.codec.thc import ThcCodec
-codec = ThcCodec(uniform(4, 1 / 32), job=1, worker=0)
-for sequence in range(2):
-    round_ = codec.begin(torch.ones(5000), sequence, 0)
-    round_.encode(round_.preliminary())
-print("native" if kernels(torch.zeros(1)) else "torch")
-"""
 
 
 def run(tmp_path: Path, **environment: str) -> tuple[str, list[str]]:
     """(the form, what was logged)"""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NATIVELIB_CACHE": str(tmp_path), **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip(), [line for line in done.stderr.splitlines() if "torch" in line]
+    result: tuple[str, list[str]] = in_child(encode_twice, NATIVELIB_CACHE=str(tmp_path), **environment)
+    return result
 
 
 def test_switched_off(tmp_path: Path) -> None:

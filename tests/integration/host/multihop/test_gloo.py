@@ -4,20 +4,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.gloo import multihop_cases as script
+from helpers.gloo.ranks import Ranks
 from sumwire.multihop.draws import Draws
 from sumwire.multihop.hops import CascadeHopper
 from sumwire.multihop.schedule import ring
 from sumwire.multihop.simulate import SimulatedSigns, lockstep
 
-TIMEOUT_S = 90
 FORMS = {
     "ring": (tuple(range(4)), None), "torus": (tuple(range(4)), 2), "group3": ((0, 1, 2), None),
     # A group orders its members by rank.
@@ -28,23 +25,8 @@ FORMS = {
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of the four ranks got."""
-    folder = tmp_path_factory.mktemp("ranks")
-    paths = os.pathsep.join(filter(None, sys.path))
-    processes = [
-        subprocess.Popen(
-            [sys.executable, script.__file__, str(rank), str(folder)],
-            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(script.RANKS)
-    ]
-    try:
-        errors = [process.communicate(timeout=TIMEOUT_S)[1].decode() for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * script.RANKS, "\n".join(errors)
-    return [dict(np.load(folder / f"rank{rank}.npz")) for rank in range(script.RANKS)]
+    with Ranks(script.RANKS, tmp_path_factory.mktemp("ranks")) as ranks:
+        return ranks.run(script.every_form)
 
 
 @pytest.mark.parametrize("form", FORMS)
