@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as SVG text, which a page holds without another file."""
+"""Draws charts as SVG, to be embedded in the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLOURS: Final = (
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 _WIDTH: Final = 8.4
 _HEIGHT: Final = 4.2
-# More points than this are a curve and get no marks.
+# A line with more points than this is a curve without marks.
 _MARKED: Final = 20
 
 
@@ -28,7 +28,7 @@ def svg(chart: Chart) -> str:
     figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
     _draw(figure.add_subplot(), chart)
     buffer = io.StringIO()
-    # Equal charts give equal text, and the ids of two charts on one page must differ.
+    # Equal charts give equal text; different charts on one page need different ids.
     with matplotlib.rc_context({"svg.hashsalt": chart.title}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
@@ -38,7 +38,7 @@ def svg(chart: Chart) -> str:
 def _draw(axes: Any, chart: Chart) -> None:
     colours: dict[str, int] = {}
     for series in chart.series:
-        # A system and its bound share a colour.
+        # A system and its bound have the same colour.
         number = colours.setdefault(owner(series), len(colours))
         _line(axes, series, number)
     axes.set(xlabel=chart.x_label, ylabel=chart.y_label, title=chart.title)
@@ -57,7 +57,7 @@ def _draw(axes: Any, chart: Chart) -> None:
 
 
 def whole_numbers(chart: Chart) -> list[float]:
-    """Where the marks of an axis of few whole numbers, as of workers, belong; empty for any other."""
+    """Tick positions of an axis with a few whole numbers, such as workers; empty for any other axis."""
     found = sorted({x for series in chart.series for x, _ in series.points})
     return found if len(found) <= _MARKED and all(x.is_integer() for x in found) else []
 
@@ -73,5 +73,5 @@ def _line(axes: Any, series: Series, number: int) -> None:
 
 
 def owner(series: Series) -> str:
-    """The system that a line is of: a bound's name begins with it."""
+    """The system of a line. A bound's name begins with that of its system."""
     return series.name.partition(",")[0]

@@ -33,7 +33,7 @@ Timed = list[dict[str, float]]
 
 
 def available_forms(device: str = "cpu") -> tuple[str, ...]:
-    """The form that is used there, and torch."""
+    """Forms that can run on a device, the one in use first: native, torch."""
     return (TORCH,) if kernels.kernels(torch.zeros(1, device=device)) is None else (NATIVE, TORCH)
 
 
@@ -45,7 +45,7 @@ def time_rounds(codec: GradientCodec, values: int, rounds: int, warmup: int, dev
     feedback = {form: ErrorFeedback() for form in forms}
     timed: dict[str, Timed] = {form: [] for form in forms}
     for sequence in range(warmup + rounds):
-        # In turn, so that what else the machine does falls on both.
+        # In turn, so that other load on the machine affects both.
         for form in forms:
             with _form(form):
                 timed[form].append(_one_round(codec, gradient, feedback[form], sequence))
@@ -91,5 +91,5 @@ def _one_round(
 
 
 def _of_one_worker(codec: GradientCodec, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """What the switch makes of one contribution: table values where there is a table, else the same."""
+    """The switch's result for one contribution: table values with THC, else the contribution itself."""
     return sum_words(codec.table, [words]) if isinstance(codec, ThcCodec) else words

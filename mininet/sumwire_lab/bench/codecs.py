@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The codecs that the suites of cost and error compare, and what a switch makes of their words, in numpy."""
+"""The codecs that the suites on cost and error compare, and the switch's aggregation of their words, in numpy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CODECS: Final[Mapping[str, str]] = {
 
 @functools.cache
 def _table(kind: str | None, workers: int) -> tables.ThcTable | None:
-    """That of a job of the lab with as many workers; an evenly spaced one has the default size."""
+    """THC's table of a lab job with this many workers; an evenly spaced one has the default size."""
     if kind is None:
         return None
     if kind == "uniform":
@@ -54,7 +54,7 @@ def make_codec(name: str, worker: int, workers: int) -> GradientCodec:
 
 
 def aggregate(codec: GradientCodec, contributions: Sequence[Words], draws: np.random.Generator) -> Words:
-    """What the switch sends back for the workers' words, shape (chunks, words_up, 128) each."""
+    """The switch's result for the workers' words, each of shape (chunks, words_up, 128)."""
     if isinstance(codec, ThcCodec):
         return sum_words(codec.table, contributions)
     if codec.info.op == SUM32.code:
@@ -71,7 +71,7 @@ def aggregate(codec: GradientCodec, contributions: Sequence[Words], draws: np.ra
 
 
 def round_trip(name: str, gradients: Sequence[Tensor], sequence: int = 0) -> Tensor:
-    """The workers' aggregate by a codec of CODECS without a network, as every worker gets it."""
+    """The workers' aggregate as every worker decodes it, with a codec of CODECS and without a network."""
     workers = len(gradients)
     codecs = [make_codec(name, worker, workers) for worker in range(workers)]
     rounds = [codec.begin(x, sequence, 0) for codec, x in zip(codecs, gradients, strict=True)]

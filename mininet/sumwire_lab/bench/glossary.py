@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the page tells people who know neither the code nor the papers."""
+"""Explanations on the page, for readers who know neither the code nor the papers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTRODUCTION: Final = (
     "What the numbers say about a hardware switch is what the bytes on the links say, not the processor times.",
 )
 
-# What the lab calls otherwise than the library, and what is no system.
+# Names in the lab that are not those of the library's systems.
 _OTHER_NAMES: Final[Mapping[str, str]] = {
     "gloo": "ssgd: PyTorch's own all-reduce, the baseline",
     "marsit100": "marsit with a round in full precision every 100 steps; marsit here has none",
@@ -37,7 +37,7 @@ HEAD: Final = ("name", "what travels", "over", "bits up", "bits down", "limits",
 
 
 def systems() -> list[tuple[str, ...]]:
-    """A row for every system and transport, out of the library's own table."""
+    """A row for every system and transport, from the library's table."""
     rows = [
         (name, spec.what, transport, route.cost.up, route.cost.down, spec.limits, spec.paper)
         for name, spec in TABLE.items()

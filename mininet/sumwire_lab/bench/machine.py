@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The machine that the numbers are of."""
+"""Describes the machine on which the benchmark runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MEMORY: Final = Path("/proc/meminfo")
 
 
 def describe() -> dict[str, str]:
-    """What a reader must know, by what it is."""
+    """Hardware, other load and software versions, by name."""
     here = {
         "processor": f"{processor_name(_PROCESSORS.read_text())}, {os.cpu_count()} in the system",
         "memory": memory(_MEMORY.read_text()),
@@ -31,13 +31,13 @@ def describe() -> dict[str, str]:
 
 
 def processor_name(text: str) -> str:
-    """Out of /proc/cpuinfo; other architectures than x86 have no such line."""
+    """Processor name from /proc/cpuinfo, or the architecture if it has none (not x86)."""
     names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
     return names[0] if names else platform.machine()
 
 
 def memory(text: str) -> str:
-    """Out of /proc/meminfo."""
+    """Size of the memory, from /proc/meminfo."""
     sizes: Mapping[str, str] = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     kibibytes = int(sizes["MemTotal"].split()[0])
     return f"{kibibytes / (1 << 20):.1f} GiB"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The page: one file, for readers who do not know the code."""
+"""The benchmark page: one HTML file, for readers who do not know the code."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ svg { max-width: 100%; height: auto; } figure { margin: 1.5rem 0; } figcaption, 
 
 @dataclass(frozen=True)
 class Shown:
-    """An outcome and what is shown of it."""
+    """An outcome and its presentation."""
 
     outcome: Outcome
     presentation: Presentation
     drawn: tuple[str, ...]
-    """The presentation's charts as SVG."""
+    """The presentation's charts, as SVG."""
 
     @classmethod
     def of(cls, outcome: Outcome) -> Shown:
@@ -39,12 +39,12 @@ class Shown:
 
 
 def presented(outcome: Outcome) -> Presentation:
-    """Without rows there is nothing to present but the reasons."""
+    """Presentation of an outcome; empty without rows."""
     return outcome.suite.present(outcome.rows) if outcome.rows else Presentation()
 
 
 def html_page(about: Mapping[str, Any], shown: Sequence[Shown]) -> str:
-    """The whole page; `about` has begun, options and machine, as bench.json has them."""
+    """The whole page. `about`: the entries begun, options and machine of bench.json."""
     parts = [_opening(about, shown), _behind(shown), *(_suite(one) for one in shown), _words(), _machine(about)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Sumwire benchmark</title>'
@@ -69,7 +69,7 @@ def _opening(about: Mapping[str, Any], shown: Sequence[Shown]) -> str:
 
 
 def _state(outcome: Outcome) -> str:
-    """How much of a plan is there, where it is not all."""
+    """A note for an outcome that is not complete; empty for one that is."""
     if outcome.failures or not outcome.finished:
         done = "interrupted" if not outcome.finished else "not complete"
         return f"({done}: {len(outcome.failures)} of {outcome.planned} cases failed)"
@@ -77,7 +77,7 @@ def _state(outcome: Outcome) -> str:
 
 
 def _behind(shown: Sequence[Shown]) -> str:
-    """Computed from the rows."""
+    """The section on where Sumwire loses, from all presentations."""
     items = [
         f"<li>{_text(sentence)} <a href='#{one.outcome.suite.name}'>{_text(one.outcome.suite.title)}</a></li>"
         for one in shown

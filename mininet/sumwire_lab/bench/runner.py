@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the suites one after the other. What was measured is on disk after every case, whatever comes then."""
+"""Runs the suites one after the other, and writes what was measured to disk after every case."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def suites(names: Sequence[str] = SUITES) -> list[Suite[Any, Any]]:
 
 
 def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[Outcome], Path]:
-    """What became of each suite, and the folder with page, charts and JSON. Raises LabError.
+    """Run the suites. Returns their outcomes, and the folder with page, charts and JSON. Raises LabError.
 
-    A case that fails is a row of the page and no end. After Ctrl-C the page holds what was measured; the interrupt
-    goes on to the caller.
+    A case that fails is reported on the page, and the next one runs. After Ctrl-C the page has what was measured, and
+    KeyboardInterrupt is raised.
     """
     folder = new_folder(results, latest=False)
     say(f"results in {folder}")
@@ -57,7 +57,7 @@ def bench(options: BenchOptions, results: Path, say: Say) -> tuple[list[Outcome]
 
 
 def run_suite(suite: Suite[Any, Any], context: Context, book: Book) -> None:
-    """One suite's cases; whatever a case raises is kept as its reason."""
+    """Measure one suite's cases. If a case raises an error, the outcome keeps it as a failure."""
     outcome = Outcome(suite)
     book.outcomes.append(outcome)
     try:
@@ -84,21 +84,21 @@ def run_suite(suite: Suite[Any, Any], context: Context, book: Book) -> None:
 
 
 def failure(label: str, error: Exception) -> Failure:
-    """Its kind and its own words."""
+    """A failure with the error's type and message."""
     return Failure(label, f"{type(error).__name__}: {error}")
 
 
 def _left(spent_s: float, done: int, planned: int) -> str:
-    """How long the rest of a suite takes if its cases take as long as those before."""
+    """Estimate of the remaining time, if the other cases take as long as those before; empty at the start."""
     return f", some {spent_s / done * (planned - done):.0f} s left" if done else ""
 
 
 class Book:
-    """All outcomes so far, and the files they are written to."""
+    """The outcomes so far, and the files that they are written to."""
 
     def __init__(self, options: BenchOptions, folder: Path) -> None:
         self.outcomes: list[Outcome] = []
-        # By suite, with the number of rows that it shows: charts take time, and most do not change.
+        # By suite, with its number of rows. Drawing charts takes time, and most suites have not changed.
         self._shown: dict[str, tuple[int, page.Shown]] = {}
         self._folder = folder
         self._about: dict[str, Any] = {
@@ -108,14 +108,14 @@ class Book:
         }
 
     def write_record(self) -> None:
-        """bench.json: rows, failures and what was left out, by suite."""
+        """Write bench.json: rows, failures and what was left out, by suite."""
         record = {**self._about, "suites": {one.suite.name: as_dict(one) for one in self.outcomes}}
         partial = self._folder / f".{RECORD}"
         partial.write_text(json.dumps(record, indent=1) + "\n")
         partial.replace(self._folder / RECORD)
 
     def write_page(self) -> None:
-        """report.html, and beside it each chart as a file of its own."""
+        """Write report.html, and each chart to a file of its own."""
         self.write_record()
         shown = [self._of(outcome) for outcome in self.outcomes]
         (self._folder / PAGE).write_text(page.html_page(self._about, shown))
@@ -132,7 +132,7 @@ class Book:
 
 
 def as_dict(outcome: Outcome) -> Mapping[str, Any]:
-    """For JSON."""
+    """An outcome for JSON."""
     return {
         "planned": outcome.planned,
         "finished": outcome.finished,
@@ -144,7 +144,7 @@ def as_dict(outcome: Outcome) -> Mapping[str, Any]:
 
 
 def tables_text(outcomes: Sequence[Outcome]) -> str:
-    """The page's tables and failures for a terminal."""
+    """The page's tables and failures as text for a terminal."""
     lines = []
     for outcome in outcomes:
         lines.append(f"== {outcome.suite.title}")
@@ -155,7 +155,7 @@ def tables_text(outcomes: Sequence[Outcome]) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """The first column to the left, the others to the right."""
+    """Rows as lines. The first column is aligned to the left, the others to the right."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return [
         "  ".join(

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes a system puts on the busier direction of a worker's link for one gradient: the bound of the wire.
+"""Bytes of one gradient in the busier direction of a worker's link, from which the bound of the wire follows.
 
-Packet headers are in it; acknowledgements, norms, magnitudes and what is sent again are not.
+They include packet headers. They do not include acknowledgements, norms, magnitudes and retransmissions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ TCP_FRAME: Final = 1514
 
 
 def sides(values: int) -> tuple[int, int]:
-    """The matrix with so many values that is nearest to a square."""
+    """Rows and columns of the matrix with this many values that is nearest to a square."""
     rows = next(rows for rows in range(math.isqrt(values), 0, -1) if values % rows == 0)
     return rows, values // rows
 
 
 def wire_bytes(system: str, gradient: Gradient, workers: int) -> float:
-    """Of a system by its name in the lab. A Marsit round is one of signs."""
+    """Bytes of a system, by its name in the lab. For Marsit: of a round of signs."""
     chosen = parse(system)
     octets = chosen.recipe.spec.routes[chosen.transport].cost.link_bytes(gradient, workers)
     # A group sends in full TCP segments.

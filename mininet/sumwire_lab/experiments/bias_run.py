@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Is the merge of signs in real switches unbiased, for 2 to 16 workers? Jobs of every size on one network."""
+"""Tests whether real switches merge signs without bias, with a job for every number of workers from 2 to 16."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DEADLINE_SECONDS: Final = 300.0
 def run_bias(
     topology: str, switch: str, results: Path, say: Say, *, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS
 ) -> list[Outcome]:
-    """One outcome for each number of workers. Raises LabError, also where workers were given different results."""
+    """One outcome for each number of workers. Raises LabError, also if workers got different results."""
     require_tools()
     options = RunOptions(workers=max(sizes), topology=topology, switch=switch, link=LinkOptions(_MBIT))
     kind = switches.choose(switch)
@@ -55,7 +55,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
 
 
 def members(fabric: Fabric, size: int) -> list[HostPlan]:
-    """Hosts of a job of that size: from all leaves in turn, so that no leaf is without one."""
+    """Hosts of a job of this size, taken from all leaves in turn, so that every leaf has one."""
     by_leaf = [[host for host in fabric.hosts if host.switch == s.name] for s in fabric.switches]
     in_turn = chain.from_iterable(zip_longest(*(hosts for hosts in by_leaf if hosts)))
     return [host for host in in_turn if host is not None][:size]
@@ -78,7 +78,7 @@ def _merge(
         chosen = [[host.name for host in members(session.fabric, size)] for size in sizes]
         spec = BiasSpec(
             job_files=[str(path) for path in session.job_files.values()],
-            seats=[[job.index(host.name) if host.name in job else -1 for host in hosts] for job in chosen],
+            workers=[[job.index(host.name) if host.name in job else -1 for host in hosts] for job in chosen],
             rounds=rounds,
             results=str(folder),
         )

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One host that merges known signs in many rounds, in one job after the other: `python -m
-sumwire_lab.experiments.bias_worker`.
+"""A host that merges known signs in many rounds, in one job after the other.
 
-Arguments: SPEC.json RANK. A chunk of SIGN is a round of the test.
+Run as `python -m sumwire_lab.experiments.bias_worker SPEC.json RANK`. Each chunk of SIGN is one round of the bias test.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _JOIN_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class BiasSpec:
-    """Jobs one after the other: their files, and each host's worker number in them (-1: not in it)."""
+    """The jobs, in their order: job files, and the worker number of each host (-1: not in the job)."""
 
     job_files: list[str]
-    seats: list[list[int]]
-    """By job and host."""
+    workers: list[list[int]]
+    """Worker numbers by job and host."""
     rounds: int
     results: str
-    """A folder: worker 0 of a job leaves its merged signs there, every worker their digest."""
+    """Folder for the merged signs, which worker 0 of a job writes, and for every worker's digest of them."""
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))
@@ -49,7 +48,8 @@ class BiasSpec:
 
 
 def merge(job_file: str, worker: int, rounds: int) -> bytes:
-    """Merged signs, packed, 1024 bytes a round: `rounds` of mixed signs, then half as many of lone ones."""
+    """Merged signs, packed, 1024 bytes per round: `rounds` rounds with mixed signs, then half as many with lone
+    signs."""
     config = load_job(job_file, worker=worker)
     inputs = ((signs_of, rounds), (lone_signs, rounds // 2))
     rows = [np.tile(np.packbits(make(config.workers, VALUES)[worker]), (count, 1)) for make, count in inputs]
@@ -63,8 +63,8 @@ def main(arguments: list[str]) -> None:
     end_with_parent()
     spec, rank = BiasSpec.load(Path(arguments[0])), int(arguments[1])
     folder = Path(spec.results)
-    for number, (job_file, seats) in enumerate(zip(spec.job_files, spec.seats, strict=True)):
-        worker = seats[rank]
+    for number, (job_file, workers) in enumerate(zip(spec.job_files, spec.workers, strict=True)):
+        worker = workers[rank]
         if worker < 0:
             continue
         merged = merge(job_file, worker, spec.rounds)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A large tensor of the back layers is under way when a small one of the front layers comes: when is that one done?
+"""How long does a small tensor of the front layers take when a large one of the back layers is already under way?
 
-Three ways: in one sequence (a job of one lane), in lanes on links that serve all packets alike, and in lanes on links
-that serve packets by their priority.
+Three ways: in a job with one lane, in lanes on links that ignore priorities, and in lanes on links that serve packets
+by priority.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MBIT: Final = 10.0
 LANES: Final = 4
 BACK_VALUES: Final = 1_000_000
 FRONT_VALUES: Final = 125_000
-# When the front tensor comes after the other: its packets then fill the links.
+# Delay of the front tensor, after which the other one's packets fill the links.
 GAP_S: Final = 0.1
 _MODULE: Final = "sumwire_lab.experiments.contention_worker"
 
 
 @dataclass(frozen=True)
 class Way:
-    """How the two tensors go."""
+    """How the two tensors are sent."""
 
     lanes: int
     priorities: bool
@@ -44,8 +44,10 @@ WAYS: Final = {"one": Way(1, False), "alike": Way(LANES, False), "priorities": W
 
 
 def run_contention(results: Path, say: Say, switch: str = "soft") -> dict[str, float]:
-    """Seconds from the front tensor's hand-over to its result, by way: the median of the repeats, each the slowest
-    worker's. Raises LabError, also where workers have different results."""
+    """By way: seconds from the front tensor's hand-over to its result (the slowest worker's, median of the repeats).
+
+    Raises LabError, also if workers have different results.
+    """
     require_tools()
     folder = new_folder(results, latest=False)
     done = {}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One worker with two tensors at once: `python -m sumwire_lab.experiments.contention_worker SPEC.json RANK`."""
+"""A worker with two tensors at a time: `python -m sumwire_lab.experiments.contention_worker SPEC.json RANK`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from sumwire_lab.training.worker import settle
 
 FRONT, BACK = 0.0, 1.0
 _BACK_BUCKET, _FRONT_BUCKET = 0, 1
-# One chunk, so that every lane has greeted its workers before anything is timed.
+# One chunk, so that the greeting of every lane is over before anything is timed.
 _WARM_UP_VALUES: Final = 1024
 
 
 def both(lanes: Lanes, back: torch.Tensor, front: torch.Tensor, gap_s: float) -> tuple[float, bytes]:
-    """Hand over the back tensor and after ``gap_s`` the front one. Seconds of the front one, and a digest of both."""
+    """Hand over the back tensor, and ``gap_s`` later the front one. Returns seconds of the front one, and both
+    results."""
     first = lanes.submit(lanes.lane_of(BACK), partial(_mean, lanes, back, _BACK_BUCKET, BACK))
     select.select([], [], [], gap_s)
     began = time.monotonic()
@@ -39,12 +40,15 @@ def both(lanes: Lanes, back: torch.Tensor, front: torch.Tensor, gap_s: float) ->
 
 
 def _mean(lanes: Lanes, x: torch.Tensor, bucket: int, position: float) -> torch.Tensor:
-    # A result's memory is used again: the digest wants a copy.
+    # A copy, because the memory of a result is reused.
     return lanes.reduce(x, bucket, position)[0].clone()
 
 
 def measure(spec: dict[str, Any], rank: int) -> dict[str, Any]:
-    """Seconds of the front tensor in each repeat. All workers begin a repeat together: a greatest value is agreed."""
+    """Seconds of the front tensor in each repeat, and a digest of all results.
+
+    Workers agree on a maximum before each repeat, so that they begin together.
+    """
     back_values, front_values = spec["sizes"]
     generator = torch.Generator().manual_seed(rank)
     digest, seconds = hashlib.sha256(), []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A spine dies while tensors are under way: how long does the longest operation take, and are all results equal?"""
+"""Kills a spine switch during operations: how long do workers stall, and are all results equal?"""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from sumwire_lab.run.session import Session, open_session
 
 VALUES: Final = 50_000
 OPERATIONS: Final = 60
-# The spine dies when the first worker has done so many.
+# The spine is killed when the first worker has completed so many operations.
 DIES_AFTER: Final = 20
 _DEADLINE_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True)
 class Failover:
-    """Seconds: ``usual`` is the median operation, ``stall`` how much longer the longest took; ``left_out`` after how
-    long the spine was out of the leaves' tables. ``digests`` of all results, one a worker."""
+    """``usual_s``: the median operation. ``stall_s``: how much longer the longest one took. ``left_out_s``: time until
+    the leaves' tables no longer used the spine. ``digests``: of all results, one per worker."""
 
     usual_s: float
     stall_s: float
@@ -47,7 +47,7 @@ class Failover:
 
 
 def run_failover(results: Path, say: Say, switch: str = "soft") -> Failover:
-    """Kills the second spine in the middle. Raises LabError."""
+    """Kill the second spine during the operations. Raises LabError."""
     require_tools()
     folder = new_folder(results, latest=False)
     link = LinkOptions(HOST_MBIT, trunk_mbit=TRUNK_MBIT)
@@ -106,7 +106,7 @@ def _work(session: Session) -> tuple[float, list[dict[str, Any]]]:
 
 
 class _Moment:
-    """When something happened last; 0.0 before."""
+    """The time at which something last happened; 0.0 before."""
 
     at = 0.0
 

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sums tensors and notes how long each took: `python -m sumwire_lab.experiments.failover_worker SPEC.json RANK`."""
+"""Reduces tensors and records how long each took: `python -m sumwire_lab.experiments.failover_worker SPEC.json
+RANK`."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> None:
             mean, _residual = job.reduce(tensor)
             seconds.append(time.perf_counter() - began)
             digest.update(mean.numpy().tobytes())
-            # One byte an operation: who watches sees how far this worker is.
+            # One byte per operation, so that the experiment can see how far this worker is.
             counts.write(b".")
         stats = job.stats.as_dict()
         record = {"seconds": seconds, "digest": digest.hexdigest(), "fallbacks": stats["fallbacks"]}

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Marsit's compensation loses nothing: x - mean(compensation) is the training without compression, in float64.
+"""Checks in float64 that Marsit's compensation loses nothing: x - mean(compensation) equals uncompressed training.
 
-Gradients are given, not computed from x, so that both trainings see the same ones.
+The gradients are drawn, not computed from x, so that both trainings have the same.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _LEARNING_RATE: Final = 0.1
 _GLOBAL_LR: Final = 0.01
 _JOIN_SECONDS: Final = 60.0
 CASES: Final = tuple((momentum, every) for momentum in (0.0, 0.9) for every in (None, 10))
-"""Momentum of the local SGD, and rounds between those in full precision."""
+"""Momentum of the local SGD, and the period of rounds in full precision."""
 
 
 def largest_deviation() -> float:
-    """Over all cases, rounds and values."""
+    """The largest deviation of all cases, rounds and values."""
     return max(deviation(momentum, every) for momentum, every in CASES)
 
 
 def deviation(momentum: float, every: int | None) -> float:
-    """The largest |x - mean(c) - y| of any round, y being SGD on the mean gradient."""
+    """The largest |x - mean(c) - y| of any round. c: compensations; y: SGD on the mean gradient."""
     generator = torch.Generator().manual_seed(1)
     gradients = torch.randn(ROUNDS, WORKERS, VALUES, generator=generator, dtype=torch.float64)
     start = torch.randn(VALUES, generator=generator, dtype=torch.float64)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a job's ops must give for random contributions, in numpy alone: no codec of the library is asked.
+"""The expected results of ops for random contributions, computed with numpy and without the library's codecs.
 
-Contributions are uint8 (chunks, words, 128) as they travel: a plane is a word, value i is bit i from the left, the
-most significant plane comes first; SUM32 and MAX32 have 32 big-endian numbers in a word.
+Contributions are uint8 (chunks, words, 128), as in packets. A plane is one word; value i is bit i from the left, and
+the most significant plane comes first. SUM32 and MAX32 have 32 big-endian elements in a word.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sumwire.wire.header import VALUES_PER_PLANE, WORD_BYTES
 from sumwire_protocol.ops import BY_NAME, THC
 
 Words = NDArray[np.uint8]
-_LANE: Final = np.dtype(">u4")
+_ELEMENT: Final = np.dtype(">u4")
 
 
 def contribution(op: str, worker: int, chunks: int, seed: int) -> Words:
-    """Random words of one worker; all bits are independent. Any worker can make any other's."""
+    """Random words of one worker, with independent bits. Every worker can compute those of the others."""
     rng = np.random.default_rng((seed, worker, BY_NAME[op].code))
     return rng.integers(0, 256, (chunks, BY_NAME[op].up.words, WORD_BYTES), np.uint8)
 
@@ -51,21 +51,21 @@ def _thc(contributions: Sequence[Words], table: Sequence[int]) -> Words:
     return to_planes(total, THC.down.words)
 
 
-def _lanes(contributions: Sequence[Words]) -> NDArray[np.uint64]:
-    return np.stack([words.view(_LANE).astype(np.uint64) for words in contributions])
+def _elements(contributions: Sequence[Words]) -> NDArray[np.uint64]:
+    return np.stack([words.view(_ELEMENT).astype(np.uint64) for words in contributions])
 
 
-def _as_words(lanes: NDArray[np.uint64]) -> Words:
-    words: Words = lanes.astype(_LANE).view(np.uint8)
+def _as_words(elements: NDArray[np.uint64]) -> Words:
+    words: Words = elements.astype(_ELEMENT).view(np.uint8)
     return words
 
 
 def _sum32(contributions: Sequence[Words], table: Sequence[int]) -> Words:
-    return _as_words(_lanes(contributions).sum(axis=0) & np.uint64(0xFFFFFFFF))
+    return _as_words(_elements(contributions).sum(axis=0) & np.uint64(0xFFFFFFFF))
 
 
 def _max32(contributions: Sequence[Words], table: Sequence[int]) -> Words:
-    return _as_words(_lanes(contributions).max(axis=0))
+    return _as_words(_elements(contributions).max(axis=0))
 
 
 def _vote(contributions: Sequence[Words], table: Sequence[int]) -> Words:
@@ -75,14 +75,14 @@ def _vote(contributions: Sequence[Words], table: Sequence[int]) -> Words:
 
 
 def sign_allowed(result: Words, contributions: Sequence[Words]) -> bool:
-    """Whether every merged sign is one that some worker has."""
+    """Whether every merged sign equals the sign of some worker."""
     low = np.bitwise_and.reduce(list(contributions))
     high = np.bitwise_or.reduce(list(contributions))
     return bool(np.all(result & low == low) and np.all(result & ~high == 0))
 
 
 def sign_shares(result: Words, contributions: Sequence[Words]) -> list[float]:
-    """How often the merged sign was drawn from each worker: 1/n each, if every one has the weight that it must have.
+    """Share of the merged signs that was drawn from each worker; 1/n each if all workers have equal weight.
 
     For independent random signs the correlation of result and contribution is that share; its standard deviation
     is below 1 / sqrt(values).

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Random words through every op on a network of switches: is each result right, and the same on all workers?"""
+"""Sends random words through every op on a network of switches, and checks that all workers get the right results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import open_session
 from sumwire_lab.system import leftovers
 
-# More than the job's slots, so that they are used anew.
+# More than the job has slots, so that slots are reused.
 CHUNKS: Final = 400
 _DEADLINE_SECONDS: Final = 300.0
 
 
 def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) -> dict[str, Any]:
-    """Per op: right on all workers, equal on all workers, and the worst share of a worker in `sign`'s draws.
+    """By op: whether all results are right and equal; for `sign` also the largest error of a worker's share.
 
     Writes ops.json into a new folder of results. Raises LabError.
     """
@@ -50,7 +50,7 @@ def run_ops(options: RunOptions, results: Path, say: Say, chunks: int = CHUNKS) 
 
 
 def summarize(workers: list[dict[str, Any]]) -> dict[str, Any]:
-    """All workers' reports as one."""
+    """Combine the workers' reports."""
     ops: dict[str, dict[str, Any]] = {}
     for op in workers[0]["ops"]:
         entries = [worker["ops"][op] for worker in workers]

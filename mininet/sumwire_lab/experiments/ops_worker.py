@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One worker that sends random words through every op of its job and compares what comes back.
+"""A worker that sends random words through every op of its job and checks the results.
 
-Run as `python -m sumwire_lab.experiments.ops_worker SPEC.json RANK`. It leaves as soon as it has its last result: a
-worker that
-missed one gets it from the switch.
+Run as `python -m sumwire_lab.experiments.ops_worker SPEC.json RANK`. It leaves when it has its last result. A worker
+that missed a result gets it from the switch.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from sumwire_protocol.ops import CODES
 from sumwire_lab.experiments import ops_expect
 from sumwire_lab.system.processes import end_with_parent
 
-# All workers are started together; the last may come late on a busy machine.
+# All workers are started at once, but on a busy machine the last one may take long.
 _JOIN_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
 class OpsSpec:
-    """What to send. `results` has a file per worker."""
+    """What to send. `results`: one file per worker."""
 
     job_file: str
     chunks: int
@@ -47,7 +46,8 @@ class OpsSpec:
 
 
 def exchange_all(spec: OpsSpec, worker: int) -> dict[str, Any]:
-    """Per op: digest of the result, whether it is right; with `sign`, each worker's share of the draws."""
+    """By op: digest of the result, and whether it is right; for `sign` also the share of signs drawn from each
+    worker."""
     config = load_job(spec.job_file, worker=worker)
     stats = JobStats()
     ops: dict[str, Any] = {}

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts offer a third one more than its link takes: which packets does the switch drop?
+"""Two hosts send a third one more than its link can carry. Which packets does the switch drop?
 
-Real links of one rate; the switch's virtual queue drains a little slower than the link, so that the link's own queue,
+All links have one rate. The switch's virtual queue drains slightly slower than the link, so that the link's real queue,
 which knows no classes, stays empty.
 """
 
@@ -28,9 +28,9 @@ from sumwire_lab.system.readiness import wait_said
 MBIT: Final = 20.0
 LOAD: Final = 1.3
 SECONDS: Final = 6.0
-# Of the packets, by drop class. What has to go, 1 - 1 / LOAD, must be there in the class to lose first.
+# Shares of the packets by drop class. The class that is dropped first must hold all that has to go: 1 - 1 / LOAD.
 SHARES: Final = (0.25, 0.2, 0.2, 0.35)
-# Of the link's rate: the virtual queue must fill before the real one does.
+# Drain rate of the virtual queue over the link's rate. Below 1, so that it fills before the real queue.
 DRAIN: Final = 0.97
 _SENDERS: Final = 2
 _PORT: Final = 20_000
@@ -39,8 +39,8 @@ _DEADLINE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class Overload:
-    """Packets by drop class: sent, dropped and marked by the switch's own counters, received; and those that real
-    queues lost, which nobody counts by class."""
+    """Packets by drop class: sent, dropped and marked (counted by the switch), received. Also the packets lost in real
+    queues, which do not count by class."""
 
     sent: list[int]
     dropped: list[int]
@@ -50,12 +50,12 @@ class Overload:
 
     @property
     def share_of_first(self) -> float:
-        """Of all drops, those in the class to lose first."""
+        """Share of all drops that was in the class to drop first."""
         return self.dropped[-1] / max(1, sum(self.dropped))
 
 
 def queues(fabric: Fabric) -> list[dict[str, Any]]:
-    """The virtual queue before the receiver's link."""
+    """The virtual queue of the receiver's link."""
     return [
         {
             "port": fabric.hosts[0].port,
@@ -69,7 +69,7 @@ def queues(fabric: Fabric) -> list[dict[str, Any]]:
 
 
 def run_overload(switch: str, results: Path, say: Say) -> Overload:
-    """One experiment on `soft` or `bmv2`. Raises LabError."""
+    """Run the experiment with the switch `soft` or `bmv2`. Raises LabError."""
     require_tools()
     options = RunOptions(workers=1 + _SENDERS, switch=switch, link=LinkOptions(MBIT))
     folder = new_folder(results, latest=False)

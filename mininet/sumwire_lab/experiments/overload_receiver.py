@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Counts tagged datagrams by class until none comes: `python -m sumwire_lab.experiments.overload_receiver
-SPEC.json`."""
+"""Counts received datagrams by drop class until no more come.
+
+Run as `python -m sumwire_lab.experiments.overload_receiver SPEC.json`.
+"""
 
 from __future__ import annotations
 

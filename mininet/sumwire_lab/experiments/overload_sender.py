@@ -27,7 +27,7 @@ DROP_CLASSES: Final = 4
 
 
 def sender_sockets(spec: Mapping[str, Any]) -> list[socket.socket]:
-    """One for each drop class, since a socket has one tag."""
+    """One socket for each drop class, because a socket has one tag."""
     sockets = []
     for drop_class in range(DROP_CLASSES):
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -52,7 +52,7 @@ def send(spec: Mapping[str, Any], seed: int) -> list[int]:
             nothing.poll(max(1, int(wait_s * 1000)))
         else:
             drop_class = draw.choices(range(DROP_CLASSES), spec["shares"])[0]
-            # The class is in the payload too: the receiver counts by it.
+            # The payload repeats the class, by which the receiver counts.
             sockets[drop_class].send(bytes([drop_class]) * PAYLOAD_BYTES)
             sent[drop_class] += 1
             count += 1

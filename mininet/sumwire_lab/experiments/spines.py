@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Chunks over one spine and over two, at one rate of the links between switches: throughput, and how even the spread.
+"""Throughput of an all-reduce over one spine and over two, and how evenly two spines share the load.
 
-The hosts' links are several times faster, so that the links to the spines are what limits.
+The hosts' links are several times faster than those to the spines, which therefore limit the throughput.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ VALUES: Final = 500_000
 HOST_MBIT: Final = 50.0
 TRUNK_MBIT: Final = 8.0
 WORKERS: Final = 4
-# How the slots are shared out among two spines, and over one spine for comparison.
+# How slots are spread over two spines (slot, hash), and one spine for comparison.
 ONE, SLOT, HASH = "one spine", "slot", "hash"
 WAYS: Final = (ONE, SLOT, HASH)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """``seconds`` of one all-reduce (median of the repeats, each the slowest worker's), ``values_per_s`` of it, and
-    the share of the bytes up that went over each spine."""
+    """``seconds`` of one all-reduce (the slowest worker's, median of the repeats), its ``values_per_s``, and each
+    spine's share of the bytes sent up."""
 
     way: str
     seconds: float
@@ -45,7 +45,7 @@ class Spread:
 
 
 def run_spines(results: Path, say: Say, ways: Sequence[str] = WAYS, switch: str = "soft") -> dict[str, Spread]:
-    """One outcome for each way. Raises LabError."""
+    """Measure each way. Raises LabError."""
     require_tools()
     folder = new_folder(results, latest=False)
     done = {}
@@ -59,7 +59,7 @@ def run_spines(results: Path, say: Say, ways: Sequence[str] = WAYS, switch: str 
 
 
 def jobs(fabric: Fabric, way: str) -> list[dict[str, Any]]:
-    """The training job, sprayed as ``way`` says."""
+    """The training job, with the spraying of ``way``."""
     return [entry | ({} if way == ONE else {"spray": way}) for entry in control_plane.training_job(fabric)]
 
 

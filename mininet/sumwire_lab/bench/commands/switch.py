@@ -33,7 +33,7 @@ from sumwire_lab.system.processes import cpu_clock, cpu_seconds, killed_after, w
 
 WORKERS: Final = 4
 WINDOW_SLOTS: Final = control_plane.SLOTS // 2
-"""As many as the host library keeps under way."""
+"""Slots in flight, as many as the host library uses."""
 BATCH_SLOTS: Final = 32
 SECONDS: Final = 4.0
 REPEATS: Final = 3
@@ -71,7 +71,7 @@ class Row:
     op: str
     packets_per_second: float
     cpu_us: float
-    """CPU time of the switch for each packet, the kernel's share on its behalf with it."""
+    """CPU microseconds of the switch per packet, including its time in the kernel."""
     sent: int
     summed: int
     results: int
@@ -104,7 +104,8 @@ class SwitchCommand(Command[Case, Row]):
         self._ops = ops
 
     def plan(self) -> list[Case]:
-        """See Command. Raises OptionError for an unknown contender, MissingToolError for one that is not here."""
+        """See Command. Raises OptionError for an unknown contender, MissingToolError for one that this machine
+        lacks."""
         for name in self._contenders:
             if name not in CONTENDERS:
                 raise OptionError(f"switches={name}: known are {', '.join(CONTENDERS)}")
@@ -160,7 +161,7 @@ class SwitchCommand(Command[Case, Row]):
 
 
 def ratios(rates: Mapping[str, float]) -> dict[str, float]:
-    """How many times more the native engine takes than each other contender; nothing without it."""
+    """Packets/s of the native engine over those of each other contender; empty without the native engine."""
     if "native" not in rates:
         return {}
     return {name: rates["native"] / rate for name, rate in rates.items() if name != "native"}
@@ -168,7 +169,7 @@ def ratios(rates: Mapping[str, float]) -> dict[str, float]:
 
 @contextmanager
 def _pairs(ledger: Ledger) -> Iterator[tuple[Fabric, list[str]]]:
-    """Unshaped veth pairs in this namespace. Gives the plan and the far ends' names."""
+    """Veth pairs without rate limits in this namespace. Yields the plan and the names of the far ends."""
     fabric = plan(WORKERS, LinkOptions(), ledger.token)
     for host in fabric.hosts:
         near, far = host.switch_interface, host.host_interface

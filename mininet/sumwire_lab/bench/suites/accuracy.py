@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """Accuracies are shares, 0 to 1; seconds are those of the training, without what only observes."""
+    """One training. Accuracies are 0 to 1. Seconds are training time, without tests and logging."""
 
     task: str
     system: str
@@ -127,14 +127,15 @@ _FROM_SUMMARY: Final = (
 
 
 def thinned(curve: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """At most some CURVE_POINTS of the points, the last one among them."""
+    """About CURVE_POINTS of the points at most, including the last one."""
     stride = max(1, -(-len(curve) // CURVE_POINTS))
     kept = list(curve[::stride])
     return tuple(kept if kept and kept[-1] == curve[-1] else [*kept, *curve[-1:]])
 
 
 def speed_up(task: str, rows: Sequence[Row]) -> tuple[str, str, float] | None:
-    """(best baseline, best system of Sumwire, ratio of their times to the target); None where one never got there."""
+    """Best baseline, best system of Sumwire, and the speed-up in time to accuracy; None if one never reached the
+    target."""
     times: Mapping[str, float | None] = {row.system: row.time_to_target_s for row in rows if row.task == task}
     theirs = contenders.best(times, contenders.PUBLISHED)
     mine = contenders.best(times, contenders.ours(times))
@@ -191,7 +192,8 @@ def _chart(task: str, rows: Sequence[Row]) -> Chart:
 
 
 def _behind(task: str, rows: Sequence[Row]) -> list[str]:
-    """Systems of Sumwire that never reach the target, are slower than the best baseline or less accurate than gloo."""
+    """Sentences on systems of Sumwire that miss the target, are slower than the best baseline or less accurate than
+    gloo."""
     here = {row.system: row for row in rows if row.task == task}
     theirs = contenders.best({name: row.time_to_target_s for name, row in here.items()}, contenders.PUBLISHED)
     sentences = []

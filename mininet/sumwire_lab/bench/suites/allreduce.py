@@ -34,11 +34,11 @@ QUICK_RATES: Final = (10.0, 100.0)
 # Rounds in full precision are those of sum32.
 SYSTEMS: Final = (*(name for name in BENCHED if name != "marsit100"), "acp@group", "thc@group")
 QUICK_SYSTEMS: Final = (BASELINE, "fp16", "powersgd", "thc", "sum32", "marsit", "acp")
-# Of the low-rank and the sparse systems.
+# Options of the low-rank and the sparse systems.
 RANK: Final = 4
 SHARE: Final = 0.01
 WORKERS: Final = 4
-# A repeat that takes longer even at the bound is left out: there are four of each.
+# Sizes for which one repeat takes longer even at the bound are left out; there are four repeats.
 BOUND_MAX_S: Final = 30.0
 _WORKER: Final = "sumwire_lab.bench.step_worker"
 
@@ -69,7 +69,7 @@ class Row(Timing):
 
 
 class AllReduce(Suite[Case, Row]):
-    """gloo runs in the same run, over bridges of the kernel."""
+    """All-reduce over size, system and link rate."""
 
     name: ClassVar = "allreduce"
     title: ClassVar = "Time of one all-reduce"
@@ -112,7 +112,7 @@ class AllReduce(Suite[Case, Row]):
 
 
 def measure(case: Case, context: Context) -> list[Row]:
-    """One session: all sizes one after the other."""
+    """Measure all sizes of a case, one after the other in one session."""
     require_tools()
     leftovers.clean()
     chosen = parse(case.system)
@@ -147,13 +147,13 @@ def row(case: Case, size: int, measured: Sequence[Mapping[str, Any]], sent_again
 
 
 def feasible(sizes: Iterable[int], link_mbit: float) -> tuple[int, ...]:
-    """Those that gloo can do in time at this rate."""
+    """The sizes for which gloo's bound at this rate is not too long."""
     bits = {size: 8 * all_reduce_bytes(BASELINE, size, WORKERS) for size in sizes}
     return tuple(size for size in sizes if bits[size] / (link_mbit * 1e6) <= BOUND_MAX_S)
 
 
 def megabytes(values: int) -> str:
-    """Of float32, in a reader's words."""
+    """Size of so many float32 values, with a unit."""
     size = VALUE_BYTES * values
     return f"{size / 1e6:g} MB" if size >= 1e6 else f"{size / 1e3:g} KB"
 
@@ -162,7 +162,7 @@ Times = Mapping[str, Mapping[int, Row]]
 
 
 def _of(rate: float, rows: Sequence[Row]) -> Times:
-    """System -> values -> row."""
+    """Rows at one link rate, by system and number of values."""
     found: dict[str, dict[int, Row]] = {}
     for row in rows:
         if row.link_mbit == rate:
@@ -194,7 +194,7 @@ def _chart(rate: float, rows: Sequence[Row]) -> Chart:
 
 
 def _slower(rate: float, rows: Sequence[Row]) -> list[str]:
-    """Sizes at which a system of Sumwire takes longer than gloo."""
+    """Sentences on sizes for which a system takes longer than gloo."""
     times = _of(rate, rows)
     gloo = times.get(BASELINE, {})
     sentences = []
@@ -213,7 +213,8 @@ def _slower(rate: float, rows: Sequence[Row]) -> list[str]:
 
 
 def _idle(rate: float, rows: Sequence[Row]) -> list[str]:
-    """Systems that keep their links less busy than gloo does, at the largest size: processors are their limit."""
+    """Sentences on systems that use less of their links than gloo at the largest size: they are limited by
+    processors."""
     times = _of(rate, rows)
     sentences = []
     for system, of in times.items():

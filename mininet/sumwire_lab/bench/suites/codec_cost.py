@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every codec costs a host: milliseconds to encode and decode, a million values."""
+"""The cost of every codec on a host: milliseconds per million values to encode and decode."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Case:
-    """One codec, one size, on one device; all forms that are there."""
+    """One codec and size on one device, in all forms that it has."""
 
     codec: str
     values: int
@@ -53,7 +53,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """Medians, milliseconds a million values; `cpu_ms` of processor time of the one thread, both together."""
+    """Medians in milliseconds per million values. `cpu_ms`: CPU time of the thread for encode and decode together."""
 
     codec: str
     form: str
@@ -66,7 +66,7 @@ class Row:
 
 
 class CodecCost(Suite[Case, Row]):
-    """One thread, one worker's round; the network is left out."""
+    """One worker's round in one thread, without a network."""
 
     name: ClassVar = "codec-cost"
     title: ClassVar = "What compression costs"
@@ -103,7 +103,7 @@ class CodecCost(Suite[Case, Row]):
 
 
 def devices() -> tuple[str, ...]:
-    """Where codecs can run here."""
+    """Devices of this machine on which codecs can run."""
     return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
 
 
@@ -141,7 +141,7 @@ def _row(case: Case, form: str, rounds: Sequence[Spent]) -> Row:
 
 
 def _timed(case: Case, encode: Callable[[int], _T], decode: Callable[[_T], object]) -> list[Spent]:
-    """Milliseconds of each round after the first ones; `encode` gets the round's number."""
+    """Milliseconds of each round after the warm-up. `encode` gets the round's number."""
     rounds: list[Spent] = []
     for number in range(_WARM_UP + case.rounds):
         clocks = [_clocks(case.device)]
@@ -171,7 +171,7 @@ def _gradient(case: Case) -> Tensor:
 
 
 def _acp(case: Case) -> list[Spent]:
-    """A square matrix; what is left of the values, less than 0.1 %, is not there."""
+    """ACP-SGD with the largest square matrix that has at most so many values."""
     side = int(case.values**0.5)
     gradient = _gradient(case)[: side * side].view(side, side)
     parameter = torch.empty_like(gradient)
@@ -190,7 +190,7 @@ def _fp16(case: Case) -> list[Spent]:
 
 
 def _top(case: Case) -> list[Spent]:
-    """With error feedback, as `sumwire.systems.baselines` has it."""
+    """Top-k with error feedback, as in `sumwire.systems.baselines`."""
     gradient, memory = _gradient(case), torch.zeros(case.values, device=case.device)
     result = torch.empty_like(memory)
     count = max(1, int(TOP_SHARE * case.values))
@@ -209,7 +209,7 @@ def _top(case: Case) -> list[Spent]:
 
 
 OTHERS: Final[Mapping[str, Callable[[Case], list[Spent]]]] = {"acp": _acp, "fp16": _fp16, "top-k": _top}
-"""What is no codec of plane words."""
+"""Systems without a codec of the library."""
 
 
 def _table(device: str, rows: Sequence[Row]) -> Table:
@@ -225,12 +225,12 @@ def _table(device: str, rows: Sequence[Row]) -> Table:
 
 
 def _cost(row: Row) -> float:
-    """Processor time, which other work on the machine changes least; of a GPU the time that passes."""
+    """CPU time, which other load on the machine affects least; for a GPU the wall-clock time."""
     return row.cpu_ms if row.device == "cpu" else row.encode_ms + row.decode_ms
 
 
 def _chart(device: str, rows: Sequence[Row]) -> Chart:
-    """Of each codec the form that is used: the first."""
+    """Cost over size, for the form of each codec that is in use (the first one)."""
     lines: dict[str, dict[int, float]] = {}
     for row in rows:
         if row.device == device:
@@ -245,7 +245,7 @@ def _chart(device: str, rows: Sequence[Row]) -> Chart:
 
 
 def _behind(device: str, rows: Sequence[Row]) -> list[str]:
-    """Codecs that cost more CPU time than the baselines that also compress, at the largest size."""
+    """Sentences on codecs that cost more than fp16 or top-k at the largest size."""
     here = [row for row in rows if row.device == device]
     largest = max(row.values for row in here)
     cost: dict[str, float] = {}

@@ -26,18 +26,18 @@ from sumwire_lab.options.tasks import TASKS
 
 WORKERS: Final = (2, 4, 8, 16)
 QUICK_WORKERS: Final = (2, 4)
-# Early, when gradients are large and alike, and later.
+# Early steps, with large and similar gradients, and later ones.
 STEPS: Final = (2, 10, 40)
 QUICK_STEPS: Final = (2, 8)
 TOP_SHARE: Final = 0.01
 ACP_RANK: Final = 4
-# Steps of one factor after the other, after which the factors hardly turn any more.
+# Updates of each factor, after which the factors hardly change.
 ACP_TURNS: Final = 8
-# Smaller errors would leave the others no room in a chart.
+# Smaller errors are not drawn, because they would compress the rest of the chart.
 DRAWN_MIN: Final = 1e-4
 # Their result is a direction, not a length.
 DIRECTIONS: Final = ("ssdm", "vote", "sign")
-# Systems that need no switch, in float16 or as the largest values.
+# Baselines.
 _OTHERS: Final = ("fp16", "top-k")
 
 
@@ -64,11 +64,11 @@ class Row:
     codec: str
     nmse: float
     best_length: bool
-    """The result was first given the length that fits best: the codec only knows a direction."""
+    """Whether the result was scaled to the best length first, because the codec keeps only a direction."""
 
 
 class CodecError(Suite[Case, Row]):
-    """Codecs by the names of systems."""
+    """Error of every codec, named after its system."""
 
     name: ClassVar = "codec-error"
     title: ClassVar = "What compression loses"
@@ -109,7 +109,7 @@ Estimate = Callable[[Tensor], Tensor]
 
 
 def estimators(shapes: Sequence[tuple[int, ...]]) -> Mapping[str, Estimate]:
-    """Name -> (gradients of the workers) -> what they get instead of the mean."""
+    """By name: a function from the workers' gradients to what they get instead of the mean."""
     through_codecs = {name: functools.partial(_through, name) for name in CODECS}
     return {
         **through_codecs,
@@ -132,7 +132,7 @@ def top_share_mean(gradients: Tensor) -> Tensor:
 
 
 def low_rank(gradients: Tensor, shapes: Sequence[tuple[int, ...]]) -> Tensor:
-    """ACP-SGD's result once its factors have settled: both are linear, so the mean gradient's is that of all."""
+    """ACP-SGD's result once its factors have settled. It is linear in the gradients, so only their mean is needed."""
     pieces = torch.split(gradients.mean(dim=0), [int(torch.Size(shape).numel()) for shape in shapes])
     restored = [
         _restored(piece, shape, number) for number, (piece, shape) in enumerate(zip(pieces, shapes, strict=True))
@@ -159,7 +159,7 @@ def _restored(flat: Tensor, shape: tuple[int, ...], number: int) -> Tensor:
 
 
 def fitted(result: Tensor, truth: Tensor) -> Tensor:
-    """The result with the length that comes nearest to the truth."""
+    """The result, scaled to be as near to the truth as possible."""
     energy = float(result.double().square().sum())
     return result * (float((result.double() * truth.double()).sum()) / energy if energy else 0.0)
 
@@ -171,7 +171,7 @@ def error(name: str, estimate: Estimate, gradients: Tensor) -> float:
 
 
 def _of(task: str, rows: Sequence[Row]) -> dict[str, dict[int, float]]:
-    """Codec -> workers -> NMSE."""
+    """NMSE by codec and number of workers."""
     found: dict[str, dict[int, float]] = {}
     for row in rows:
         if row.task == task:
@@ -202,7 +202,7 @@ def _chart(task: str, rows: Sequence[Row]) -> Chart:
 
 
 def _behind(task: str, rows: Sequence[Row]) -> list[str]:
-    """Codecs of Sumwire further from the mean than float16, or than sending 1 % of the values."""
+    """Sentences on codecs of Sumwire with a larger error than float16 or top-k for any number of workers."""
     by_codec = _of(task, rows)
     own = [name for name in by_codec if name in CODECS or name == "acp"]
     sentences = []

@@ -32,7 +32,7 @@ QUICK_VALUES: Final = 100_000
 
 
 class Scaling(Suite[Case, Row]):
-    """The cases and rows of AllReduce, at one size."""
+    """Cases and rows of the suite AllReduce, for one size."""
 
     name: ClassVar = "scaling"
     title: ClassVar = "More workers, more switches"
@@ -111,7 +111,7 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def _slower(rows: Sequence[Row]) -> list[str]:
-    """Where gloo is faster."""
+    """Sentences on cases in which gloo is faster."""
     gloo = _gloo(rows)
     return [
         f"{row.workers} workers, {row.topology}: {row.system} takes {row.seconds:.3f} s, gloo {theirs:.3f} s."
@@ -121,7 +121,7 @@ def _slower(rows: Sequence[Row]) -> list[str]:
 
 
 def _growing(rows: Sequence[Row]) -> list[str]:
-    """Systems whose time grows more from the fewest to the most workers than gloo's."""
+    """Sentences on systems whose time grows more than gloo's from the fewest to the most workers."""
     growth = {}
     for series in _series([(row.system, row.workers, row.seconds) for row in rows if row.topology == "star"]):
         (fewest, first), (most, last) = series.points[0], series.points[-1]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What ACP-SGD sends of well-known models: bytes and buffers, from the shapes alone."""
+"""Bytes and buffers that ACP-SGD sends for well-known models, computed from the models' shapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sumwire_lab.options.bench_options import BenchOptions
 
 @dataclass(frozen=True)
 class Case:
-    """One model at the rank that it is usually trained with."""
+    """One model with its usual rank."""
 
     model: str
     rank: int
@@ -29,7 +29,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """Bytes of float32; buffers that a step's tensors are packed into."""
+    """Bytes of float32, and numbers of buffers that a step's tensors are packed into."""
 
     model: str
     rank: int
@@ -49,7 +49,7 @@ class Row:
 
 
 class Sizes(Suite[Case, Row]):
-    """Nothing is timed and nothing is downloaded."""
+    """Computed; nothing is timed or downloaded."""
 
     name: ClassVar = "sizes"
     title: ClassVar = "Compressed sizes of large models"

@@ -97,7 +97,7 @@ class Runs:
         return rows.straggler(self._dlcp(healthy), self._dlcp(slowed))
 
     def trimming(self) -> list[Check]:
-        """The same packets trimmed in one run and dropped in the other."""
+        """One run trims some packets, another one drops them."""
         cut, dropped = self._degraded("trim"), self._degraded("drop")
         return [*rows.trimming(_mean(cut), _mean(dropped)), *(rows.replicas("cut", one) for one in cut)]
 
