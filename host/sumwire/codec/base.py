@@ -267,7 +267,7 @@ class GradientCodec(ABC):
 
     @abstractmethod
     def begin(self, x: Tensor, sequence: int, bucket: int) -> CodecRound:
-        """Start a round with a flat tensor; `sequence` counts the uses of `bucket`, alike on all workers.
+        """Start a round with a flat tensor; `sequence` counts the uses of `bucket`, equally on all workers.
 
         Raises NonFiniteError for NaN or Inf, CodecError for another shape or dtype.
         """

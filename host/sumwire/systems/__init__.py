@@ -4,7 +4,7 @@
 
     system = sumwire.systems.make("marsit", job, global_lr=1e-3, full_precision_every=100)
     optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
-    ...                                                  # zero_grad, backward, optimizer.step() as ever
+    ...                                                  # zero_grad, backward, optimizer.step() as usual
     print(system.stats)
     system.close()
 

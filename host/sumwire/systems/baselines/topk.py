@@ -41,7 +41,7 @@ class TopK:
     def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
         """Return the sum of what all workers sent, divided by their number, and what this worker kept; float32.
 
-        Raises NonFiniteError, on all workers alike, for NaN or infinity on any; UsageError for 2**31 values or more.
+        Raises NonFiniteError on all workers if any has NaN or infinity; UsageError for 2**31 values or more.
         """
         if x.numel() >= _VALUES_MAX:
             raise UsageError(f"tensor of {x.numel()} values: must be below {_VALUES_MAX}, a position's range")
