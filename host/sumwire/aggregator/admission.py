@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is refused, and why: the first rule that a datagram breaks (docs/protocol.md#reject).
+"""Admission: which datagrams are refused, and why: the first rule that one breaks (docs/protocol.md#reject).
 
-What a socket never sees (ports, checksums, what is no UDP) has no rule here; the kernel drops it.
+Ports, checksums and packets other than UDP have no rule here: the kernel drops what is wrong with them.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _PARTIAL: Final = _words(lambda op: op.partial)
 
 
 def lost_planes(records: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which packets are contributions without their low index planes, (n,)."""
+    """Which packets are trimmed THC contributions, without their low index planes, (n,)."""
     return np.asarray((records["op"] == p4.OP_THC) & (records["words"] == p4.THC_WORDS_TRIMMED))
 
 
 def refusals(state: State, batch: Batch) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Reasons (REJECT_NONE for what is admitted) and job indices, both (n,); the index means nothing with a reason."""
+    """Reasons, REJECT_NONE for admitted packets, and indices of jobs, both (n,). Refused packets have any index."""
     records = headers(batch.rows)
     index = state.job_of[records["job"]]
     reasons = np.full(batch.count, p4.REJECT_NONE, np.uint8)
     checks = [*_form(records, batch.sizes), (index < 0, p4.REJECT_JOB), *_membership(state, records, index, batch)]
-    # The first that applies is the one to stand.
+    # The first reason is written last.
     for broken, reason in reversed(checks):
         reasons[broken] = reason
     return reasons, index
 
 
 def _form(records: NDArray[Any], sizes: NDArray[np.uint32]) -> list[tuple[NDArray[np.bool_], int]]:
-    """Of the datagram alone."""
+    """Rules on the datagram alone."""
     version, kind = records["version_kind"] >> 4, records["version_kind"] & 0xF
     op, words = records["op"], records["words"]
     trimmed = lost_planes(records) & (records["flags"] & p4.FLAG_TRIMMED != 0)
@@ -76,10 +76,10 @@ def _form(records: NDArray[Any], sizes: NDArray[np.uint32]) -> list[tuple[NDArra
 def _membership(
     state: State, records: NDArray[Any], index: NDArray[np.int32], batch: Batch
 ) -> list[tuple[NDArray[np.bool_], int]]:
-    """Of the job, the worker and the slot. An unknown job's index is -1: what it finds is overruled by that."""
+    """Rules on the job, the worker and the slot. An unknown job's index is -1: REJECT_JOB then overrules these."""
     jobs = state.jobs[index]
     rows, op = np.arange(batch.count), records["op"]
-    # There is no switch above that could send a result.
+    # A result would come from a switch above, and there is none.
     contributes = records["version_kind"] & 0xF != p4.KIND_RESULT
     seat = np.minimum(records["worker"], p4.JOB_WORKERS_MAX - 1)
     known = (records["worker"] < p4.JOB_WORKERS_MAX) & (jobs["places"][rows, seat] >= 0)
@@ -93,6 +93,6 @@ def _membership(
         (jobs["ops"] & op_bit == 0, p4.REJECT_JOB_OP),
         (~contributes, p4.REJECT_PARENT),
         (records["count"] != 1, p4.REJECT_COUNT),
-        # What else is well formed is a lower switch's.
+        # Other well-formed packets are a lower switch's.
         (~from_host, p4.REJECT_WORDS),
     ]

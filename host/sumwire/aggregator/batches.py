@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Datagrams in and out, many at a time."""
+"""Batches of datagrams, and of the replies to them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from sumwire_protocol import constants as p4
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 
 REPLY_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
-# More than any contribution has, so that one that is too long shows as such.
+# Longer than any contribution, so that a datagram that is too long can be told.
 ROW_BYTES: Final = REPLY_BYTES + WORD_BYTES
 
 
 @dataclass
 class Batch:
-    """Datagrams as they came: ``rows`` uint8 (room, ROW_BYTES), ``sizes`` in bytes (the first ROW_BYTES of a longer one
-    are here), ``sources`` the senders' addresses as :func:`sumwire.aggregator.state.packed_address` gives them,
-    ``tos`` uint8, the byte of IPv4 (sumwire.aggregator.marks). The first ``count`` are there."""
+    """Datagrams as they came, the first ``count`` of the arrays.
+
+    ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of a longer datagram. ``sizes``: bytes of each. ``sources``:
+    the senders' addresses, as from :func:`sumwire.aggregator.state.packed_address`. ``tos``: uint8, IPv4's TOS byte
+    (:mod:`sumwire.aggregator.marks`).
+    """
 
     rows: NDArray[np.uint8]
     sizes: NDArray[np.uint32]
@@ -31,22 +34,22 @@ class Batch:
     count: int
 
     def only(self) -> Batch:
-        """Without the room that is not used."""
+        """This batch with its arrays cut to ``count``."""
         n = self.count
         return Batch(self.rows[:n], self.sizes[:n], self.sources[:n], self.tos[:n], n)
 
     def keep(self, which: NDArray[np.intp]) -> None:
-        """Close ranks: only some are left, in their order."""
+        """Keep these datagrams only, in their order."""
         for array in (self.rows, self.sizes, self.sources, self.tos):
             array[: len(which)] = array[which]
         self.count = len(which)
 
 
 class Replies:
-    """Room for replies; the first ``count`` are there.
+    """Replies, the first ``count`` of the arrays.
 
-    ``rows``: uint8 (room, REPLY_BYTES); ``sizes``: bytes of each; ``places``: whom it is for, an index into
-    :attr:`State.places`; ``tos``: the byte of IPv4 that it goes out with.
+    ``rows``: uint8 (room, REPLY_BYTES). ``sizes``: bytes of each. ``places``: the receiver, an index into
+    :attr:`State.places`. ``tos``: uint8, the TOS byte to send it with.
     """
 
     def __init__(self, room: int) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`sumwire-aggregator JOB.json...`: serve jobs until a signal.
+"""`sumwire-aggregator JOB.json...` serves jobs until a signal.
 
 Exit status: 0 done, 1 refused or failed, 2 wrong usage.
 """
@@ -92,7 +92,7 @@ def _processes(text: str) -> int:
 
 
 def report(shared: Shared) -> str:
-    """What all processes counted, in three lines."""
+    """The counters of all processes together, in three lines."""
     total = shared.counters.sum(axis=0)
     verdicts, rejects = total[: p4.VERDICTS], total[p4.VERDICTS :][: p4.REJECTS]
     sockets = total[p4.VERDICTS + p4.REJECTS :]

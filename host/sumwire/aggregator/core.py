@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of datagrams to batches of replies: the aggregator without its sockets."""
+"""The aggregator without its sockets: turns a batch of datagrams into a batch of replies."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sumwire.aggregator.state import State
 from sumwire.errors import UsageError
 from sumwire.wire.batch import address_of
 
-# Datagrams of one batch at most.
+# The most datagrams of a batch.
 BATCH: Final = 256
 
 
 class Aggregator:
-    """Works on one State, natively where that can be had.
+    """Processes the packets to one State, in C if there is a compiler, else in numpy.
 
-    ``replies`` are those of the latest batch: the next one overwrites them.
+    ``replies`` are those of the latest batch. The next batch overwrites them.
     """
 
     def __init__(self, state: State, *, batch: int = BATCH, native: bool = True) -> None:
@@ -39,7 +39,7 @@ class Aggregator:
         return self._library is not None
 
     def process(self, batch: Batch, now: float) -> Replies:
-        """Take in up to ``batch`` datagrams at ``now``, in seconds of the monotonic clock.
+        """Process up to ``batch`` datagrams at ``now``, in seconds of the monotonic clock.
 
         The replies are in the order of the packets they answer, and by seat. Whatever the datagrams hold it never
         raises, but UsageError for more of them than there is room for.
@@ -79,7 +79,7 @@ def _state_arrays(state: State) -> StateArrays:
 
 
 def reply_arrays(replies: Replies) -> ReplyArrays:
-    """For C."""
+    """The replies' arrays for C."""
     return ReplyArrays(
         rows=address_of(replies.rows),
         row_bytes=replies.rows.strides[0],

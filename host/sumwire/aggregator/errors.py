@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps the aggregator from starting, or ends it."""
+"""Errors of starting and running the aggregator."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from sumwire.errors import SumwireError, UsageError
 
 
 class ListenError(UsageError):
-    """The address cannot be listened at."""
+    """The aggregator cannot listen at its address."""
 
 
 class ProcessError(SumwireError):
-    """One of the aggregator's processes ended by itself."""
+    """One of the aggregator's processes ended without being told to."""

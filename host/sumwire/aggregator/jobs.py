@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Job files as the aggregator sees them: all workers of a job, and all jobs together.
+"""The job files that an aggregator serves, checked each and together.
 
-A job's lanes are jobs to it: each has a number, slots, rounds, and its own UDP port at every worker.
+To the aggregator each lane is a job: it has a number, slots, rounds, and a UDP port at every worker of its own.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from sumwire.errors import ConfigError
 
 
 def load_jobs(paths: Sequence[str | Path]) -> tuple[JobConfig, ...]:
-    """The jobs of the files that their workers use.
+    """The jobs of job files.
 
-    Raises ConfigError for what is wrong in a file, or between two; OSError for a file that cannot be read.
+    Raises ConfigError for a file that breaks a rule, or for two that do not fit together, OSError for one that cannot
+    be read.
     """
-    # Any worker's view will do: it differs from the others' in the worker's number alone.
+    # The aggregator needs no worker's own part of it, so any worker's will do.
     jobs = tuple(load_job(path, 0) for path in paths)
     for job, path in zip(jobs, paths, strict=True):
         _check_one_level(job, where=str(path))
@@ -28,12 +29,12 @@ def load_jobs(paths: Sequence[str | Path]) -> tuple[JobConfig, ...]:
 
 
 def lanes_of(jobs: Sequence[JobConfig]) -> tuple[JobConfig, ...]:
-    """Each lane of each job as a job of its own."""
+    """The lanes of all jobs, each as a job."""
     return tuple(job.for_lane(lane) for job in jobs for lane in range(len(job.lanes)))
 
 
 def jobs_of_lanes(jobs: Sequence[JobConfig]) -> list[int]:
-    """Of each of these lanes the place of its job."""
+    """For each of the lanes of `lanes_of` the index of its job."""
     return [number for number, job in enumerate(jobs) for _ in job.lanes]
 
 
@@ -43,7 +44,7 @@ def aggregator_of(jobs: Sequence[JobConfig]) -> str:
 
 
 def check_together(jobs: Sequence[JobConfig], names: Sequence[str]) -> None:
-    """Raises ConfigError if the jobs cannot be served by one aggregator; `names` say where each is from."""
+    """Raises ConfigError if one aggregator cannot serve all jobs. ``names``: where each is from, for the message."""
     owners: dict[int, str] = {}
     for job, name in zip(jobs, names, strict=True):
         for lane in job.lanes:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The same in C, compiled at first use. Where it cannot be had, or SUMWIRE_NATIVE=0, numpy does it."""
+"""The C kernel of the aggregator, compiled at first use. Without it, or with SUMWIRE_NATIVE=0, numpy does its work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sumwire.aggregator import draws, marks
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import headers
 
-# Set to 0 in the environment, numpy is used; the codecs look at the same one.
+# The environment variable that, set to 0, switches to numpy, for the codecs as well.
 SWITCH: Final = "SUMWIRE_NATIVE"
 _LOG: Final = logging.getLogger("sumwire.aggregator")
 _FOLDER: Final = Path(__file__).parent / "native"
@@ -90,7 +90,7 @@ class MessageArrays(ctypes.Structure):
 
 
 def kernels() -> ctypes.CDLL | None:
-    """None where numpy must do."""
+    """The compiled kernel, or None if numpy has to do its work."""
     if os.environ.get(SWITCH) == "0":
         _say_switched_off()
         return None
@@ -116,7 +116,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _build() -> Path:
-    # The vocabulary of the P4 program, and where a packet has its fields.
+    # The constants of the P4 program, and the offsets of the header's fields.
     constants = {name: value for name, value in vars(p4).items() if isinstance(value, int)}
     fields: Mapping[str, Any] = headers(np.zeros((1, HEADER_BYTES), np.uint8)).dtype.fields or {}
     constants |= {f"AT_{name.upper()}": offset for name, (_, offset, *_) in fields.items()}
@@ -124,7 +124,7 @@ def _build() -> Path:
     lines += [f"#define {name} {getattr(draws, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
     lines.append(f"#define PROBABILITY_BITS {draws.PROBABILITY_BITS}")
     lines += [f"#define TOS_{name} {value}" for name, value in vars(marks).items() if isinstance(value, int)]
-    # struct op_words of every op, by its code.
+    # A struct op_words for every op, by its code.
     words = (f"[{op.code}] = {{{op.up.words}, {op.partial.words}, {op.down.words}}}" for op in OPS)
     lines.append(f"#define OP_TABLE {{{', '.join(words)}}}")
     text = "\n".join(("#pragma once", *lines, ""))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The TOS byte of IPv4 as Sumwire uses it: what a packet carries, and what its replies do.
+"""IPv4's TOS byte, in packets and in the replies to them.
 
 Its upper six bits are the DSCP: three of priority, two of drop class, one that is 0. The lower two are ECN (RFC 3168).
 A reply keeps the priority of the packet that it answers. Its drop class is 0, and a queue may mark it.
@@ -14,5 +14,5 @@ from sumwire_protocol import constants as p4
 
 PRIORITY_BITS: Final = p4.DSCP_PRIORITY << 2
 ECN_BITS: Final = 0x03
-# Of a reply to a packet without tags.
+# Of replies to packets without tags.
 PLAIN_REPLY: Final = p4.ECN_ECT

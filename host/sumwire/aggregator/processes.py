@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole aggregator: its sockets, its processes, its signals."""
+"""The aggregator's sockets, processes and signals."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _SIGNALS: Final = _STOP | {signal.SIGHUP, signal.SIGCHLD}
 
 
 def listen(address: str, port: int, processes: int) -> list[socket.socket]:
-    """A socket for each process, all at one port. Raises ListenError."""
+    """A socket for each process, all bound to one port. Raises ListenError."""
     with contextlib.ExitStack() as opened:
         try:
-            # Other programs may share the port with those that allow it: one that does not allow it finds them.
+            # A socket without SO_REUSEPORT cannot be bound to a port that is in use by another program.
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.bind((address, port))
             sockets = [opened.enter_context(_bound(address, port, shared=processes > 1)) for _ in range(processes)]
@@ -68,7 +68,7 @@ def _share_out(sockets: Sequence[socket.socket]) -> None:
 
 
 class Fleet:
-    """All processes of an aggregator, from start to stop. Also a context manager."""
+    """The processes of an aggregator, from start to stop. A context manager."""
 
     def __init__(self, jobs: Sequence[JobConfig], address: str, port: int, processes: int) -> None:
         self.jobs = jobs
@@ -77,9 +77,9 @@ class Fleet:
         self._sockets = listen(address, port, processes)
         self._inboxes = [HandOver() for _ in range(processes)] if processes > 1 else []
         self._stop_reader, self._stop_writer = os.pipe()
-        # Compiled before there are processes that would all wait for it.
+        # Compiled once, before each process would compile it.
         kernels()
-        # Children of SIGKILLed parents end too: the pipe's other end is gone.
+        # A child ends with its parent, even if that is killed: the pipe's other end is then closed.
         fork = multiprocessing.get_context("fork")
         self._processes: list[BaseProcess] = [
             fork.Process(target=self._work, args=(number,), name=f"aggregator-{number}") for number in range(processes)
@@ -104,12 +104,12 @@ class Fleet:
 
     @property
     def pids(self) -> list[int]:
-        """Of the running processes."""
+        """The process ids of the running processes."""
         return [process.pid for process in self._processes if process.pid is not None]
 
     def _work(self, number: int) -> None:
-        """In the child."""
-        # A Ctrl-C reaches the whole process group; the parent decides what follows from it.
+        """Runs in the child process."""
+        # Ctrl-C reaches the whole process group. The parent alone reacts to it.
         for one in (signal.SIGINT, signal.SIGHUP):
             signal.signal(one, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -122,7 +122,7 @@ class Fleet:
         )
 
     def wait(self) -> None:
-        """Until a signal says stop; SIGHUP renews. Raises ProcessError if a process ends by itself."""
+        """Wait for a signal to stop; SIGHUP renews jobs. Raises ProcessError if a process ends without a signal."""
         while (received := signal.sigwait(_SIGNALS)) not in _STOP:
             if received == signal.SIGHUP:
                 self.renew()
@@ -131,7 +131,7 @@ class Fleet:
                 raise ProcessError(f"{ended[0].name} ended with status {ended[0].exitcode}")
 
     def renew(self) -> None:
-        """Ready the silent jobs for a new run."""
+        """Give every silent job a new generation, for a new run."""
         renewed = dict(zip((lane.job for lane in self._lanes), self.shared.renew(time.monotonic()), strict=True))
         for job in self.jobs:
             if renewed[job.job]:
@@ -142,7 +142,7 @@ class Fleet:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Signals wait for :meth:`Fleet.wait`."""
+    """Block signals, so that :meth:`Fleet.wait` receives them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Replies to a socket, by sendmmsg over arrays made once (see sumwire.wire.batch)."""
+"""Sends replies by sendmmsg, from arrays made once (see sumwire.wire.batch)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from sumwire.aggregator.kernels import MessageArrays
 from sumwire.aggregator.marks import PLAIN_REPLY
 from sumwire.wire.batch import JOINED_ROWS, MESSAGE, NO_SEGMENTS, UDP_SEGMENT, VECTOR, address_of, calls, checked
 
-# struct sockaddr_in.
+# The size of struct sockaddr_in.
 _NAME_BYTES: Final = 16
-# struct cmsghdr with a number, padded: the size (16 bits) that the kernel cuts a message into, or a TOS (32 bits).
+# struct cmsghdr with a number, padded: the size (16 bits) of the datagrams that the kernel cuts a message into, or a
+# TOS (32 bits).
 CONTROL: Final = np.dtype(
     {
         "names": ["length", "level", "type", "size", "tos"],
@@ -33,17 +34,17 @@ CONTROL: Final = np.dtype(
 )
 _SIZE_LENGTH: Final = 18
 _TOS_LENGTH: Final = 20
-# Messages that one call of the kernel takes.
+# The most messages of one sendmmsg.
 _MESSAGES_MAX: Final = 1024
-# How long a reply may wait for room in the socket before it is given up; its worker asks again.
+# Seconds that a reply waits for room in the socket before it is dropped. Its worker asks again.
 _PATIENCE_S: Final = 0.1
 
 
 class Sender:
-    """Sends replies to workers' places; several of one size and TOS for one worker are one message, which the kernel
-    cuts.
+    """Sends replies to the workers' places. Replies of one size and TOS to one worker are one message, which the kernel
+    cuts into datagrams.
 
-    ``sent`` and ``unsent`` count replies; what could not be sent is as a packet lost.
+    ``sent`` and ``unsent`` count replies. One that could not be sent is lost, and its worker asks again.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Sender:
         )
 
     def send(self) -> None:
-        """Send all replies there are. Waits for room, but not for long."""
+        """Send all replies. Waits for room in the socket, _PATIENCE_S at most."""
         count = self.arrange()
         at = 0
         while at < count:
@@ -87,7 +88,7 @@ class Sender:
                 at += self._some(at, min(count - at, _MESSAGES_MAX))
             except OSError as error:
                 if error.errno in NO_SEGMENTS and self._joined > 1:
-                    # This socket does not cut. What went out already goes again, this once.
+                    # This socket cannot cut messages. Replies that are sent already are sent twice, this once.
                     self._joined, at, count = 1, 0, 0
                     count = self.arrange()
                 elif error.errno != errno.EINTR:
@@ -101,7 +102,7 @@ class Sender:
         return done
 
     def arrange(self) -> int:
-        """Lay the replies out as messages: by place, and in order within one. How many messages."""
+        """Lay the replies out as messages, by place, and in order within a place. Returns the number of messages."""
         if self._library is None:
             return self._arrange()
         return int(
@@ -109,7 +110,7 @@ class Sender:
         )
 
     def _arrange(self) -> int:
-        """What aggregator_arrange does."""
+        """aggregator_arrange in numpy."""
         count = self._replies.count
         order = np.argsort(self._replies.places[:count], kind="stable")
         replies = self._replies
@@ -130,7 +131,7 @@ class Sender:
     def _add_controls(
         self, header: NDArray[Any], cut: NDArray[np.bool_], sizes: NDArray[np.uint32], tos: NDArray[np.uint8]
     ) -> None:
-        """What the kernel has to know of a message: the size that it cuts it into, and behind that its TOS."""
+        """Add the control messages: the size of the datagrams that a message is cut into, and behind that its TOS."""
         tagged, controls = tos != PLAIN_REPLY, self._controls[: len(header)]
         size = controls[:, 0]
         size["length"], size["level"], size["type"] = _SIZE_LENGTH, socket.IPPROTO_UDP, UDP_SEGMENT
@@ -147,7 +148,7 @@ class Sender:
 
 
 def _begins(keys: NDArray[np.intp], joined: int) -> NDArray[np.bool_]:
-    """Where a message begins: where a key (keys, n) is another than before, and after every ``joined`` replies."""
+    """Where messages begin, (n,): where one of the keys (keys, n) changes, and after every ``joined`` replies."""
     numbers = np.arange(keys.shape[1])
     other = np.ones(keys.shape[1], np.bool_)
     other[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One process of the aggregator: packets in, packets out, until it is told to stop."""
+"""The loop of one process: receive a batch, process it, send the replies."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
 
 
 class Server:
-    """Serves the slots of process number `process` at a bound UDP socket.
+    """Serves the slots of process number ``process`` at a bound UDP socket.
 
-    ``inboxes`` are those of all processes, its own among them; none where it is the only one.
+    ``inboxes``: those of all processes, by number; empty for a single process.
     """
 
     def __init__(self, udp: socket.socket, state: State, inboxes: Sequence[HandOver] = (), process: int = 0) -> None:
@@ -38,7 +38,7 @@ class Server:
             self._receivers[own.fileno()] = own
 
     def run(self, stop: int) -> None:
-        """Work until the file descriptor `stop` can be read, or its other end is closed."""
+        """Serve until the file descriptor ``stop`` is readable or its other end is closed."""
         poll = select.poll()
         for descriptor in (stop, *self._receivers):
             poll.register(descriptor, select.POLLIN)
@@ -50,7 +50,7 @@ class Server:
                 self._serve(self._receivers[descriptor])
 
     def _serve(self, receiver: UdpReceiver | HandOverReceiver) -> None:
-        """One batch."""
+        """Process one batch."""
         self._aggregator.process(self._take(receiver), time.monotonic())
         self._answer(self._aggregator.replies)
         counters = self._state.sockets
@@ -67,14 +67,14 @@ class Server:
             self._sender.send()
 
     def _hand_over(self, batch: Batch) -> None:
-        """Pass on what belongs to other processes; the rest closes ranks."""
+        """Pass datagrams for other processes' slots on. The batch keeps the rest."""
         owner = owners(batch, len(self._inboxes))
         if (owner == self._process).all():
             return
         for process, inbox in enumerate(self._inboxes):
             which = np.flatnonzero(owner == process)
             if process != self._process and len(which):
-                # What finds no room is as a packet lost.
+                # A datagram that does not fit into the inbox is lost, and its worker sends it again.
                 self._state.sockets[HANDED_OVER] += np.uint64(inbox.put(batch, which))
         kept = np.flatnonzero(owner == self._process)
         batch.keep(kept)

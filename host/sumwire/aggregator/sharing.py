@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which process has which slot, and how the kernel is told.
+"""Which process serves which slot, and the BPF program that tells the kernel.
 
-All processes listen at one port (SO_REUSEPORT); a little program of classic BPF reads the job and the slot of a
-datagram and picks the socket. Where the sender's kernel hands over several datagrams in one piece, as on one machine
-or between virtual interfaces, it picks once for the piece, by its first datagram. So slots are dealt out in blocks that
-are longer than a piece, and a process hands on what is not its own.
+All processes listen at one port (SO_REUSEPORT). A classic BPF program reads the job and the slot of a datagram and
+picks the socket. On one machine, or between virtual interfaces, the sender's kernel hands over several datagrams in
+one piece, and the program picks once, by the first of them. So processes get blocks of slots that are longer than a
+piece, and a process passes on datagrams for other processes' slots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sumwire.aggregator.batches import Batch
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import headers
 
-# Slots that follow each other in one process: 2**6, four times as many as one piece has datagrams.
+# Consecutive slots of one process: 2**6, four times as many as a piece has datagrams.
 BLOCK_BITS: Final = 6
 # From asm-generic/socket.h, and opcodes of linux/bpf_common.h.
 _SO_ATTACH_REUSEPORT_CBPF: Final = 51
@@ -36,14 +36,14 @@ _INSTRUCTION: Final = struct.Struct("=HBBI")
 
 
 def owners(batch: Batch, processes: int) -> NDArray[np.uint32]:
-    """The process of each datagram's slot, (count,); 0 for what is too short to have one."""
+    """The process of each datagram's slot, (count,); 0 for a datagram that is too short to have a slot."""
     records = headers(batch.rows[: batch.count])
     owner = (records["job"].astype(np.uint32) + (records["slot"].astype(np.uint32) >> BLOCK_BITS)) % processes
     return np.where(batch.sizes[: batch.count] < HEADER_BYTES, 0, owner).astype(np.uint32)
 
 
 def program(processes: int) -> bytes:
-    """The same in classic BPF; a datagram that is too short goes to the first socket."""
+    """`owners` as a classic BPF program. A datagram that is too short goes to the first socket."""
     fields = headers(np.zeros((1, HEADER_BYTES), np.uint8)).dtype.fields
     assert fields is not None
     instructions = [
@@ -59,7 +59,10 @@ def program(processes: int) -> bytes:
 
 
 def attach(udp: socket.socket, processes: int) -> None:
-    """Tell the kernel, through any socket of the group; they count in the order they were bound. Raises OSError."""
+    """Attach the program to the group of sockets, through any of them; they count in the order of binding.
+
+    Raises OSError.
+    """
     code = program(processes)
     held = ctypes.create_string_buffer(code, len(code))
     filter_program = struct.pack("@HP", len(code) // _INSTRUCTION.size, ctypes.addressof(held))

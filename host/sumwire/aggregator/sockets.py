@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of datagrams from sockets, by recvmmsg over arrays made once (see sumwire.wire.batch)."""
+"""Receives batches of datagrams by recvmmsg, into arrays made once (see sumwire.wire.batch)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.wire.batch import MESSAGE, NOTHING_THERE, VECTOR, address_of, calls, checked
 
-# struct sockaddr_in, and where it has the address.
+# The size of struct sockaddr_in, and the offset of its address.
 _NAME_BYTES: Final = 16
 _ADDRESS_AT: Final = 4
 # struct cmsghdr with a TOS, padded, as IP_RECVTOS brings it.
 TOS_CONTROL: Final = np.dtype(
     [("length", np.uintp), ("level", np.int32), ("type", np.int32), ("tos", np.uint8), ("", np.uint8, (7,))]
 )
-# What stands in front of each handed-over datagram.
+# Precedes each datagram that is handed over.
 _ORIGIN: Final = np.dtype([("source", np.uint32), ("tos", np.uint8), ("", np.uint8, (3,))])
 
 
 class UdpReceiver:
-    """Datagrams, their senders' addresses and their TOS, from a UDP socket."""
+    """Receives datagrams, with their senders' addresses and TOS, from a UDP socket."""
 
     def __init__(self, udp: socket.socket, batch: int) -> None:
         self._socket = udp
@@ -54,18 +54,18 @@ class UdpReceiver:
         return self._socket.fileno()
 
     def receive(self) -> Batch:
-        """What is there, up to a batch; the next call overwrites it."""
+        """The datagrams that have arrived, a batch at most. The next call overwrites them."""
         batch = self.batch
-        # The kernel has put there what it needed of the room.
+        # The kernel has written the lengths that it used.
         self._control_lengths[: batch.count] = TOS_CONTROL.itemsize
         batch.count = received(self._receive, self.fileno(), self._messages)
         return batch
 
 
 class HandOver:
-    """One process's inbox for datagrams that came to another one, each with its sender's address and its TOS in front.
+    """A process's inbox for datagrams that other processes received, each preceded by its sender's address and TOS.
 
-    A pair of connected sockets: any process may write to it, one reads.
+    It is a pair of connected sockets: all processes write, one reads.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class HandOver:
         self._writer.close()
 
     def put(self, batch: Batch, which: NDArray[np.intp]) -> int:
-        """Pass on some of a batch. How many there was room for."""
+        """Pass on some datagrams of a batch. Returns how many there was room for."""
         send = calls()[0]
         origins, vectors = np.zeros(len(which), _ORIGIN), np.zeros((len(which), 2), VECTOR)
         origins["source"], origins["tos"] = batch.sources[which], batch.tos[which]
@@ -99,7 +99,7 @@ class HandOver:
 
 
 class HandOverReceiver:
-    """What others have put into a process's inbox."""
+    """Receives datagrams from a process's inbox."""
 
     def __init__(self, inbox: HandOver, batch: int) -> None:
         self._inbox = inbox
@@ -119,7 +119,7 @@ class HandOverReceiver:
         return self._inbox.fileno()
 
     def receive(self) -> Batch:
-        """What is there, up to a batch; the next call overwrites it."""
+        """The datagrams that have arrived, a batch at most. The next call overwrites them."""
         batch = self.batch
         batch.count = received(self._receive, self.fileno(), self._messages)
         np.subtract(self._messages["length"], _ORIGIN.itemsize, out=batch.sizes)
@@ -127,6 +127,6 @@ class HandOverReceiver:
 
 
 def received(call: Any, descriptor: int, messages: NDArray[np.void]) -> int:
-    """recvmmsg without waiting. How many messages came."""
+    """Call recvmmsg without waiting. Returns the number of messages."""
     count = int(call(descriptor, address_of(messages), len(messages), socket.MSG_DONTWAIT, None))
     return 0 if count < 0 and ctypes.get_errno() in NOTHING_THERE else checked(count)

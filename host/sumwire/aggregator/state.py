@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Everything the aggregator remembers, as arrays that numpy and C work on alike."""
+"""The aggregator's state: jobs, slots and counters, as arrays that numpy and C both work on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sumwire_protocol.ops import CODES
 
 from sumwire.config import JobConfig
 
-# struct aggregator_slot. The owner is a generation, 0 for nobody; a contributor counts as one.
+# struct aggregator_slot. The owner is a generation, 0 for none. A contributor counts as one.
 SLOT: Final = np.dtype(
     [
         ("owner", np.uint32),
@@ -45,20 +45,19 @@ JOB: Final = np.dtype(
 )
 MONOMIALS: Final = 1 << p4.THC_INDEX_PLANES
 _JOB_NUMBERS: Final = 1 << 16
-# Counters of one process: verdicts, reasons to refuse, and what its sockets met.
+# Each process counts verdicts, reject reasons and, of its sockets, these.
 SENT, UNSENT, HANDED_OVER = range(3)
 _SOCKET_COUNTERS: Final = 3
-# A worker that waits sends again at least every second (sumwire.transport.rtt): a job that was silent for longer has
-# no open
-# question, so a new generation can hurt nobody.
+# A waiting worker sends again at least every second (sumwire.transport.rtt). So nobody waits for a result of a job that
+# has been silent for longer, and its generation can change.
 SILENCE_S: Final = 1.5
 
 
 class Shared:
-    """What the processes of an aggregator share: generations, when a job was last heard of, and counters.
+    """What the processes of an aggregator share: generations, the times of the jobs' last packets, and counters.
 
-    ``together``: of each job a number; those with the same one are renewed together, as a job's lanes are. By default
-    each is alone. The memory is shared with all processes that are forked afterwards.
+    ``together`` has a number for each job. Jobs with the same number are renewed together, as the lanes of a job are;
+    by default each job alone. Processes that are forked later share the memory.
     """
 
     def __init__(self, jobs: int, processes: int = 1, together: Sequence[int] | None = None) -> None:
@@ -76,22 +75,22 @@ class Shared:
         self.generations[:] = 1
 
     def renew(self, now: float) -> NDArray[np.bool_]:
-        """Give a new generation to every job that is silent, so that whatever is in its slots belongs to nobody.
+        """Give every silent job a new generation, which makes the contents of its slots void.
 
-        Which jobs that were; the others are in use.
+        Returns which jobs those are. The others are in use.
         """
         heard_at = np.full(len(self.heard_at), -np.inf)
         np.maximum.at(heard_at, self._together, self.heard_at)
         silent = np.asarray(now - heard_at[self._together] >= SILENCE_S)
-        # 0 is nobody's: after four thousand million runs it is left out.
+        # 0 means no owner, so the generation after the largest is 1.
         self.generations[silent] = np.maximum(self.generations[silent] + np.uint32(1), 1)
         return silent
 
 
 class State:
-    """Slots of all jobs and what admission looks up, of process number `process`.
+    """The slots of all jobs and the tables for admission, in process number ``process``.
 
-    ``places``: where replies go, (address, port), one for each worker of each job. ``seed`` is for SIGN's draws.
+    ``places``: the addresses and ports that replies go to, one for each worker of each job. ``seed``: for SIGN's draws.
     """
 
     def __init__(
@@ -130,20 +129,20 @@ class State:
 
 
 def packed_address(ip: str) -> int:
-    """An IPv4 address as this machine reads the four bytes of a packet."""
+    """An IPv4 address as the number that this machine's byte order makes of a packet's four bytes."""
     return int(np.frombuffer(socket.inet_aton(ip), np.uint32)[0])
 
 
 def coefficients(table: Sequence[int]) -> list[int]:
-    """The table as boolean algebra on whole planes: plane k of the values, the least significant first, is the XOR of
-    the monomials whose bits are set in entry k. Monomial m is the AND of the index planes whose bits m has.
+    """The coefficients of a THC table as polynomials over GF(2), a number of 16 bits for each plane of the values.
 
-    Missing rows are 0; no worker sends their index.
+    Plane k, the least significant first, is the XOR of the monomials whose bits are set in number k. Monomial m is the
+    AND of the index planes whose bits m has. Rows that the table lacks are 0; no worker sends their index.
     """
     rows = np.zeros(MONOMIALS, np.int64)
     rows[: len(table)] = table
     truth = rows >> np.arange(p4.SLOT_WORDS)[:, None] & 1
-    # Moebius transform: a step for every index bit.
+    # The Moebius transform, a step for each index bit.
     for step in (1 << bit for bit in range(p4.THC_INDEX_PLANES)):
         with_bit = np.flatnonzero(np.arange(MONOMIALS) & step)
         truth[:, with_bit] ^= truth[:, with_bit ^ step]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Sumwire packet, one at a time or many: ``pack`` and ``unpack`` are the definition (docs/wire-format.md)."""
+"""Sumwire packets (docs/wire-format.md): ``header`` packs and unpacks one, the others whole exchanges."""
 
 from sumwire.wire.header import (
     HEADER_BYTES,

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Many datagrams for one call of the kernel: Linux's sendmmsg and recvmmsg over arrays made once.
+"""Sends and receives many datagrams in one call, by Linux's sendmmsg and recvmmsg over arrays made once.
 
-Python around every packet costs more than the packet's way through the kernel. Here a call sends rows of an array
-from where they lie, and leaves what it receives in the rows of another. Rows that follow each other are handed to the
-kernel in one piece, which it cuts into datagrams (UDP segmentation offload, in software where the card has none): a
-packet's way out through veth and HTB then costs less than half.
+Python's work for a single packet costs more than the packet's path through the kernel. Here a call sends rows of an
+array without copying them, and receives into the rows of another. Consecutive rows go to the kernel as one piece, which
+it cuts into datagrams (UDP segmentation offload, in software if the card has none): sending through veth and HTB then
+costs less than half as much.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.errors import UsageError
 
-# struct iovec, struct mmsghdr (a msghdr and the bytes that were moved) and struct timespec, as C lays them out.
+# C's layouts of struct iovec, struct mmsghdr (a msghdr and the number of bytes moved) and struct timespec.
 VECTOR: Final = np.dtype([("base", np.uintp), ("length", np.uintp)], align=True)
 _HEADER: Final = np.dtype(
     [
@@ -41,31 +41,31 @@ _HEADER: Final = np.dtype(
     align=True,
 )
 MESSAGE: Final = np.dtype([("header", _HEADER), ("length", np.uint32)], align=True)
-# struct cmsghdr with an int behind it, filled up to where a next one would begin.
+# struct cmsghdr with an int, padded to the alignment of the next one.
 _CONTROL: Final = np.dtype(
     [("length", np.uintp), ("level", np.int32), ("type", np.int32), ("value", np.int32), ("rest", np.int32)], align=True
 )
 _CONTROL_BYTES: Final = 20
-# From asm-generic/socket.h; older Pythons have no names for them.
+# From asm-generic/socket.h. Older Pythons have no names for these.
 _SO_SNDBUFFORCE: Final = 32
 _SO_RCVBUFFORCE: Final = 33
 # From linux/udp.h: the option that sets the size of the datagrams that a longer message is cut into.
 UDP_SEGMENT: Final = 103
-# Rows in one piece at most: measured, more are not cheaper. All op's packets then stay below IPv4's 64 KiB.
+# The most rows of one piece. More are not cheaper, as measured, and a piece of any op's packets stays below 64 KiB.
 JOINED_ROWS: Final = 16
-# What a kernel answers that does not cut: it is too old, or this device's checksums are not left to it.
+# Errors of a kernel that cannot cut: it is too old, or the device computes no checksums.
 NO_SEGMENTS: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP})
-# How long a receive that wants several goes on waiting for the next; the silence that ends it is counted in the
-# kernel's ticks, so it may be 8 ms.
+# Seconds without a datagram after which a receive that wants several returns. The kernel counts in ticks, so it may
+# take 8 ms.
 _COLLECT_S: Final = 0.003
 NOTHING_THERE: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _NANO: Final = 1_000_000_000
-# Half of the most slots there are, at twice the largest packet (the kernel counts its own overhead too).
+# Room for half of all slots, at twice the largest packet, since the kernel counts its own overhead too.
 SOCKET_BUFFER_BYTES: Final = p4.SLOTS_TOTAL * 2 * p4.SLOT_WORDS * p4.WORD_BYTES
 
 
 class _Messages:
-    """As many messages as a call may move, each of one piece of memory."""
+    """The messages of a call, each of one piece of memory."""
 
     def __init__(self, count: int) -> None:
         self.vectors = np.zeros(count, VECTOR)
@@ -83,7 +83,7 @@ class _Messages:
         self._tagged = False
 
     def tag(self, tos: NDArray[np.uint8] | None) -> None:
-        """Give the first messages these TOS bytes, or none."""
+        """Set the TOS bytes of the first messages, or none."""
         if tos is not None:
             self._controls["value"][: len(tos)] = tos
         if self._tagged != (tos is not None):
@@ -92,11 +92,12 @@ class _Messages:
 
 
 class BatchSocket:
-    """A socket that knows where it sends to. Sending never waits for room; receiving may wait, see :meth:`receive`.
+    """A connected socket. Sending never waits for room. Receiving may wait, see :meth:`receive`.
 
-    ``received`` has a row of ``row_bytes`` for each datagram of a call, at most ``batch``, cut to it where longer;
-    ``sizes`` has the bytes in each row. The next call overwrites both.
-    Raises UsageError where the system has no sendmmsg.
+    ``received`` has a row of ``row_bytes`` for each datagram of a call, at most ``batch``; longer datagrams are cut.
+    ``sizes`` has the bytes of each row. The next call overwrites both.
+
+    Raises UsageError on a system without sendmmsg.
     """
 
     def __init__(self, sock: socket.socket, *, row_bytes: int, batch: int) -> None:
@@ -116,7 +117,7 @@ class BatchSocket:
         self._rows = np.zeros((0, 0), np.uint8)
         self._tos: NDArray[np.uint8] | None = None
         self._base = self._size = 0
-        # Rows in one piece at most; more than 1 where the socket cuts them at the present size.
+        # The most rows of a piece; more than 1 if the socket cuts pieces into rows of the present size.
         self._joined = 1
 
     def fileno(self) -> int:
@@ -126,10 +127,10 @@ class BatchSocket:
         self._socket.close()
 
     def load(self, rows: NDArray[np.uint8], *, joined: int = JOINED_ROWS, tos: NDArray[np.uint8] | None = None) -> None:
-        """Rows (n, bytes of one) without gaps: what :meth:`send` takes from now on. They must stay where they are.
+        """Set the rows (n, bytes of one), without gaps, that :meth:`send` sends from. Their memory must stay in place.
 
-        ``joined``: how many rows the kernel may get in one piece; 1 where the socket is no UDP socket. ``tos``: the
-        IPv4 TOS byte of each row, which may be changed meanwhile; without it the socket's own.
+        ``joined``: the most rows of a piece; 1 if the socket is no UDP socket. ``tos``: the IPv4 TOS byte of each row,
+        which may change later; without it the socket's own.
         """
         self._tos = tos
         self._rows, self._base, self._size = rows, address_of(rows), rows.shape[1]
@@ -141,9 +142,9 @@ class BatchSocket:
                 self._joined = 1
 
     def send(self, rows: NDArray[np.integer[Any]]) -> int:
-        """Send at most ``batch`` of the loaded rows, by number. How many went out: the first ones.
+        """Send some of the loaded rows, by number, at most ``batch``. Returns how many, from the first on, were sent.
 
-        Raises OSError if not even the first did; BlockingIOError for want of room.
+        Raises OSError if none was sent, BlockingIOError if there is no room.
         """
         tos = None if self._tos is None else self._tos[rows]
         starts = _starts(rows, self._joined, tos)
@@ -164,14 +165,14 @@ class BatchSocket:
         return len(rows) if sent == count else int(starts[sent])
 
     def receive(self, wanted: int = 0) -> int:
-        """Take in what is there, up to a batch. How many came.
+        """Receive the datagrams that have arrived, up to a batch. Returns their number.
 
-        With ``wanted``, wait for as many, but only a few milliseconds: it spares a process that would else be woken
-        for every single one. Raises OSError, for example of an earlier packet's ICMP error.
+        With ``wanted``, waits a few milliseconds for as many, so that the process is not woken for each one. Raises
+        OSError, for example for an earlier packet's ICMP error.
         """
         count = min(wanted, self.batch) or self.batch
         flags = 0 if wanted else int(socket.MSG_DONTWAIT)
-        # The kernel counts it down.
+        # The kernel overwrites it with the time left.
         self._collect[:] = 0, int(_COLLECT_S * _NANO)
         collect = self._collect_at if wanted else None
         received = self._recvmmsg(self.fileno(), self._in.address, count, flags, collect)
@@ -186,8 +187,8 @@ class BatchSocket:
 
 
 def _starts(rows: NDArray[np.integer[Any]], joined: int, tos: NDArray[np.uint8] | None) -> NDArray[np.intp]:
-    """Where pieces begin: at every row that does not follow its predecessor or has another TOS byte, and after every
-    ``joined`` rows."""
+    """The rows that pieces begin with: those that do not follow the row before, or have another TOS byte than it, and
+    one after every ``joined`` rows."""
     if joined == 1:
         return np.arange(len(rows))
     follows = rows[1:] == rows[:-1] + 1
@@ -203,12 +204,12 @@ def _starts(rows: NDArray[np.integer[Any]], joined: int, tos: NDArray[np.uint8] 
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Where an array's memory begins."""
+    """The address of an array's memory."""
     return int(array.ctypes.data)
 
 
 def checked(done: int) -> int:
-    """What a call of the C library returned. Raises OSError where that is a failure."""
+    """The result of a call of the C library. Raises OSError if it failed."""
     if done < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -216,8 +217,8 @@ def checked(done: int) -> int:
 
 
 def enlarge_buffers(udp: socket.socket) -> None:
-    """Ask for room for a whole window, both ways: above the system's limit where this process may (CAP_NET_ADMIN), else
-    up to it."""
+    """Set the socket's buffers to room for a whole window: above the system's limit if this process has CAP_NET_ADMIN,
+    else up to it."""
     for option, force in ((socket.SO_RCVBUF, _SO_RCVBUFFORCE), (socket.SO_SNDBUF, _SO_SNDBUFFORCE)):
         try:
             udp.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER_BYTES)
@@ -227,7 +228,7 @@ def enlarge_buffers(udp: socket.socket) -> None:
 
 @cache
 def calls() -> tuple[Any, Any]:
-    """sendmmsg and recvmmsg of the C library; both let other threads run meanwhile."""
+    """The C library's sendmmsg and recvmmsg. Other threads run during a call."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not sys.platform.startswith("linux") or not hasattr(libc, "sendmmsg"):
         raise UsageError(f"a host on {sys.platform}: needs Linux, whose sendmmsg moves many packets at once")

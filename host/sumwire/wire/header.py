@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Sumwire packet: the UDP payload between workers and switches (docs/wire-format.md).
 
-The layout itself is in p4src/include/headers.p4; codes and sizes come from there by way of
+The layout is defined in p4src/include/headers.p4. Codes and sizes are the P4 program's, from
 `sumwire_protocol.constants`.
 """
 
@@ -26,12 +26,12 @@ _KINDS: Final = frozenset({p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_STALE, p4
 
 
 class WireError(ValueError):
-    """Bytes that are no Sumwire packet, or a field that does not fit its width."""
+    """The bytes are no Sumwire packet, or a value does not fit its field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The 24 bytes in front of the payload words; version is always the current one."""
+    """The 24 bytes in front of the payload, without the version, which is always SUMWIRE_VERSION."""
 
     kind: int
     op: int
@@ -49,9 +49,9 @@ class Header:
 
 
 def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
-    """Header and payload as one datagram.
+    """A datagram of header and payload.
 
-    Raises WireError for a value outside its field, or a payload that is not `words` x 128 bytes.
+    Raises WireError for a value that does not fit its field, or a payload that is not `words` x 128 bytes.
     """
     if len(payload) != header.words * WORD_BYTES:
         raise WireError(f"payload of {len(payload)} bytes: words={header.words} needs {header.words * WORD_BYTES}")
@@ -73,9 +73,9 @@ def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
 
 
 def unpack(datagram: bytes | memoryview) -> tuple[Header, memoryview]:
-    """A datagram as header and payload (a view, no copy).
+    """Header and payload of a datagram. The payload is a view, not a copy.
 
-    Raises WireError on a wrong version, kind or length. Whether an op is known is for the caller to decide.
+    Raises WireError for a wrong version, kind or length. It does not check the op.
     """
     if len(datagram) < HEADER_BYTES:
         raise WireError(f"{len(datagram)} bytes: a Sumwire packet has at least {HEADER_BYTES}")

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Many packets at once: the layout of :mod:`sumwire.wire` for whole exchanges.
+"""Packets of a whole exchange as a numpy array.
 
-`wire.pack` and `wire.unpack` are the definition, one packet a call; here the same fields are laid out as a numpy
-record derived from the generated field list, because an exchange has thousands of packets.
+An exchange has thousands of packets. Their headers are read and written as numpy records, whose layout comes from the
+generated list of fields. `sumwire.wire.pack` and `sumwire.wire.unpack` handle one packet a call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OP_WORDS: Final = {op.code: (op.up.words, op.down.words) for op in OPS}
 
 
 def _byte_fields() -> list[tuple[str, int]]:
-    """(name, bytes) in wire order; version and kind share the first byte, cut and chunk the last four: numpy has no
+    """(name, bytes) in wire order. Version and kind share the first byte, cut and chunk the last four: numpy has no
     integers of three bytes.
     """
     (version, version_bits), (kind, kind_bits), *rest, (cut, cut_bits), (chunk, chunk_bits) = p4.SUMWIRE_FIELDS
@@ -38,34 +38,34 @@ _OFFSETS: Final = list(accumulate((size for _, size in _byte_fields()), initial=
 _CHUNK_BITS: Final = p4.SUMWIRE_FIELDS[-1][1]
 _CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
 
-# Where a datagram has its flags.
+# The offset of the flags in a datagram.
 FLAGS_AT: Final = _OFFSETS[_NAMES.index("flags")]
 
 
 def first_byte(kind: int) -> int:
-    """Version and kind as they stand in the first byte."""
+    """The first byte of a packet: version and kind."""
     return p4.SUMWIRE_VERSION << 4 | kind
 
 
 def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
-    """The headers of packets (n, bytes of one) as records of shape (n,), which share the packets' memory."""
-    # Plain dicts of lists are what numpy's own typing asks for.
+    """The headers of packets (n, bytes of one) as records (n,) in the packets' memory."""
+    # numpy's typing asks for a plain dict of lists.
     record = np.dtype({"names": _NAMES, "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": packets.shape[1]})
     return packets.view(record).reshape(len(packets))
 
 
 def chunks_of(records: NDArray[Any]) -> NDArray[np.uint32]:
-    """Chunk numbers of header records, any shape."""
+    """The chunk numbers of header records of any shape."""
     return records["cut_chunk"].astype(np.uint32) & np.uint32(_CHUNK_MASK)
 
 
 def cuts_of(records: NDArray[Any]) -> NDArray[np.uint8]:
-    """What results lack (CUT_* of types.p4), of header records of any shape."""
+    """The field ``cut`` of header records of any shape: the planes that results lack (CUT_* of types.p4)."""
     return (records["cut_chunk"].astype(np.uint32) >> np.uint32(_CHUNK_BITS)).astype(np.uint8)
 
 
 def _mask(*fields: str) -> NDArray[np.uint64]:
-    """All bits of some header fields, as a head."""
+    """A head with ones in these fields and zeros in the others."""
     octets = np.zeros(HEADER_BYTES, np.uint8)
     for name, size in _byte_fields():
         if name in fields:
@@ -74,27 +74,26 @@ def _mask(*fields: str) -> NDArray[np.uint64]:
 
 
 def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The headers of packets (n, bytes of one) as 64-bit numbers of any byte order, shape (n, 3), in the same memory.
+    """Headers of packets (n, bytes of one) as heads (n, 3) in the packets' memory: 64-bit numbers of any byte order.
 
-    Many fields are compared at once that way.
+    With heads many fields are compared at once.
     """
     return packets[:, :HEADER_BYTES].view(np.uint64)
 
 
 def number_of(head: NDArray[np.uint64]) -> int:
-    """The chunk number in one head."""
+    """The chunk number of one head."""
     return int(head.view(">u4")[_OFFSETS[_NAMES.index("cut_chunk")] // 4]) & _CHUNK_MASK
 
 
-# What a result's head has in common with the chunk's contribution, or is known beforehand: no flag is set in it, and
-# nothing cut.
+# The fields of a result that are known beforehand: those of the chunk's contribution, no flag, and nothing cut.
 RESULT_MASK: Final = ~_mask("count", "contributors")
-# In the first number of a head.
+# Of the first number of a head.
 COUNT_MASK: Final = _mask("count")[0]
 
 
 def result_heads(packets: NDArray[np.uint8], down_words: int) -> NDArray[np.uint64]:
-    """Heads that the results of contributions have, under RESULT_MASK."""
+    """The expected heads of the results of contributions, in the fields of RESULT_MASK."""
     results = packets[:, :HEADER_BYTES].copy()
     records = headers(results)
     records["version_kind"] = first_byte(p4.KIND_RESULT)
@@ -105,12 +104,12 @@ def result_heads(packets: NDArray[np.uint8], down_words: int) -> NDArray[np.uint
 def write_headers(
     packets: NDArray[np.uint8], *, op: int, job: int, seat: int, slots: int, first_sequence: int, bucket: int
 ) -> None:
-    """Make CONTRIBUTE datagrams of all packets of an exchange, shape (chunks, bytes of one), but for their payload.
+    """Write the headers of an exchange's contributions, (chunks, bytes of one).
 
-    Chunk k is number ``first_sequence + k`` of the job. ``seat`` is the worker's number at its own switch.
+    Chunk k is number ``first_sequence + k`` of the job. ``seat``: the worker's number at its switch.
     """
     records = headers(packets)
-    # uint64 is enough for 2**64 chunks, some 10**16 steps.
+    # uint64 has room for 2**64 chunks, some 10**16 steps.
     sequence = np.uint64(first_sequence) + np.arange(len(packets), dtype=np.uint64)
     records["version_kind"] = first_byte(p4.KIND_CONTRIBUTE)
     records["op"] = op
@@ -123,5 +122,5 @@ def write_headers(
     records["flags"] = 0
     records["words"] = OP_WORDS[op][0]
     records["bucket"] = bucket
-    # At most CHUNKS_MAX of them, so that cut stays 0.
+    # There are at most CHUNKS_MAX, so that cut is 0.
     records["cut_chunk"] = np.arange(len(packets))
