@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient codecs: tensors to plane words and back. Codecs know no sockets.
+"""Gradient codecs: from tensors to words of packets and back. Codecs use no sockets.
 
 Names are loaded on first use, so that tables and errors can be used without torch.
 """

@@ -197,7 +197,7 @@ class CodecRound(ABC):
         """`decode_into` after its checks, to the part's place in `target`, which is the whole result."""
 
     def _new_result(self) -> Tensor:
-        """Room for the result, or for a residual."""
+        """Return a tensor for the result or for a residual, not filled."""
         dtype = result_dtype(self._x)
         if self._x.device.type == "cpu":
             return self._memory.empty(self.length, dtype)
@@ -237,7 +237,7 @@ def _chunk_norms(x: Tensor, chunk_values: int, chunks: int) -> NDArray[np.float3
 
 
 def _in_pieces(words: NDArray[np.uint8]) -> bool:
-    """Whether the words of every chunk lie side by side."""
+    """Return whether the words of every chunk are contiguous."""
     return words.strides[1:] == (p4.WORD_BYTES, 1)
 
 
@@ -262,7 +262,7 @@ class GradientCodec(ABC):
         kernels(torch.zeros(0))
 
     def chunks(self, length: int) -> int:
-        """Packets of a tensor of `length` values."""
+        """Return the number of packets of a tensor of `length` values."""
         return -(-length // self.info.chunk_values)
 
     @abstractmethod

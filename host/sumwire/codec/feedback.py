@@ -17,7 +17,7 @@ from sumwire.codec.memory import Recycler
 
 
 class ErrorFeedback:
-    """Residuals by the caller's key, one tensor each."""
+    """Residuals by a key that the caller chooses, one tensor each."""
 
     def __init__(self) -> None:
         self._residuals: dict[Hashable, Tensor] = {}
@@ -54,11 +54,11 @@ class ErrorFeedback:
 
 
 class ParameterFeedback:
-    """Residuals by parameter, for buckets whose make-up changes.
+    """Residuals by parameter, for buckets whose parameters change.
 
     DDP regroups parameters into other buckets after its first iteration. A residual follows its parameter into
-    any bucket; it is dropped when the parameter comes with another number of values. Parameters are named by any
-    hashable id that is not reused, e.g. their position in the model; id() of an object is not safe.
+    any bucket; it is dropped if the parameter's number of values has changed. Parameters are named by any hashable
+    id that is not reused, such as their position in the model; id() of an object is not safe.
     """
 
     def __init__(self) -> None:

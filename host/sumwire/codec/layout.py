@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a tensor's values are cut into rotation blocks and wire chunks. Needs no data, and no torch."""
+"""How a tensor's values are cut into rotation blocks and wire chunks. Needs no torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK_VALUES: Final = p4.WORD_BITS
 
 @dataclass(frozen=True, slots=True)
 class BlockGroup:
-    """Consecutive blocks of one size, and the first value, chunk and block of the group."""
+    """Consecutive blocks of one size, with the numbers of the first value and block."""
 
     first_value: int
     first_block: int
@@ -110,7 +110,8 @@ def layout(length: int, block: int | None) -> Layout:
     """Cut `length` values into blocks.
 
     With a block size: whole blocks first, then the rest in ever smaller powers of two down to one chunk, so that
-    padding never costs more than part of one chunk. With None: one block, the next power of two.
+    padding is less than a chunk. With None: one block, the next power of two.
+
     Raises CodecError for a negative length or an impossible block size.
     """
     check_block(block)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Indices to bit planes, and planes of sums back to integers, in the wire's order.
+"""From indices to bit planes, and from planes of sums to integers, in the wire's order.
 
 A plane is 128 bytes; value i is bit i counted from the most significant bit of byte 0. The most significant plane
 travels first (docs/wire-format.md).

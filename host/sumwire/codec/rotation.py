@@ -27,12 +27,12 @@ COLUMNS_MIN: Final = 32
 
 
 def half_scale(d: int) -> float:
-    """The power of two nearest 1 / sqrt(d) from above; exact to multiply with."""
+    """Return the smallest power of two that is not below 1 / sqrt(d); multiplying by it is exact."""
     return math.ldexp(1.0, -(_log2(d) // 2))
 
 
 def rest_scale(d: int) -> float:
-    """What half_scale leaves of 1 / sqrt(d): 1 for an even power of two, sqrt(1/2) for an odd one."""
+    """Return 1 / sqrt(d) / half_scale(d): 1 for an even power of two, sqrt(1/2) for an odd one."""
     return math.sqrt(0.5) if _log2(d) % 2 else 1.0
 
 
@@ -113,13 +113,13 @@ def _butterflies_(pairs: list[tuple[Tensor, Tensor]]) -> None:
 
 
 def hadamard_(x: Tensor) -> Tensor:
-    """H x along the rows of a contiguous (rows, d) tensor, unnormalised, in place. d is a power of two."""
+    """Apply H to the rows of a contiguous (rows, d) tensor, unnormalised, in place. d is a power of two."""
     Hadamard()(x, x)
     return x
 
 
 def rotate(x: Tensor, signs: Tensor) -> Tensor:
-    """RHT of every row of (blocks, d), a new tensor of x's dtype; signs (+-1) has shape (blocks, d) or (d,).
+    """Return RHT of every row of (blocks, d), a new tensor of x's dtype; signs (+-1) has shape (blocks, d) or (d,).
 
     Raises CodecError unless x is two-dimensional floating point with d a power of two.
     """
@@ -129,7 +129,7 @@ def rotate(x: Tensor, signs: Tensor) -> Tensor:
 
 
 def unrotate(y: Tensor, signs: Tensor) -> Tensor:
-    """The inverse of `rotate`: D H y / sqrt(d), a new tensor."""
+    """Return the inverse of `rotate`: D H y / sqrt(d), a new tensor."""
     d = _checked_width(y)
     result = hadamard_(y.contiguous().mul(half_scale(d)))
     if rest_scale(d) != 1.0:

@@ -46,7 +46,7 @@ def mix64(word: int) -> int:
 
 
 def fold(*parts: int) -> int:
-    """One 64-bit key from several integers; their order matters."""
+    """Return one 64-bit key from several integers; their order matters."""
     state = 0
     for part in parts:
         state = mix64((state ^ (part & _MASK)) + GOLDEN)
@@ -54,7 +54,7 @@ def fold(*parts: int) -> int:
 
 
 def _signed(word: int) -> int:
-    """The int64 with the bits of an unsigned 64-bit word: torch has no uint64 arithmetic."""
+    """Return the int64 with the bits of an unsigned 64-bit word: torch has no uint64 arithmetic."""
     word &= _MASK
     return word - (1 << 64) if word >> 63 else word
 
@@ -78,7 +78,7 @@ def mix64_(words: Tensor) -> Tensor:
 
 
 def stream_words(key: int, start: int, count: int, device: torch.device) -> Tensor:
-    """Words start..start+count-1 of the stream with this key, int64, shape (count,)."""
+    """Return words start..start+count-1 of the stream with this key, int64, shape (count,)."""
     counter = torch.arange(start + 1, start + count + 1, dtype=torch.int64, device=device)
     return mix64_(counter.mul_(_signed(GOLDEN)).add_(_signed(key)))
 
@@ -111,14 +111,14 @@ class SignStream:
         return cls(fold(SIGN_TAG, job, sequence, bucket), device, _sign_rows(device))
 
     def words(self, first_block: int, blocks: int, block_values: int) -> Tensor:
-        """Raw words of consecutive blocks, int64, shape (blocks, block_values // 64)."""
+        """Return raw words of consecutive blocks, int64, shape (blocks, block_values // 64)."""
         keys = torch.arange(first_block, first_block + blocks, dtype=torch.int64, device=self.device)
         keys = mix64_(keys.bitwise_xor_(_signed(self.base)).add_(_signed(GOLDEN)))
         steps = torch.arange(1, block_values // WORD_BITS + 1, dtype=torch.int64, device=self.device)
         return mix64_(keys[:, None] + steps.mul_(_signed(GOLDEN)))
 
     def signs(self, first_block: int, blocks: int, block_values: int, scale: float = 1.0) -> Tensor:
-        """+-scale as float32, shape (blocks, block_values); block_values is a multiple of 64."""
+        """Return +-scale as float32, shape (blocks, block_values); block_values is a multiple of 64."""
         octets = self.words(first_block, blocks, block_values).view(torch.uint8).reshape(-1)
         rows = self._rows if scale == 1.0 else self._rows * scale
         return rows.index_select(0, octets.to(torch.int32)).view(blocks, block_values)

@@ -158,7 +158,7 @@ class EfSignCodec(GradientCodec):
         self.workers = workers
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _EfSignRound:
-        """Raises NormRangeError if the mean magnitude is beyond float32, NonFiniteError and CodecError."""
+        """See GradientCodec. Raises NormRangeError too, if the mean magnitude is beyond float32."""
         return _EfSignRound(self, check_kind(x), f"bucket {bucket} of round {sequence}")
 
 
@@ -255,11 +255,11 @@ def _mean_magnitude(sums: Sequence[float], count: int) -> np.float32:
 
 
 def _room(x: Tensor, codec: GradientCodec) -> NDArray[np.uint8]:
-    """Bytes of x's chunks, zeros."""
+    """Return zeros for the payload of x's chunks, uint8."""
     octets = codec.chunks(len(x)) * codec.info.words_up * p4.WORD_BYTES
     return codec.memory.empty(octets, torch.uint8).zero_().numpy()
 
 
 def _parts(x: Tensor, packed: NDArray[np.uint8]) -> Iterator[tuple[Tensor, NDArray[np.uint8]]]:
-    """The tensor in pieces that stay in cache, each with the bytes from its first bit on."""
+    """Yield the tensor in pieces that stay in cache, each with the bytes from its first bit on."""
     return ((x[i : i + STEP_VALUES], packed[i // 8 :]) for i in range(0, len(x), STEP_VALUES))

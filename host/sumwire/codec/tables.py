@@ -32,7 +32,7 @@ _NORMAL: Final = NormalDist()
 
 
 def threshold(p: float) -> float:
-    """t with P(|Z| > t) = p for a standard normal Z. Raises TableError unless 0 < p < 1."""
+    """Return t with P(|Z| > t) = p for a standard normal Z. Raises TableError unless 0 < p < 1."""
     if not 0.0 < p < 1.0:
         raise TableError(f"clipped share p={p}: must lie between 0 and 1")
     return -_NORMAL.inv_cdf(p / 2)
@@ -90,8 +90,11 @@ class ThcTable:
 
 @dataclass(frozen=True, slots=True)
 class CellTables:
-    """A table for arithmetic, float32. A grid position w in cell c lies at index slope[c] w + offset[c] (a real
-    number), for cells 0..granularity; index z lies at levels[z], a grid position counted from the middle."""
+    """A table as the codec computes with it, in float32.
+
+    A grid position w in cell c, 0..granularity, has the real index slope[c] w + offset[c]. Index z is at levels[z], a
+    grid position counted from the middle.
+    """
 
     slope: NDArray[np.float32]
     offset: NDArray[np.float32]

@@ -68,11 +68,11 @@ class ThcCodec(GradientCodec):
         self.block = block
 
     def layout(self, length: int) -> Layout:
-        """Blocks (one norm each) and chunks (one packet each) of a tensor of `length` values."""
+        """Return the blocks (one norm each) and chunks (one packet each) of a tensor of `length` values."""
         return layout(length, self.block)
 
     def chunks(self, length: int) -> int:
-        """Packets of a tensor of `length` values, those included that only pad a block."""
+        """Return the packets of a tensor of `length` values, with those that only pad a block."""
         return self.layout(length).chunks
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> ThcRound:
@@ -234,7 +234,7 @@ def _block_sums(chunk_sums: NDArray[Any], cut: Layout) -> NDArray[Any]:
 
 
 def _wide_block_sums(x: Tensor, cut: Layout, blocks: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Sums of squares in float64 of some blocks, in rising order."""
+    """Return sums of squares in float64 of the given blocks, whose numbers rise."""
     first, last = np.searchsorted(cut.chunk_blocks(), [blocks[0], blocks[-1] + 1])
     sums = np.zeros(cut.chunks)
     wide = wide_square_sums(x[first * CHUNK_VALUES : last * CHUNK_VALUES])

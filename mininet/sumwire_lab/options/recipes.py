@@ -6,7 +6,7 @@ A name is that of a system of the library or of a variant here, and after an @ w
 P4 switches, or the software aggregator) or `group` (torch's process group, gloo). Without it: the switch for
 systems that can have one. All else about a system is in its entry in the library (`sumwire.systems.TABLE`).
 
-Learning rates were chosen one system at a time, without a network between (docs/lab.md). All of them follow the same
+Learning rates were chosen for each system alone, without a network (docs/lab.md). All of them follow the same
 schedule (model.learning_rate_factor), and so does Marsit's global step.
 """
 
@@ -25,21 +25,21 @@ from sumwire_lab.errors import OptionError
 from sumwire_lab.options.tasks import DIGITS, DIGITS_CNN, TEXT
 
 BASELINE: Final = "gloo"
-"""S-SGD over the group; `ssgd` is taken as the same."""
+"""S-SGD over the group; `ssgd` is another name of it."""
 MOMENTUM: Final = 0.9
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The optimizer of a system whose result is no mean gradient, or hardly one: plain SGD, without momentum.
+    """The optimizer of a system whose result is not close to the mean gradient: plain SGD, without momentum.
 
-    With momentum the local updates of one worker differ from the others' for many rounds, and Marsit's compensation
-    keeps it. Learning rate 1 makes steps of the size that momentum 0.9 makes of 0.1.
+    With momentum, a worker's local updates would differ from the others' for many rounds, and Marsit's compensation
+    would keep the difference. Learning rate 1 makes steps of the size that 0.1 makes with momentum 0.9.
     """
 
     learning_rate: float
     global_lr: float | None = None
-    """Marsit's step where the schedule is at 1."""
+    """Marsit's step while the schedule's factor is 1."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Chosen:
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """What its job must have; none for systems that need no switch."""
+        """The ops that its job must have; none for a system that needs no job."""
         return self.recipe.ops[self.transport]
 
     @property
@@ -169,14 +169,14 @@ ALL_SYSTEMS: Final = (
 
 
 def table_options(recipe: Recipe, workers: int) -> dict[str, int]:
-    """Of the recipe's table for as many workers: 4 bits and granularity 30, or less where the sums would overflow."""
+    """Return the options of a recipe's table: 4 bits and granularity 30, or less if sums of the workers would overflow."""
     granularity = min(DEFAULT_GRANULARITY, SUM_MAX // workers)
     bits = min(DEFAULT_BITS, (granularity + 1).bit_length() - 1)
     return {"bits": bits} if recipe.uniform else {"bits": bits, "granularity": granularity}
 
 
 def parse(name: str) -> Chosen:
-    """`thc`, `acp@group` and so on. Raises OptionError for an unknown system or transport."""
+    """Return the system of a name such as `thc` or `acp@group`. Raises OptionError for an unknown one."""
     short, at, transport = name.partition("@")
     short = _ALIASES.get(short, short)
     if short not in RECIPES:
@@ -191,8 +191,10 @@ def parse(name: str) -> Chosen:
 
 
 def named(text: str) -> tuple[str, ...]:
-    """Systems of a list with commas, by their shortest names; `all` stands for those of ALL_SYSTEMS that the list has
-    not named before. Raises OptionError."""
+    """Return the systems of a list with commas, by their shortest names.
+
+    `all` stands for those of ALL_SYSTEMS that are not named before it. Raises OptionError for an unknown system.
+    """
     names: list[str] = []
     for name in text.split(","):
         names += [one for one in ALL_SYSTEMS if one not in names] if name == "all" else [parse(name).name]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The training tasks by name: their sizes, and how long to train. `work` has data and models, which need torch."""
+"""The training tasks by name: their sizes, and how long to train. `training.workload` has data and models."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Task:
-    """What one task is trained with unless a run says otherwise; see `options.TrainOptions` for the words."""
+    """The defaults of one task; `TrainOptions` explains the fields that a run can change."""
 
     name: str
     title: str
-    """For people: model and data."""
+    """Model and data, for reports."""
     target: float
-    """Test accuracy, 0 to 1, whose time is recorded: the goal of the training."""
+    """Test accuracy, 0 to 1, to reach: the run records the time to it."""
     epochs: int
     batch: int
     hidden: int
     max_steps: int | None
     adam: bool
-    """Whether mean gradients go into Adam; else into SGD with Nesterov's momentum."""
+    """Whether mean gradients are applied by AdamW; else by SGD with Nesterov momentum."""
     learning_rate: float
-    """Of the systems that aggregate the mean gradient; `recipes` has the others'."""
+    """Of systems that aggregate the mean gradient; `recipes` has those of the others."""
     weight_decay: float
     rank: int
     """Of the low-rank systems."""
     evaluate_every: int = 1
-    """Steps between two looks at the test accuracy."""
+    """Steps between two evaluations of the test accuracy."""
 
 
 DIGITS: Final = Task(
