@@ -169,7 +169,7 @@ ALL_SYSTEMS: Final = (
 
 
 def table_options(recipe: Recipe, workers: int) -> dict[str, int]:
-    """Return the options of a recipe's table: 4 bits and granularity 30, or less if sums of the workers would overflow."""
+    """Return the options of a recipe's table: 4 bits and granularity 30, or less if sums would overflow."""
     granularity = min(DEFAULT_GRANULARITY, SUM_MAX // workers)
     bits = min(DEFAULT_BITS, (granularity + 1).bit_length() - 1)
     return {"bits": bits} if recipe.uniform else {"bits": bits, "granularity": granularity}
