@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measures communication: the time in DDP's hook, and the bytes on the host's link. The same for every system."""
+"""Measures communication of any system: the time in DDP's hook, and the bytes on the host's link."""
 
 from __future__ import annotations
 

@@ -69,11 +69,11 @@ class Accuracy(Suite[Case, Row]):
     title: ClassVar = "Time to accuracy"
     question: ClassVar = "How long until a model is as good as it should be, and does compression spoil it?"
     how: ClassVar = (
-        "Four workers train the same model from the same weights on the same data, once with each system. The clock "
-        "runs for whole steps: forward, backward, communication, optimizer. Testing is outside it. Learning rates were "
-        "chosen for each system by itself. The target accuracy of each model is the same for all systems. Systems on "
-        "the bridge run without Sumwire; the ratio compares the best of gloo, fp16 and powersgd with the best system "
-        "that goes through the switch."
+        "Four workers train the same model, from the same weights and on the same data, once with each system. "
+        "The time counts whole steps (forward pass, backward pass, communication, optimizer), but not the tests. "
+        "The learning rate was chosen for each system. The target accuracy of a model is the same for all "
+        "systems. Systems over the process group run on kernel bridges, without Sumwire. The ratio compares the "
+        "best of gloo, fp16 and powersgd with the best system that uses the switch."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:

@@ -75,14 +75,15 @@ class AllReduce(Suite[Case, Row]):
     title: ClassVar = "Time of one all-reduce"
     question: ClassVar = "How long do four workers take to sum one gradient, small or large, on slow or fast links?"
     how: ClassVar = (
-        "Each worker has a gradient, one matrix as nearly square as its size allows. They begin together after a "
-        "barrier, and end when each has applied the aggregate: compression, exchange, decompression, optimizer. The "
-        "slowest one's time counts, median of three. Links are veth pairs limited to the stated rate in both "
-        "directions. The dashed bound is what a link needs for the bytes of its busier direction, headers included, "
-        "without acknowledgements: no host, however fast, can be quicker with the same system. gloo's ring sends every "
-        "value 2 (n-1)/n times; Sumwire sends once and receives once, to and from a software switch on the same "
-        f"machine, whose processor time is part of the result. Low-rank systems have rank {RANK}, topk sends "
-        f"{SHARE:.0%} of the values."
+        "Each worker has a gradient: one matrix, as nearly square as its size allows. All workers start after a "
+        "barrier, and end when they have applied the aggregate. The time therefore covers compression, exchange, "
+        "decompression and the optimizer. It is that of the slowest worker, the median of three repeats. Links "
+        "are veth pairs, limited to the stated rate in both directions. The dashed bound is the time that a link "
+        "needs for the bytes in its busier direction, headers included, acknowledgements not. No implementation "
+        "of the same system can be faster, however fast the host. In the ring of gloo a value is sent 2 (n-1)/n "
+        "times; with Sumwire it is sent once and received once. The switch is software on the same machine, and "
+        f"its processor time is part of the result. Low-rank systems have rank {RANK}; topk sends {SHARE:.0%} of "
+        "the values."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:

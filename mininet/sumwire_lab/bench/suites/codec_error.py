@@ -74,13 +74,14 @@ class CodecError(Suite[Case, Row]):
     title: ClassVar = "What compression loses"
     question: ClassVar = "How far is the summed gradient from the true mean, and does it get better with more workers?"
     how: ClassVar = (
-        "Each model is trained in one process; at some steps the gradients of all workers are kept. Each codec then "
-        "compresses and sums them as hosts and switch would, without a network and without error feedback. NMSE is "
-        "the squared distance to the true mean over the squared length of the mean: 0 is exact, 1 as bad as sending "
-        "nothing, 0.02 what published THC has. Codecs that send only signs (vote, ssdm, sign) know no length; theirs "
-        "is the best one afterwards. top-k sends the largest 1 % of every worker; acp has rank 4 and factors that "
-        "have settled on this gradient. Error feedback, which sends the rest in later steps, is left out, so that "
-        "large numbers here need not mean bad training: see time to accuracy."
+        "Each model is trained in one process, and the gradients of all workers are recorded at some steps. Each "
+        "codec then compresses and sums them as hosts and switch would, without a network and without error "
+        "feedback. NMSE is the squared distance to the true mean over the squared length of the mean: 0 is exact,"
+        " 1 is as bad as sending nothing, and published THC has 0.02. Codecs that send only signs (vote, ssdm, "
+        "sign) keep no length; their results are scaled to the best length first. top-k sends the largest 1 % of "
+        "each worker's values. acp has rank 4, and factors that have settled on this gradient. Error feedback "
+        "would send the rest in later steps, so a large error here need not mean bad training; see the time to "
+        "accuracy."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:

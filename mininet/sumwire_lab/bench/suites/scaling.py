@@ -38,12 +38,13 @@ class Scaling(Suite[Case, Row]):
     title: ClassVar = "More workers, more switches"
     question: ClassVar = "Does the time grow with the number of workers, and with levels of switches between them?"
     how: ClassVar = (
-        "One all-reduce as above, of one size, at 100 Mbit/s: first 2 to 16 workers at one switch, then the same "
-        "number of workers at one switch, below a spine with two leaves, and in a tree of three levels (seven "
-        "switches). With a switch that sums, a worker's link carries the same bytes however many workers there are; in "
-        "a ring it carries up to twice the tensor. All workers and switches share the processors of one machine, "
-        "so that many workers here cost more time than they would on machines of their own. THC's table gets coarser "
-        f"with more than {SUM_MAX // DEFAULT_GRANULARITY} workers, since sums have 8 bits."
+        "One all-reduce of one size, measured as above, at 100 Mbit/s. The first series has 2 to 16 workers at "
+        "one switch. The second has a fixed number of workers at one switch, below a spine with two leaves, and "
+        "in a tree of three levels (seven switches). With a switch that sums, a worker's link carries the same "
+        "bytes for any number of workers; in a ring it carries up to twice the tensor. All workers and switches "
+        "share the processors of one machine, so many workers take longer here than they would on machines of "
+        f"their own. With more than {SUM_MAX // DEFAULT_GRANULARITY} workers THC's table becomes coarser, because "
+        "sums have 8 bits."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:

@@ -55,9 +55,10 @@ class Sizes(Suite[Case, Row]):
     title: ClassVar = "Compressed sizes of large models"
     question: ClassVar = "How many bytes does a worker send a step for models that would not fit this machine?"
     how: ClassVar = (
-        "Computed from the shapes of the parameters, which are part of the library. ACP-SGD sends each matrix as one "
-        "of two thin factors, P and Q in turn; 1-D tensors travel whole in both. Buffers are filled up to a threshold: "
-        "25 MB of uncompressed gradient, scaled down by the compression ratio. 1 MB is 2^20 bytes."
+        "Computed from the shapes of the models' parameters, which are part of the library. ACP-SGD sends each "
+        "matrix as one of two thin factors, P and Q in turn, and 1-D tensors uncompressed in every step. Buffers "
+        "are filled up to a threshold: 25 MB of uncompressed gradient, scaled down by the compression ratio. 1 MB"
+        " is 2^20 bytes."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:

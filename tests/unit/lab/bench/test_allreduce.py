@@ -65,6 +65,18 @@ def test_the_table_compares_with_gloo() -> None:
     assert lines[4].endswith("switch 3")
 
 
+def test_the_record_has_the_promised_keys() -> None:
+    one = size_row(10, 1024, "thc", [worker(0.001)] * 4)
+    record = AllReduceCommand([1024], [10], RunOptions()).record([Row("thc", 10, (one,), Losses(0, 0, 0, 3), 5)])
+    assert list(record) == ["workers", "switch", "engine", "results"]
+    (entry,) = record["results"]
+    assert list(entry) == ["system", "link_mbit", "rows", "lost", "retransmissions"]
+    assert list(entry["rows"][0]) == [
+        *("link_mbit", "values", "system", "seconds", "bound_s", "link_share", "host_cpu_s", "switch_cpu_s"),
+    ]
+    assert list(entry["lost"]) == ["link_queues", "backlog", "host_sockets", "switch"]
+
+
 def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_worker.dist, "barrier", lambda: None)
     calls: list[float] = []

@@ -116,3 +116,8 @@ def test_rates_are_compared_with_the_native_engine() -> None:
     assert times.endswith("native 2.50, python 2.50, bmv2 2.50")
     assert [run["contender"] for run in command.record(rows)["ops"]["thc"]["runs"]] == list(rates), "no generator"
     assert "generator alone 600,000" in line and line.endswith("native / python 8.00, native / bmv2 20.00")
+    entry = command.record(rows)["ops"]["thc"]
+    assert list(entry) == ["packets_per_second", "cpu_us", "ratios", "generator_alone", "runs"]
+    assert list(entry["runs"][0]) == [
+        *("contender", "op", "packets_per_second", "cpu_us", "sent", "summed", "results", "resent"),
+    ]
