@@ -19,11 +19,10 @@ import sumwire
 import torch
 from numpy.typing import NDArray
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
-from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import SUM32
 from torch import Tensor
 
-# A word has 32 elements of 32 bits, and a SUM32 packet has 8 words.
-VALUES_PER_CHUNK = p4.SUM32_WORDS * p4.WORD_BITS // p4.ELEMENT_BITS
+VALUES_PER_CHUNK = SUM32.values  # 8 words of 32 elements
 STEP = 2.0**-16  # values are rounded to multiples of this
 LIMIT = 2.0**12  # and clipped here, so that the sum of 7 ranks fits an element
 
@@ -31,7 +30,7 @@ LIMIT = 2.0**12  # and clipped here, so that the sum of 7 ranks fits an element
 class FixedPointCodec(GradientCodec):
     """Rounds values to multiples of STEP and clips them to ±LIMIT. At most 7 workers."""
 
-    info: ClassVar[CodecInfo] = CodecInfo("fixed", p4.OP_SUM32, p4.SUM32_WORDS, p4.SUM32_WORDS, VALUES_PER_CHUNK)
+    info: ClassVar[CodecInfo] = CodecInfo.of("fixed", SUM32)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> CodecRound:
         return FixedPointRound(self, x, self.chunks(len(x)), 1)
@@ -55,7 +54,10 @@ class FixedPointRound(CodecRound):
         part.copy_(means.flatten()[: len(part)])
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
+        self._check_residual(included)
         sent: Tensor = (self._x.clamp(-LIMIT, LIMIT) / STEP).round() * STEP
+        if included is not None:  # chunks that the sum lacks were not sent
+            sent = sent * torch.from_numpy(included.repeat(VALUES_PER_CHUNK)[: len(sent)])
         return self._x - sent
 
 

@@ -13,11 +13,14 @@ from mkdocs.structure.files import File, Files
 
 PAGES: Final = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 _TO_PAGE: Final = re.compile(r"\]\(docs/")
+# A link to another file of the repository, which the site does not have.
+_TO_FILE: Final = re.compile(r"\[([^]]+)\]\((?!docs/|https?:|#)([^)]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages; their links to ``docs/page.md`` become links to ``page.md``."""
+    """Add the pages. Links to ``docs/page.md`` become links to ``page.md``, other files are named without a link."""
     root = Path(config.config_file_path).parent
     for page, source in PAGES.items():
-        files.append(File.generated(config, page, content=_TO_PAGE.sub("](", (root / source).read_text())))
+        text = _TO_PAGE.sub("](", _TO_FILE.sub(r"`\2`", (root / source).read_text()))
+        files.append(File.generated(config, page, content=text))
     return files
