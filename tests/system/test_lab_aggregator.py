@@ -49,10 +49,11 @@ def test_a_text_is_learnt_over_the_group_and_through_the_software_aggregator(tmp
 
 
 def test_one_all_reduce_through_the_software_aggregator_is_charged_to_it(tmp_path: Path) -> None:
-    from sumwire_lab.bench.commands.allreduce import bench
+    from sumwire_lab.bench.command import run_in_network
+    from sumwire_lab.bench.commands.allreduce import AllReduceCommand
 
-    options = RunOptions(workers=2, switch="aggregator")
-    (result,) = bench([50_000], [200.0], options, tmp_path, lambda line: None, systems=["thc"])
+    command = AllReduceCommand([50_000], [200.0], RunOptions(workers=2, switch="aggregator"), systems=["thc"])
+    (result,) = run_in_network(command, tmp_path, lambda line: None)
     (row,) = result.rows
     assert row.bound_s < row.seconds < 5
     assert row.switch_cpu_s is not None and row.switch_cpu_s > 0, "its processes, not only the one that was started"
