@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The files that pages name exist, and sentences are short."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from helpers.docs.pages import inline_code, pages
+from helpers.paths import ROOT
+
+FOLDERS = (
+    "protocol",
+    "p4src",
+    "controller",
+    "host",
+    "switch",
+    "native",
+    "mininet",
+    "tests",
+    "docs",
+    "examples",
+    "scripts",
+)
+# Names that a reader is to replace.
+PLACEHOLDERS = ("NAME",)
+SENTENCE_WORDS_MAX = 40
+_FILE = re.compile(r"[\w./-]+\.(?:py|p4|c|h)")
+_FENCED = re.compile(r"^```.*?^```$|^    .*?$", re.MULTILINE | re.DOTALL)
+_PARAGRAPHS = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|>) )")
+_SENTENCES = re.compile(r"(?<=[.!?:;])\s+(?=[A-Za-z`*0-9(\"])")
+
+
+@pytest.fixture(scope="module")
+def files() -> set[str]:
+    found = [
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".p4", ".c", ".h")
+    ]
+    return {path.relative_to(ROOT).as_posix() for path in found}
+
+
+def test_files_on_pages_exist(files: set[str]) -> None:
+    """A file may be named by the end of its path."""
+    named = {(page, word) for page, code in inline_code() for word in code.split() if _FILE.fullmatch(word)}
+    assert len(named) > 50
+    missing = {
+        (page, word)
+        for page, word in named
+        if not any(f"/{path}".endswith(f"/{word}") for path in files)
+        and not any(placeholder in word for placeholder in PLACEHOLDERS)
+        and page != "CONTRIBUTING.md"  # its recipes make new files
+    }
+    assert missing == set()
+
+
+def sentences(page: Path) -> list[str]:
+    """Of running text and lists, without tables, blocks and headings."""
+    prose = _FENCED.sub("\n\n", page.read_text())
+    found = []
+    for paragraph in _PARAGRAPHS.split(prose):
+        lines = [
+            line for line in paragraph.lstrip("> ").splitlines() if not line.lstrip("> ").startswith(("|", "#", "!"))
+        ]
+        found += _SENTENCES.split(" ".join(" ".join(lines).split()))
+    return found
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_sentences_are_short(page: Path) -> None:
+    assert [text for text in sentences(page) if len(text.split()) > SENTENCE_WORDS_MAX] == []
