@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import runpy
@@ -12,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.gloo.ranks import fork_context
 from helpers.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -48,11 +48,8 @@ def test_every_example_has_an_entry() -> None:
 
 @pytest.mark.parametrize("name", sorted(ENDS_WITH))
 def test_example_runs(name: str, tmp_path: Path) -> None:
-    # Forked from a server that has loaded torch once.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "torch.distributed", "sumwire.training.ddp"])
     log = tmp_path / "log"
-    process = context.Process(target=_run, args=(EXAMPLES / name, log))
+    process = fork_context().Process(target=_run, args=(EXAMPLES / name, log))
     process.start()
     process.join(TIMEOUT_S)
     if process.is_alive():
