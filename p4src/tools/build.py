@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""`make p4`: compiles sumwire.p4 and writes all that follows from the P4 sources.
+"""`make p4`: compiles sumwire.p4 and writes everything that is generated from the P4 sources.
 
 Writes p4src/build/{sumwire.json,sumwire.p4info.txtpb,manifest.json} and sumwire_protocol's constants.
 With --constants only the latter, which needs no p4c.
@@ -36,7 +36,7 @@ class BuildError(Exception):
 
 
 def compiler_version() -> str:
-    """p4c's version, for example "1.2.5.16"; raises BuildError where there is no p4c."""
+    """The version of p4c, for example "1.2.5.16". Raises BuildError if there is no p4c."""
     if shutil.which(COMPILER) is None:
         raise BuildError(HOW_TO_GET_P4C)
     done = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True)
@@ -62,7 +62,7 @@ def sources() -> list[Path]:
 
 
 def hashes() -> dict[str, dict[str, str]]:
-    """What the manifest must say of the files as they are now."""
+    """The hashes for the manifest, of the files as they are now."""
     return {
         "sources": {str(path): sha256(path) for path in sources()},
         "artifacts": {str(path): sha256(path) for path in (JSON, P4INFO)},

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads constants and the Sumwire header's layout from the P4 sources and writes them as Python.
 
-The grammar is the one `sizes.p4`, `types.p4` and `headers.p4` keep to: `const TYPE NAME = EXPR;` with
+It understands what `sizes.p4`, `types.p4` and `headers.p4` consist of: `const TYPE NAME = EXPR;` with
 numbers, earlier names and `+ - * /`; `typedef bit<N> name;`; `header NAME { TYPE field; ... }`.
 """
 
@@ -24,7 +24,7 @@ _BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
 
 
 class P4SourceError(Exception):
-    """A constant or header that this reader cannot understand."""
+    """The sources contain a constant or a header that this reader does not understand."""
 
 
 def _evaluate(node: ast.expr, known: dict[str, int]) -> int:
@@ -38,7 +38,7 @@ def _evaluate(node: ast.expr, known: dict[str, int]) -> int:
 
 
 def constants(include: Path) -> dict[str, int]:
-    """All constants in order of definition."""
+    """All constants, in order of definition."""
     found: dict[str, int] = {}
     for source in SOURCES:
         for name, text in _CONST.findall((include / source).read_text()):

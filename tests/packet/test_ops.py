@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""SUM32, SIGN and VOTE on one switch; THC and MAX32 are in test_slots.py."""
+"""SUM32, SIGN, VOTE and MIN32 on one switch; THC and MAX32 are in test_slots.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.packet.star import EVERY
 OPS = pytest.mark.parametrize("op", model.OPS)
 
 
-def lanes(values: list[int], fill: int = 0) -> bytes:
+def elements(values: list[int], fill: int = 0) -> bytes:
     """256 int32, the first ones given."""
     return np.array(values + [fill] * (256 - len(values)), ">i4").tobytes()
 
@@ -49,10 +49,10 @@ def test_flush_then_late_worker(rig: Rig, op: int) -> None:
     game.check_counters()
 
 
-def test_sum32_lane_by_lane_without_carries_between_them(rig: Rig) -> None:
+def test_sum32_element_by_element_without_carries_between_them(rig: Rig) -> None:
     game = Game(rig)
     values = [0, -1, 1, -1, 2**29, -(2**29), 0x00FFFFFF, -0x01000000]
-    packet = all_send(game, model.SUM32, [lanes(values, fill) for fill in (-1, 1, -1, 1)])
+    packet = all_send(game, model.SUM32, [elements(values, fill) for fill in (-1, 1, -1, 1)])
     sums = np.frombuffer(packet.payload, ">i4")
     assert sums[: len(values)].tolist() == [4 * value for value in values[:4]] + [
         2**31 - 2**32, -(2**31), 4 * 0x00FFFFFF, -4 * 0x01000000,
@@ -72,18 +72,18 @@ def test_sum32_lane_by_lane_without_carries_between_them(rig: Rig) -> None:
         ([2**31 - 1, -(2**31), 1, 0], 0),
     ],
 )
-@pytest.mark.parametrize("lane", [0, 1, 31, 32, 255])
-def test_sum32_overflow_is_flagged(rig: Rig, values: list[int], flag: int, lane: int) -> None:
+@pytest.mark.parametrize("element", [0, 1, 31, 32, 255])
+def test_sum32_overflow_is_flagged(rig: Rig, values: list[int], flag: int, element: int) -> None:
     game = Game(rig)
-    payloads = [lanes([0] * lane + [value]) for value in values]
+    payloads = [elements([0] * element + [value]) for value in values]
     assert all_send(game, model.SUM32, payloads).flags == flag
 
 
 def test_overflow_of_one_round_is_forgotten_in_the_next(rig: Rig) -> None:
     game = Game(rig)
-    all_send(game, model.SUM32, [lanes([2**31 - 1])] * 4)
+    all_send(game, model.SUM32, [elements([2**31 - 1])] * 4)
     for worker in range(4):
-        out = game.send(EVERY, contribution(EVERY, worker, 0, 1, lanes([1]), model.SUM32))
+        out = game.send(EVERY, contribution(EVERY, worker, 0, 1, elements([1]), model.SUM32))
     assert model.decode(out[0][1][42:]).flags == 0
 
 

@@ -177,8 +177,8 @@ def test_every_index_is_looked_up(rig: Rig, job: model.Job) -> None:
     ("a", "b"),
     [(0, 0), (1, 0), (0xFFFFFFFF, 0), (0x80000000, 0x7FFFFFFF), (0x7F800000, 0x3F800000), (0xFFFFFFFF, 0xFFFFFFFF)],
 )
-def test_max32_lane_by_lane(rig: Rig, a: int, b: int) -> None:
-    """Both orders in neighbouring lanes: no borrow may run into the lane beside."""
+def test_max32_element_by_element(rig: Rig, a: int, b: int) -> None:
+    """Both orders in neighbouring elements: no borrow may reach the next one."""
     game = Game(rig)
     first = np.array([a, b] * 16, ">u4").tobytes()
     second = np.array([b, a] * 16, ">u4").tobytes()
