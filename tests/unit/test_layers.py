@@ -10,6 +10,7 @@ that folder imports its own facade.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -82,7 +83,9 @@ def edges_of(modules: Mapping[str, Path]) -> Edges:
     }
 
 
-EDGES = edges_of(MODULES)
+@functools.cache
+def all_edges() -> Edges:
+    return edges_of(MODULES)
 
 
 def package_of(module: str) -> str:
@@ -134,11 +137,11 @@ def test_every_room_has_a_layer() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_rooms_import_lower_rooms_only(package: str) -> None:
-    assert upward(package, EDGES) == []
+    assert upward(package, all_edges()) == []
 
 
 def test_no_circle_of_imports() -> None:
-    assert circle(EDGES) == []
+    assert circle(all_edges()) == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -147,7 +150,7 @@ def test_packages_import_lower_packages_only(package: str) -> None:
     found = {
         f"{module} -> {target}"
         for module in modules_of(package)
-        for target in EDGES[module]
+        for target in all_edges()[module]
         if package_of(target) not in allowed
     }
     assert found == set()
@@ -158,7 +161,7 @@ def test_no_module_imports_the_facade_of_its_own_folder(package: str) -> None:
     found = {
         f"{module} -> {target}"
         for module in modules_of(package)
-        for target in EDGES[module]
+        for target in all_edges()[module]
         if is_facade(target) and module.startswith(f"{target}.")
     }
     assert found == set()
