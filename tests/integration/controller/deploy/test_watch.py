@@ -27,6 +27,7 @@ from sumwire_controller.parse.topology_file import parse_topology
 
 PROGRAM = Program.load()
 PATIENCE_S = 0.3
+LATE_S = 5.0  # a busy machine's; the promise is kept by tests/system/test_controller_watch.py
 EVENT_S = 20.0
 
 
@@ -93,7 +94,7 @@ def test_a_root_that_is_killed_is_left_out_by_every_leaf_and_by_the_same_rule() 
         found = net.next("dead", "moved", "moved")
         assert set(found) == {"spine2", "leaf1", "leaf2"}
         assert found["leaf1"].detail == "2 rows changed to leave out spine2"
-        assert all(event.after_s < 1.0 for event in found.values())
+        assert all(event.after_s < LATE_S for event in found.values())
         assert net.uses("leaf1") == net.uses("leaf2") == {1, 3, 4}
         net.stop("spine4")
         assert set(net.next("dead", "moved", "moved")) == {"spine4", "leaf1", "leaf2"}
@@ -105,8 +106,8 @@ def test_a_root_that_is_silent_is_left_out_once_the_patience_is_over() -> None:
     with scene() as net, net.watch():
         net.fakes["spine1"].capabilities = "silent"
         found = net.next("dead", "moved", "moved")
-        assert PATIENCE_S < found["spine1"].after_s < 1.0
-        assert found["spine1"].after_s < found["leaf1"].after_s < 1.0
+        assert PATIENCE_S < found["spine1"].after_s
+        assert found["spine1"].after_s < found["leaf1"].after_s < LATE_S
         assert net.uses("leaf1") == net.uses("leaf2") == {2}
 
 

@@ -94,7 +94,7 @@ def test_waiting_ends_with_silence(pair: tuple[BatchSocket, BatchSocket]) -> Non
     assert receiver.receive(2) == 2
     assert receiver.receive(BATCH) == 3
     assert receiver.receive(BATCH) == 0
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5.0
 
 
 def test_a_full_queue_takes_the_first_ones() -> None:
