@@ -5,7 +5,7 @@
 `python preloaded.py serve SOCKET` imports what workers need, and forks a process for every request. What a test starts
 in a host's namespace, `python preloaded.py run SOCKET -m MODULE ARGUMENT...`, is a small process that hands over its
 namespaces, its output, its environment and its command line, and ends as the forked process ends. If it is killed, so
-is the forked process. The module runs as `__main__`, as `python -m` would run it.
+is the forked process; SIGTERM is passed on. The module runs as `__main__`, as `python -m` would run it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ PRELOAD = (
     "sumwire.systems", "sumwire.dlcp", "sumwire_lab.training.trainer", "sumwire_lab.training.digits_data",
 )  # fmt: skip
 READY = b"ready"
+TERMINATE = b"term"
 NAMESPACES = ("net", "mnt")
 FDS = 2 + len(NAMESPACES)
 MAX_REQUEST = 1 << 18
@@ -46,6 +47,7 @@ def run(path: str, command: list[str]) -> None:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_REQUEST)
         server.connect(path)
         server.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        signal.signal(signal.SIGTERM, lambda *_: server.send(TERMINATE))
         answer = server.recv(4)
     status = struct.unpack("i", answer)[0] if answer else 1 << 8
     code = os.waitstatus_to_exitcode(status)
@@ -88,8 +90,7 @@ class _Server:
                 elif fd in self._ends:
                     self._ended(fd)
                 elif fd in self._connections:
-                    os.kill(self._connections[fd][1], signal.SIGKILL)
-                    self._poll.unregister(fd)
+                    self._told(fd)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -105,6 +106,15 @@ class _Server:
         self._ends[end] = connection.fileno()
         self._poll.register(connection, select.POLLIN)
         self._poll.register(end, select.POLLIN)
+
+    def _told(self, fd: int) -> None:
+        """SIGTERM is passed on; without the small process there is no forked one."""
+        connection, pid, _ = self._connections[fd]
+        if connection.recv(len(TERMINATE)) == TERMINATE:
+            os.kill(pid, signal.SIGTERM)
+        else:
+            os.kill(pid, signal.SIGKILL)
+            self._poll.unregister(fd)
 
     def _ended(self, end: int) -> None:
         connection, pid, _ = self._connections.pop(self._ends.pop(end))
