@@ -66,5 +66,6 @@ def inline_code() -> list[tuple[str, str]]:
     found = []
     for page in pages():
         prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-        found += [(page.name, code) for code in _INLINE.findall(prose)]
+        for paragraph in prose.split("\n\n"):
+            found += [(page.name, code) for code in _INLINE.findall(" ".join(paragraph.split()))]
     return found
