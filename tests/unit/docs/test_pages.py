@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.docs.pages import inline_code, pages
@@ -28,6 +32,7 @@ FOLDERS = (
 PLACEHOLDERS = ("NAME",)
 SENTENCE_WORDS_MAX = 40
 _FILE = re.compile(r"[\w./-]+\.(?:py|p4|c|h)")
+_DOTTED = re.compile(r"(?:sumwire|sumwire_\w+|softswitch|nativelib)(?:\.\w+)+")
 _FENCED = re.compile(r"^```.*?^```$|^    .*?$", re.MULTILINE | re.DOTALL)
 _PARAGRAPHS = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|>) )")
 _SENTENCES = re.compile(r"(?<=[.!?:;])\s+(?=[A-Za-z`*0-9(\"])")
@@ -53,6 +58,26 @@ def test_files_on_pages_exist(files: set[str]) -> None:
         and page != "CONTRIBUTING.md"  # its recipes make new files
     }
     assert missing == set()
+
+
+def resolved(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        with contextlib.suppress(AttributeError):
+            functools.reduce(getattr, parts[length:], found)
+            return True
+    return False
+
+
+def test_dotted_names_on_pages_exist() -> None:
+    named = {(page, code) for page, code in inline_code() if _DOTTED.fullmatch(code)}
+    assert len(named) > 15
+    assert {(page, name) for page, name in named if not resolved(name)} == set()
 
 
 def sentences(page: Path) -> list[str]:
