@@ -17,6 +17,7 @@ from sumwire_controller.errors import MISSING, ConfigError, Problem
 from sumwire_controller.model.config import Aggregator, Job, SlotRange, Switch, Thc, Worker
 from sumwire_controller.parse.config_file import load_config, parse_config
 from sumwire_controller.rules.switch_config import validate
+from sumwire_protocol.ops import CODES
 
 EXAMPLE = ROOT / "controller" / "examples" / "star4.yaml"
 Change = Callable[[dict[str, Any]], object]
@@ -135,7 +136,7 @@ ACCEPTED: dict[str, Change] = {
     "one threshold for all": _queue({"mark_bytes": 9, "drop_bytes": [9, 9, 9, 9], "drop_all_bytes": 9}),
     "mark at once": _queue({"mark_bytes": 0}),
     "a slow queue": _queue({"rate_mbit": 0.01}),
-    "every op": _set("jobs", 0, "ops", to=["thc", "max32", "sum32", "sign", "vote"]),
+    "every op": _set("jobs", 0, "ops", to=list(CODES)),
     "a switch of one host": _set("workers", 0, "stands_for", to=1),
     "a switch below": _set("workers", 0, "stands_for", to=5),  # 30 * (5 + 3) = 240
     "less in this job": lambda data: (
