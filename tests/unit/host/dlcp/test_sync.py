@@ -20,13 +20,14 @@ from sumwire.dlcp.sync import LaneState, LaneSync, lane_hook
 from sumwire.errors import UsageError
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 WIDTH = 32
 
 
 @pytest.fixture
 def one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
 
