@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What runs of the lab have left behind, where tests of other processes may have runs of their own under way."""
+"""Ledgers of unfinished runs of the lab, by process: tests of other processes may have runs of their own under way."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def of_process(pid: int) -> list[Path]:
 
 
 def of_this_process() -> list[Path]:
-    """The same of this process."""
+    """Ledgers of runs that this process began, and has not cleaned up."""
     return of_process(os.getpid())

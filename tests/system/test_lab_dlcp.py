@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""System dlcp in whole runs: what is missing, who is left behind, what the switch cuts; replicas are always equal."""
+"""System dlcp in whole runs: missing shares, stragglers, packets that the switch drops; replicas are always equal."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ One process may start: the C compiler, by nativelib, whose library is then kept 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -41,14 +42,20 @@ def _watch(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_watch)
 
 
-@pytest.fixture(autouse=True)
-def no_network_and_no_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    _running.append(request.node.nodeid)
-    if "grpc" in sys.modules:  # its sockets are opened in C
-        monkeypatch.setattr("grpc.server", _no_grpc)
-        monkeypatch.setattr("grpc.insecure_channel", _no_grpc)
-    yield
-    _running.pop()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch over the whole test, fixtures of every scope included."""
+    if not item.path.is_relative_to(Path(__file__).parent):  # pytest calls this for all tests of a run
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        if "grpc" in sys.modules:  # its sockets are opened in C
+            patch.setattr("grpc.server", _no_grpc)
+            patch.setattr("grpc.insecure_channel", _no_grpc)
+        _running.append(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            _running.pop()
 
 
 def _no_grpc(*_: object, **__: object) -> None:

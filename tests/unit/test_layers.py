@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -74,6 +75,27 @@ def imported(tree: ast.AST, known: Mapping[str, object]) -> Iterator[str]:
                 yield inner if inner in known else node.module
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module":
             yield from (each.value for each in node.args if isinstance(each, ast.Constant))
+
+
+def hidden_imports(tree: ast.AST, facade: bool) -> list[int]:
+    """Lines that import by a name this file cannot read. A facade may compute names below its own."""
+    readable, found = set(), []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=func, args=[ast.Constant(value=str(name))]) if not name.startswith("."):
+                readable.add(func)
+            case ast.Call(func=func, args=[ast.JoinedStr() as name]) if facade:
+                if ast.unparse(name)[2:].startswith("{__name__}."):
+                    readable.add(func)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id="__import__") | ast.Attribute(attr="__import__"):
+                found.append(node.lineno)
+            case ast.Name(id="import_module") | ast.Attribute(attr="import_module") if node not in readable:
+                found.append(node.lineno)
+            case ast.alias(name="import_module" | "__import__", asname=str()):
+                found.append(node.lineno)
+    return found
 
 
 def edges_of(modules: Mapping[str, Path]) -> Edges:
@@ -144,6 +166,11 @@ def test_no_circle_of_imports() -> None:
     assert circle(all_edges()) == []
 
 
+def test_no_import_is_hidden() -> None:
+    found = {name: hidden_imports(ast.parse(path.read_text()), is_facade(name)) for name, path in MODULES.items()}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_packages_import_lower_packages_only(package: str) -> None:
     allowed = PACKAGES[package][1] | {package}
@@ -165,6 +192,35 @@ def test_no_module_imports_the_facade_of_its_own_folder(package: str) -> None:
         if is_facade(target) and module.startswith(f"{target}.")
     }
     assert found == set()
+
+
+# -- the picture of them -------------------------------------------------------------------------------
+
+_DRAWN = re.compile(r'<text class="(name|folder-name)"[^>]*>([^<]+)</text>')
+
+
+def drawn() -> dict[str, list[str]]:
+    """Folders in the picture by package, from the top down; "p4src" counts as a package."""
+    found: dict[str, list[str]] = {}
+    for kind, text in _DRAWN.findall((ROOT / "docs" / "images" / "rooms.svg").read_text()):
+        if kind == "name":
+            folders = found[text.rpartition("/")[2]] = []
+        else:
+            folders.append(text)
+    return found
+
+
+def test_the_picture_has_every_package() -> None:
+    assert set(drawn()) == {*PACKAGES, "p4src"}
+
+
+@pytest.mark.parametrize("package", ["sumwire", "sumwire_controller", "softswitch", "sumwire_lab"])
+def test_the_picture_has_every_folder_in_its_order(package: str) -> None:
+    folders, layers = drawn()[package], layers_of(package)
+    base = ROOT / PACKAGES[package][0] / package
+    assert sorted(folders) == sorted(path.parent.name for path in base.glob("*/__init__.py"))
+    numbers = [layers[folder] for folder in folders]
+    assert numbers == sorted(numbers, reverse=True)
 
 
 # -- the rules themselves ------------------------------------------------------------------------------
@@ -205,3 +261,26 @@ def test_a_circle_is_found() -> None:
 )
 def test_every_form_of_import_is_found(code: str) -> None:
     assert list(imported(ast.parse(code), MODULES)) == ["sumwire.wire.batch"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "__import__('sumwire.cli')",
+        "builtins.__import__('sumwire.cli')",
+        "import_module(name)",
+        "importlib.import_module('sumwire.' + 'cli')",
+        "import_module(f'sumwire.{name}')",
+        "import_module('.cli', 'sumwire')",
+        "list(map(import_module, names))",
+        "from importlib import import_module as load",
+    ],
+)
+def test_a_hidden_import_is_found(code: str) -> None:
+    assert hidden_imports(ast.parse(code), facade=True) == [1]
+
+
+def test_a_facade_may_compute_names_below_its_own() -> None:
+    tree = ast.parse("import_module(f'{__name__}.{_HOMES[name]}')")
+    assert hidden_imports(tree, facade=True) == []
+    assert hidden_imports(tree, facade=False) == [1]

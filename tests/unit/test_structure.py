@@ -59,6 +59,24 @@ def test_unit_tests_start_no_processes() -> None:
     assert found == set()
 
 
+def docstrings(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def test_docstrings_name_their_subject() -> None:
+    folders = [ROOT / folder for folder in (*PACKAGES.values(), "tests", "examples")]
+    found = {
+        f"{path.relative_to(ROOT)}: {text}"
+        for folder in folders
+        for path in modules(folder)
+        for text in docstrings(path)
+        if text.startswith("The same")
+    }
+    assert found == set()
+
+
 def test_every_test_is_of_a_kind() -> None:
     assert {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")} == KINDS
 
@@ -83,3 +101,14 @@ def test_folders_mirror_the_codes(kind: str) -> None:
 def test_sockets_and_processes_raise_here(attempt: Callable[[], object]) -> None:
     with pytest.raises(Exception, match="belongs in tests/integration"):
         attempt()
+
+
+@pytest.fixture(scope="module")
+def refusal() -> str:
+    with pytest.raises(Exception, match="belongs in tests/integration") as refused:
+        socket.socket()
+    return str(refused.value)
+
+
+def test_sockets_of_fixtures_raise_here(refusal: str) -> None:
+    assert "test_sockets_of_fixtures_raise_here" in refusal

@@ -45,7 +45,7 @@ class Setting:
 
 
 def small_model() -> nn.Module:
-    """The same weights at every call; matrices large enough for low-rank factors to gain."""
+    """A model with equal weights at every call; its matrices are large enough for low-rank factors to gain."""
     torch.manual_seed(5)
     return nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 8))
 

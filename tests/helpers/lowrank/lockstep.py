@@ -23,7 +23,7 @@ from torch import Tensor, nn
 Combine = Callable[[Sequence[Tensor], int, int], Sequence[tuple[Tensor, Tensor]]]
 
 
-class Meeting:
+class Barrier:
     """A reduce for every worker; ``log`` has (number, length) of every buffer, ``means`` what came out."""
 
     def __init__(self, workers: int, combine: Combine) -> None:
@@ -32,12 +32,12 @@ class Meeting:
         self._combine = combine
         self._given: list[tuple[Tensor, int]] = [(torch.zeros(0), 0)] * workers
         self._results: Sequence[tuple[Tensor, Tensor]] = []
-        self.barrier = threading.Barrier(workers, self._meet)
+        self.inner = threading.Barrier(workers, self._meet)
 
     def of(self, worker: int) -> Reduce:
         def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
             self._given[worker] = (x, number)
-            self.barrier.wait(30)
+            self.inner.wait(30)
             mean, residual = self._results[worker]
             return mean.clone(), residual.clone
 
@@ -89,14 +89,14 @@ def _by_codec(
     return [(one.decode(total, counts), one.residual()) for one in rounds]
 
 
-def together(meeting: Meeting, workers: int, work: Callable[[int, Any], Any]) -> list[Any]:
+def together(barrier: Barrier, workers: int, work: Callable[[int, Any], Any]) -> list[Any]:
     """``work(worker, reduce)`` on every worker."""
 
     def run(worker: int) -> Any:
         try:
-            return work(worker, meeting.of(worker))
+            return work(worker, barrier.of(worker))
         except BaseException:
-            meeting.barrier.abort()
+            barrier.inner.abort()
             raise
 
     return run_workers(run, workers)

@@ -25,7 +25,7 @@ INNER: dict[str, Callable[[Iterable[Any]], Optimizer]] = {
 
 
 def net(dtype: torch.dtype = torch.float64) -> nn.Sequential:
-    """The same weights at every call."""
+    """A small model in `dtype`, with equal weights at every call."""
     generator = torch.Generator().manual_seed(3)
     model = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 2)).to(torch.float64)
     with torch.no_grad():

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,11 @@ EXAMPLES = ROOT / "controller" / "examples"
 
 def printed() -> list[str]:
     """Each command line once: lines of blocks without a language, and code spans, that begin with a known program."""
-    lines = [line.removeprefix("$ ") for block in pages.blocks("") for line in block.text.splitlines()]
+    lines = [
+        line.removeprefix("$ ").removeprefix(".venv/bin/")
+        for block in pages.blocks("")
+        for line in block.text.splitlines()
+    ]
     lines += [code for _, code in pages.inline_code()]
     known = {*PROGRAMS, *OTHERS}
     found = dict.fromkeys(line.split("#")[0].strip() for line in lines)
@@ -84,6 +89,9 @@ def check_make(words: list[str]) -> None:
     variables = set(_VARIABLE.findall(makefile))
     assignments = [word for word in words if "=" in word]
     assert {word.partition("=")[0] for word in assignments} <= variables
+    for word in assignments:
+        if word.startswith("PYTEST_FLAGS="):
+            check_pytest(shlex.split(word.partition("=")[2]))
     # Prints the commands that it would run.
     told = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
@@ -92,11 +100,21 @@ def check_make(words: list[str]) -> None:
             check_options("sumwire-lab", shlex.split(line.partition("-m sumwire_lab ")[2]))
 
 
+def check_pytest(words: list[str]) -> None:
+    """Every path exists."""
+    values = {after for option, after in pairwise(words) if option in ("-k", "-n")}
+    for word in words:
+        if not word.startswith("-") and word not in values:
+            assert (ROOT / word).exists(), word
+
+
 def check_python(words: list[str]) -> None:
     if words[0] == "-m":
         assert importlib.util.find_spec(words[1]) is not None
         if words[1] == "sumwire_lab":
             check_options("sumwire-lab", words[2:])
+        elif words[1] == "pytest":
+            check_pytest(words[2:])
     elif "NAME" not in words[0]:
         assert (ROOT / words[0]).exists()
 
@@ -109,7 +127,7 @@ def test_command_exists(line: str) -> None:
     elif program == "python":
         check_python(words)
     elif program == "pytest":
-        assert (ROOT / words[0]).exists()
+        check_pytest(words)
     else:
         check_options(program, words)
 

@@ -52,7 +52,7 @@ def serving(mapping: dict[str, Any], loss: float) -> Iterator[None]:
 
 
 def net() -> nn.Sequential:
-    """The same weights at every call; not to be called by threads, since seeds are the process's."""
+    """A model with equal weights at every call. Threads must not call it: it sets the seed of the process."""
     torch.manual_seed(5)
     return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
 
@@ -105,7 +105,7 @@ def test_without_a_bound_nothing_is_missing() -> None:
         assert sum(record.missing for record in records) == 0
 
 
-def test_a_lapped_worker_follows() -> None:
+def test_a_straggler_follows() -> None:
     """Three of four go on; the fourth stands still for some steps, then catches up without a gradient of its own."""
     mapping, networks = laned(quorum=WORKERS - 1), [net() for _ in range(WORKERS)]
     meet = threading.Barrier(WORKERS)
@@ -137,7 +137,7 @@ def test_a_lapped_worker_follows() -> None:
 
     with serving(mapping, loss=0.0):
         outcomes = run_workers(work, WORKERS)
-    # It may have been lapped before, too.
+    # It may have been a straggler in earlier steps, too.
     assert steps - 3 <= outcomes[3][1] <= steps
     for parameters, _ in outcomes:
         assert torch.equal(parameters, outcomes[0][0])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that go on without their slowest worker: it is left behind, and ends with the same results all the same."""
+"""Jobs with a quorum go on without a straggler, and the straggler ends with the same results as the others."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def in_torch() -> Iterator[None]:
 
 
 def both(codec: GradientCodec, x: Tensor) -> tuple[CodecRound, CodecRound]:
-    """The same round by the kernels and by torch."""
+    """One round twice: by the kernels and by torch."""
     native = codec.begin(x, 6, 2)
     with in_torch():
         return native, codec.begin(x, 6, 2)

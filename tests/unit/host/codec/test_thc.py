@@ -218,8 +218,11 @@ def test_unequal_norms_cost_what_is_known(worker_scale: float, expected: float) 
 
 @pytest.mark.parametrize(("block", "sigma"), [(None, 0.0), (1024, 1.5), (4096, 1.0)])
 def test_blocks_with_own_norms_follow_layers(block: int | None, sigma: float) -> None:
-    """The same small error in every layer, however different their scales; averaged over the layers, as the energy
-    of all lies in a few."""
+    """The error is equally small in every layer, however different their scales.
+
+    The mean is over the layers' errors: an error over the whole tensor would show only the few layers that have most
+    of its energy.
+    """
     x = layered(1 << 19, sigma)
     result = aggregate(begin_all([x] * 8, block=block))[0]
     errors = [nmse(a, b) for a, b in zip(result.view(-1, 4096), x.view(-1, 4096), strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.lowrank.lockstep import Combine, Meeting, exact, flat, loss_of, net, sum32, thc, together
+from helpers.lowrank.lockstep import Barrier, Combine, exact, flat, loss_of, net, sum32, thc, together
 from sumwire.codec.errors import CodecError
 from sumwire.job.job import Residual
 from sumwire.lowrank.matrices import MatrixState
@@ -33,7 +33,7 @@ def train(combine: Combine, steps: int = 12) -> list[Tensor]:
             optimizer.step()
         return flat(model)
 
-    return together(Meeting(WORKERS, combine), WORKERS, work)
+    return together(Barrier(WORKERS, combine), WORKERS, work)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_error_feedback_sees_what_was_really_sent(name: str) -> None:
         kept = torch.cat([error.flatten() for error in errors if error is not None])
         return done, kept, torch.cat([constants[0].flatten(), constants[1]])
 
-    results = together(Meeting(WORKERS, combine), WORKERS, work)
+    results = together(Barrier(WORKERS, combine), WORKERS, work)
     done = results[0][0]
     wanted = sum(constant for _, _, constant in results) * steps / WORKERS
     kept = sum(error for _, error, _ in results) / WORKERS
@@ -95,7 +95,7 @@ def test_fixed_point_has_room_for_all_workers_at_their_largest(value: float) -> 
         assert weight.grad is not None
         return weight.grad.clone()
 
-    for result in together(Meeting(WORKERS, sum32), WORKERS, work):
+    for result in together(Barrier(WORKERS, sum32), WORKERS, work):
         torch.testing.assert_close(result, torch.full((8, 8), value), rtol=1e-5, atol=0)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.lowrank.lockstep import Meeting, exact, flat, loss_of, net, together
+from helpers.lowrank.lockstep import Barrier, exact, flat, loss_of, net, together
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.job import Residual
 from sumwire.lowrank import check
@@ -83,7 +83,7 @@ def test_replicas_stay_equal_with_one_seed_and_not_with_two(seeds: tuple[int, in
         model = net()
         return train(model, AcpSgd(model, sgd(model), reduce, seed=seeds[worker], **OPTIONS), range(10), worker)
 
-    one, other = together(Meeting(2, exact), 2, work)
+    one, other = together(Barrier(2, exact), 2, work)
     assert torch.equal(one, other) == equal
 
 
@@ -108,7 +108,7 @@ def test_buffers_leave_during_backward_in_the_plan_s_order() -> None:
 
 
 def test_order_does_not_depend_on_which_gradient_comes_first() -> None:
-    """Two workers whose layers are used in different order; `Meeting` fails if they reduce different things."""
+    """Two workers whose layers are used in different order; `Barrier` fails if they reduce different things."""
 
     class Branches(nn.Module):
         def __init__(self, backwards: bool) -> None:
@@ -133,10 +133,10 @@ def test_order_does_not_depend_on_which_gradient_comes_first() -> None:
             optimizer.step()
         return flat(model)
 
-    meeting = Meeting(2, exact)
-    one, other = together(meeting, 2, work)
+    barrier = Barrier(2, exact)
+    one, other = together(barrier, 2, work)
     assert torch.equal(one, other)
-    assert [number for number, _ in meeting.log] == [*range(0, 16, 2), *range(1, 16, 2)] * 2
+    assert [number for number, _ in barrier.log] == [*range(0, 16, 2), *range(1, 16, 2)] * 2
 
 
 def test_thread_that_communicates_gives_the_same() -> None:
@@ -302,7 +302,7 @@ def test_non_finite_gradient_of_one_worker_is_refused_by_all_alike() -> None:
         model = net()
         return train(model, AcpSgd(model, sgd(model), reduce, **OPTIONS), range(6), worker)
 
-    results = together(Meeting(2, exact), 2, work) + together(Meeting(2, exact), 2, without)
+    results = together(Barrier(2, exact), 2, work) + together(Barrier(2, exact), 2, without)
     # zero_grad of the next step clears what the refused one left behind.
     assert all(torch.equal(results[0], other) for other in results[1:])
 
