@@ -65,7 +65,9 @@ _HOMES: Final = {
 
 
 # Public modules, loaded on first use as attributes: `sumwire.optim` works after `import sumwire`.
-_MODULES: Final = frozenset({"codec", "config", "delivery", "dlcp", "errors", "multihop", "optim", "systems", "wire"})
+_MODULES: Final = frozenset(
+    {"codec", "config", "ddp", "delivery", "dlcp", "errors", "multihop", "optim", "reductions", "systems", "wire"}
+)
 
 
 def __getattr__(name: str) -> Any:

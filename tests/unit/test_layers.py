@@ -28,7 +28,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
         "host",
         {"sumwire_protocol", "nativelib"},
         "errors | config | wire | aggregator codec | transport | job | multihop | training | lowrank | dlcp | delivery"
-        " | systems | optim | cli",
+        " | systems | optim ddp reductions | cli",
     ),
     "sumwire_controller": (
         "controller",

@@ -68,7 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--listen", metavar="ADDRESS[:PORT]", type=_listen, help="default: the aggregator's address in the job files"
     )
-    parser.add_argument("--processes", metavar="N", type=_processes, default=1, help="share the slots out among N")
+    parser.add_argument(
+        "--processes", metavar="N", type=_processes, default=1, help="divide the slots among N processes"
+    )
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return parser
 

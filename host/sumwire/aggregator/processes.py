@@ -42,7 +42,7 @@ def listen(address: str, port: int, processes: int) -> list[socket.socket]:
         except OSError as error:
             raise ListenError(f"cannot listen at {address}:{port}: {error.strerror or error}") from error
         if processes > 1:
-            _share_out(sockets)
+            _steer_by_slot(sockets)
         opened.pop_all()
         return sockets
 
@@ -60,7 +60,7 @@ def _bound(address: str, port: int, *, shared: bool) -> socket.socket:
     return udp
 
 
-def _share_out(sockets: Sequence[socket.socket]) -> None:
+def _steer_by_slot(sockets: Sequence[socket.socket]) -> None:
     try:
         sharing.attach(sockets[0], len(sockets))
     except OSError as error:

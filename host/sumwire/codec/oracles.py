@@ -20,12 +20,11 @@ from torch import Tensor
 from sumwire.codec import planes, tables
 from sumwire.codec.rotation import rotate
 from sumwire.codec.seeds import SignStream
-from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P
+from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, PUBLISHED_TABLE
 from sumwire.codec.thc import ThcCodec, ThcRound
 
 VALUES: Final = 1 << 20
 TOLERANCE: Final = 0.03
-PUBLISHED_TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 
 
 def sum_words(table: tables.ThcTable, contributions: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:

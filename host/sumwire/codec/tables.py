@@ -27,6 +27,8 @@ SUM_MAX: Final = 2**p4.SLOT_WORDS - 1
 DEFAULT_BITS: Final = 4
 DEFAULT_GRANULARITY: Final = 30
 DEFAULT_P: Final = 1 / 32
+# The table of these defaults, as its authors publish it.
+PUBLISHED_TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 
 _NORMAL: Final = NormalDist()
 

@@ -28,12 +28,13 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
 BIAS_MAX: Final = 2.0**-8
 FALSE_ALARM: Final = 1e-6
 NEIGHBOURS: Final = 8
 ROUND_LAGS: Final = 2
-WORD_VALUES: Final = 1024
+WORD_VALUES: Final = p4.WORD_BITS
 # Runs of 16 values have one pattern, so that one draw used for several neighbours shows.
 RUN_VALUES: Final = 16
 

@@ -34,11 +34,11 @@ from sumwire.transport.in_flight import Chunks, Flight
 from sumwire.transport.options import PLAIN, ExchangeOptions
 from sumwire.transport.retries import Outgoing, Retries, SendKind
 from sumwire.transport.rtt import RttEstimator
-from sumwire.transport.sequence import ROUND_BITS, ROUNDS, Place, place_of, round_newer
 from sumwire.transport.stats import WindowCounters
 from sumwire.transport.timers import TIMEOUT_BURST_CHUNKS, Timers
 from sumwire.transport.turns import Turns
 from sumwire.transport.window_options import WindowOptions
+from sumwire.wire.sequence import ROUND_BITS, ROUNDS, Place, place_of, round_newer
 
 NOTHING: Final = -1
 

@@ -23,7 +23,7 @@ from sumwire_lab.options.bench_options import (
 )
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
-from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEMS, named
+from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEM_OPS, SYSTEMS, named
 from sumwire_lab.options.run_options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.shapes import TOPOLOGIES
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
@@ -137,7 +137,9 @@ def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
 
 
 def _switch_options(switch: argparse.ArgumentParser) -> None:
-    switch.add_argument("--ops", default="thc", help="thc, max32, sum32, sign, vote, several with commas, or all")
+    switch.add_argument(
+        "--ops", default="thc", help=f"{', '.join(op.name for op in SYSTEM_OPS)}, several with commas, or all"
+    )
     switch.add_argument("--switches", help="native, python, bmv2, several with commas; default: those that are here")
     _results_option(switch)
 

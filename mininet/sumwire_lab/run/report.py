@@ -46,8 +46,8 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         cells = tuple(_show(systems[name].get(key), form, scale) for name in names)
         if compared is None:
             return (label, *cells)
-        share = _show(ratio(summary, key, compared), ".2f") if compare else ""
-        return (label, *cells, share)
+        speed = _show(ratio(summary, key, compared), ".2f") if compare else ""
+        return (label, *cells, speed)
 
     def speed_up(label: str, key: str) -> tuple[str, ...]:
         cells = tuple(_show(ratio(summary, key, name), ".2f") for name in names)

@@ -19,9 +19,9 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
 from sumwire.transport.catchup.kept_results import KeptResults
-from sumwire.transport.sequence import ROUNDS
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import OP_WORDS, first_byte
+from sumwire.wire.sequence import ROUNDS
 
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 # Words of a result, indexed by op; 0 for a number that is no op.

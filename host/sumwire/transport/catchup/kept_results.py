@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.transport.sequence import ROUNDS
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.sequence import ROUNDS
 
 # The least number of results kept: 17 MiB if all of them are large. A worker that falls behind by more cannot catch up.
 KEPT_CHUNKS: Final = 1 << 14

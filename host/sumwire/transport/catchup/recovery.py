@@ -26,9 +26,9 @@ from sumwire.config import JobConfig
 from sumwire.transport.catchup.early_results import whole_results
 from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
 from sumwire.transport.catchup.recovery_service import RecoveryService, recovery_port, recovery_socket
-from sumwire.transport.sequence import Place, place_of
 from sumwire.wire.header import Header, pack
 from sumwire.wire.packets import headers
+from sumwire.wire.sequence import Place, place_of
 
 # How long one worker has for its answer: at first, and at most. It doubles with every turn round the workers.
 FIRST_TIMEOUT_S: Final = 0.02

@@ -10,8 +10,8 @@ from sumwire.errors import StaleRunError
 from sumwire.transport.early_closing import EarlyClosing
 from sumwire.transport.fast_retransmit import FastRetransmit
 from sumwire.transport.in_flight import Chunks, Flight
-from sumwire.transport.sequence import place_of, round_newer
 from sumwire.transport.turns import Turns
+from sumwire.wire.sequence import place_of, round_newer
 
 
 def chunks_of(*numbers: int) -> Chunks:

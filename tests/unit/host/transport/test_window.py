@@ -15,10 +15,10 @@ from sumwire.transport.fast_retransmit import REORDER_TOLERANCE
 from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.retries import SendKind
 from sumwire.transport.rtt import RttEstimator
-from sumwire.transport.sequence import round_newer
 from sumwire.transport.timers import SHORT_TIMEOUT_S, TIMEOUT_BURST_CHUNKS
 from sumwire.transport.window import NOTHING, Window
 from sumwire.transport.window_options import Turn, WindowOptions
+from sumwire.wire.sequence import round_newer
 
 
 def window(slots: int, deadline_s: float = 10.0) -> Window:
