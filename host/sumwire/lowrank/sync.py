@@ -83,9 +83,9 @@ class AcpSgd(GradientOptimizer):
     ``model`` is a module, or its parameters in the same order on all workers; those that need gradients take part.
     ``reduce(flat tensor, number)`` returns the mean over the workers and a function for what was left out of this
     worker's contribution; the number tells groups and phases apart. A matrix is compressed if its factors are small
-    enough (``min_compression``, 0 for always, see :func:`sumwire.lowrank.fusion.make_plan`). Its rank is ``rank``, or its
-    smaller side if that is less. All other parameters are sent whole, in the same buffers. ``seed`` must
-    be the same on all workers. ``threshold_bytes`` of uncompressed gradient share a buffer.
+    enough (``min_compression``, 0 for always, see :func:`sumwire.lowrank.fusion.make_plan`). Its rank is ``rank``, or
+    its smaller side if that is less. All other parameters are sent whole, in the same buffers. ``seed`` must be the
+    same on all workers. ``threshold_bytes`` of uncompressed gradient share a buffer.
 
     A gradient is compressed when ``accumulation`` backward passes have added to it, and a buffer is submitted when it
     is full, in a fixed order. ``accumulation=None`` waits for :meth:`step` instead, and allows any number of backward
