@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unit tests need no network, not even loopback, and no other process: both raise here.
 
-One process may start: the C compiler, by nativelib, whose library is then kept (``$NATIVELIB_CACHE``).
+Two modules may start a process, once on a machine: nativelib the C compiler, whose library is then kept
+(``$NATIVELIB_CACHE``), and matplotlib the program that lists fonts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ FORBIDDEN = frozenset({
     "os.system",
 })  # fmt: skip
 
+ALLOWED = ("nativelib.", "matplotlib.font_manager")
+
 _running: list[str] = []
 
 
@@ -26,16 +29,16 @@ class NotAUnitTestError(Exception):
     """A unit test opened a socket or started a process: its place is tests/integration."""
 
 
-def _by_nativelib(frame: FrameType | None) -> bool:
+def _is_allowed(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("nativelib."):
+        if frame.f_globals.get("__name__", "").startswith(ALLOWED):
             return True
         frame = frame.f_back
     return False
 
 
 def _watch(event: str, arguments: tuple[object, ...]) -> None:
-    if event in FORBIDDEN and _running and not _by_nativelib(sys._getframe()):
+    if event in FORBIDDEN and _running and not _is_allowed(sys._getframe()):
         raise NotAUnitTestError(f"{event} in {_running[-1]}: such a test belongs in tests/integration")
 
 

@@ -32,7 +32,7 @@ PRELOAD = (
 READY = b"ready"
 TERMINATE = b"term"
 NAMESPACES = ("net", "mnt")
-FDS = 2 + len(NAMESPACES)
+FDS = 3 + len(NAMESPACES)
 MAX_REQUEST = 1 << 18
 
 
@@ -42,7 +42,8 @@ MAX_REQUEST = 1 << 18
 def run(path: str, command: list[str]) -> None:
     """Ends this process as the forked one ended."""
     request = json.dumps({"command": command, "environ": dict(os.environ), "cwd": str(Path.cwd())}).encode()
-    fds = [1, 2, *(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in NAMESPACES)]
+    root = os.open("/", os.O_RDONLY)
+    fds = [1, 2, root, *(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in NAMESPACES)]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_REQUEST)
         server.connect(path)
@@ -132,12 +133,15 @@ def _become(request: dict[str, object], fds: list[int]) -> None:
     """The forked process: never returns."""
     code = 1
     try:
-        out, err, *namespaces = fds
+        out, err, root, *namespaces = fds
         os.setsid()
         libc = ctypes.CDLL(None, use_errno=True)
         for namespace in namespaces:
             if libc.setns(namespace, 0) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
+        # Entering a mount namespace moves the process to that namespace's root, which a chroot hides from its parent.
+        os.fchdir(root)
+        os.chroot(".")
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
