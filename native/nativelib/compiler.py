@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,19 +78,24 @@ def _examine(name: str, path: str) -> _Candidate:
     if program is None:
         return _Candidate(None, False, "not found")
     key = key_of(program, words[1:], (*COMMON_FLAGS, _THIS_CPU, _PROBE, _WIDE_PROBE))
-    if key is not None and (known := _read(recall(key))) is not None:
+    if key is not None and (known := _read(recall(key), (program, *words[1:]))) is not None:
         return known
     candidate = _test(program, words[1:])
     if key is not None and candidate.compiler is not None:
-        remember(key, {**asdict(candidate.compiler), "wide": candidate.wide, "reason": candidate.reason})
+        this_cpu, identity = _THIS_CPU in candidate.compiler.command, candidate.compiler.identity
+        remember(key, {"this_cpu": this_cpu, "identity": identity, "wide": candidate.wide, "reason": candidate.reason})
     return candidate
 
 
-def _read(known: Any) -> _Candidate | None:
-    """The candidate in what :func:`recall` returned, None if it is malformed."""
+def _read(known: Any, program: tuple[str, ...]) -> _Candidate | None:
+    """The candidate in what :func:`recall` returned, None if it is malformed.
+
+    The command is made of ``program`` here: no file says what will be run.
+    """
     match known:
-        case {"command": [*words], "identity": str(identity), "wide": bool(wide), "reason": str(reason)}:
-            return _Candidate(Compiler(tuple(map(str, words)), identity), wide, reason)
+        case {"this_cpu": bool(this_cpu), "identity": str(identity), "wide": bool(wide), "reason": str(reason)}:
+            command = (*program, *COMMON_FLAGS, *((_THIS_CPU,) if this_cpu else ()))
+            return _Candidate(Compiler(command, identity), wide, reason)
     return None
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,6 +136,15 @@ def test_a_file_that_cannot_be_read_is_as_good_as_none(cache: Path, next_process
             file.write_text(text)
         compiler._examine.cache_clear()
         assert find_compiler() == before
+    next_process()
+    assert find_compiler() == before
+
+
+def test_a_remembered_command_is_never_run(cache: Path, next_process: Callable[[], None]) -> None:
+    before = find_compiler()
+    for file in cache.glob("compiler-*.json"):
+        planted = {**json.loads(file.read_text()), "command": ["/bin/false"], "program": "/bin/false"}
+        file.write_text(json.dumps(planted))
     next_process()
     assert find_compiler() == before
 
