@@ -64,6 +64,7 @@ class JobConfig:
     ``worker`` is this worker's number in the whole job. Packets carry the ``seat``, its number at its own switch.
     ``lanes``: the job's priority lanes. ``job`` and ``slots`` are those of lane 0; see :meth:`for_lane` for the others.
     ``paths``: paths between leaf and root that packets may use. With more than one, results can arrive out of order.
+    ``workers_min``: the fewest workers that a run may have; by default all of them.
 
     Example: with two lanes, jobs 7 and 8, lane 1 sends as job 8 and from the UDP port after lane 0's.
     """
@@ -79,10 +80,13 @@ class JobConfig:
     thc: ThcParameters | None
     lanes: tuple[Lane, ...] = ()
     paths: int = 1
+    workers_min: int = 0
 
     def __post_init__(self) -> None:
         if not self.lanes:
             object.__setattr__(self, "lanes", (Lane(self.job, self.slots),))
+        if not self.workers_min:
+            object.__setattr__(self, "workers_min", self.workers)
 
     def for_lane(self, lane: int) -> JobConfig:
         """One lane as a job with a number, slots and UDP ports of its own. Raises ConfigError if there is none."""
@@ -99,6 +103,11 @@ class JobConfig:
             addresses=tuple(replace(address, udp_port=address.udp_port + lane) for address in self.addresses),
             lanes=(own,),
         )
+
+    @property
+    def quorum_least(self) -> int:
+        """The least quorum of a run that a contribution may name; 0 if every run has all workers."""
+        return self.workers_min if self.workers_min < self.workers else 0
 
     @property
     def own_address(self) -> Address:

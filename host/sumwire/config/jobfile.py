@@ -28,14 +28,14 @@ from sumwire.config.job_config import (
 from sumwire.errors import ConfigError
 
 FORMAT: Final = 3
-# Format 2 has neither lanes nor paths, and means one of each.
+# Format 2 has neither lanes nor paths, and means one of each; its runs have all workers.
 _FORMAT_MIN: Final = 2
 _SUM_MAX: Final = (1 << p4.SLOT_WORDS) - 1
 _PORT_MAX: Final = 0xFFFF
 _JOB_MAX: Final = 0xFFFF
 
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
-_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths"})
+_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min"})
 
 
 def load_job(path: str | Path, worker: int) -> JobConfig:
@@ -64,6 +64,7 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> Jo
         raise ConfigError("worker", worker, f"must be in 0..{workers - 1}", where=where)
     first = Lane(fields.integer("job", 0, _JOB_MAX), fields.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL))
     lanes = _lanes(fields, first) if "lanes" in data else (first,)
+    addresses = _addresses(fields, workers, len(lanes))
     return JobConfig(
         name=fields.text("name"),
         job=first.job,
@@ -72,10 +73,11 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> Jo
         quorum=fields.integer("quorum", 1, workers),
         slots=first.slots,
         ops=ops,
-        addresses=_addresses(fields, workers, len(lanes)),
+        addresses=addresses,
         thc=_thc(fields, workers) if "thc" in ops else None,
         lanes=lanes,
         paths=_paths(fields) if "paths" in data else 1,
+        workers_min=_workers_min(fields, workers, addresses) if "workers_min" in data else workers,
     )
 
 
@@ -166,6 +168,14 @@ def _paths(fields: _Fields) -> int:
     if paths not in PATHS:
         raise fields.error("paths", f"must be one of {', '.join(map(str, PATHS))}")
     return paths
+
+
+def _workers_min(fields: _Fields, workers: int, addresses: tuple[Address, ...]) -> int:
+    least = fields.integer("workers_min", 1, workers)
+    aggregators = {address.aggregator for address in addresses}
+    if least < workers and len(aggregators) > 1:
+        raise fields.error("workers_min", f"must be {workers}, all workers: fewer need one switch, not a tree")
+    return least
 
 
 def _addresses(fields: _Fields, workers: int, lanes: int) -> tuple[Address, ...]:

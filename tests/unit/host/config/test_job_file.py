@@ -121,6 +121,27 @@ def test_every_rule_names_field_and_value(mapping: dict[str, Any], text: str) ->
         parse_job(mapping, 0)
 
 
+def test_a_run_has_all_workers_unless_the_file_says_how_few() -> None:
+    whole = parse_job(changed(), 0)
+    assert (whole.workers_min, whole.quorum_least) == (3, 0)
+    assert parse_job(changed(workers_min=3), 0).quorum_least == 0
+    elastic = parse_job(changed(workers_min=2, lanes=lanes(7, 8)), 0)
+    assert [(lane.workers_min, lane.quorum_least) for lane in (elastic, elastic.for_lane(1))] == [(2, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("value", [0, 4, -1, "2", 2.0, True])
+def test_a_run_has_some_worker_and_no_more_than_there_are(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"workers_min = .*: must be an integer in 1\.\.3"):
+        parse_job(changed(workers_min=value), 0)
+
+
+def test_a_tree_has_all_its_workers() -> None:
+    mapping = second(aggregator="10.0.0.9")
+    assert parse_job({**mapping, "workers_min": 3}, 0).quorum_least == 0
+    with pytest.raises(ConfigError, match=r"workers_min = 2: must be 3, all workers: .* not a tree"):
+        parse_job({**mapping, "workers_min": 2}, 0)
+
+
 @pytest.mark.parametrize("number", [2, 3])
 def test_without_lanes_there_is_one(number: int) -> None:
     config = parse_job(changed(format=number), 0)
