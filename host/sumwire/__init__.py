@@ -15,19 +15,27 @@ from sumwire_protocol.version import __version__ as __version__
 if TYPE_CHECKING:
     from sumwire.config import JobConfig as JobConfig
     from sumwire.config import load_job as load_job
+    from sumwire.errors import AddressError as AddressError
     from sumwire.errors import ClosedError as ClosedError
     from sumwire.errors import ConfigError as ConfigError
     from sumwire.errors import DeadlineError as DeadlineError
     from sumwire.errors import FallbackError as FallbackError
+    from sumwire.errors import ForkError as ForkError
     from sumwire.errors import GroupError as GroupError
+    from sumwire.errors import InterruptedJobError as InterruptedJobError
+    from sumwire.errors import JobBusyError as JobBusyError
     from sumwire.errors import LaneOverflowError as LaneOverflowError
+    from sumwire.errors import MismatchError as MismatchError
     from sumwire.errors import NonFiniteError as NonFiniteError
     from sumwire.errors import OrderError as OrderError
+    from sumwire.errors import PeerLostError as PeerLostError
     from sumwire.errors import RecreateError as RecreateError
+    from sumwire.errors import RefusedError as RefusedError
     from sumwire.errors import RetryError as RetryError
     from sumwire.errors import StaleRunError as StaleRunError
     from sumwire.errors import SumOverflowError as SumOverflowError
     from sumwire.errors import SumwireError as SumwireError
+    from sumwire.errors import SwitchLostError as SwitchLostError
     from sumwire.errors import TransportError as TransportError
     from sumwire.errors import UsageError as UsageError
     from sumwire.job.job import Job as Job
@@ -38,23 +46,31 @@ if TYPE_CHECKING:
     from sumwire.transport.stats import JobStats as JobStats
 
 _HOMES: Final = {
+    "AddressError": "errors",
     "ClosedError": "errors",
     "ConfigError": "errors",
     "DdpState": "training.ddp",
     "DeadlineError": "errors",
     "FallbackError": "errors",
+    "ForkError": "errors",
     "GroupError": "errors",
-    "LaneOverflowError": "errors",
+    "InterruptedJobError": "errors",
     "Job": "job.job",
+    "JobBusyError": "errors",
     "JobConfig": "config",
     "JobStats": "transport.stats",
+    "LaneOverflowError": "errors",
+    "MismatchError": "errors",
     "NonFiniteError": "errors",
     "OrderError": "errors",
+    "PeerLostError": "errors",
     "RecreateError": "errors",
+    "RefusedError": "errors",
     "RetryError": "errors",
     "StaleRunError": "errors",
     "SumOverflowError": "errors",
     "SumwireError": "errors",
+    "SwitchLostError": "errors",
     "TransportError": "errors",
     "UsageError": "errors",
     "all_reduce": "training.all_reduce",

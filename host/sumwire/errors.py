@@ -3,7 +3,7 @@
 """Errors of the host library, grouped by what the caller should do.
 
 * :class:`RetryError`: nothing was sent, or all workers got the same error. The call may be repeated with other data.
-* :class:`RecreateError`: the job cannot continue. Close it, renew its generation on the switch, and create a new one.
+* :class:`RecreateError`: the job cannot continue. Close it and create a new one on every worker.
 * :class:`UsageError`: the call or the configuration is wrong. Repeating the call does not help.
 """
 
@@ -21,7 +21,7 @@ class RetryError(SumwireError):
 
 
 class RecreateError(SumwireError):
-    """The job cannot continue. Renew its generation on the switch and create a new job on every worker."""
+    """The job cannot continue. Close it and create a new one on every worker: a new run needs nothing else."""
 
 
 class UsageError(SumwireError):
@@ -104,8 +104,31 @@ class DeadlineError(RecreateError, TimeoutError):
         )
 
 
+class SwitchLostError(DeadlineError):
+    """The switch does not answer at all, or no longer serves this job in the middle of a run.
+
+    ``text`` is the whole message: what was tried, and what mends it.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        job: int,
+        slot: int = 0,
+        round_: int = 0,
+        chunk: int = 0,
+        open_chunks: int = 0,
+        waited_s: float = 0.0,
+    ) -> None:
+        super().__init__(
+            job=job, slot=slot, round_=round_, chunk=chunk, open_chunks=open_chunks, waited_s=waited_s, detail=text
+        )
+        self.args = (text,)
+
+
 class StaleRunError(RecreateError):
-    """The switch holds state of an earlier run with this job's generation, or is already past this worker's rounds."""
+    """Another run of this job has begun, or the switch is past what this worker can catch up with."""
 
 
 class OrderError(RecreateError):
@@ -116,9 +139,45 @@ class TransportError(RecreateError):
     """This worker's socket failed, and a retransmission cannot help."""
 
 
+class AddressError(TransportError):
+    """An address or port of the job file cannot be used on this machine."""
+
+
+class PeerLostError(RecreateError):
+    """Another worker's process has ended or cannot be reached, as the process group says."""
+
+
+class InterruptedJobError(RecreateError):
+    """An exception, for example KeyboardInterrupt, ended an operation of the job half-way."""
+
+
 class FallbackError(RecreateError):
     """The workers could not agree on the fall-back to the ordinary all-reduce: a peer died or closed the job."""
 
 
 class GroupError(RecreateError):
     """A collective of a process group failed: a peer is gone, or the ranks made different calls."""
+
+
+class RefusedError(UsageError):
+    """The switch refused a packet of this worker and said why.
+
+    ``reason``: the switch's code, one of REJECT_* of ``sumwire_protocol.constants``. ``name``: its name, such as "JOB".
+    """
+
+    def __init__(self, text: str, *, reason: int, name: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.name = name
+
+
+class MismatchError(UsageError):
+    """The switch and this worker differ: in the job's configuration, the table, the quorum, or the program itself."""
+
+
+class JobBusyError(UsageError):
+    """Another process on this machine takes part in the job as the same worker, or holds its UDP port."""
+
+
+class ForkError(UsageError):
+    """A job was used in a forked child of the process that created it."""

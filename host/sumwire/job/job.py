@@ -36,6 +36,7 @@ from sumwire.job.operations import Max32, Min32, Operation, SignMerge, Sum32, Vo
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
 from sumwire.transport.options import ExchangeOptions, TransportOptions
+from sumwire.transport.patience import Alone
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
@@ -325,7 +326,7 @@ class Job:
             return fallback.finish(operation, self._completed, error)
 
     def _greet(self) -> None:
-        options = ExchangeOptions(waits_for_workers=True, deadline_s=self._join_s)
+        options = ExchangeOptions(waits_for_workers=True, patience=Alone(self._join_s))
         results = self._transport.exchange(p4.OP_MAX32, self._greeting.payload(), options=options)
         self._greeting.check(results.words, results.contributors)
         self._greeted = True

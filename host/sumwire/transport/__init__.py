@@ -4,10 +4,10 @@
 
 From the bottom up:
 
-* counters, estimators and options: stats, rtt, budget, congestion, delivery, options, window_options;
+* counters, estimators and options: stats, rtt, budget, congestion, delivery, patience, options, window_options;
 * the window, a state machine without clock and socket: in_flight, turns, early_closing, fast_retransmit,
   timers, retries, window;
 * results for workers that catch up: catchup/;
-* one exchange: buffers, link, connection, sending, result_errors, receiving, missing_workers, exchange;
+* one exchange: buffers, link, connection, sending, result_errors, receiving, missing_workers, waiting, exchange;
 * the transport: udp.
 """

@@ -10,12 +10,14 @@ from typing import Final, Self
 import numpy as np
 from sumwire_protocol import constants as p4
 
-from sumwire.errors import DeadlineError, SumwireError
+from sumwire.errors import SumwireError
 from sumwire.transport.buffers import Buffers, Results
 from sumwire.transport.connection import Connection
 from sumwire.transport.missing_workers import ask_who_is_missing
+from sumwire.transport.patience import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver
 from sumwire.transport.sending import Sender
+from sumwire.transport.waiting import Waiting
 
 # A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
 # busy meanwhile, and the worker is woken less often.
@@ -31,7 +33,7 @@ class Exchange:
     ``payload``: uint8 (chunks, up words, 128). ``results``: see :class:`Results`.
     """
 
-    def __init__(self, connection: Connection, buffers: Buffers) -> None:
+    def __init__(self, connection: Connection, buffers: Buffers, patience: Patience) -> None:
         self.payload = buffers.payload
         self.results = buffers.results
         self.chunks = buffers.chunks
@@ -41,6 +43,7 @@ class Exchange:
         self._buffers = buffers
         self._sender = Sender(connection, buffers)
         self._receiver = Receiver(connection, buffers)
+        self._waiting = Waiting(connection, patience)
 
     def __enter__(self) -> Self:
         return self
@@ -111,19 +114,27 @@ class Exchange:
         """Sleep until packets, room in the socket, the window's timer or the deadline; take in what has arrived."""
         connection, window = self._connection, self._window
         now = connection.clock()
-        try:
-            window.check_deadline(now)
-        except DeadlineError as error:
-            ask_who_is_missing(connection, self._buffers, self._receiver, error)
+        if now >= self._waiting.next_at and not self._may_wait(now):
             return
         held = len(self._sender.held) > 0
-        wake_at = window.wake_at()
+        wake_at = min(window.wake_at(), self._waiting.next_at)
         if connection.catch_up is not None:
             wake_at = min(wake_at, connection.catch_up.recovery.wake_at())
         # Rounded up: a timer must have expired when the wait is over, or the loop would spin.
         if connection.link.wait(max(0, int((max(wake_at, now) - now) * 1000) + 1), room=held):
             wanted = 0 if held else window.in_flight // _COLLECTED_PART
             self._receiver.receive(wanted if wanted > 1 else 0)
+
+    def _may_wait(self, now: float) -> bool:
+        """Ask the patience, if it is time. Returns False if the deadline has passed and a new result came after all."""
+        window = self._window
+        try:
+            self._waiting.check(now)
+        except DeadlinePassedError:
+            error = window.deadline_error(now, window.oldest())
+            ask_who_is_missing(self._connection, self._buffers, self._receiver, error)
+            return False
+        return True
 
     def _count_results(self) -> None:
         """Add what is missing from the results of a complete exchange to the statistics."""

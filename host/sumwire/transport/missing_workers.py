@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sumwire.errors import DeadlineError
+from sumwire.errors import DeadlineError, SwitchLostError
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
 from sumwire.transport.receiving import Receiver
@@ -46,6 +46,13 @@ def ask_who_is_missing(connection: Connection, buffers: Buffers, receiver: Recei
             receiver.receive()
             if window.open_chunks < open_chunks:
                 return
-    raise error.with_detail(
-        "the switch does not answer at all" + (f"; {link.last_failure}" if link.last_failure else "")
+    silence = "the switch does not answer at all" + (f"; {link.last_failure}" if link.last_failure else "")
+    raise SwitchLostError(
+        f"{error}; {silence}",
+        job=error.job,
+        slot=error.slot,
+        round_=error.round,
+        chunk=error.chunk,
+        open_chunks=error.open_chunks,
+        waited_s=error.waited_s,
     )

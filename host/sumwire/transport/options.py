@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
+from sumwire.transport.patience import Patience
 
 
 @dataclass(frozen=True)
 class TransportOptions:
     """``deadline_s``: seconds without any new result after which an exchange ends with DeadlineError.
 
+    ``patience``: decides about exchanges that wait, instead of ``deadline_s`` (:mod:`sumwire.transport.patience`).
     ``delivery``: loss bound, congestion control and probes; None for a complete transfer without the latter two.
     ``kept_chunks``: where slots may close without some worker, each worker keeps at least so many results for others.
     """
@@ -25,6 +27,7 @@ class TransportOptions:
     deadline_s: float = 10.0
     delivery: Delivery | None = None
     kept_chunks: int = KEPT_CHUNKS
+    patience: Patience | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +35,14 @@ class ExchangeOptions:
     """``waits_for_workers``: this exchange opens an operation. Its round trips include the wait for slow workers, so
     they say nothing about the path.
 
-    ``deadline_s``: another deadline than the transport's. ``bounded``: contributions may be missing from the sums, as
+    ``patience``: another one than the transport's. ``bounded``: contributions may be missing from the sums, as
     many as the delivery's loss bound allows. ``tos``: the IPv4 TOS byte of every chunk's packets, uint8 (chunks,);
     retransmissions have the same priority and are never dropped on purpose. ``contribute=False``: nothing is sent; the
     results of the other workers' contributions are waited for.
     """
 
     waits_for_workers: bool = False
-    deadline_s: float | None = None
+    patience: Patience | None = None
     bounded: bool = False
     tos: NDArray[np.uint8] | None = None
     contribute: bool = True

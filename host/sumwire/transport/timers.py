@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The timers of a window: when the oldest chunk in flight is retried, how many chunks with it, and the deadline.
+"""The timers of a window: when the oldest chunk in flight is retried, and how many chunks with it.
 
 The timeout is that of RFC 6298, from measured round trips. Two cases have a short timeout instead, because measured
 round trips are mostly queueing in full windows: an exchange that waits for slow workers, and the last chunks of any
@@ -47,7 +47,6 @@ class Timers:
         self.progress_at = 0.0
         self._adaptive = options.adaptive_retries
         self._several_paths = options.paths > 1
-        self._default_deadline_s = self.deadline_s = options.deadline_s
         short_s = QUICK_TIMEOUT_S if self._adaptive else SHORT_TIMEOUT_S
         self._path_rtt = rtt
         self._short_rtt = RttEstimator(initial_s=short_s, min_s=short_s, max_s=max(short_s, rtt.max_s))
@@ -59,10 +58,9 @@ class Timers:
         # The shortest round trip so far, with adaptive retries; 0.0 before the first.
         self._shortest_s = 0.0
 
-    def begin(self, now: float, *, sampled: bool, deadline_s: float | None) -> None:
+    def begin(self, now: float, *, sampled: bool) -> None:
         """A new exchange begins. ``sampled=False``: its round trips include the wait for slow workers, so they say
-        nothing about the path. ``deadline_s``: another deadline than the window's."""
-        self.deadline_s = self._default_deadline_s if deadline_s is None else deadline_s
+        nothing about the path."""
         self._sampled = sampled
         self._rtt = self._path_rtt if sampled else self._short_rtt
         self.burst = 0
@@ -70,11 +68,6 @@ class Timers:
         self._timer_from = self.progress_at = now
         self._path_rtt.settle()
         self._short_rtt.settle()
-
-    @property
-    def deadline_at(self) -> float:
-        """When the exchange's deadline passes without a new result."""
-        return self.progress_at + self.deadline_s
 
     def measured(self, sent_at: NDArray[np.float64], now: float) -> float | None:
         """Take in the round trip of results that arrived together: that of the longest in flight.

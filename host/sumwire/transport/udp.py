@@ -26,6 +26,7 @@ from sumwire.transport.connection import Connection
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.link import Link
 from sumwire.transport.options import PLAIN, ExchangeOptions, TransportOptions
+from sumwire.transport.patience import Alone
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.window import Window
@@ -57,6 +58,7 @@ class Transport:
         self._config = config
         self._options = options
         self._clock = clock
+        self._patience = options.patience or Alone(options.deadline_s)
         self._up, self._down = Pool(), Pool()
         self._exchange: Exchange | None = None
         self.link = Link(config, self.stats)
@@ -157,7 +159,7 @@ class Transport:
         self.link.load(buffers.packets, buffers.tos)
         budget = self._budget(chunks, first) if options.bounded else None
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
-        self._exchange = Exchange(self._connection, buffers)
+        self._exchange = Exchange(self._connection, buffers, options.patience or self._patience)
         self._exchange.take_ahead()
         self.stats.exchange_s += self._clock() - began
         return self._exchange
@@ -183,7 +185,6 @@ def _closes_early(config: JobConfig, options: TransportOptions) -> bool:
 def _window_options(config: JobConfig, options: TransportOptions, catch_up: CatchUp | None) -> WindowOptions:
     delivery, quorum_below_workers = options.delivery, config.quorum < config.workers
     return WindowOptions(
-        deadline_s=options.deadline_s,
         adaptive_retries=delivery is not None or quorum_below_workers,
         probes=delivery is None or delivery.probes,
         early_closing=_closes_early(config, options),

@@ -18,6 +18,7 @@ chunk 4 go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -122,7 +123,7 @@ class Window:
         self._prefix = 0
         self._flight = Flight(chunks)
         self._fast = FastRetransmit()
-        self._timers.begin(now, sampled=not options.waits_for_workers, deadline_s=options.deadline_s)
+        self._timers.begin(now, sampled=not options.waits_for_workers)
         self._urgent = []
         self._turns = self._new_turns(bounded=budget is not None)
         self._retries = self._new_retries(budget) if self.options.adaptive_retries else None
@@ -224,20 +225,24 @@ class Window:
             self._urgent.append(chunk)
 
     def wake_at(self) -> float:
-        """When :meth:`take` or :meth:`check_deadline` next has something to do if no packet arrives."""
-        deadline = self._timers.deadline_at
+        """When :meth:`take` next has something to do if no packet arrives; infinity if it never has."""
         oldest = self._flight.oldest()
         if oldest == NOTHING:
-            return deadline
+            return math.inf
         sent_at = float(self._flight.sent_at[oldest])
+        expiry = self._timers.expiry(sent_at, at_end=self._at_end())
         if self.options.paths > 1 and len(self._flight.before(self._overtaken_before(), 1)):
-            deadline = min(deadline, sent_at + self._timers.reordering_s)
-        return min(deadline, self._timers.expiry(sent_at, at_end=self._at_end()))
+            return min(expiry, sent_at + self._timers.reordering_s)
+        return expiry
 
-    def check_deadline(self, now: float) -> None:
-        """Raises DeadlineError when no new result has arrived for the deadline's time."""
-        if not self.done and now - self._timers.progress_at >= self._timers.deadline_s:
-            raise self.deadline_error(now, max(self._flight.oldest(), 0))
+    @property
+    def progress_at(self) -> float:
+        """When the latest new result arrived, or the exchange began."""
+        return self._timers.progress_at
+
+    def oldest(self) -> int:
+        """The chunk in flight whose latest transmission is the oldest; 0 if none is in flight."""
+        return max(self._flight.oldest(), 0)
 
     def deadline_error(self, now: float, chunk: int, missing: Collection[int] | None = None) -> DeadlineError:
         """The error about one open chunk. ``missing``: the workers known not to be in its sum."""

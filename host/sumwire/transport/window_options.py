@@ -25,7 +25,6 @@ def turn_of(seats: Sequence[int], seat: int) -> Turn:
 class WindowOptions:
     """The default is a window for a quorum of all workers, which only retransmits.
 
-    ``deadline_s``: seconds without any new result after which an exchange ends with DeadlineError.
     ``adaptive_retries``: a retry need not be a retransmission: :mod:`sumwire.transport.retries` chooses. Such retries
     cost little, so timers are shorter.
     ``probes``: a retry may be a PROBE, which asks the switch about the chunk.
@@ -36,7 +35,6 @@ class WindowOptions:
     ``kept_results``: how many of the latest results other workers keep; None if no limit is known.
     """
 
-    deadline_s: float = 10.0
     adaptive_retries: bool = False
     probes: bool = False
     early_closing: bool = False

@@ -18,6 +18,7 @@ import numpy as np
 from sumwire.config import load_job
 from sumwire.multihop.statistics import lone_signs, signs_of
 from sumwire.transport.options import ExchangeOptions
+from sumwire.transport.patience import Alone
 from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import SIGN
@@ -55,7 +56,7 @@ def merge(job_file: str, worker: int, rounds: int) -> bytes:
     rows = [np.tile(np.packbits(make(config.workers, VALUES)[worker]), (count, 1)) for make, count in inputs]
     payload = np.concatenate(rows).reshape(-1, SIGN.up.words, p4.WORD_BYTES)
     with Transport(config) as transport:
-        options = ExchangeOptions(waits_for_workers=True, deadline_s=_JOIN_SECONDS)
+        options = ExchangeOptions(waits_for_workers=True, patience=Alone(_JOIN_SECONDS))
         return transport.exchange(SIGN.code, payload, options=options).words.tobytes()
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from sumwire.config import load_job
 from sumwire.transport.options import ExchangeOptions
+from sumwire.transport.patience import Alone
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 from sumwire_protocol.ops import CODES
@@ -54,7 +55,9 @@ def exchange_all(spec: OpsSpec, worker: int) -> dict[str, Any]:
     with Transport(config, stats=stats) as transport:
         for op in config.ops:
             sent = [ops_expect.contribution(op, k, spec.chunks, spec.seed) for k in range(config.workers)]
-            options = ExchangeOptions() if ops else ExchangeOptions(waits_for_workers=True, deadline_s=_JOIN_SECONDS)
+            options = (
+                ExchangeOptions() if ops else ExchangeOptions(waits_for_workers=True, patience=Alone(_JOIN_SECONDS))
+            )
             results = transport.exchange(CODES[op], sent[worker], options=options)
             entry: dict[str, Any] = {"digest": hashlib.sha256(results.words.tobytes()).hexdigest()}
             if op == "sign":

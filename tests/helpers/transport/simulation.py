@@ -149,7 +149,6 @@ class Worker:
         self.lengths = list(lengths)
         terms, workers = world.terms, world.switch.workers
         options = WindowOptions(
-            deadline_s=world.deadline_s,
             adaptive_retries=terms.adaptive,
             probes=terms.probes,
             early_closing=world.loses,
@@ -199,7 +198,8 @@ class Worker:
                 assert kind == SendKind.RECOVER or chunks.max() < window.filled, "the payload is not there yet"
                 for chunk in chunks.tolist():
                     self.send(chunk, kind)
-            window.check_deadline(now)
+            if not window.done and now - window.progress_at >= self.world.deadline_s:
+                raise window.deadline_error(now, window.oldest())
         except SumwireError as error:
             self.error = error
             return
@@ -207,7 +207,7 @@ class Worker:
             self.filled_at = now + self.world.part_s
             self.world.at(self.filled_at, self.fill)
         if not window.done:
-            self.world.at(max(window.wake_at(), now + 1e-6), self.timer)
+            self.world.at(max(self.wake_at(), now + 1e-6), self.timer)
 
     def send(self, chunk: int, kind: SendKind) -> None:
         place, world = self.window.place(chunk), self.world
@@ -221,8 +221,11 @@ class Worker:
             least = world.switch.quorum - 1 if kind == SendKind.FLUSH else None
             world.send_up(Up(self.number, *place, payload, least=least))
 
+    def wake_at(self) -> float:
+        return min(self.window.wake_at(), self.window.progress_at + self.world.deadline_s)
+
     def timer(self) -> None:
-        if not self.finished and self.world.now >= self.window.wake_at():
+        if not self.finished and self.world.now >= self.wake_at():
             self.work()
 
     def hear(self, packet: Down) -> None:

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
-from sumwire.errors import DeadlineError, StaleRunError, UsageError
+from sumwire.errors import StaleRunError, UsageError
 from sumwire.transport.budget import Budget
 from sumwire.transport.congestion import START_CHUNKS, WindowLimit
 from sumwire.transport.fast_retransmit import REORDER_TOLERANCE
@@ -21,9 +22,9 @@ from sumwire.transport.window_options import Turn, WindowOptions
 from sumwire.wire.sequence import round_newer
 
 
-def window(slots: int, deadline_s: float = 10.0) -> Window:
+def window(slots: int) -> Window:
     rtt = RttEstimator(initial_s=0.2, min_s=0.03, max_s=1.0)
-    return Window(slots, rtt, job=1, options=WindowOptions(deadline_s=deadline_s))
+    return Window(slots, rtt, job=1)
 
 
 def drain(w: Window, now: float, most: int = 7) -> list[int]:
@@ -276,27 +277,27 @@ def test_timer_leaves_young_chunks_alone() -> None:
     assert 7 not in drain(w, 10.0 - 9.6)
 
 
-def test_deadline_counts_from_the_last_new_result() -> None:
-    w = window(8, deadline_s=5.0)
+def test_progress_is_the_last_new_result() -> None:
+    w = window(8)
     w.begin(12, 0.0)
     drain(w, 0.0)
-    w.check_deadline(4.9)
+    assert w.progress_at == 0.0
     answer(w, 1, 4.9)
     answer(w, 1, 9.0)
-    w.check_deadline(9.8)
+    assert w.progress_at == 4.9
     drain(w, 9.8)
-    with pytest.raises(DeadlineError, match=r"job 1: no result for 5\.10 s; slot \d, round 0, chunk") as caught:
-        w.check_deadline(10.0)
-    assert caught.value.open_chunks == 11
-    assert caught.value.missing is None
-    assert caught.value.chunk == caught.value.slot != 1
+    error = w.deadline_error(10.0, w.oldest())
+    assert str(error).startswith("job 1: no result for 5.10 s; slot ")
+    assert error.open_chunks == 11
+    assert error.missing is None
+    assert error.chunk == error.slot != 1
 
 
-def test_wake_at_never_lies_beyond_timer_or_deadline() -> None:
-    w = window(8, deadline_s=0.05)
-    w.begin(1, 0.0)
+def test_a_window_with_nothing_in_flight_never_wakes() -> None:
+    w = window(8)
+    w.begin(1, 0.0, filled=0)
     drain(w, 0.0)
-    assert w.wake_at() == pytest.approx(0.05)
+    assert w.wake_at() == math.inf
 
 
 def test_stale_answers() -> None:
