@@ -82,7 +82,20 @@ _HOMES: Final = {
 
 # Public modules, loaded on first use as attributes: `sumwire.optim` works after `import sumwire`.
 _MODULES: Final = frozenset(
-    {"codec", "config", "ddp", "delivery", "dlcp", "errors", "multihop", "optim", "reductions", "systems", "wire"}
+    {
+        "checkpoint",
+        "codec",
+        "config",
+        "ddp",
+        "delivery",
+        "dlcp",
+        "errors",
+        "multihop",
+        "optim",
+        "reductions",
+        "systems",
+        "wire",
+    }
 )
 
 

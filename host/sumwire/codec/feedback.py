@@ -8,16 +8,26 @@ The invariant is compressed + residual = input. Residuals are float32 and have t
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
 
 import torch
 from torch import Tensor
 
+from sumwire.checkpoint import Content, Saved
 from sumwire.codec.errors import FeedbackShapeError
 from sumwire.codec.memory import Recycler
+from sumwire.errors import UsageError
+
+# Keys that a checkpoint can hold, alone or in tuples.
+_PLAIN: Final = (str, int, float, bool, bytes, type(None))
 
 
-class ErrorFeedback:
-    """Residuals by a key that the caller chooses, one tensor each."""
+class ErrorFeedback(Saved):
+    """Residuals by a key that the caller chooses, one tensor each.
+
+    A state can be saved if the keys are strings, numbers or tuples of them: other objects mean nothing to a later
+    process.
+    """
 
     def __init__(self) -> None:
         self._residuals: dict[Hashable, Tensor] = {}
@@ -45,6 +55,18 @@ class ErrorFeedback:
         """Keep what this round left out, replacing the former residual. The tensor is kept, not copied."""
         self._residuals[key] = residual.detach()
 
+    def kept(self) -> Content:
+        """Return the residuals by key. Raises UsageError for a key that cannot be saved."""
+        for key in self._residuals:
+            if not _is_plain(key):
+                rule = "to be saved it must be a string, a number or a tuple of them: use such keys"
+                raise UsageError(f"residual {key!r}: key of type {type(key).__name__}: {rule}")
+        return Content(residuals=dict(self._residuals))
+
+    def restore(self, content: Content, /) -> None:
+        """Continue with these residuals only."""
+        self._residuals = dict(content.residuals)
+
     def reset(self, key: Hashable | None = None) -> None:
         """Forget one key's residual, or all of them."""
         if key is None:
@@ -53,7 +75,7 @@ class ErrorFeedback:
             self._residuals.pop(key, None)
 
 
-class ParameterFeedback:
+class ParameterFeedback(Saved):
     """Residuals by parameter, for buckets whose parameters change.
 
     DDP regroups parameters into other buckets after its first iteration. A residual follows its parameter into
@@ -100,6 +122,14 @@ class ParameterFeedback:
         for (parameter, _), piece in zip(parts, pieces, strict=True):
             self._residuals[parameter] = piece
 
+    def kept(self) -> Content:
+        """Return the flat residuals by parameter."""
+        return Content(residuals=dict(self._residuals))
+
+    def restore(self, content: Content, /) -> None:
+        """Continue with these residuals only."""
+        self._residuals = dict(content.residuals)
+
     def keep_only(self, parameters: Iterable[Hashable]) -> None:
         """Forget every parameter not named: those that left the model."""
         wanted = set(parameters)
@@ -115,6 +145,10 @@ def _room(memory: Recycler, like: Tensor, dtype: torch.dtype) -> Tensor:
     if like.device.type != "cpu":
         return torch.empty_like(like, dtype=dtype, requires_grad=False)
     return memory.empty(like.numel(), dtype).view(like.shape)
+
+
+def _is_plain(key: Hashable) -> bool:
+    return all(map(_is_plain, key)) if type(key) is tuple else type(key) in _PLAIN
 
 
 def _check_parts(flat: Tensor, parts: Sequence[tuple[Hashable, int]]) -> None:

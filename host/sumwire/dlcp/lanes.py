@@ -15,17 +15,18 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NoReturn, Self, SupportsIndex, TypeVar
 
 import torch
 from torch import Tensor
 from torch.futures import Future
 
+from sumwire.checkpoint import Content, Place, Saved, refuse_pickling
 from sumwire.codec.layout import layout
 from sumwire.codec.thc import BLOCK_VALUES
 from sumwire.config import JobConfig
 from sumwire.dlcp.tags import LayerMagnitude, Policy, check_priorities, tagger
-from sumwire.errors import ConfigError
+from sumwire.errors import ConfigError, UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.job.operations import require
 from sumwire.training.comm_thread import CommThread
@@ -68,7 +69,7 @@ class TensorRecord:
         return {**asdict(self), "missing_share": self.missing_share}
 
 
-class Lanes:
+class Lanes(Saved):
     """One worker's end of a job of one or more lanes. Also a context manager.
 
     ``policy`` decides the lanes' priorities and the packets' drop classes; None is the default policy for the number of
@@ -147,6 +148,23 @@ class Lanes:
             thread.close()
         for job in self.jobs:
             job.close(agree=agree)
+
+    def place(self) -> Place:
+        return self.jobs[0].place()
+
+    def kept(self) -> Content:
+        """Return the state of every lane's job."""
+        return Content.joined({str(lane): job.kept() for lane, job in enumerate(self.jobs)})
+
+    def restore(self, content: Content, /) -> None:
+        if len(content.rest) != len(self.jobs):
+            rule = "load it into lanes of the same job file"
+            raise UsageError(f"state of lanes: has {len(content.rest)}, the job {len(self.jobs)}: {rule}")
+        for lane, job in enumerate(self.jobs):
+            job.restore(content.part(str(lane), "lanes"))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        refuse_pickling(self, "sockets and threads")
 
     def lane_of(self, position: float) -> int:
         """Return the lane of a tensor at a place in the model. Raises ConfigError if its priority is no lane's."""

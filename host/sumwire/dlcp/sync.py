@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.futures import Future
 from torch.optim import Optimizer
 
+from sumwire.checkpoint import Content, Kept, Place
 from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import UsageError
 from sumwire.job.job import Residual
@@ -56,30 +57,23 @@ class LaneState(DdpState):
     """
 
     def __init__(self, lanes: Lanes, parameters: nn.Module | Iterable[Tensor], *, error_feedback: bool = True) -> None:
-        super().__init__(None, reduce=_unplaced, error_feedback=error_feedback)
+        super().__init__(None, reduce=_unplaced, error_feedback=error_feedback, model=parameters)
         self.lanes = lanes
-        given = parameters.parameters() if isinstance(parameters, nn.Module) else parameters
-        # Numbered in the model's order, so that a number says where a parameter is.
-        self._parameters = [p for p in given if p.requires_grad]
-        self._numbers = {id(p): number for number, p in enumerate(self._parameters)}
-        self._ends = list(accumulate(p.numel() for p in self._parameters))
+        # A number says where in the model a parameter is.
+        self._ends = list(accumulate(p.numel() for p in self._parameters.all))
         # Buckets of the current step, in the order of hand-over; and those of the latest complete step.
         self._now: list[_Operation] = []
         self._step: list[_Operation] = []
         if not self._ends or not self._ends[-1]:
             raise UsageError("no parameters: nothing to reduce")
 
-    def submit(self, bucket: GradBucket) -> Future[Tensor]:
-        """Queue a bucket in its lane. The future holds its buffer, filled with the mean gradient.
-
-        Raises UsageError for a bucket with a parameter that is not the model's.
-        """
+    def _submit(self, bucket: GradBucket) -> Future[Tensor]:
         parts = self._parts(bucket)
         if bucket.index() == 0:
             # The first of a step. A step that was not completed is forgotten.
             self._now = []
         self._now.append(_Operation(bucket.index(), parts, self.position(parts)))
-        future = super().submit(bucket)
+        future = super()._submit(bucket)
         if bucket.is_last():
             self._step, self._now = self._now, []
         return future
@@ -122,18 +116,14 @@ class LaneState(DdpState):
         for (number, numel), piece in zip(
             operation.parts, torch.split(mean, [numel for _, numel in operation.parts]), strict=True
         ):
-            parameter = self._parameters[number]
+            parameter = self._parameters.all[number]
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
             assert numel == parameter.numel()
             parameter.grad.copy_(piece.view(parameter.shape))
 
-    def _parts(self, bucket: GradBucket) -> Parts:
-        for parameter in bucket.parameters():
-            if id(parameter) not in self._numbers:
-                shape = tuple(parameter.shape)
-                raise UsageError(f"bucket {bucket.index()}: parameter of shape {shape} is not one of the model's")
-        return super()._parts(bucket)
+    def _owners(self) -> dict[str, Kept]:
+        return {"lanes": self.lanes}
 
     def _thread_for(self, task: Task) -> CommThread:
         return self.lanes.thread(self.lanes.lane_of(self.position(task.parts)))
@@ -166,14 +156,16 @@ class LaneSync(GradientOptimizer):
         for bucket, future in zip(buckets, futures, strict=True):
             bucket.take(future.wait())
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the inner optimizer's state."""
-        return self.inner.state_dict()
+    def place(self) -> Place:
+        return self._state.place()
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`, without residuals."""
-        self.inner.load_state_dict(state_dict)
-        self.param_groups = self.inner.param_groups
+    def kept(self) -> Content:
+        """Return the inner optimizer's state, and that of the hook and its lanes."""
+        return Content.joined({"optimizer": super().kept(), "lanes": self._state.kept()})
+
+    def restore(self, content: Content, /) -> None:
+        super().restore(content.part("optimizer", self.kind()))
+        self._state.restore(content.part("lanes", self.kind()))
 
 
 class _Bucket:
@@ -206,7 +198,7 @@ class _Bucket:
 
 def _buckets(state: LaneState) -> list[_Bucket]:
     by_lane: dict[int, list[Tensor]] = {}
-    for number, parameter in enumerate(state._parameters):
+    for number, parameter in enumerate(state._parameters.all):
         lane = state.lanes.lane_of(state.position(((number, parameter.numel()),)))
         by_lane.setdefault(lane, []).append(parameter)
     lanes = sorted(by_lane, reverse=True)

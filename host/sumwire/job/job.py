@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal, NoReturn, Self, SupportsIndex
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from torch import Tensor
 
+from sumwire.checkpoint import Content, Place, Saved, refuse_pickling
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.sign import SignCodec
@@ -48,7 +49,7 @@ _BUCKETS: Final = 1 << 16
 Residual = Callable[[], Tensor]
 
 
-class Job:
+class Job(Saved):
     """One worker of one job, from its first operation to :meth:`close`. Also a context manager.
 
     All workers make the same calls, with the same lengths, in the same order. One thread works at a time; others wait.
@@ -104,6 +105,8 @@ class Job:
         self._closed = False
         self._broken: RecreateError | None = None
         self._completed = 0
+        # Number of the first operation, which earlier processes have reached. Codecs draw random bits by the number.
+        self._first = 0
         self._transport = Transport(
             config, TransportOptions(deadline_s, delivery, kept_chunks), rtt=rtt, stats=self.stats
         )
@@ -135,6 +138,27 @@ class Job:
     def on_close(self, closer: Callable[[], None]) -> None:
         """Register a function that :meth:`close` calls first, e.g. to end a thread that uses the job."""
         self._closers.append(closer)
+
+    @property
+    def _sequence(self) -> int:
+        """Number of the next operation, counted over all processes that have gone on from a state."""
+        return self._first + self._completed
+
+    def place(self) -> Place:
+        return Place.here(Place(self.config.worker, self.workers))
+
+    def kept(self) -> Content:
+        """Return the number of operations made, and the residuals of ``feedback``."""
+        with self._lock:
+            return Content({"feedback": self.feedback.kept().residuals}, {"operations": self._sequence})
+
+    def restore(self, content: Content, /) -> None:
+        with self._lock:
+            self.feedback.restore(Content(content.residuals["feedback"]))
+            self._first = content.rest["operations"] - self._completed
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        refuse_pickling(self, "a socket")
 
     def close(self, *, agree: bool = True) -> None:
         """End this worker's part; closing twice is allowed.
@@ -291,7 +315,7 @@ class Job:
                 # Nothing to agree on with other workers, so it must not count as an operation.
                 return empty
             began = time.monotonic()
-            operation = make(self._completed)
+            operation = make(self._sequence)
             try:
                 result = self._carry_out(operation)
             except RecreateError as error:

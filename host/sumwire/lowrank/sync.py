@@ -21,21 +21,24 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.futures import Future
 from torch.optim import Optimizer
 
+from sumwire.checkpoint import Content, Place, owner_of, place_of
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
 from sumwire.lowrank.matrices import HALVES, make_state
 from sumwire.training.ddp import Reduce
-from sumwire.training.optim import GradientOptimizer
+from sumwire.training.optim import GradientOptimizer, owner_state, restore_owner
 
 # Runs calls one after the other, in the order given, and never in the middle of another.
 Submit = Callable[[Callable[[], None]], Future[None]]
+
+_ERROR: Final = "error"
 
 
 def at_once(call: Callable[[], None]) -> Future[None]:
@@ -177,31 +180,35 @@ class AcpSgd(GradientOptimizer):
             raise UsageError("add_param_group: make a new AcpSgd, its buffers have a fixed layout")
         super().add_param_group(param_group)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return this worker's state, in copies. Errors differ between workers, so every worker saves its own."""
-        return {
-            "inner": self.inner.state_dict(),
-            "steps": self.steps,
-            "seed": self._seed,
-            "shares": [state.state() for state in self.states],
-        }
+    def place(self) -> Place:
+        return place_of(owner_of(self._reduction))
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`. All workers do so at the same step.
+    def kept(self) -> Content:
+        """Return the states of inner optimizer and reduction, the step, P, Q and this worker's own errors."""
+        tensors = [state.state() for state in self.states]
+        factors = [{name: one for name, one in state.items() if name != _ERROR} for state in tensors]
+        rest = {**super().kept().rest, "steps": self.steps, "seed": self._seed, "factors": factors}
+        errors = {str(number): state[_ERROR] for number, state in enumerate(tensors)}
+        return Content.joined({"optimizer": Content(errors, rest), **owner_state(self._reduction)})
 
-        Raises UsageError in the middle of a step, or for a state of other parameters, rank or min_compression.
+    def restore(self, content: Content, /) -> None:
+        """Continue from a state. All workers do so at the same step.
+
+        Raises UsageError in the middle of a step, or for a state of other parameters, rank, seed or min_compression.
         """
         if any(piece is not None for piece in self._now.pieces):
             raise UsageError(f"load_state_dict in the middle of step {self.steps}: must come before its backward pass")
-        saved = state_dict["shares"]
-        if len(saved) != len(self.states):
-            raise UsageError(f"state: {len(saved)} parameters: must be {len(self.states)}")
-        for number, (state, tensors) in enumerate(zip(self.states, saved, strict=True)):
-            state.load(tensors, f"state of parameter {number}")
-        self.inner.load_state_dict(state_dict["inner"])
-        self.param_groups = self.inner.param_groups
-        self.steps = state_dict["steps"]
-        self._seed = state_dict["seed"]
+        own = content.part("optimizer", self.kind())
+        factors, seed = own.rest["factors"], own.rest["seed"]
+        if len(factors) != len(self.states):
+            raise UsageError(f"state: {len(factors)} parameters: must be {len(self.states)}")
+        if seed != self._seed:
+            raise UsageError(f"state: seed = {seed}: must be {self._seed}: make AcpSgd with the seed of the state")
+        for number, (state, tensors) in enumerate(zip(self.states, factors, strict=True)):
+            state.load({**tensors, _ERROR: own.residuals[str(number)]}, f"state of parameter {number}")
+        super().restore(own)
+        restore_owner(self._reduction, content, self.kind())
+        self.steps = own.rest["steps"]
         self._now = self._begin()
 
     def _begin(self) -> _Step:

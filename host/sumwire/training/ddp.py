@@ -24,15 +24,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
 import torch
 from torch import Tensor
 from torch.futures import Future
 
+from sumwire.checkpoint import Content, Kept, Place, Saved, owner_of, place_of, refuse_pickling
 from sumwire.codec.feedback import ParameterFeedback
 from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
+from sumwire.training.buckets import Buckets, Model, Parameters
 from sumwire.training.comm_thread import CommThread
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class Task:
     handed_over: float = field(default_factory=time.monotonic)
 
 
-class DdpState:
+class DdpState(Saved):
     """The hook's state: one job, its thread, and the residuals of error feedback.
 
     ``reduce(bucket, number)`` returns the aggregate and a function for this worker's residual. None is the job's own
@@ -72,17 +74,28 @@ class DdpState:
     parameter has no gradient in a step, its residual waits for a step in which it has: DDP discards the result of a
     parameter that no worker used, and a residual in it would be lost. One state serves one DistributedDataParallel
     instance.
+
+    `state_dict` has the residuals by the parameters' names, and what is known of the job's or the reduction's state
+    (:func:`sumwire.checkpoint.owner_of`). It needs ``model``, DDP's or the one within, or the model's parameters in
+    their order: DDP names no parameters. In the first step after `load_state_dict` the gradients are reduced in the
+    buckets of the step before the checkpoint (:mod:`sumwire.training.buckets`).
     """
 
-    def __init__(self, job: Job | None, *, reduce: Reduce | None = None, error_feedback: bool = True) -> None:
+    def __init__(
+        self,
+        job: Job | None,
+        *,
+        reduce: Reduce | None = None,
+        error_feedback: bool = True,
+        model: Model | None = None,
+    ) -> None:
         if reduce is None and job is None:
             raise UsageError("a DDP hook needs a job, or a reduction that does without")
         self.job = job
         self._reduction = reduce or (job.reduce if job else None)
         self.feedback = ParameterFeedback() if error_feedback else None
-        self._numbers: dict[int, int] = {}
-        # Kept so that no id in _numbers can become that of another tensor.
-        self._parameters: list[Tensor] = []
+        self._parameters = Parameters(model)
+        self._buckets = Buckets(self._parameters)
         # By parameter: the call that stores its residual after the latest result.
         self._kept: dict[int, Future[None]] = {}
         self._thread = CommThread(f"job {job.config.name}" if job else "hook without switch")
@@ -90,7 +103,13 @@ class DdpState:
             job.on_close(self.close)
 
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
-        """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient."""
+        """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient.
+
+        Raises UsageError for a bucket with a parameter that is not the model's.
+        """
+        return self._buckets.submit(bucket, self._submit)
+
+    def _submit(self, bucket: GradBucket) -> Future[Tensor]:
         buffer = bucket.buffer()
         task = Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer))
         future = self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
@@ -104,13 +123,7 @@ class DdpState:
 
     def _parts(self, bucket: GradBucket) -> tuple[tuple[int, int], ...]:
         """Return (number of the parameter in this state, number of its values), in the bucket's order."""
-        parts = []
-        for parameter in bucket.parameters():
-            if id(parameter) not in self._numbers:
-                self._numbers[id(parameter)] = len(self._parameters)
-                self._parameters.append(parameter)
-            parts.append((self._numbers[id(parameter)], parameter.numel()))
-        return tuple(parts)
+        return tuple((self._parameters.number(parameter), parameter.numel()) for parameter in bucket.parameters())
 
     def _reduce(self, task: Task) -> Tensor:
         if task.filled is not None:
@@ -174,6 +187,44 @@ class DdpState:
                 idle.append((piece, self.feedback.residual(parameter)))
             start += numel
         return idle
+
+    def place(self) -> Place:
+        return place_of(*self._owners().values())
+
+    def kept(self) -> Content:
+        """Return the residuals, the latest grouping, and the state of job and reduction. Raises UsageError without a
+        model."""
+        if not self._parameters.known:
+            raise UsageError(f"{self.kind()}: has no names of parameters to save: make it with model=, the model")
+        for future in self._kept.values():
+            future.wait()
+        feedback = Content() if self.feedback is None else self.feedback.kept()
+        shapes = self._parameters.shapes
+        residuals = {shapes[number][0]: flat.view(shapes[number][1]) for number, flat in feedback.residuals.items()}
+        own = Content(residuals, {"parameters": shapes, **self._buckets.kept().rest})
+        return Content.joined({"hook": own, **{name: owner.kept() for name, owner in self._owners().items()}})
+
+    def restore(self, content: Content, /) -> None:
+        if not self._parameters.known:
+            raise UsageError(f"{self.kind()}: has no names of parameters to load: make it with model=, the model")
+        own = content.part("hook", self.kind())
+        places = self._parameters.places_of(own.rest["parameters"], f"state of {self.kind()}")
+        for name, owner in self._owners().items():
+            owner.restore(content.part(name, self.kind()))
+        numbers = dict(zip((name for name, _ in own.rest["parameters"]), places, strict=True))
+        if self.feedback is not None:
+            flat = {numbers[name]: residual.reshape(-1) for name, residual in own.residuals.items()}
+            self.feedback.restore(Content(flat))
+        self._buckets.restore(own, places)
+
+    def _owners(self) -> dict[str, Kept]:
+        """Return what else decides the next results, by name."""
+        owner = None if self._reduction is None else owner_of(self._reduction)
+        found: dict[str, Kept] = {} if self.job is None else {"job": self.job}
+        return found if owner is None or owner is self.job else {**found, "reduction": owner}
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        refuse_pickling(self, "a job and a thread")
 
     def close(self) -> None:
         """End the thread after all queued buckets. A job that closes calls this."""

@@ -14,21 +14,23 @@ All workers start with the same parameters and keep them equal, bit by bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, cast, overload
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
+from sumwire.checkpoint import Content, Place, Saved, Shapes, check_shapes, owner_of, place_of
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.collective import Collective
 from sumwire.training.flat import FlatParameters
 
 _Loss = TypeVar("_Loss")
+_REDUCTION: Final = "reduction"
 
 
-class Marsit(Optimizer):
+class Marsit(Saved, Optimizer):
     """One worker's optimizer. Round t, from 0, with c = 0 before the first and x the parameters as one vector:
 
     1. the inner optimizer makes its local step on a copy: update = x - x', with its momentum or Adam moments;
@@ -137,40 +139,37 @@ class Marsit(Optimizer):
             raise UsageError("add_param_group: make a new Marsit, its vector has a fixed layout")
         super().add_param_group(param_group)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return this worker's state. Tensors are copies."""
-        return {
-            "inner": self.inner.state_dict(),
+    def place(self) -> Place:
+        return place_of(owner_of(self._collective))
+
+    def kept(self) -> Content:
+        """Return the compensation, the round, master values, the inner optimizer's state and the collective's."""
+        rest = {
+            **inner_state(self.inner),
             "round": self.round,
             "full_precision_every": self.full_precision_every,
             "global_lr": None if callable(self.global_lr) else self.global_lr,
-            "compensation": None if self.compensation is None else self.compensation.clone(),
-            "master": None if self._flat.master is None else self._flat.master.clone(),
+            "master": self._flat.master,
         }
+        return Content.joined(
+            {"optimizer": Content({"compensation": self.compensation}, rest), **owner_state(self._collective)}
+        )
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`. Raises UsageError if the vector has another length.
+    def restore(self, content: Content, /) -> None:
+        """Continue from a state. A ``global_lr`` that is a function is not in it; the optimizer keeps its own."""
+        own = content.part("optimizer", self.kind())
+        restore_inner(self, own, self.kind())
+        restore_owner(self._collective, content, self.kind())
+        rest = own.rest
+        self.round = rest["round"]
+        self.full_precision_every = rest["full_precision_every"]
+        if rest["global_lr"] is not None:
+            self.global_lr = rest["global_lr"]
+        self.compensation = self._own(own.residuals["compensation"])
+        self._flat.master = self._own(rest["master"])
 
-        A ``global_lr`` that is a function is not in the state; the optimizer keeps its own.
-        """
-        pieces = {name: state_dict[name] for name in ("compensation", "master") if state_dict[name] is not None}
-        for name, piece in pieces.items():
-            if piece.shape != (self._flat.length,):
-                rule = f"the parameters have {self._flat.length} values"
-                raise UsageError(f"state: {name} of shape {tuple(piece.shape)}: {rule}")
-        self.inner.load_state_dict(state_dict["inner"])
-        # The inner optimizer has made new groups.
-        self.param_groups = self.inner.param_groups
-        self.round = state_dict["round"]
-        self.full_precision_every = state_dict["full_precision_every"]
-        if state_dict["global_lr"] is not None:
-            self.global_lr = state_dict["global_lr"]
-        own = {name: self._own(piece) for name, piece in pieces.items()}
-        self.compensation = own.get("compensation")
-        self._flat.master = own.get("master")
-
-    def _own(self, piece: Tensor) -> Tensor:
-        return piece.to(self._flat.parameters[0].device, self._flat.dtype, copy=True)
+    def _own(self, piece: Tensor | None) -> Tensor | None:
+        return None if piece is None else piece.to(self._flat.parameters[0].device, self._flat.dtype)
 
 
 def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
@@ -181,15 +180,22 @@ def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
     return RingSigns(collective)
 
 
-class GradientOptimizer(Optimizer):
+class GradientOptimizer(Saved, Optimizer):
     """An optimizer around another one: gradients become their aggregate, then the inner optimizer makes its step.
 
-    Subclasses aggregate in :meth:`synchronize`. Parameter groups are the inner optimizer's own.
+    Subclasses aggregate in :meth:`synchronize`. Parameter groups are the inner optimizer's own. The state is the inner
+    optimizer's; subclasses add theirs.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.inner = optimizer
         super().__init__(optimizer.param_groups, optimizer.defaults)
+
+    def kept(self) -> Content:
+        return Content(rest=inner_state(self.inner))
+
+    def restore(self, content: Content, /) -> None:
+        restore_inner(self, content, self.kind())
 
     def synchronize(self) -> None:
         """Replace the parameters' gradients by their aggregate over the workers."""
@@ -249,16 +255,52 @@ class GradientSync(GradientOptimizer):
         for p, piece in zip(parameters, torch.split(result, [p.numel() for p in parameters]), strict=True):
             p.grad = piece.view(p.shape).to(p.dtype, copy=True)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the inner optimizer's state and this worker's residual."""
-        return {
-            "inner": self.inner.state_dict(),
-            "residual": None if self.residual is None else self.residual.clone(),
-        }
+    def place(self) -> Place:
+        return place_of(owner_of(self._reduction))
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`."""
-        self.inner.load_state_dict(state_dict["inner"])
-        self.param_groups = self.inner.param_groups
-        residual = state_dict["residual"]
-        self.residual = None if residual is None else residual.to(self.param_groups[0]["params"][0].device, copy=True)
+    def kept(self) -> Content:
+        """Return the inner optimizer's state, this worker's residual and the reduction's state."""
+        own = Content({"residual": self.residual}, super().kept().rest)
+        return Content.joined({"optimizer": own, **owner_state(self._reduction)})
+
+    def restore(self, content: Content, /) -> None:
+        own = content.part("optimizer", self.kind())
+        super().restore(own)
+        restore_owner(self._reduction, content, self.kind())
+        residual = own.residuals["residual"]
+        assert self._flat is not None
+        self.residual = None if residual is None else residual.to(self._flat.parameters[0].device)
+
+
+def inner_state(optimizer: Optimizer) -> dict[str, Any]:
+    """Return an optimizer's state and the shapes of its parameters."""
+    return {"inner": optimizer.state_dict(), "parameters": _shapes(optimizer)}
+
+
+def restore_inner(outer: GradientOptimizer | Marsit, own: Content, kind: str) -> None:
+    """Load the state of the optimizer within another. Raises UsageError for that of other parameters."""
+    saved, here = own.rest["parameters"], _shapes(outer.inner)
+    check_shapes(f"state of {kind}", saved, here)
+    if len(saved) < len(here):
+        check_shapes(f"state of {kind}, here", here, saved)
+    outer.inner.load_state_dict(own.rest["inner"])
+    # The inner optimizer has made new groups.
+    outer.param_groups = outer.inner.param_groups
+
+
+def owner_state(call: object) -> dict[str, Content]:
+    """Return the state of what is behind a reduction or collective, by the name "reduction"; nothing if it has none."""
+    owner = owner_of(call)
+    return {} if owner is None else {_REDUCTION: owner.kept()}
+
+
+def restore_owner(call: object, content: Content, kind: str) -> None:
+    """Restore what `owner_state` returned. Raises UsageError if nothing was saved for what needs it."""
+    owner = owner_of(call)
+    if owner is not None:
+        owner.restore(content.part(_REDUCTION, kind))
+
+
+def _shapes(optimizer: Optimizer) -> Shapes:
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    return [(str(number), tuple(p.shape)) for number, p in enumerate(parameters)]

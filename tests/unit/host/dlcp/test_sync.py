@@ -227,7 +227,7 @@ def test_what_is_refused(make_lanes: MakeLanes) -> None:
         LaneState(lanes, [])
     state = LaneState(lanes, deep())
     stranger = nn.Parameter(torch.zeros(7))
-    with pytest.raises(UsageError, match=r"bucket 0: parameter of shape \(7,\) is not one of the model's"):
+    with pytest.raises(UsageError, match=r"parameter of shape \(7,\) is not one of the model's"):
         submit(state, ([stranger], torch.zeros(7)))
 
 

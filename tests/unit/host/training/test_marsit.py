@@ -162,11 +162,12 @@ def test_state_goes_on_where_it_was() -> None:
         assert loaded.round == 4
         assert loaded.global_lr == 0.01
         assert loaded.compensation is not None
-        assert torch.equal(loaded.compensation, state["compensation"])
+        _, saved = state["worker0"]
+        assert torch.equal(loaded.compensation, saved["residuals"]["optimizer"]["compensation"])
         assert loaded.param_groups[0] is loaded.inner.param_groups[0]
         assert torch.equal(
             loaded.inner.state[next(other.parameters())]["momentum_buffer"],
-            state["inner"]["state"][0]["momentum_buffer"],
+            saved["rest"]["optimizer"]["inner"]["state"][0]["momentum_buffer"],
         )
         return flat(model), flat(other)
 
@@ -202,7 +203,7 @@ def test_state_of_another_model_is_refused() -> None:
         marsit = Marsit(INNER["sgd"](model.parameters()), collective, global_lr=0.01, full_precision_every=None)
         steps_of(model, marsit, worker, range(1))
         small = Marsit(INNER["sgd"](nn.Linear(2, 2).parameters()), collective, global_lr=0.01)
-        with pytest.raises(UsageError, match=r"compensation of shape \(83,\): the parameters have 6 values"):
+        with pytest.raises(UsageError, match=r"parameter 0 of shape \(9, 6\): in the model it has \(2, 2\)"):
             small.load_state_dict(marsit.state_dict())
 
     in_threads(work, workers=1)

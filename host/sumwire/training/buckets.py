@@ -1,0 +1,235 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedDataParallel's buckets, over the end of a process.
+
+DDP groups parameters into buckets anew after the first iteration of every process. A process that goes on from a
+checkpoint would therefore reduce its first step in other buckets than the process before, and compression that depends
+on a bucket's values together (norms, rotations, random numbers) would give other bits. :class:`Buckets` remembers the
+grouping of the latest step. A restored one puts the gradients of its first step into the buckets of the checkpoint;
+from the second step on DDP makes the same ones again.
+"""
+
+# Annotations stay objects, not strings: DistributedDataParallel compares those of a hook.
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+from torch.futures import Future
+
+from sumwire.checkpoint import Content, Shapes, check_shapes
+from sumwire.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket
+else:
+    from torch.distributed import GradBucket
+
+Model = nn.Module | Iterable[Tensor]
+Submit = Callable[[GradBucket], Future[Tensor]]
+# Numbers of the parameters in each bucket of a step, in order.
+Grouping = list[list[int]]
+
+
+class Parameters:
+    """Numbers and names of parameters.
+
+    With a model, or its parameters in order, a number is the position among those that need gradients, and another
+    process has the same ones. Without, numbers are given by first appearance.
+    """
+
+    def __init__(self, model: Model | None = None) -> None:
+        named = [] if model is None else _named(model)
+        self.known = model is not None
+        # Kept so that no id can become that of another tensor.
+        self.all = [parameter for _, parameter in named]
+        self._names = [name for name, _ in named]
+        self._numbers = {id(parameter): number for number, parameter in enumerate(self.all)}
+
+    @property
+    def shapes(self) -> Shapes:
+        """(name, shape) of every parameter, by number. To be asked for with a model."""
+        return [(name, tuple(p.shape)) for name, p in zip(self._names, self.all, strict=True)]
+
+    def number(self, parameter: Tensor) -> int:
+        """Return a parameter's number. Raises UsageError for one that is not the model's."""
+        if id(parameter) not in self._numbers:
+            if self.known:
+                raise UsageError(
+                    f"parameter of shape {tuple(parameter.shape)} is not one of the model's: give the model that "
+                    "DistributedDataParallel has"
+                )
+            self._numbers[id(parameter)] = len(self.all)
+            self.all.append(parameter)
+        return self._numbers[id(parameter)]
+
+    def places_of(self, saved: Shapes, where: str) -> list[int]:
+        """Return the numbers of saved parameters. Raises UsageError if one is not here, or has another shape."""
+        check_shapes(where, saved, self.shapes)
+        return [self._names.index(name) for name, _ in saved]
+
+
+def _named(model: Model) -> list[tuple[str, Tensor]]:
+    if not isinstance(model, nn.Module):
+        return [(str(number), p) for number, p in enumerate(p for p in model if p.requires_grad)]
+    plain = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    # A compiled module has its parameters one level down.
+    return [(name.replace("_orig_mod.", ""), p) for name, p in plain.named_parameters() if p.requires_grad]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Flat gradients of some parameters, with the interface of DDP's buckets."""
+
+    number: int
+    last: bool
+    flat: Tensor
+    members: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, bucket: GradBucket) -> "Bucket":
+        """Return a copy of DDP's bucket, which is invalid after the hook has returned, while its buffer is not."""
+        return cls(bucket.index(), bucket.is_last(), bucket.buffer(), tuple(bucket.parameters()))
+
+    def buffer(self) -> Tensor:
+        return self.flat
+
+    def index(self) -> int:
+        return self.number
+
+    def is_last(self) -> bool:
+        return self.last
+
+    def parameters(self) -> list[Tensor]:
+        return list(self.members)
+
+    def gradients(self) -> list[Tensor]:
+        """Views of the buffer."""
+        pieces = torch.split(self.flat, [p.numel() for p in self.members])
+        return [piece.view(p.shape) for piece, p in zip(pieces, self.members, strict=True)]
+
+
+class Buckets:
+    """Hands DDP's buckets on, in the first step after a restored state those of the saved grouping."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._now: Grouping = []
+        # Of the latest complete step.
+        self._latest: Grouping = []
+        self._wanted: Grouping = []
+        self._regrouping: _Regrouping | None = None
+
+    def submit(self, bucket: GradBucket, submit: Submit) -> Future[Tensor]:
+        """Return a future of the bucket's buffer, filled with what ``submit`` makes of it, or of the saved bucket or
+        buckets that have its gradients."""
+        if bucket.index() == 0:
+            # The first of a step. A step that was not completed is forgotten.
+            self._now = []
+            self._regrouping = _Regrouping(self._parameters, self._wanted, self._note(submit)) if self._wanted else None
+        regrouping = self._regrouping
+        future = self._note(submit)(bucket) if regrouping is None else regrouping.take(bucket)
+        if bucket.is_last():
+            self._latest, self._now = self._now, []
+            self._wanted, self._regrouping = [], None
+        return future
+
+    def kept(self) -> Content:
+        """Return the grouping of the latest step."""
+        return Content(rest={"buckets": self._wanted or self._latest})
+
+    def restore(self, content: Content, places: Sequence[int]) -> None:
+        """Regroup the next step as saved. ``places`` maps the saved numbers of parameters to those here."""
+        self._wanted = [[places[number] for number in group] for group in content.rest["buckets"]]
+
+    def _note(self, submit: Submit) -> Submit:
+        def noted(bucket: GradBucket) -> Future[Tensor]:
+            self._now.append([self._parameters.number(p) for p in bucket.parameters()])
+            return submit(bucket)
+
+        return noted
+
+
+@dataclass(eq=False)
+class _Open:
+    """A bucket of DDP's, and the parameters whose results it still waits for."""
+
+    buffer: Tensor
+    waits: set[int]
+    future: Future[Tensor]
+
+
+class _Regrouping:
+    """One step whose gradients are put into other buckets than DDP's.
+
+    `take` is called by the backward pass, results come from the threads that reduce.
+    """
+
+    def __init__(self, parameters: Parameters, wanted: Grouping, submit: Submit) -> None:
+        self._parameters = parameters
+        self._groups = [list(group) for group in wanted]
+        self._submit = submit
+        self._sent = 0
+        # By parameter: where its gradient is, and the bucket that it came in.
+        self._arrived: dict[int, tuple[Tensor, _Open]] = {}
+        # Guards the buckets that have no result yet.
+        self._open: set[_Open] = set()
+        self._lock = threading.Lock()
+
+    def take(self, bucket: GradBucket) -> Future[Tensor]:
+        """Take a bucket of DDP's; its future is done when all its gradients are reduced."""
+        numbers = [self._parameters.number(p) for p in bucket.parameters()]
+        buffer = bucket.buffer()
+        open_ = _Open(buffer, set(numbers), Future(devices=[buffer.device] if buffer.is_cuda else None))
+        with self._lock:
+            self._open.add(open_)
+        sizes = [p.numel() for p in bucket.parameters()]
+        for number, piece in zip(numbers, torch.split(buffer, sizes), strict=True):
+            self._arrived[number] = (piece, open_)
+        if bucket.is_last():
+            self._close()
+        while self._sent < len(self._groups) and all(number in self._arrived for number in self._groups[self._sent]):
+            self._launch(self._groups[self._sent], last=self._sent == len(self._groups) - 1)
+        return open_.future
+
+    def _close(self) -> None:
+        """All gradients are there: what the saved grouping does not have makes one more bucket, and it waits for no
+        other."""
+        groups = [[number for number in group if number in self._arrived] for group in self._groups]
+        extra = [number for number in self._arrived if not any(number in group for group in groups)]
+        sent = groups[: self._sent]
+        self._groups = sent + [group for group in (*groups[self._sent :], extra) if group]
+
+    def _launch(self, group: list[int], *, last: bool) -> None:
+        members = tuple(self._parameters.all[number] for number in group)
+        flat = torch.cat([self._arrived[number][0] for number in group])
+        bucket = Bucket(self._sent, last, flat, members)
+        self._sent += 1
+        self._submit(cast(GradBucket, bucket)).add_done_callback(lambda future: self._spread(group, future))
+
+    def _spread(self, group: list[int], future: Future[Tensor]) -> None:
+        """Put the result of a saved bucket where DDP's buckets want it."""
+        involved = {self._arrived[number][1] for number in group}
+        try:
+            pieces = torch.split(future.value(), [self._arrived[number][0].numel() for number in group])
+            for number, piece in zip(group, pieces, strict=True):
+                self._arrived[number][0].copy_(piece)
+        except Exception as error:  # noqa: BLE001 - any error goes to DDP's futures, or backward() would wait for ever
+            failed = self._ended(lambda open_: open_ in involved)
+            for open_ in failed:
+                open_.future.set_exception(error)  # type: ignore[arg-type]
+            return
+        with self._lock:
+            for open_ in involved:
+                open_.waits.difference_update(group)
+        for open_ in self._ended(lambda open_: open_ in involved and not open_.waits):
+            open_.future.set_result(open_.buffer)
+
+    def _ended(self, ends: Callable[[_Open], bool]) -> list[_Open]:
+        """Return those of the open buckets that end now; they are not open afterwards."""
+        with self._lock:
+            found = [open_ for open_ in self._open if ends(open_)]
+            self._open.difference_update(found)
+        return found

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""DDP's buckets: the state of a hook by names of parameters, and the grouping of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import pytest
+import torch
+from sumwire.errors import UsageError
+from sumwire.training.buckets import Bucket
+from sumwire.training.ddp import DdpState, GradBucket
+from torch import Tensor, nn
+
+
+class Coarse:
+    """Rounds to whole numbers. It notes the buckets that it gets."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[int, list[float]]] = []
+
+    def __call__(self, x: Tensor, number: int) -> tuple[Tensor, Callable[[], Tensor]]:
+        self.given.append((number, x.tolist()))
+        sent = x.round()
+        return sent, lambda: x - sent
+
+
+def net(sizes: Sequence[int] = (2, 3, 1, 2)) -> nn.Module:
+    return nn.ParameterDict({"abcdef"[number]: torch.zeros(size) for number, size in enumerate(sizes)})
+
+
+def step(state: DdpState, model: nn.Module, grouping: Sequence[str], gradient: float) -> dict[str, list[float]]:
+    """Hand over gradients in buckets of these parameters. Returns the results by parameter."""
+    named = dict(model.named_parameters())
+    waits = []
+    for number, names in enumerate(grouping):
+        members = tuple(named[name] for name in names)
+        flat = torch.cat(
+            [torch.full((p.numel(),), gradient + ord(name)) for name, p in zip(names, members, strict=True)]
+        )
+        bucket = Bucket(number, number == len(grouping) - 1, flat, members)
+        waits.append((names, members, state.submit(cast(GradBucket, bucket))))
+    found = {}
+    for names, members, future in waits:
+        pieces = torch.split(future.wait(), [p.numel() for p in members])
+        found.update({name: piece.tolist() for name, piece in zip(names, pieces, strict=True)})
+    return found
+
+
+FIRST, LATER = ("dc", "ba"), ("d", "bc", "a")
+
+
+def test_the_step_after_a_restart_is_reduced_in_the_buckets_of_the_checkpoint() -> None:
+    model, reduce = net(), Coarse()
+    state = DdpState(None, reduce=reduce, model=model)
+    for grouping in (FIRST, LATER):
+        step(state, model, grouping, 0.25)
+    saved = state.state_dict()
+    expected = step(state, model, LATER, 0.25)
+    state.close()
+
+    again, fresh = net(), Coarse()
+    other = DdpState(None, reduce=fresh, model=again)
+    other.load_state_dict(saved)
+    assert other.state_dict()["worker0"][1]["rest"]["hook"]["buckets"] == [[3], [1, 2], [0]]
+    assert step(other, again, FIRST, 0.25) == expected
+    assert fresh.given == reduce.given[-3:]
+    # From then on DDP's own buckets are those of the process before.
+    step(other, again, LATER, 0.25)
+    assert [number for number, _ in fresh.given] == [0, 1, 2] * 2
+    other.close()
+
+
+def test_without_a_regrouping_the_residuals_follow_the_names() -> None:
+    model, reduce = net(), Coarse()
+    state = DdpState(None, reduce=reduce, model=model)
+    step(state, model, FIRST, 0.25)
+    saved = state.state_dict()
+    residuals = saved["worker0"][1]["residuals"]["hook"]
+    assert {name: tuple(one.shape) for name, one in residuals.items()} == {"a": (2,), "b": (3,), "c": (1,), "d": (2,)}
+    assert all(bool((one == 0.25).all()) for one in residuals.values())
+    state.close()
+
+
+def test_a_parameter_that_the_checkpoint_does_not_have_makes_a_bucket_more() -> None:
+    model = net()
+    state = DdpState(None, reduce=Coarse(), model=model)
+    step(state, model, ("dc", "ba"), 0.25)
+    more, reduce = net((2, 3, 1, 2, 4)), Coarse()
+    other = DdpState(None, reduce=reduce, model=more)
+    other.load_state_dict(state.state_dict())
+    results = step(other, more, ("edc", "ba"), 0.5)
+    assert results["e"] == torch.full((4,), ord("e") + 0.5).round().tolist()
+    assert [number for number, _ in reduce.given] == [0, 1, 2]
+    assert results["a"] == [ord("a") + 1.0] * 2
+    for one in (state, other):
+        one.close()
+
+
+def test_an_error_reaches_every_bucket_that_it_concerns() -> None:
+    model = net()
+    state = DdpState(None, reduce=Coarse(), model=model)
+    for _ in range(2):
+        step(state, model, LATER, 0.125)
+
+    def fail(x: Tensor, number: int) -> tuple[Tensor, Callable[[], Tensor]]:
+        if number == 1:
+            raise OSError("cut")
+        return x, lambda: torch.zeros_like(x)
+
+    other = DdpState(None, reduce=fail, model=model)
+    other.load_state_dict(state.state_dict())
+    named = dict(model.named_parameters())
+    futures = []
+    for number, names in enumerate(("d", "c", "b", "a")):
+        members = (named[names],)
+        bucket = Bucket(number, names == "a", torch.ones(members[0].numel()), members)
+        futures.append(other.submit(cast(GradBucket, bucket)))
+    assert futures[0].wait().tolist() == [1.25, 1.25]
+    for future in futures[1:3]:
+        with pytest.raises(OSError, match="cut"):
+            future.wait()
+    assert futures[3].wait().tolist() == [1.25, 1.25]
+    for one in (state, other):
+        one.close()
+
+
+def test_a_hook_without_a_model_says_how_to_give_it_one() -> None:
+    state = DdpState(None, reduce=Coarse())
+    with pytest.raises(UsageError, match=r"DdpState: .* make it with model="):
+        state.state_dict()
+
+
+def test_another_model_is_refused_by_the_parameter() -> None:
+    state = DdpState(None, reduce=Coarse(), model=net())
+    other = DdpState(None, reduce=Coarse(), model=net((2, 3, 5, 2)))
+    with pytest.raises(
+        UsageError, match=r"parameter c of shape \(1,\): in the model it has \(5,\): load the state into"
+    ):
+        other.load_state_dict(state.state_dict())
