@@ -18,6 +18,7 @@
 #include "include/control/degrade.p4"
 #include "include/control/slot.p4"
 #include "include/control/reply.p4"
+#include "include/control/refusal.p4"
 #include "include/control/accounting.p4"
 #include "include/control/virtual_queue.p4"
 
@@ -28,6 +29,8 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     Degrade() degrade;
     Slot() slot;
     Reply() reply;
+    Refusal() refusal;
+    ReplyHeaders() reply_headers;
     Accounting() accounting;
     VirtualQueue() virtual_queue;
 
@@ -48,6 +51,11 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             }
             if (meta.reject == REJECT_NONE) {
                 reply.apply(hdr, meta, standard_metadata);
+            } else {
+                refusal.apply(hdr, meta, standard_metadata);
+            }
+            if (meta.is_reply == 1) {
+                reply_headers.apply(hdr, meta);
             }
             accounting.apply(meta);
         }

@@ -11,6 +11,7 @@
 // What the job's and the worker's table entries say.
 struct admission_t {
     bit<32> generation;  // never reused, never 0: tells a slot's owner from every earlier one
+    bit<32> digest;      // of the job's configuration
     slot_t slot;         // in the switch's registers: the job's base + the packet's slot
     bit<8> quorum;
     bit<16> group;       // multicast group of the job's workers
@@ -37,7 +38,7 @@ struct slot_state_t {
     bit<8> arrived;  // contributors at this switch, void ones too; outside a tree, and without void ones, the count
     bitmap_t voided; // contributors that have arrived and are not in the sum, see control/degrade.p4
     bit<8> flags;    // of the result, once closed
-    bit<8> op;       // of the packet that opened the round
+    bit<24> call;    // op and bucket of the packet that opened the round
     bit<8> cut;      // planes missing, and CUT_RESULT
     bit<2> phase;
     bit<1> fresh;    // a new owner or a newer round: what the slot holds is to be overwritten
@@ -57,17 +58,19 @@ struct payload_t {
 
 // A comment begins with the files that write a field, and behind the arrow those that read it.
 struct metadata_t {
-    // parser, admission, uplink, slot -> sumwire, admission, slot, accounting, virtual_queue.
+    // parser, admission, uplink, slot -> sumwire, admission, slot, reply, refusal, accounting, virtual_queue.
     // Why the packet is refused, REJECT_*. REJECT_NONE while there is nothing against it.
     bit<8> reject;
     // slot, accounting -> aggregate, reply, accounting. What the slot makes of the packet, VERDICT_*.
     bit<8> verdict;
 
     // What kind of packet came in.
-    // parser -> admission, uplink, slot. A RESULT of the switch above.
+    // parser -> admission, uplink, slot. A RESULT, STALE or REFUSED of the switch above.
     bit<1> from_above;
-    // parser -> admission, slot. A PROBE, which asks how the slot stands and gives nothing.
-    bit<1> probe;
+    // parser -> admission, slot. Nothing to fold in: a PROBE, or of the switch above a STALE or REFUSED.
+    bit<1> bare;
+    // parser -> slot. It need not be of the slot's call: a HELLO, STALE or REFUSED.
+    bit<1> any_call;
     // parser -> admission, thc, vote. A lower switch's partial result: sums or counters, not indices or signs.
     bit<1> partial;
     // parser, degrade -> uplink, slot, aggregate. A THC contribution with only its two top planes.
@@ -98,11 +101,12 @@ struct metadata_t {
     // Addresses.
     // forwarding -> sumwire, forwarding. The packet is for the aggregator.
     bit<1> to_switch;
-    // reply -> reply, checksum, virtual_queue. The switch made the packet, and fills in addresses and checksum.
+    // reply, refusal -> sumwire, reply, checksum, virtual_queue. The switch made the packet, and fills in addresses and
+    // checksum.
     bit<1> is_reply;
     // forwarding -> forwarding, reply. The aggregator's own.
     mac_t switch_mac;
-    // forwarding -> forwarding. The destination, for the tables.
+    // forwarding -> forwarding, reply. The destination, for the tables.
     ipv4_t lookup_address;
 
     // Filled by the controls Admission, Uplink and Slot (and SUM32, which adds a flag), read by later ones.

@@ -74,6 +74,8 @@ parser SumwireParser(packet_in packet,
             KIND_CONTRIBUTE: check_contribution;
             KIND_RESULT: check_result;
             KIND_PROBE: check_probe;
+            KIND_STALE: check_notice;
+            KIND_REFUSED: check_notice;
             default: reject_kind;
         }
     }
@@ -108,7 +110,21 @@ parser SumwireParser(packet_in packet,
     }
 
     state check_probe {
-        meta.probe = 1;
+        meta.bare = 1;
+        transition select(hdr.sumwire.op, hdr.sumwire.words) {
+            (OP_NONE, 0): hello_payload;
+            default: check_no_words;
+        }
+    }
+
+    state check_notice {
+        meta.from_above = 1;
+        meta.bare = 1;
+        meta.any_call = 1;
+        transition check_no_words;
+    }
+
+    state check_no_words {
         transition select(hdr.sumwire.op, hdr.sumwire.words) {
             (OP_THC, 0): check_payload;
             (OP_MAX32, 0): check_payload;
@@ -118,6 +134,11 @@ parser SumwireParser(packet_in packet,
             (OP_MIN32, 0): check_payload;
             default: wrong_op_or_words;
         }
+    }
+
+    state hello_payload {
+        meta.any_call = 1;
+        transition check_payload;
     }
 
     // A THC contribution has two words only if it says that it was trimmed.

@@ -29,6 +29,8 @@ const port_t DROP_PORT = 511;
 
 const bit<16> SUMWIRE_PORT = 21335;
 const bit<4> SUMWIRE_VERSION = 1;
+// Of this program, in the answer to a HELLO. Counted up with every change of what hosts meet.
+const bit<8> PROGRAM_REVISION = 2;
 
 // kind
 const bit<4> KIND_CONTRIBUTE = 1;
@@ -36,8 +38,10 @@ const bit<4> KIND_RESULT = 2;
 const bit<4> KIND_STALE = 3;
 const bit<4> KIND_PROBE = 4;   // a worker asks how the slot stands
 const bit<4> KIND_INFORM = 5;  // the answer, to that worker alone
+const bit<4> KIND_REFUSED = 6;  // why a contribution or a probe is refused, to its sender alone
 
 // op. A job's entry allows ops by the bit (1 << op).
+const bit<8> OP_NONE = 0;  // of a HELLO: a PROBE that asks for slot and switch, whatever the op
 const bit<8> OP_THC = 1;
 const bit<8> OP_MAX32 = 2;
 const bit<8> OP_SUM32 = 3;
@@ -108,6 +112,7 @@ const bit<8> VERDICT_ASK = 9;    // waiting for the switch above: the partial re
 const bit<8> VERDICT_DOWN = 10;  // the result of the switch above
 const bit<8> VERDICT_KNOWN = 11; // a result of the switch above that is here already, or too late
 const bit<8> VERDICT_INFORM = 12;  // a worker was told how the slot stands
+const bit<8> VERDICT_RELAY = 13;   // a STALE or REFUSED of the switch above, passed on to the workers
 const int VERDICTS = 16;
 
 // Phase of a slot.
@@ -131,8 +136,11 @@ const bit<8> REJECT_JOB_OP = 11;      // an op the job was not admitted for
 const bit<8> REJECT_COUNT = 12;       // count is zero or above what the worker stands for
 const bit<8> REJECT_CHECKSUM = 13;    // IPv4 header checksum
 const bit<8> REJECT_NOT_SUMWIRE = 14; // to the aggregator's address, but no Sumwire packet
-const bit<8> REJECT_SLOT_OP = 15;     // another op than the one that opened the slot's round
-const bit<8> REJECT_PARENT = 16;      // a result, but not of the switch above for this slot
+const bit<8> REJECT_CALL = 15;        // another op or bucket than those that opened the slot's round
+const bit<8> REJECT_PARENT = 16;      // as from the switch above, but not of the one for this slot
 const int REJECTS = 32;
+
+// A port gets at most one REFUSED in this time.
+const bit<48> REFUSAL_GAP_US = 10000;
 
 #endif

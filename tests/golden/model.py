@@ -44,14 +44,17 @@ from golden.packets import (
     MISSING,
     OVERFLOW,
     PROBE,
+    REFUSED,
     RESULT,
     RESYNC,
+    REVISION,
     STALE,
     TRIMMED,
     UDP_PORT,
     Host,
     Packet,
     decode,
+    is_hello,
     malformed,
     ones_complement_sum,
     reply_tos,
@@ -67,6 +70,8 @@ from golden.queues import (
     mix32,
     salted,
 )
+from golden.refusals import *  # noqa: F403
+from golden.refusals import Refusals
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,16 @@ class Job:
     # Several switches above share the slots, or the chunks one by one.
     parents: tuple[Parent, ...] = ()
     sprays: bool = False
+    # The fewest workers that a run may say it has; 0 for none but the quorum.
+    quorum_least: int = 0
+    digest: int = 0
+
+    def quorum_for(self, packet: Packet) -> int:
+        """What closes the slot: the job's quorum, or what a contribution says of its run."""
+        said = packet.contributors
+        if self.quorum_least and not packet.flags & FLUSH and self.quorum_least <= said < self.quorum:
+            return said
+        return self.quorum
 
     def above(self, packet: Packet) -> Parent | None:
         """The switch above for a packet's slot and round; None at a root."""
@@ -103,6 +118,7 @@ class Job:
 class Slot:
     round: int
     op: int
+    bucket: int
     content: Content
     contributors: int = 0
     # Who has arrived without being in the sum, by loss on purpose.
@@ -136,6 +152,9 @@ class GoldenSwitch:
     # By port, drop class and decision.
     decisions: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     now: int = 0  # us
+
+    def __post_init__(self) -> None:
+        self.refusals = Refusals(self.aggregator)
 
     def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         ethertype = frame[12:14]
@@ -180,13 +199,13 @@ class GoldenSwitch:
         if packet is None or reason is not None:
             self.verdicts["REJECT"] += 1
             self.rejects[str(reason)] += 1
-            return []
+            return self._queued(self.refusals.answer(port, frame, str(reason), self.now))
         job = next(job for job in self.jobs if job.number == packet.job)
         packet, cuts = self._degraded(job, packet)
         verdict = self._verdict(job, packet, cuts, frame[15] & 3 == 3)
         self.verdicts[verdict] += 1
         replies = self._reply(job, port, frame, packet, verdict)
-        to_all = verdict == "DOWN" or (verdict in ("LAST", "FLUSH") and job.above(packet) is None)
+        to_all = verdict in ("DOWN", "RELAY") or (verdict in ("LAST", "FLUSH") and job.above(packet) is None)
         return replies if to_all else self._queued(replies)
 
     def _degraded(self, job: Job, packet: Packet) -> tuple[Packet, bool]:
@@ -213,7 +232,7 @@ class GoldenSwitch:
         here = slot.arrived if slot else set()
         # Somebody has to be in the result.
         alone = slot is None or slot.contributors == 0
-        return not (alone and len(here | {packet.worker}) >= job.quorum)
+        return not (alone and len(here | {packet.worker}) >= job.quorum_for(packet))
 
     def _refusal(self, port: int, frame: bytes, packet: Packet) -> str | None:
         job = next((job for job in self.jobs if job.number == packet.job), None)
@@ -221,7 +240,7 @@ class GoldenSwitch:
             return "CHECKSUM"
         if job is None:
             return "JOB"
-        from_above = packet.kind == RESULT
+        from_above = packet.kind in (RESULT, STALE, REFUSED)
         if not from_above and packet.worker >= len(job.workers):
             return "WORKER"
         slot = self.slots.get((job.number, packet.slot))
@@ -229,20 +248,24 @@ class GoldenSwitch:
         parent = job.above(packet)
         above = parent.switch if parent else None
         asks = packet.kind == PROBE
+        any_call = packet.kind in (STALE, REFUSED) or is_hello(packet)
         cut_up = packet.op == THC and packet.kind == CONTRIBUTE and packet.words == WORDS_TRIMMED
         # Only THC's and VOTE's partial results look different from a host's contribution.
-        as_switch = packet.words == WORDS_PARTIAL[packet.op]
-        two_forms = WORDS_UP[packet.op] != WORDS_PARTIAL[packet.op]
+        as_switch = packet.words == WORDS_PARTIAL.get(packet.op)
+        two_forms = WORDS_UP.get(packet.op) != WORDS_PARTIAL.get(packet.op)
+        # Another call in the slot's round.
+        differs = slot is not None and slot.round == packet.round
+        differs = differs and (slot.op, slot.bucket) != (packet.op, packet.bucket)
         checks = (
             (not from_above and port != worker.port, "PORT"),
             (not from_above and frame[26:30] != worker.ip, "ADDRESS"),
             (packet.slot >= job.slots, "SLOT"),
-            (packet.op not in job.ops, "JOB_OP"),
+            (packet.op not in job.ops and not is_hello(packet), "JOB_OP"),
             (not from_above and not 1 <= packet.count <= worker.weight, "COUNT"),
             (not from_above and not asks and two_forms and as_switch != worker.is_switch, "WORDS"),
             (cut_up and above is not None, "WORDS"),
             (from_above and (above is None or (port, frame[26:30]) != (above.port, above.ip)), "PARENT"),
-            (slot is not None and slot.round == packet.round and slot.op != packet.op, "SLOT_OP"),
+            (not any_call and differs, "CALL"),
         )
         return next((reason for failed, reason in checks if failed), None)
 
@@ -251,6 +274,12 @@ class GoldenSwitch:
         slot = self.slots.get(key)
         ahead = (packet.round - slot.round) % 2**32 if slot else 0
         fresh = slot is None or 0 < ahead < 2**31
+        if is_hello(packet):
+            return "INFORM"
+        if packet.kind == STALE:
+            return "RELAY" if fresh else "KNOWN"
+        if packet.kind == REFUSED:
+            return "RELAY" if slot and not ahead and not slot.closed else "KNOWN"
         if packet.kind == RESULT:
             return self._from_above(job, packet, None if fresh else slot, older=bool(ahead) and not fresh)
         if ahead and not fresh:
@@ -260,7 +289,8 @@ class GoldenSwitch:
         if slot is None or fresh:
             content = ops.read(packet.op, packet.payload, job.table, job.workers[packet.worker].is_switch)
             void = self._is_void(job, None, packet)
-            slot = Slot(packet.round, packet.op, np.zeros(VALUES, np.int64) if void else content)
+            content = np.zeros(VALUES, np.int64) if void else content
+            slot = Slot(packet.round, packet.op, packet.bucket, content)
             self.slots[key] = slot
             return self._contributed(job, slot, packet, "FIRST", cuts, ce, void)
         if slot.closed:
@@ -293,7 +323,7 @@ class GoldenSwitch:
         slot.flags |= packet.flags & KEPT | (CE if ce else 0)
         if packet.op == THC and packet.words == WORDS_TRIMMED:
             slot.cut += 2
-        if len(slot.arrived) < job.quorum:
+        if len(slot.arrived) < job.quorum_for(packet):
             return verdict
         self._close(job, slot, packet, cuts)
         return "LAST"
@@ -317,7 +347,7 @@ class GoldenSwitch:
         if older or (slot is not None and slot.closed):
             return "KNOWN"
         if slot is None:
-            slot = Slot(packet.round, packet.op, np.zeros(0, np.int64))
+            slot = Slot(packet.round, packet.op, packet.bucket, np.zeros(0, np.int64))
             self.slots[job.number, packet.slot] = slot
         slot.closed, slot.waiting = True, False
         slot.contributors *= packet.contributors >> parent.worker & 1
@@ -332,7 +362,12 @@ class GoldenSwitch:
 
     def _reply(self, job: Job, port: int, frame: bytes, packet: Packet, verdict: str) -> list[tuple[int, bytes]]:
         if verdict == "INFORM":
-            return [self._to(job, packet.worker, self._informed(packet), frame)]
+            told = self._greeted(job, packet) if is_hello(packet) else self._informed(packet)
+            return [self._to(job, packet.worker, told, frame)]
+        if verdict == "RELAY":
+            return [self._to(job, worker, packet, frame) for worker in range(len(job.workers))]
+        if verdict == "KNOWN":
+            return []
         slot = self.slots[job.number, packet.slot]
         if verdict == "STALE":
             stale = packet._replace(
@@ -364,6 +399,12 @@ class GoldenSwitch:
             return told
         flags = slot.flags | (CLOSED if slot.closed else 0)
         return told._replace(count=slot.count, contributors=slot.contributors, flags=flags, cut=slot.cut)
+
+    def _greeted(self, job: Job, packet: Packet) -> Packet:
+        """The answer to a HELLO: the slot as it is, whatever the round, and what there is to know of the switch."""
+        slot = self.slots.get((packet.job, packet.slot))
+        told = self._informed(packet._replace(round=slot.round if slot else packet.round))
+        return told._replace(bucket=job.digest >> 16, chunk=REVISION << 16 | job.digest & 0xFFFF)
 
     def _up(self, job: Job, slot: Slot, packet: Packet, request: bytes, flush: int) -> tuple[int, bytes]:
         parent = job.above(packet)

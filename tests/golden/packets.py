@@ -11,7 +11,9 @@ from typing import NamedTuple
 from golden.ops import THC, WORD, WORDS_CUT, WORDS_DOWN, WORDS_PARTIAL, WORDS_TRIMMED, WORDS_UP
 
 UDP_PORT = 21335
-CONTRIBUTE, RESULT, STALE, PROBE, INFORM = 1, 2, 3, 4, 5
+CONTRIBUTE, RESULT, STALE, PROBE, INFORM, REFUSED = 1, 2, 3, 4, 5, 6
+# The op of a HELLO, and what a switch says of its program.
+NO_OP, REVISION = 0, 2
 FLUSH, INCOMPLETE, OVERFLOW, TRIMMED, CE, RESYNC, MISSING, CLOSED = (1 << k for k in range(8))
 # Flags of a contribution that are flags of the result as well.
 KEPT = INCOMPLETE | OVERFLOW | TRIMMED | CE | MISSING
@@ -91,13 +93,17 @@ def reply_tos(request: bytes) -> int:
 
 def words_of(packet: Packet) -> tuple[int, ...]:
     """The numbers of words that a packet of its kind, op, flags and cut may have."""
-    if packet.kind == PROBE:
+    if packet.kind in (PROBE, STALE, REFUSED):
         return (0,)
     if packet.kind == RESULT:
         cut = packet.op == THC and packet.cut & CUT_RESULT
         return (WORDS_DOWN[packet.op], *((WORDS_CUT,) if cut else ()))
     cut = packet.op == THC and packet.flags & TRIMMED
     return (WORDS_UP[packet.op], WORDS_PARTIAL[packet.op], *((WORDS_TRIMMED,) if cut else ()))
+
+
+def is_hello(packet: Packet) -> bool:
+    return (packet.kind, packet.op, packet.words) == (PROBE, NO_OP, 0)
 
 
 def malformed(frame: bytes) -> str | None:
@@ -113,8 +119,10 @@ def malformed(frame: bytes) -> str | None:
     packet = decode(frame[42:])
     if packet.version != 1:
         return "VERSION"
-    if packet.kind not in (CONTRIBUTE, RESULT, PROBE):
+    if packet.kind not in (CONTRIBUTE, RESULT, PROBE, STALE, REFUSED):
         return "KIND"
+    if is_hello(packet):
+        return "LENGTH" if packet.payload else None
     if packet.op not in WORDS_UP:
         return "OP"
     if packet.words not in words_of(packet):

@@ -61,7 +61,6 @@ CASES: list[tuple[str, str, Callable[[Game], bytes]]] = [
     ("version 0", "VERSION", header(version=0)),
     ("version 2", "VERSION", header(version=2)),
     ("a result with a contribution's words", "WORDS", header(kind=model.RESULT)),
-    ("a stale notice", "KIND", header(kind=model.STALE)),
     ("a probe with a payload", "WORDS", header(kind=model.PROBE)),
     ("an inform", "KIND", header(kind=model.INFORM)),
     ("kind 15", "KIND", header(kind=15)),
@@ -147,7 +146,7 @@ def test_another_op_than_the_slots(rig: Rig) -> None:
     for worker, op in ((0, model.THC), (1, model.MAX32), (1, model.THC)):
         game.contribute(QUORUM, worker, op=op)
     game.contribute(QUORUM, 2, op=model.MAX32)  # closed by now, refused all the same
-    assert game.golden.rejects == {"SLOT_OP": 2}
+    assert game.golden.rejects == {"CALL": 2}
     game.check_counters()
 
 

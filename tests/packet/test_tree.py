@@ -144,7 +144,7 @@ def test_result_from_elsewhere_is_refused(rig: Rig) -> None:
     game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, result._replace(job=EVERY.number).encode()))  # of a root
     game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, result._replace(slot=8).encode()))
     game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, result._replace(op=model.SUM32).encode()))
-    assert game.golden.rejects == {"PARENT": 3, "SLOT": 1, "SLOT_OP": 1}
+    assert game.golden.rejects == {"PARENT": 3, "SLOT": 1, "CALL": 1}
     game.check_counters()
 
 

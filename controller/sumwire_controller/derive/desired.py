@@ -75,7 +75,7 @@ def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
 
 def _admission(job: Job, generation: int) -> TableEntry:
     ops = sum(1 << OP_CODES[op] for op in job.ops)
-    args = (generation, job.slots.base, job.slots.count, job.quorum, group_of(job), ops, int(job.spray == "hash"))
+    args = (generation, job.slots.base, job.slots.count, job.quorum, group_of(job), ops, int(job.spray == "hash"), 0, 0)
     return TableEntry(JOB.name, (job.id,), args)
 
 

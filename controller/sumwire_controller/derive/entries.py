@@ -19,6 +19,7 @@ from sumwire_controller.derive.tables import (
     FORWARD,
     JOB,
     REPLICA,
+    SENDER,
     TABLES,
     THC_HIGH,
     THC_LOW,
@@ -95,10 +96,10 @@ def group_of(job: Job) -> int:
 
 
 def job_of(entry: Entry) -> int | None:
-    """The job id an entry belongs to; None for forwarding, the aggregator, virtual queues and the ledger."""
+    """The job id an entry belongs to; None for those of no job and the ledger."""
     if isinstance(entry, MulticastGroup):
         return entry.group - 1
-    if entry.table in (FORWARD.name, AGGREGATOR.name, VIRTUAL_QUEUE.name) or is_ledger(entry):
+    if entry.table in (FORWARD.name, AGGREGATOR.name, SENDER.name, VIRTUAL_QUEUE.name) or is_ledger(entry):
         return None
     return entry.key[0]
 

@@ -40,8 +40,12 @@ def _coefficient_names(planes: range) -> tuple[str, ...]:
 FORWARD: Final = TableShape("forward", ("dst", "prefix"), "to_port", ("port",))
 AGGREGATOR: Final = TableShape("aggregator", ("address",), "serve", ("mac",))
 JOB: Final = TableShape(
-    "job", ("job",), "admit_job", ("generation", "slot_base", "job_slots", "quorum", "group", "job_ops", "spray")
+    "job",
+    ("job",),
+    "admit_job",
+    ("generation", "slot_base", "job_slots", "quorum", "group", "job_ops", "spray", "quorum_least", "digest"),
 )
+SENDER: Final = TableShape("sender", ("port", "address"), "known_sender", ())
 WORKER: Final = TableShape(
     "worker",
     ("job", "worker"),
@@ -67,7 +71,7 @@ VIRTUAL_QUEUE: Final = TableShape(
 DEGRADE: Final = TableShape("degrade", ("job",), "degrade", ("seed", "share", "mode"))
 REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip", "udp_port"))
 
-_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
+_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, SENDER, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
 TABLES: Final = {shape.name: shape for shape in _ALL}
 """Every table that the controller writes. It leaves all others alone."""
 

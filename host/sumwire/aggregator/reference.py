@@ -46,7 +46,7 @@ def process(state: State, batch: Batch, now: float, replies: Replies) -> None:
         step = _Step(state, batch, rows, index[rows])
         step.run()
         verdicts[rows] = step.verdicts
-        reasons[rows[step.verdicts == p4.VERDICT_REJECT]] = p4.REJECT_SLOT_OP
+        reasons[rows[step.verdicts == p4.VERDICT_REJECT]] = p4.REJECT_CALL
         answers.note(step.rows, step.verdicts, step.slots, step.numbers)
     state.verdicts += np.bincount(verdicts, minlength=p4.VERDICTS).astype(np.uint64)
     refused = reasons[verdicts == p4.VERDICT_REJECT]

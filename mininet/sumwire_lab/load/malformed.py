@@ -154,7 +154,8 @@ def _no_udp_header(sender: Sender, rng: random.Random) -> bytes:
     return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
 
 
-_BAD_KINDS: Final = tuple(kind for kind in range(16) if kind not in (p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_PROBE))
+_GOOD_KINDS = (p4.KIND_CONTRIBUTE, p4.KIND_PROBE, p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_REFUSED)
+_BAD_KINDS: Final = tuple(kind for kind in range(16) if kind not in _GOOD_KINDS)
 _BAD_OPS: Final = (0, max(BY_CODE) + 1, 77, 255)
 
 KINDS: Final[dict[str, tuple[int, Build]]] = {
@@ -183,7 +184,7 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
     "other UDP port": (p4.REJECT_NOT_SUMWIRE, _other_port),
     "ICMP": (p4.REJECT_NOT_SUMWIRE, _ping),
     "no UDP header": (p4.REJECT_NOT_SUMWIRE, _no_udp_header),
-    "op of an open slot": (p4.REJECT_SLOT_OP, _changed(job=(ODD_ID,), slot=(0,), round=(1,))),
+    "op of an open slot": (p4.REJECT_CALL, _changed(job=(ODD_ID,), slot=(0,), round=(1,))),
 }
 """By name: the reject reason that must be counted, and how a packet is built."""
 

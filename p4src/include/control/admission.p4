@@ -27,10 +27,15 @@ control Admission(inout headers_t hdr,
 
     @id(ID_ACTION_ADMIT_JOB)
     action admit_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
-                     @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) bit<1> spray) {
+                     @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) bit<1> spray,
+                     @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest) {
         meta.admission.generation = generation;
         meta.admission.slot = slot_base + (slot_t)hdr.sumwire.slot;
-        meta.admission.quorum = quorum;
+        // A run of fewer workers says how many they are.
+        bit<32> asked = hdr.sumwire.contributors;
+        meta.admission.quorum = quorum_least != 0 && hdr.sumwire.flags & FLAG_FLUSH == 0 &&
+            asked >= (bit<32>)quorum_least && asked < (bit<32>)quorum ? asked[7:0] : quorum;
+        meta.admission.digest = job_digest;
         meta.admission.group = group;
         meta.uplink.sprays = spray;
         slots = job_slots;
@@ -89,10 +94,10 @@ control Admission(inout headers_t hdr,
 
     // Rules of the job, for every sender: the slot and the op.
     action check_job() {
-        // The parser knows only ops below 8.
+        // The parser knows only ops below 8, and OP_NONE only of a HELLO.
         bit<8> op_bit = 8w1 << (bit<3>)hdr.sumwire.op;
         slot_outside = (bit<1>)(hdr.sumwire.slot >= slots);
-        op_refused = (bit<1>)(ops & op_bit == 0);
+        op_refused = (bit<1>)((ops | (1 << OP_NONE)) & op_bit == 0);
     }
 
     apply {
@@ -115,7 +120,7 @@ control Admission(inout headers_t hdr,
                 } else if (meta.from_above == 0) {
                     if (hdr.sumwire.count == 0 || hdr.sumwire.count > weight) {
                         meta.reject = REJECT_COUNT;
-                    } else if (meta.probe == 0 && meta.partial != sends_partials &&
+                    } else if (meta.bare == 0 && meta.partial != sends_partials &&
                                (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE)) {
                         meta.reject = REJECT_WORDS;
                     }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Turns a packet into the switch's reply: a RESULT for all or for one, a STALE or an INFORM for one, a partial result
-// for the switch above, or nothing.
+// for the switch above, a notice of the switch above for all, or nothing.
 
 #ifndef SUMWIRE_REPLY_P4_
 #define SUMWIRE_REPLY_P4_
@@ -50,10 +50,17 @@ control Reply(inout headers_t hdr,
 
     action fill_inform() {
         hdr.sumwire.kind = KIND_INFORM;
+        hdr.sumwire.round = meta.state.round;
         hdr.sumwire.count = meta.state.count;
         hdr.sumwire.contributors = meta.state.contributors;
         hdr.sumwire.flags = meta.state.flags | ((bit<8>)meta.state.phase[1:1] << 7);  // FLAG_CLOSED
         hdr.sumwire.cut = meta.state.cut;
+    }
+
+    // A HELLO is also told what it speaks to.
+    action fill_hello() {
+        hdr.sumwire.bucket = meta.admission.digest[31:16];
+        hdr.sumwire.chunk = PROGRAM_REVISION ++ meta.admission.digest[15:0];
     }
 
     action fill_stale() {
@@ -77,7 +84,45 @@ control Reply(inout headers_t hdr,
         hdr.word7.setInvalid();
     }
 
-    action fill_lower_headers() {
+    apply {
+        if (meta.goes_up == 1) {
+            // A FLUSH is passed on if any number is enough for it: how many are in here says nothing of the whole tree.
+            // It goes along when a partial result is sent again: by then the switch above has had time for the others.
+            bit<8> asked = hdr.sumwire.contributors == 0 ? hdr.sumwire.flags & FLAG_FLUSH : 0;
+            fill_partial();
+            if (meta.verdict == VERDICT_ASK) {
+                hdr.sumwire.flags = hdr.sumwire.flags | asked;
+            }
+            send_up();
+        } else if (meta.answers == 1) {
+            fill_result();
+            if (meta.verdict == VERDICT_DUPLICATE) {
+                to_sender();
+            } else {
+                to_group();
+            }
+        } else if (meta.verdict >= VERDICT_STALE) {
+            if (meta.verdict == VERDICT_STALE) {
+                fill_stale();
+                drop_payload();
+                to_sender();
+            } else if (meta.verdict == VERDICT_INFORM) {
+                fill_inform();
+                drop_payload();
+                if (hdr.sumwire.op == OP_NONE) {
+                    fill_hello();
+                }
+                to_sender();
+            } else if (meta.verdict == VERDICT_RELAY) {
+                to_group();
+            }
+        }
+    }
+}
+
+// Ingress: Ethernet, IPv4 and UDP of what the switch sends, but for the receiver's address.
+control ReplyHeaders(inout headers_t hdr, in metadata_t meta) {
+    apply {
         hdr.udp.len = UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES;
         hdr.udp.checksum = 0;
         hdr.udp.src_port = SUMWIRE_PORT;
@@ -87,38 +132,8 @@ control Reply(inout headers_t hdr,
         hdr.ipv4.ecn = ECN_ECT;
         hdr.ipv4.id = 0;
         hdr.ipv4.ttl = RESULT_TTL;
-        hdr.ipv4.src = hdr.ipv4.dst;
+        hdr.ipv4.src = meta.lookup_address;
         hdr.ethernet.src = meta.switch_mac;
-    }
-
-    apply {
-        // A FLUSH is passed on if any number is enough for it: how many are in here says nothing of the whole tree. It
-        // goes along when a partial result is sent again: by then the switch above has had time for the others.
-        bit<8> asked = hdr.sumwire.contributors == 0 ? hdr.sumwire.flags & FLAG_FLUSH : 0;
-        if (meta.goes_up == 1) {
-            fill_partial();
-            if (meta.verdict == VERDICT_ASK) {
-                hdr.sumwire.flags = hdr.sumwire.flags | asked;
-            }
-            send_up();
-        } else if (meta.verdict == VERDICT_DUPLICATE) {
-            fill_result();
-            to_sender();
-        } else if (meta.answers == 1) {
-            fill_result();
-            to_group();
-        } else if (meta.verdict == VERDICT_STALE) {
-            fill_stale();
-            drop_payload();
-            to_sender();
-        } else if (meta.verdict == VERDICT_INFORM) {
-            fill_inform();
-            drop_payload();
-            to_sender();
-        }
-        if (meta.is_reply == 1) {
-            fill_lower_headers();
-        }
     }
 }
 
@@ -157,7 +172,7 @@ control ReplyAddress(inout headers_t hdr,
             hdr.ethernet.dst = meta.uplink.mac;
             hdr.ipv4.dst = meta.uplink.address;
             hdr.udp.dst_port = SUMWIRE_PORT;
-        } else if (meta.is_reply == 1) {
+        } else if (meta.is_reply == 1 && meta.reject == REJECT_NONE) {
             // A replica's instance is its worker + 1; a reply to the sender alone has none.
             if (standard_metadata.egress_rid != 0) {
                 hdr.sumwire.worker = (worker_t)(standard_metadata.egress_rid - 1);

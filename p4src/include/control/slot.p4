@@ -26,7 +26,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     register<bit<8>>(SLOTS_TOTAL) arrived;
     register<bitmap_t>(SLOTS_TOTAL) voided;
     register<bit<8>>(SLOTS_TOTAL) flags;
-    register<bit<8>>(SLOTS_TOTAL) op;
+    register<bit<24>>(SLOTS_TOTAL) call;
     register<bit<8>>(SLOTS_TOTAL) cut;
     register<bit<2>>(SLOTS_TOTAL) phase;
 
@@ -34,7 +34,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     bit<1> older;        // the packet is of a round before the slot's
     bit<1> contributed;  // the worker is in already
     bit<1> flush;        // a FLUSH, and as many are in as its sender asks for
-    bit<1> asks;         // the sender is to be told how the slot stands
+    bit<1> asks;         // the sender is to be told how the slot stands; or a notice, which a lower switch passes on
     bit<1> completes;    // with this packet the quorum is in
     bit<8> arrivals;     // `arrived` with this packet; a worker whose contribution was void is counted already
 
@@ -46,7 +46,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         arrived.read(meta.state.arrived, meta.admission.slot);
         voided.read(meta.state.voided, meta.admission.slot);
         flags.read(meta.state.flags, meta.admission.slot);
-        op.read(meta.state.op, meta.admission.slot);
+        call.read(meta.state.call, meta.admission.slot);
         cut.read(meta.state.cut, meta.admission.slot);
         phase.read(meta.state.phase, meta.admission.slot);
     }
@@ -59,7 +59,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state.arrived = 0;
         meta.state.voided = 0;
         meta.state.flags = 0;
-        meta.state.op = hdr.sumwire.op;
+        meta.state.call = hdr.sumwire.op ++ hdr.sumwire.bucket;
         meta.state.cut = 0;
         meta.state.phase = PHASE_OPEN;
     }
@@ -72,7 +72,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         arrived.write(meta.admission.slot, meta.state.arrived);
         voided.write(meta.admission.slot, meta.state.voided);
         flags.write(meta.admission.slot, meta.state.flags);
-        op.write(meta.admission.slot, meta.state.op);
+        call.write(meta.admission.slot, meta.state.call);
         cut.write(meta.admission.slot, meta.state.cut);
         phase.write(meta.admission.slot, meta.state.phase);
     }
@@ -101,7 +101,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         flush = (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
                          (bit<32>)meta.state.arrived >= hdr.sumwire.contributors);
         // A packet of two words has no room for the eight words of a whole result, so its sender is told to ask again.
-        asks = meta.probe | (meta.trimmed & meta.state.phase[1:1] & ~meta.state.cut[7:7]);
+        asks = meta.bare | (meta.trimmed & meta.state.phase[1:1] & ~meta.state.cut[7:7]);
     }
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
@@ -186,6 +186,12 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.verdict = VERDICT_KNOWN;
     }
 
+    // A STALE of the switch above tells of a newer round than the one that is here, a REFUSED is about this one.
+    @id(ID_ACTION_RELAY)
+    action relay() {
+        meta.verdict = meta.state.fresh == (bit<1>)(hdr.sumwire.kind == KIND_STALE) ? VERDICT_RELAY : VERDICT_KNOWN;
+    }
+
     @id(ID_ACTION_INFORM)
     action inform() {
         meta.verdict = VERDICT_INFORM;
@@ -219,6 +225,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             ask;
             down;
             known;
+            relay;
             inform;
             @defaultonly no_verdict;
         }
@@ -226,6 +233,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         const entries = {
             (1, 1, _, _, _, _, _, _) : known();                 // a result of a round that is over
             (_, 1, _, PHASE_CLOSED, _, _, _, _) : known();      // the result is here
+            (_, 1, _, _, _, _, _, 1) : relay();                 // why there will be no result
             (_, 1, _, _, _, _, _, _) : down();                  // the result
             (1, 0, _, _, _, _, _, _) : stale();                 // of a round that is over
             (0, 0, _, _, _, _, _, 1) : inform();                // changes nothing
@@ -244,13 +252,14 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         read_state();
         older = 0;
         // Serial-number arithmetic (RFC 1982): newer by less than half the circle.
-        bit<32> ahead = hdr.sumwire.round - meta.state.round;
+        // A HELLO asks for the round that the slot has.
+        bit<32> ahead = hdr.sumwire.op == OP_NONE ? 0 : hdr.sumwire.round - meta.state.round;
         if (slot_owner != meta.admission.generation || (ahead != 0 && ahead < 0x80000000)) {
             forget_state();
         } else if (ahead != 0) {
             older = 1;
-        } else if (meta.state.op != hdr.sumwire.op) {
-            meta.reject = REJECT_SLOT_OP;
+        } else if (meta.state.call != hdr.sumwire.op ++ hdr.sumwire.bucket && meta.any_call == 0) {
+            meta.reject = REJECT_CALL;
         }
         if (meta.reject == REJECT_NONE) {
             compare();

@@ -12,7 +12,7 @@ from sumwire_protocol.ops import BY_CODE, BY_NAME, COUNT_MAX, OPS, Op, as_markdo
 
 def test_every_op_of_the_p4_program_is_in_the_table_once() -> None:
     codes = {name.removeprefix("OP_").lower(): code for name, code in vars(p4).items() if name.startswith("OP_")}
-    assert {op.name: op.code for op in OPS} == codes
+    assert {"none": p4.OP_NONE} | {op.name: op.code for op in OPS} == codes
     assert len(BY_NAME) == len(BY_CODE) == len(OPS)
 
 

@@ -102,7 +102,7 @@ uint64_t aggregator_process(const struct aggregator_state *state, const struct a
     int verdict = VERDICT_REJECT, reason = packet_admit(state, batch, i, &packet);
     if (reason == REJECT_NONE) {
       verdict = settle(&packet, &copy);
-      if (verdict == VERDICT_REJECT) reason = REJECT_SLOT_OP;
+      if (verdict == VERDICT_REJECT) reason = REJECT_CALL;
     }
     state->verdicts[verdict]++;
     if (verdict == VERDICT_REJECT) state->rejects[reason]++;

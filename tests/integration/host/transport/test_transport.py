@@ -234,13 +234,14 @@ def test_worker_sends_from_its_own_address_and_port() -> None:
 
 
 def test_another_chunk_in_the_own_slot_is_an_order_error() -> None:
-    """Worker 1 reduces another bucket: worker 0's packet is folded with it, and somebody is told."""
+    """Worker 1 reduces two chunks at once, worker 0 one by one: the packets are folded, and somebody is told."""
     mapping = job_mapping(2, 8)
 
     def work(worker: int) -> str:
         with Transport(configs(mapping)[worker], TransportOptions(deadline_s=1.0)) as transport:
             try:
-                transport.exchange(p4.OP_THC, planes(1, 1)[worker], bucket=worker)
+                for chunks in (slice(0, 2),) if worker else (slice(0, 1), slice(1, 2)):
+                    transport.exchange(p4.OP_THC, planes(1, 2)[worker][chunks])
             except OrderError as error:
                 return str(error)
             return ""

@@ -41,11 +41,11 @@ def test_counters_have_the_programs_names() -> None:
     found = status(AS_CONFIGURED)
     assert list(found.verdicts) == [
         "none", "first", "add", "last", "duplicate", "repeat", "flush", "stale", "reject", "ask", "down", "known",
-        "inform", "15",
+        "inform", "relay", "15",
     ]  # fmt: skip
     counted = {name: count for name, count in found.verdicts.items() if count.packets}
     assert counted == {"none": Count(9, 900), "first": Count(5, 500), "reject": Count(3, 30), "15": Count(1, 10)}
-    assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "slot_op"}
+    assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "call"}
     assert len(found.rejects) == 17
 
 

@@ -42,7 +42,8 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
         *(f"forward[dst=10.0.0.{k}, prefix=32] to_port(port={port})" for k, port in ((1, 1), (2, 1), (3, 2), (4, 2))),
         "forward[dst=10.0.1.2, prefix=32] to_port(port=1)",
         "forward[dst=10.0.1.3, prefix=32] to_port(port=2)",
-        "job[job=5] admit_job(generation=1, slot_base=16, job_slots=8, quorum=2, group=6, job_ops=0x8, spray=0)",
+        "job[job=5] admit_job(generation=1, slot_base=16, job_slots=8, quorum=2, group=6, job_ops=0x8, "
+        "spray=0, quorum_least=0, digest=0)",
         "group 6: 1#2, 2#1",  # worker 0 is leaf2, whose h3 comes first in the job
         "worker[job=5, worker=0] admit_worker(port=2, address=10.0.1.3, worker_bit=0x1, worker_weight=2, is_switch=1)",
         "worker[job=5, worker=1] admit_worker(port=1, address=10.0.1.2, worker_bit=0x2, worker_weight=2, is_switch=1)",
@@ -54,7 +55,8 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
         "forward[dst=10.0.0.2, prefix=32] to_port(port=2)",
         "forward[dst=10.0.0.3, prefix=32] to_port(port=101)",
         "forward[dst=10.0.0.4, prefix=32] to_port(port=101)",
-        "job[job=5] admit_job(generation=1, slot_base=16, job_slots=8, quorum=2, group=6, job_ops=0x8, spray=0)",
+        "job[job=5] admit_job(generation=1, slot_base=16, job_slots=8, quorum=2, group=6, job_ops=0x8, "
+        "spray=0, quorum_least=0, digest=0)",
         "group 6: 1#1, 2#2",
         "worker[job=5, worker=0] admit_worker(port=1, address=10.0.0.1, worker_bit=0x1, worker_weight=1, is_switch=0)",
         "worker[job=5, worker=1] admit_worker(port=2, address=10.0.0.2, worker_bit=0x2, worker_weight=1, is_switch=0)",

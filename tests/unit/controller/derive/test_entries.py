@@ -41,7 +41,8 @@ def test_one_job_of_max32() -> None:
     data["workers"][0]["udp_port"] = 4000
     assert strings(data, {6: 1000}, 1001) == COMMON | {
         "replica[65535, 255] ledger: last generation 1001",
-        "job[job=6] admit_job(generation=1000, slot_base=128, job_slots=64, quorum=1, group=7, job_ops=0x4, spray=0)",
+        "job[job=6] admit_job(generation=1000, slot_base=128, job_slots=64, quorum=1, group=7, job_ops=0x4, "
+        "spray=0, quorum_least=0, digest=0)",
         "group 7: 1#2, 2#1",
         "worker[job=6, worker=0] admit_worker(port=2, address=10.0.0.2, worker_bit=0x1, worker_weight=1, is_switch=0)",
         "worker[job=6, worker=1] admit_worker(port=1, address=10.0.0.1, worker_bit=0x2, worker_weight=1, is_switch=0)",
@@ -63,7 +64,8 @@ def test_ops_of_thc_and_max32_and_a_small_table() -> None:
     data["jobs"][0]["thc"] = {"bits": 1, "p": 0.1, "table": [0, 31]}
     found = strings(data, {1: 5}, 5)
     assert (
-        "job[job=1] admit_job(generation=5, slot_base=0, job_slots=2, quorum=1, group=2, job_ops=0x6, spray=0)" in found
+        "job[job=1] admit_job(generation=5, slot_base=0, job_slots=2, quorum=1, group=2, job_ops=0x6, "
+        "spray=0, quorum_least=0, digest=0)" in found
     )
     # 31 = all five low planes for z = 1; the zero rows behind the table need the monomials with z0 as a factor
     rows = [entry for entry in found if entry.startswith("thc")]
@@ -97,7 +99,8 @@ def test_a_job_that_sprays_says_so() -> None:
     data = star(2, jobs=[{**job("m", 6, 2, 128, 64), "spray": "hash"}])
     found = [line for line in strings(data, {6: 1}, 1) if line.startswith("job")]
     assert found == [
-        "job[job=6] admit_job(generation=1, slot_base=128, job_slots=64, quorum=2, group=7, job_ops=0x4, spray=1)"
+        "job[job=6] admit_job(generation=1, slot_base=128, job_slots=64, quorum=2, group=7, job_ops=0x4, "
+        "spray=1, quorum_least=0, digest=0)"
     ]
 
 

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A sender that the switch knows is told why its contribution or probe was refused: a REFUSED, whose `count` is the
+// reason. Never an answer to any other kind, so two switches cannot answer each other for ever; never longer than what
+// it answers; and only now and then, so whoever sends nonsense gets little back.
+
+#ifndef SUMWIRE_REFUSAL_P4_
+#define SUMWIRE_REFUSAL_P4_
+
+#include "../headers.p4"
+#include "../ids.p4"
+#include "../metadata.p4"
+
+control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    register<bit<48>>(PORTS_MAX) last_refusal;  // us
+
+    bit<48> passed = 0;  // since the last refusal at this port
+
+    @id(ID_ACTION_KNOWN_SENDER)
+    action known_sender() {
+        bit<48> before;
+        last_refusal.read(before, (bit<32>)standard_metadata.ingress_port);
+        passed = standard_metadata.ingress_global_timestamp - before;
+    }
+
+    @id(ID_ACTION_UNKNOWN_SENDER)
+    action unknown_sender() {
+        passed = 0;
+    }
+
+    // Every worker of the switch's configuration, whatever its jobs.
+    @id(ID_TABLE_SENDER)
+    table sender {
+        key = {
+            standard_metadata.ingress_port : exact @id(1) @name("port");
+            hdr.ipv4.src : exact @id(2) @name("address");
+        }
+        actions = {
+            known_sender;
+            @defaultonly unknown_sender;
+        }
+        const default_action = unknown_sender();
+        size = WORKERS_MAX;
+    }
+
+    action refuse() {
+        last_refusal.write((bit<32>)standard_metadata.ingress_port, standard_metadata.ingress_global_timestamp);
+        hdr.sumwire.version = SUMWIRE_VERSION;
+        hdr.sumwire.kind = KIND_REFUSED;
+        hdr.sumwire.count = meta.reject;
+        hdr.sumwire.contributors = 0;
+        hdr.sumwire.flags = 0;
+        hdr.sumwire.words = 0;
+        hdr.sumwire.cut = 0;
+        // Back to where it came from: the reason may be that the worker's number or address is wrong.
+        hdr.udp.dst_port = hdr.udp.src_port;
+        hdr.ipv4.dst = hdr.ipv4.src;
+        hdr.ethernet.dst = hdr.ethernet.src;
+        meta.is_reply = 1;
+        standard_metadata.egress_spec = standard_metadata.ingress_port;
+    }
+
+    apply {
+        if (hdr.sumwire.isValid() && standard_metadata.checksum_error == 0 &&
+            (hdr.sumwire.kind == KIND_CONTRIBUTE || hdr.sumwire.kind == KIND_PROBE)) {
+            sender.apply();
+            if (passed >= REFUSAL_GAP_US) {
+                refuse();
+            }
+        }
+    }
+}
+
+#endif
