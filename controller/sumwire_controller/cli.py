@@ -8,6 +8,7 @@ import argparse
 import json
 import logging
 import math
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from sumwire_protocol.version import __version__
 
 from sumwire_controller.derive.jobfile import job_json
 from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.errors import ControllerError
+from sumwire_controller.errors import ControllerError, RunningJobsError
 from sumwire_controller.model.config import Config
 from sumwire_controller.model.topology import Topology
 from sumwire_controller.parse.any_file import load_any
@@ -30,13 +31,21 @@ DONE, FAILED = 0, 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `sumwire-controller`."""
     options = _parser().parse_args(arguments)
-    # p4runtime-shell logs errors to the root logger that we report ourselves.
-    logging.basicConfig(handlers=[logging.StreamHandler() if options.verbose else logging.NullHandler()])
+    options.words = sys.argv[1:] if arguments is None else arguments
+    _log_to_stderr(options.verbose)
     try:
         return _COMMANDS[options.command](options)
     except (ControllerError, OSError) as error:
         print(error, file=sys.stderr)
         return FAILED
+
+
+def _log_to_stderr(verbose: bool) -> None:
+    """Show our own warnings or, with `verbose`, everything."""
+    handler = logging.StreamHandler()
+    if not verbose:  # p4runtime-shell logs errors to the root logger that we report ourselves
+        handler.addFilter(logging.Filter("sumwire_controller"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO if verbose else logging.WARNING, format="%(message)s")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     apply.add_argument(
         "--renew", metavar="JOB", action="append", default=[], help="give this job a new generation (repeatable)"
     )
+    apply.add_argument("--force", action="store_true", help="change also jobs that have run since they were admitted")
     status = commands.add_parser("status", help="tables and counters, read back from the switches")
     job_file = commands.add_parser("job-file", help="write the job file that training hosts read; no network")
     job_file.add_argument("--job", metavar="NAME", required=True)
@@ -61,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
     watch.add_argument("--json", action="store_true", help="machine-readable: an object for each line")
 
+    for command in (apply, watch):
+        command.add_argument("--take-over", action="store_true", help="even if another controller is the primary")
     for command in (apply, status):
         command.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
         command.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="for each call to a switch")
@@ -109,7 +121,18 @@ def _apply(options: argparse.Namespace) -> int:
 
     files = _load(options)
     timeout = options.timeout or DEFAULT_TIMEOUT_S
-    reports = apply_all(_configs(files), build_dir=options.p4, timeout=timeout, renew=options.renew)
+    try:
+        reports = apply_all(
+            _configs(files),
+            build_dir=options.p4,
+            timeout=timeout,
+            renew=options.renew,
+            force=options.force,
+            take_over=options.take_over,
+        )
+    except RunningJobsError as error:
+        command = shlex.join(["sumwire-controller", *options.words, "--force"])
+        raise RunningJobsError(error.changes, command) from error
     if options.json:
         _print_json(files, [report.as_json() for report in reports])
     else:
@@ -142,6 +165,7 @@ def _watch(options: argparse.Namespace) -> int:
         interval_s=options.interval or INTERVAL_S,
         patience_s=options.patience or PATIENCE_S,
         build_dir=options.p4,
+        take_over=options.take_over,
         say=say,
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first

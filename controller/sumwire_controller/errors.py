@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The control plane's exceptions. Every message names the value and the rule that it breaks."""
+"""The control plane's exceptions.
+
+Every message names the value and the rule that it breaks, and ends with the command or the setting that mends it.
+"""
 
 from __future__ import annotations
 
@@ -80,6 +83,42 @@ class ArtifactError(ControllerError):
     """The compiled program (JSON or P4Info) is missing, unreadable, or lacks a table that this controller writes."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """What `apply` would do to a job that has run on `switch`.
+
+    `name` is empty if the configuration has no such job. `packets` counts what its workers have sent since it was
+    admitted. `differs` names what of it would change; it is empty if the job would leave.
+    """
+
+    switch: str
+    job: int
+    name: str
+    packets: int
+    differs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        shown = f"job {self.name} ({self.job})" if self.name else f"job {self.job}"
+        return f"switch {self.switch}: {shown}, {self.packets} packets: {', '.join(self.differs) or 'would leave'}"
+
+
+class RunningJobsError(ControllerError):
+    """`apply` would change jobs that have run since they were admitted, and was not told to. Nothing was written.
+
+    `changes` has a line for each job and switch. The message ends with `command`, which does it.
+    """
+
+    def __init__(self, changes: Sequence[JobChange], command: str = "sumwire-controller apply CONFIG --force") -> None:
+        self.changes = tuple(changes)
+        self.command = command
+        super().__init__(self.changes, command)
+
+    def __str__(self) -> str:
+        lines = "".join(f"\n  {change}" for change in self.changes)
+        end = f"Nothing was written. Do it with {self.command}"
+        return f"would change jobs that have run, and end their runs:{lines}\n{end}"
+
+
 class SwitchError(ControllerError):
     """Base of the errors between controller and switch."""
 
@@ -91,7 +130,7 @@ class SwitchUnreachableError(SwitchError):
 
 
 class NotPrimaryError(SwitchError):
-    """Another controller has a higher election id, so this one may not write."""
+    """Another controller is connected and the primary, so this one may not write."""
 
     retryable = True
 

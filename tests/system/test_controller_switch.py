@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import json
+import queue
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from google.rpc import code_pb2
 from helpers.controller.config_texts import job, star, text
 from helpers.controller.real_switches import bmv2, soft_switch
 from helpers.paths import ROOT
+from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
 from sumwire_controller.deploy.operations import apply, read_status
@@ -21,7 +26,7 @@ from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.derive.entries import MulticastGroup, TableEntry
-from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError
+from sumwire_controller.errors import NotPrimaryError, RunningJobsError, SwitchError, SwitchRefusedError
 from sumwire_controller.model.config import Config
 from sumwire_controller.parse.config_file import parse_config
 
@@ -88,7 +93,38 @@ def test_renew(address: str) -> None:
     report = apply(config(address, A, B), renew=["a"])
     assert report.generations["b"] == before["b"]
     assert report.generations["a"] > max(before.values())
-    assert len(report.changes) == 3
+    assert len(report.changes) == 3 + 2 * 4  # the rows of the workers go and come too
+
+
+def count_packets(wanted: Config, job_id: int, seat: int, packets: int) -> None:
+    """Let a worker's counter say that it has sent packets."""
+    with P4Switch(wanted.switch) as switch:
+        rows = switch.rows(PROGRAM, "worker")
+        (row,) = [row for row in rows if isinstance(row, TableEntry) and row.key == (job_id, seat)]
+        request = p4runtime_pb2.WriteRequest(device_id=wanted.switch.device_id)
+        request.election_id.high, request.election_id.low = switch._session.election_id
+        entity = request.updates.add(type=p4runtime_pb2.Update.MODIFY).entity
+        entity.direct_counter_entry.table_entry.CopyFrom(PROGRAM.to_entity(row).table_entry)
+        entity.direct_counter_entry.table_entry.ClearField("action")
+        entity.direct_counter_entry.data.packet_count = packets
+        switch._session.stub.Write(request)
+
+
+def test_a_job_that_has_run_is_changed_only_on_demand(address: str) -> None:
+    wanted = config(address, A, B)
+    apply(wanted, force=True)
+    count_packets(wanted, 1, 3, 12)
+    assert not apply(wanted).changed
+    apply(config(address, A, {**B, "quorum": 1}))
+    with pytest.raises(RunningJobsError, match=r"job a \(1\), 12 packets: quorum 4 -> 3, generation"):
+        apply(config(address, {**A, "quorum": 3}, B))
+    assert [(found.worker, found.packets) for found in read_status(wanted).workers if found.packets] == [(3, 12)]
+    apply(wanted, renew=["a"], force=False)
+    assert not any(found.packets for found in read_status(wanted).workers)  # admitted anew
+    count_packets(wanted, 1, 0, 1)
+    with pytest.raises(RunningJobsError, match="job 1, 1 packets: would leave"):
+        apply(config(address, B))
+    apply(config(address, B), force=True)
 
 
 def test_differences_are_seen_and_mended(address: str) -> None:
@@ -120,14 +156,76 @@ def test_the_switchs_reason_is_named(address: str) -> None:
         switch.write(PROGRAM, Change(Write.INSERT, route))
 
 
-def test_whoever_comes_later_is_primary(address: str) -> None:
+def test_a_connected_primary_is_outranked_only_on_demand(address: str) -> None:
     wanted = config(address)
-    apply(wanted)
-    with P4Switch(wanted.switch) as earlier, P4Switch(wanted.switch):
-        with pytest.raises(NotPrimaryError):
-            earlier.write(PROGRAM, Change(Write.DELETE, TableEntry("forward", (0x0A000001, 32), (1,))))
+    apply(wanted, force=True)
+    row = TableEntry("forward", (0x0A000001, 32), (1,))
+    with P4Switch(wanted.switch) as earlier:
         read_status(wanted)
+        with pytest.raises(NotPrimaryError, match=r"take over: sumwire-controller apply CONFIG --take-over$"):
+            apply(wanted)
+        earlier.write(PROGRAM, Change(Write.DELETE, row))
+        assert apply(wanted, take_over=True).changed
+        with (
+            P4Switch(wanted.switch, take_over=True),
+            pytest.raises(NotPrimaryError, match="another controller has become the primary"),
+        ):
+            earlier.write(PROGRAM, Change(Write.DELETE, row))
     assert not apply(wanted).changed
+
+
+@pytest.fixture(params=["soft", pytest.param("bmv2", marks=pytest.mark.bmv2)])
+def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A running switch of each kind that has seen no election."""
+    with soft_switch(SoftSwitch()) if request.param == "soft" else bmv2(tmp_path / "switch.log") as running:
+        yield running
+
+
+def test_a_primary_that_leaves_is_waited_for(fresh: str) -> None:
+    wanted = config(fresh)
+    apply(wanted)
+    stranger = Stranger(fresh, 1 << 70)
+    leaves = threading.Timer(0.2, stranger.leave)
+    leaves.start()
+    assert not apply(wanted).changed
+    leaves.join()
+
+
+@pytest.mark.parametrize("left_behind", [1 << 60, 1 << 64, (1 << 128) - 1])
+def test_an_id_that_somebody_left_behind_locks_nobody_out(fresh: str, left_behind: int) -> None:
+    wanted = config(fresh)
+    Stranger(fresh, left_behind).leave()
+    assert apply(wanted).program_loaded
+    assert not apply(wanted).changed
+
+
+def test_above_the_highest_id_there_is_none(fresh: str) -> None:
+    wanted = config(fresh)
+    stranger = Stranger(fresh, (1 << 128) - 1)
+    with pytest.raises(NotPrimaryError, match=r"end the controller that has it, or restart the switch$"):
+        apply(wanted, take_over=True)
+    stranger.leave()
+
+
+class Stranger:
+    """Another controller, which is the primary with the given election id until it leaves."""
+
+    def __init__(self, address: str, election_id: int) -> None:
+        self._channel = grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self._requests: queue.Queue[Any] = queue.Queue()
+        self._stream: Any = p4runtime_pb2_grpc.P4RuntimeStub(self._channel).StreamChannel(
+            iter(self._requests.get, None), timeout=20
+        )
+        request = p4runtime_pb2.StreamMessageRequest()
+        request.arbitration.device_id = 1
+        request.arbitration.election_id.high, request.arbitration.election_id.low = divmod(election_id, 1 << 64)
+        self._requests.put(request)
+        assert next(self._stream).arbitration.status.code == code_pb2.OK
+
+    def leave(self) -> None:
+        self._requests.put(None)
+        assert list(self._stream) == []
+        self._channel.close()
 
 
 def test_another_program_is_replaced_and_its_entries_with_it(address: str, tmp_path: Path) -> None:
@@ -136,8 +234,13 @@ def test_another_program_is_replaced_and_its_entries_with_it(address: str, tmp_p
     for file in (PROGRAM_DIR / "sumwire.json", PROGRAM_DIR / "sumwire.p4info.txtpb"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "sumwire.json").write_bytes((PROGRAM_DIR / "sumwire.json").read_bytes() + b"\n")
-    assert not read_status(wanted, build_dir=tmp_path).program_runs
-    report = apply(wanted, build_dir=tmp_path)
+    other = read_status(wanted, build_dir=tmp_path)
+    assert (other.program_runs, other.program.split(" ")[0]) == (False, "sumwire")
+    count_packets(wanted, 2, 1, 4)
+    with pytest.raises(RunningJobsError, match=r"job b \(2\), 4 packets: program sumwire .* would be replaced"):
+        apply(wanted, build_dir=tmp_path)
+    assert read_status(wanted).in_sync
+    report = apply(wanted, build_dir=tmp_path, force=True)
     assert report.program_loaded
     assert len([change for change in report.changes if change.write is not Write.INSERT]) == 0
     assert not apply(wanted, build_dir=tmp_path).changed
@@ -162,7 +265,7 @@ def test_commands(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     again = json.loads(lines[lines.index("{") :])
     assert (again["changed"], again["changes"], list(again["generations"])) == (False, [], ["b"])
     assert main(["apply", str(path), "--renew", "b"]) == 0
-    assert capsys.readouterr().out.startswith("s1: 3 entries written\n")
+    assert capsys.readouterr().out.startswith("s1: 7 entries written\n")
     assert main(["status", str(path)]) == 0
     assert capsys.readouterr().out.startswith("s1: as configured\njob 2 b: slots 256..319, quorum 2, generation ")
     assert main(["status", str(path), "--json"]) == 0

@@ -60,7 +60,7 @@ def test_apply_twice_read_back_and_renew(addresses: dict[str, str]) -> None:
     uplinks = [[line for line in status.entries if line.startswith("uplink")] for status in found]
     assert list(map(len, uplinks)) == [0, 0, 2, 2]
     renewed = apply_topology(wanted, renew=["digits"])
-    assert [len(report.changes) for report in renewed] == [3, 3, 3, 3]
+    assert [len(report.changes) for report in renewed] == [7, 7, 7, 7]
     for before, after in zip(first, renewed, strict=True):
         assert after.generations["digits"] > before.generations["digits"]
 
@@ -98,7 +98,7 @@ def test_commands(addresses: dict[str, str], tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
     assert main(["apply", str(path), "--renew", "digits"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert lines == [f"{name}: 3 entries written" for name in NAMES]
+    assert lines == [f"{name}: 7 entries written" for name in NAMES]
     assert main(["apply", str(path), "--json"]) == 0
     assert [(found["switch"], found["changed"]) for found in json.loads(capsys.readouterr().out)] == [
         (name, False) for name in NAMES

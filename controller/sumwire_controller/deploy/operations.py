@@ -14,21 +14,20 @@ from typing import Any
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import (
     Change,
-    Generations,
     choose_generations_together,
     desired_state,
-    differences,
     plan,
     prepares,
 )
+from sumwire_controller.deploy.running import running_jobs_changed
 from sumwire_controller.deploy.status import Status, queue_cells, summarize
+from sumwire_controller.deploy.steps import Steps, look
 from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S, P4Switch, SwitchControl
-from sumwire_controller.derive.entries import Entry
 from sumwire_controller.derive.jobfile import unknown_job
 from sumwire_controller.derive.lanes import names_of_lanes, with_lanes
 from sumwire_controller.derive.levels import upper_first
 from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.errors import ReadBackError
+from sumwire_controller.errors import RunningJobsError
 from sumwire_controller.model.config import Config
 from sumwire_controller.model.topology import Topology
 from sumwire_controller.rules.agreement import check_together
@@ -78,18 +77,23 @@ def apply(
     build_dir: Path | str | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
     renew: Collection[str] = (),
+    force: bool = False,
+    take_over: bool = False,
 ) -> Report:
     """Bring a switch to its configuration, and read the entries back. A second call changes nothing.
 
     :param build_dir: folder of the compiled program; None for the checkout's.
     :param timeout: seconds each call to the switch may take.
-    :param renew: names of jobs that get a new generation, as for a new training run.
+    :param renew: names of jobs that get a new generation, even if a run of theirs is in progress.
+    :param force: change also jobs that have run since they were admitted.
+    :param take_over: become the primary controller even if another one is.
     :raises ConfigError: the configuration breaks a rule.
     :raises UnknownJobError: a name in `renew` is no job.
     :raises ArtifactError: the compiled program is missing, or lacks a table that the controller writes.
+    :raises RunningJobsError: jobs that have run would change, and neither `force` nor `renew` allows it.
     :raises SwitchError: the switch cannot be reached, refused a write, or has other entries than were written.
     """
-    (report,) = apply_all([config], build_dir=build_dir, timeout=timeout, renew=renew)
+    (report,) = apply_all([config], build_dir=build_dir, timeout=timeout, renew=renew, force=force, take_over=take_over)
     return report
 
 
@@ -99,13 +103,17 @@ def apply_topology(
     build_dir: Path | str | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
     renew: Collection[str] = (),
+    force: bool = False,
+    take_over: bool = False,
 ) -> tuple[Report, ...]:
     """`apply` for all switches of a network. Returns a report for each, upper switches first.
 
     Parameters and errors are those of `apply`. Nothing is written unless every switch answers.
     """
     validate_topology(topology)
-    return apply_all(configs_of(topology), build_dir=build_dir, timeout=timeout, renew=renew)
+    return apply_all(
+        configs_of(topology), build_dir=build_dir, timeout=timeout, renew=renew, force=force, take_over=take_over
+    )
 
 
 def apply_all(
@@ -114,6 +122,8 @@ def apply_all(
     build_dir: Path | str | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
     renew: Collection[str] = (),
+    force: bool = False,
+    take_over: bool = False,
 ) -> tuple[Report, ...]:
     """`apply_topology` for a list of configurations. They must agree on the jobs that run over several of them.
 
@@ -126,9 +136,10 @@ def apply_all(
     program = Program.load(build_dir)
     with ExitStack() as sessions:
         switches = [
-            (config, sessions.enter_context(P4Switch(config.switch, timeout))) for config in upper_first(configs)
+            (config, sessions.enter_context(P4Switch(config.switch, timeout, take_over=take_over)))
+            for config in upper_first(configs)
         ]
-        return bring_all_about(switches, program, renew, now=int(time.time()))
+        return bring_all_about(switches, program, renew, now=int(time.time()), force=force)
 
 
 def _check_names(configs: Sequence[Config], renew: Collection[str]) -> None:
@@ -138,14 +149,21 @@ def _check_names(configs: Sequence[Config], renew: Collection[str]) -> None:
             raise unknown_job(name, known)
 
 
-def bring_about(config: Config, switch: SwitchControl, program: Program, renew: Collection[str], now: int) -> Report:
+def bring_about(
+    config: Config, switch: SwitchControl, program: Program, renew: Collection[str], now: int, *, force: bool = False
+) -> Report:
     """`apply` on an open session. `now` is the unix time in seconds."""
-    (report,) = bring_all_about([(config, switch)], program, renew, now)
+    (report,) = bring_all_about([(config, switch)], program, renew, now, force=force)
     return report
 
 
 def bring_all_about(
-    switches: Sequence[tuple[Config, SwitchControl]], program: Program, renew: Collection[str], now: int
+    switches: Sequence[tuple[Config, SwitchControl]],
+    program: Program,
+    renew: Collection[str],
+    now: int,
+    *,
+    force: bool = False,
 ) -> tuple[Report, ...]:
     """`apply_all` on open sessions, given with upper switches first. `now` is the unix time in seconds.
 
@@ -153,55 +171,34 @@ def bring_all_about(
     partial result that goes up finds the switch above ready, and none of an earlier run is still on its way.
     """
     renew = names_of_lanes((job for config, _ in switches for job in config.jobs), renew)
-    switches = [(with_lanes(config), switch) for config, switch in switches]
-    loaded = [_load(switch, program) for _, switch in switches]
-    held = [switch.entries(program) for _, switch in switches]
-    configs = [config for config, _ in switches]
-    generations = choose_generations_together(configs, held, renew, now)
+    configs = [with_lanes(config) for config, _ in switches]
+    found = [look(switch, program) for _, switch in switches]
+    generations = choose_generations_together(configs, [one.entries for one in found], renew, now)
     steps = [
-        _Steps(config, switch, desired := desired_state(config, chosen), plan(desired, actual))
-        for (config, switch), chosen, actual in zip(switches, generations, held, strict=True)
+        Steps(config, switch, one, chosen, desired := desired_state(config, chosen), plan(desired, one.entries))
+        for config, (_, switch), one, chosen in zip(configs, switches, found, generations, strict=True)
     ]
+    if not force:
+        _check_running(steps, renew)
+    for step in steps:
+        step.load(program)
     for step in reversed(steps):
         step.write([change for change in step.changes if prepares(change)], program)
     for step in steps:
         step.write([change for change in step.changes if not prepares(change)], program)
         step.check(program)
-    return tuple(
-        Report(step.config.switch.name, load, tuple(step.changes), _by_name(step.config, chosen))
-        for step, load, chosen in zip(steps, loaded, generations, strict=True)
-    )
+    return tuple(_report(step) for step in steps)
 
 
-def _load(switch: SwitchControl, program: Program) -> bool:
-    """Load the program unless it runs already. Returns True if it was loaded."""
-    if switch.runs(program):
-        return False
-    switch.push(program)
-    return True
+def _check_running(steps: Sequence[Steps], renew: Collection[str]) -> None:
+    changed = running_jobs_changed([step.part() for step in steps], renew)
+    if changed:
+        raise RunningJobsError(changed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """The changes to one switch."""
-
-    config: Config
-    switch: SwitchControl
-    desired: frozenset[Entry]
-    changes: list[Change]
-
-    def write(self, changes: list[Change], program: Program) -> None:
-        for change in changes:
-            self.switch.write(program, change)
-
-    def check(self, program: Program) -> None:
-        lines = differences(self.desired, self.switch.entries(program)) if self.changes else []
-        if lines:
-            raise ReadBackError(f"switch {self.config.switch.name}: reads back differently: " + "; ".join(lines))
-
-
-def _by_name(config: Config, generations: Generations) -> dict[str, int]:
-    return {job.name: generations.by_job[job.id] for job in config.jobs}
+def _report(step: Steps) -> Report:
+    generations = {job.name: step.generations.by_job[job.id] for job in step.config.jobs}
+    return Report(step.config.switch.name, not step.found.runs_wanted, tuple(step.changes), generations)
 
 
 def read_status(config: Config, *, build_dir: Path | str | None = None, timeout: float = DEFAULT_TIMEOUT_S) -> Status:
@@ -212,8 +209,9 @@ def read_status(config: Config, *, build_dir: Path | str | None = None, timeout:
     validate(config)
     program = Program.load(build_dir)
     with P4Switch(config.switch, timeout, read_only=True) as switch:
-        if not switch.runs(program):
-            return Status(config.switch.name, program_runs=False)
+        loaded = switch.loaded(program)
+        if loaded is None or not loaded.wanted:
+            return Status(config.switch.name, program_runs=False, program=loaded.name if loaded else "")
         entries = switch.entries(program)
         return summarize(
             with_lanes(config),

@@ -24,6 +24,7 @@ from sumwire_controller.derive.tables import (
     REJECT_COUNTER,
     TABLES,
     VERDICT_COUNTER,
+    WORKER,
     WORKER_COUNTER,
     TableShape,
 )
@@ -157,6 +158,22 @@ class Program:
     def owned_tables(self) -> Iterator[int]:
         """The ids of all tables that the controller writes."""
         return (table.id for table in self._tables.values())
+
+
+def name_of(p4info: Any) -> str:
+    """A program's name and version, as it says; "without a name" if it does not."""
+    return f"{p4info.pkg_info.name} {p4info.pkg_info.version}".strip() or "without a name"
+
+
+def worker_counter_ids(p4info: Any) -> tuple[int, int] | None:
+    """The ids of the worker table and of its key's field `job`, in any build of Sumwire; None in another program."""
+    tables = {table.preamble.id: table for table in p4info.tables}
+    for counter in p4info.direct_counters:
+        if counter.preamble.alias == WORKER_COUNTER and counter.direct_table_id in tables:
+            for field in tables[counter.direct_table_id].match_fields:
+                if field.name == WORKER.keys[0]:
+                    return int(counter.direct_table_id), int(field.id)
+    return None
 
 
 def _bind(p4info: Any, shape: TableShape) -> _Table:

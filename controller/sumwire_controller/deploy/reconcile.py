@@ -3,7 +3,8 @@
 """The writes that bring a switch to its configuration, in a safe order. Pure.
 
 A job's row of the job table admits its packets. When a job changes or is removed, this row is deleted first; when a job
-is new, it is written last. So no packet meets a job of which only some rows are there.
+is new, it is written last. So no packet meets a job of which only some rows are there. The rows of its workers are
+written anew each time, so their counters count since the job was admitted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sumwire_controller.derive.desired import desired_entries, job_entries
-from sumwire_controller.derive.entries import Entry, admissions, admits, is_ledger, job_of, last_generation
+from sumwire_controller.derive.entries import Entry, admissions, admits, counts, is_ledger, job_of, last_generation
 from sumwire_controller.model.config import Config
 
 _GENERATION_MAX = (1 << 32) - 1
@@ -65,7 +66,7 @@ def choose_generations(config: Config, actual: Collection[Entry], renew: Collect
     """
     current = admissions(actual)
     last = last_generation(actual)
-    held = _by_job(actual)
+    held = by_job(actual)
     chosen: dict[int, int] = {}
     for job in config.jobs:
         row = current.get(job.id)
@@ -95,7 +96,8 @@ def choose_generations_together(
     return [choose_generations(config, held, fresh, now) for config, held in pairs]
 
 
-def _by_job(entries: Iterable[Entry]) -> dict[int | None, set[Entry]]:
+def by_job(entries: Iterable[Entry]) -> dict[int | None, set[Entry]]:
+    """Job id -> its entries; None -> those that belong to no job."""
     found: dict[int | None, set[Entry]] = {}
     for entry in entries:
         found.setdefault(job_of(entry), set()).add(entry)
@@ -111,16 +113,23 @@ def plan(desired: Collection[Entry], actual: Collection[Entry]) -> list[Change]:
     """The writes that turn `actual` into `desired`, in a safe order; empty if they are equal."""
     wanted = {entry.identity: entry for entry in desired}
     held = {entry.identity: entry for entry in actual}
+    before, after = admissions(actual), admissions(desired)
+    admitted = {job for job, row in after.items() if before.get(job) != row}
     changes: list[Change] = []
     for identity, entry in held.items():
-        if identity not in wanted or (admits(entry) and wanted[identity] != entry):
+        if identity not in wanted or _comes_anew(entry, admitted):
             changes.append(Change(Write.DELETE, entry))
     for identity, entry in wanted.items():
-        if identity not in held or (admits(entry) and held[identity] != entry):
+        if identity not in held or _comes_anew(entry, admitted):
             changes.append(Change(Write.INSERT, entry))
         elif held[identity] != entry:
             changes.append(Change(Write.MODIFY, entry))
     return sorted(changes, key=_order)
+
+
+def _comes_anew(entry: Entry, admitted: Collection[int]) -> bool:
+    """Is this row of a job that is admitted anew deleted and inserted, also if it stays as it is?"""
+    return (admits(entry) or counts(entry)) and job_of(entry) in admitted
 
 
 def _order(change: Change) -> tuple[int, str]:

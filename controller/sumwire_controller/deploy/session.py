@@ -9,23 +9,34 @@ another controller is primary. The subclass keeps the library's channel, stub an
 from __future__ import annotations
 
 import logging
-from typing import Any
+import time
+from typing import Any, Final
 
 import grpc
-from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient
 
+from sumwire_controller.deploy.election import HIGHEST_ID, Election
 from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError, SwitchUnreachableError
 from sumwire_controller.model.config import Switch
 
 log = logging.getLogger(__name__)
 
+LEAVING_S: Final = 1.0
+"""How long a session waits for another controller that is the primary to leave."""
 _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),  # a switch is never behind a web proxy
     ("grpc.max_receive_message_length", 64 << 20),  # a pipeline's P4Info and all its tables
 )
 _UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_AGAIN = "run it again: sumwire-controller apply CONFIG"
+_TAKE_OVER = "end it, or take over: sumwire-controller apply CONFIG --take-over"
+_CURES: Final = {
+    grpc.StatusCode.NOT_FOUND: "correct `device_id` in the configuration, or load the program: "
+    "sumwire-controller apply CONFIG",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "its tables or streams are full: take jobs out of the configuration",
+    grpc.StatusCode.UNIMPLEMENTED: "if this is no P4Runtime server, correct `grpc` in the configuration",
+}
 
 
 def rpc_error(switch: Switch, what: str, error: Any, reason: str = "") -> SwitchError:
@@ -36,33 +47,46 @@ def rpc_error(switch: Switch, what: str, error: Any, reason: str = "") -> Switch
     """
     code = error.code()
     name = code.name if code is not None else "NO STATUS"
-    text = f"switch {switch.name} at {switch.grpc}: {what}: {name}: {reason or error.details()}"
+    text = f"{_where(switch)}: {what}: {name}: {reason or error.details()}"
     if code in _UNREACHABLE:
-        return SwitchUnreachableError(text)
+        return SwitchUnreachableError(f"{text}; {_start(switch)}")
     if code is grpc.StatusCode.PERMISSION_DENIED:
-        return NotPrimaryError(text)
-    return SwitchRefusedError(text)
+        return NotPrimaryError(f"{text}: another controller has become the primary; {_TAKE_OVER}")
+    return SwitchRefusedError(f"{text}; {_CURES.get(code, _AGAIN)}")
+
+
+def _where(switch: Switch) -> str:
+    return f"switch {switch.name} at {switch.grpc}"
+
+
+def _start(switch: Switch) -> str:
+    """How to mend that nobody answers."""
+    started = f"softswitch --no-p4 --device-id {switch.device_id} --grpc-server-addr {switch.grpc}"
+    return f"correct `grpc` in the configuration, or start the switch: {started} -i PORT@INTERFACE"
 
 
 class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no types
-    """A channel to one switch and, with an election id, the stream that makes this controller its primary.
+    """A channel to one switch and, unless it only reads, the stream that makes this controller its primary.
 
-    :param election_id: 1..2^64-1; None for a session that only reads and takes no part in elections.
     :param timeout_s: seconds the handshake may take.
+    :param read_only: take no part in elections.
+    :param take_over: become the primary even if another controller is. Otherwise the session waits up to LEAVING_S
+        for that one to leave.
     :raises SwitchUnreachableError, NotPrimaryError, SwitchRefusedError: the session could not be opened.
     """
 
     channel: Any
     stub: Any
 
-    def __init__(self, switch: Switch, election_id: int | None, timeout_s: float) -> None:
+    def __init__(self, switch: Switch, timeout_s: float, *, read_only: bool = False, take_over: bool = False) -> None:
         self._switch = switch
         self._timeout_s = timeout_s
-        self._wants_stream = election_id is not None
+        self._wants_stream = not read_only
+        self._election = Election(take_over)
         try:
-            super().__init__(switch.device_id, switch.grpc, (0, election_id or 0))
+            super().__init__(switch.device_id, switch.grpc, (0, 0))
         except SystemExit as error:  # the library exits when it cannot make the channel
-            raise SwitchUnreachableError(f"switch {switch.name}: no channel to {switch.grpc!r}") from error
+            raise SwitchUnreachableError(f"{_where(switch)}: no channel; {_start(switch)}") from error
 
     def set_up_stream(self) -> None:
         """Called by the library when it has a channel. Replaces the channel by one with our options."""
@@ -74,27 +98,57 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no type
 
     def handshake(self) -> None:
         """Become the primary controller or raise, so that no session can only read by mistake."""
+        election = self._election
+        end = time.monotonic() + self._timeout_s
+        self._ask(None)
+        while not election.won:
+            reply = self.get_stream_packet("arbitration", timeout=max(0.0, end - time.monotonic()))
+            if reply is not None:
+                update = reply.arbitration
+                claim = election.answer(update.status.code, update.election_id.high << 64 | update.election_id.low)
+                if claim is not None:
+                    self._claim(claim)
+                elif election.primary is not None:
+                    end = min(end, time.monotonic() + LEAVING_S)
+            if reply is None or election.refused:
+                failure = self._not_elected()
+                self.tear_down()
+                raise failure
+
+    def _ask(self, election_id: int | None) -> None:
         request = p4runtime_pb2.StreamMessageRequest()
         request.arbitration.device_id = self.device_id
-        request.arbitration.election_id.high, request.arbitration.election_id.low = self.election_id
+        if election_id is not None:
+            request.arbitration.election_id.high, request.arbitration.election_id.low = divmod(election_id, 1 << 64)
         self.stream_out_q.put(request)
-        reply = self.get_stream_packet("arbitration", timeout=self._timeout_s)
-        if reply is not None and reply.arbitration.status.code == code_pb2.OK:
-            return
-        failure = self._no_session() if reply is None else self._not_primary(reply.arbitration)
-        self.tear_down()
-        raise failure
 
-    def _no_session(self) -> SwitchError:
+    def _claim(self, election_id: int) -> None:
+        name = self._switch.name
+        if self._election.primary is None:
+            log.info("switch %s: election id %d, the next above what the switch has seen", name, election_id)
+        else:
+            log.warning(
+                "switch %s: taking over with election id %d from the primary, which has %d",
+                name, election_id, self._election.primary,
+            )  # fmt: skip
+        self.election_id = divmod(election_id, 1 << 64)
+        self._ask(election_id)
+
+    def _not_elected(self) -> SwitchError:
+        """Why this controller is not the primary."""
+        where, primary = f"{_where(self._switch)}: opening the session", self._election.primary
+        if self._election.refused:
+            rule = f"the election id {HIGHEST_ID} is in use, and there is none above it"
+            return NotPrimaryError(f"{where}: {rule}; end the controller that has it, or restart the switch")
+        if self.stream.done() and self.stream.code() is grpc.StatusCode.INVALID_ARGUMENT:
+            details = self.stream.details()
+            return NotPrimaryError(f"{where}: another controller does so at the same moment ({details}); {_AGAIN}")
         if self.stream.done():
             return rpc_error(self._switch, "opening the session", self.stream)
-        where = f"switch {self._switch.name} at {self._switch.grpc}"
-        return SwitchUnreachableError(f"{where}: opening the session: no answer within {self._timeout_s:g} s")
-
-    def _not_primary(self, arbitration: Any) -> NotPrimaryError:
-        primary = arbitration.election_id.high << 64 | arbitration.election_id.low
-        where = f"switch {self._switch.name} at {self._switch.grpc}"
-        return NotPrimaryError(f"{where}: another controller is primary: its election id {primary} is above ours")
+        if primary is not None:
+            rule = f"another controller is connected and the primary, with election id {primary}"
+            return NotPrimaryError(f"{where}: {rule}; {_TAKE_OVER}")
+        return SwitchUnreachableError(f"{where}: no answer within {self._timeout_s:g} s; {_start(self._switch)}")
 
     def tear_down(self) -> None:
         """Close stream and channel. Waits for the stream's thread, but at most 1 s for the switch."""

@@ -57,7 +57,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What a worker has sent since its row was inserted, rejected packets included."""
+    """What a worker has sent since its job was admitted, rejected packets included."""
 
     job: int
     worker: int
@@ -82,10 +82,14 @@ class QueueStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """What the command `status` shows. `differences` is empty if the switch has the entries of its configuration."""
+    """What the command `status` shows. `differences` is empty if the switch has the entries of its configuration.
+
+    `program` is the name and version of the program that the switch runs instead of ours; empty if it runs none.
+    """
 
     switch: str
     program_runs: bool
+    program: str = ""
     jobs: tuple[JobStatus, ...] = ()
     verdicts: dict[str, Count] = field(default_factory=dict)
     rejects: dict[str, Count] = field(default_factory=dict)
@@ -174,7 +178,8 @@ def _worker_name(workers: tuple[str, ...], number: int) -> str:
 
 def _lines(status: Status) -> Iterator[str]:
     if not status.program_runs:
-        yield f"{status.switch}: runs no or another program"
+        other = f"another program ({status.program}), maybe of another version" if status.program else "no program"
+        yield f"{status.switch}: runs {other}; load ours: sumwire-controller apply CONFIG"
         return
     yield f"{status.switch}: " + ("as configured" if status.in_sync else f"{len(status.differences)} differences")
     yield from (f"  {line}" for line in status.differences)

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -13,7 +13,7 @@ import grpc
 from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2
 
-from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.p4info import Program, name_of, worker_counter_ids
 from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.session import Session, rpc_error
 from sumwire_controller.derive.entries import Entry
@@ -33,12 +33,22 @@ _PackedCounter = tuple[int, int]
 """(packets, bytes)"""
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The program that a switch runs: whether it is the one asked for, and its name and version."""
+
+    wanted: bool
+    name: str
+
+
 class SwitchControl(Protocol):
     """What `apply` needs of a switch. Tests implement it without a network."""
 
-    def runs(self, program: Program) -> bool: ...
+    def loaded(self, program: Program) -> Loaded | None: ...
 
     def push(self, program: Program) -> None: ...
+
+    def packets_of_jobs(self) -> dict[int, int]: ...
 
     def entries(self, program: Program) -> frozenset[Entry]: ...
 
@@ -48,16 +58,23 @@ class SwitchControl(Protocol):
 class P4Switch:
     """A P4Runtime session with one switch, as a context manager.
 
-    Every call has the deadline `timeout_s`; loading a program has at least LOADING_TIMEOUT_S.
+    Every call has the deadline `timeout_s`; loading a program has at least LOADING_TIMEOUT_S. Unless `read_only`, the
+    session is the switch's primary controller; `take_over` makes it so even if another controller is.
 
     :raises SwitchUnreachableError, NotPrimaryError, SwitchRefusedError: from the constructor and from every method.
     """
 
-    def __init__(self, switch: Switch, timeout_s: float = DEFAULT_TIMEOUT_S, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        switch: Switch,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        read_only: bool = False,
+        take_over: bool = False,
+    ) -> None:
         self._switch = switch
         self._timeout_s = timeout_s
-        # Nanoseconds: a later session has a higher id, so it becomes primary even if an older one is still open.
-        self._session = Session(switch, None if read_only else time.time_ns(), timeout_s)
+        self._session = Session(switch, timeout_s, read_only=read_only, take_over=take_over)
 
     def __enter__(self) -> Self:
         return self
@@ -79,17 +96,27 @@ class P4Switch:
     def _error(self, what: str, error: Any) -> SwitchError:
         return rpc_error(self._switch, what, error, _update_reason(error))
 
-    def runs(self, program: Program) -> bool:
-        """Does the switch run this program? Compares P4Info and the cookie, which is a hash of the JSON."""
+    def loaded(self, program: Program) -> Loaded | None:
+        """The program that the switch runs; None if it runs none.
+
+        Two programs are equal if their P4Info and their cookie are, which is a hash of the JSON.
+        """
+        config = self._pipeline()
+        if config is None:
+            return None
+        wanted = config.cookie.cookie == program.cookie and config.p4info == program.p4info
+        return Loaded(bool(wanted), name_of(config.p4info))
+
+    def _pipeline(self) -> Any:
         request = p4runtime_pb2.GetForwardingPipelineConfigRequest(device_id=self._switch.device_id)
         request.response_type = p4runtime_pb2.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
         try:
             reply = self._session.stub.GetForwardingPipelineConfig(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.FAILED_PRECONDITION:  # no program yet
-                return False
+                return None
             raise self._error("reading the running program", error) from error
-        return bool(reply.config.cookie.cookie == program.cookie and reply.config.p4info == program.p4info)
+        return reply.config if reply.config.HasField("p4info") else None
 
     def push(self, program: Program) -> None:
         """Load the program. The switch then has no entries."""
@@ -150,6 +177,27 @@ class P4Switch:
         cells = [entity.direct_counter_entry for entity in self._read("reading the workers' counters", request)]
         keyed = [(cell.table_entry, cell.data) for cell in cells if not cell.table_entry.is_default_action]
         return {program.key_of(row): (int(data.packet_count), int(data.byte_count)) for row, data in keyed}
+
+    def packets_of_jobs(self) -> dict[int, int]:
+        """The packets that a job's workers have sent since their rows were inserted, by job id.
+
+        The switch may run another build of Sumwire. Of any other program nothing is found.
+        """
+        config = self._pipeline()
+        ids = None if config is None else worker_counter_ids(config.p4info)
+        if ids is None:
+            return {}
+        table_id, job_field = ids
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        request.entities.add().direct_counter_entry.table_entry.table_id = table_id
+        found: dict[int, int] = {}
+        for entity in self._read("reading the workers' counters", request):
+            cell = entity.direct_counter_entry
+            for match in cell.table_entry.match:
+                if match.field_id == job_field:
+                    job = int.from_bytes(match.exact.value, "big")
+                    found[job] = found.get(job, 0) + int(cell.data.packet_count)
+        return found
 
     def _read(self, what: str, request: Any) -> Iterator[Any]:
         try:

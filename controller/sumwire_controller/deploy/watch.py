@@ -96,6 +96,7 @@ class Watch:
     :param interval_s: pause between an answer of a root and the next request, in seconds.
     :param patience_s: how long an answer may take, in seconds.
     :param build_dir: folder of the compiled program; None for the checkout's.
+    :param take_over: write a switch's rows even if another controller is its primary.
     :raises ConfigError: as `apply_all`.
     :raises NothingToWatchError: no job has several roots.
     :raises ArtifactError: the compiled program is missing, or lacks a table that the controller writes.
@@ -108,6 +109,7 @@ class Watch:
         interval_s: float = INTERVAL_S,
         patience_s: float = PATIENCE_S,
         build_dir: Path | str | None = None,
+        take_over: bool = False,
         say: Callable[[Event], object] = lambda event: None,
     ) -> None:
         for config in configs:
@@ -120,6 +122,7 @@ class Watch:
         self._below = below_redundant_roots(configs)
         self._program = Program.load(build_dir)
         self._interval_s, self._patience_s, self._say = interval_s, patience_s, say
+        self._take_over = take_over
         self._board = _Board(roots)
         self._stop = threading.Event()
         self._saying = threading.Lock()
@@ -206,8 +209,8 @@ class Watch:
                 self._tell("stranded", name, time.monotonic() - since, f"job {job} has no root left")
 
     def _write(self, config: Config, dead: set[IPv4Address], returned: set[IPv4Address]) -> int:
-        """Open a session for each write: one kept open would no longer be the primary after an `apply`."""
-        with P4Switch(config.switch, _WRITE_PATIENCE_S) as switch:
+        """Open a session for each write: one kept open would keep `apply` from becoming the primary."""
+        with P4Switch(config.switch, _WRITE_PATIENCE_S, take_over=self._take_over) as switch:
             changes = redirections(config, switch.rows(self._program, UPLINK.name), dead, returned)
             for change in changes:
                 switch.write(self._program, change)

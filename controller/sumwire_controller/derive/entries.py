@@ -24,6 +24,7 @@ from sumwire_controller.derive.tables import (
     THC_HIGH,
     THC_LOW,
     VIRTUAL_QUEUE,
+    WORKER,
     TableShape,
 )
 from sumwire_controller.model.config import Job, mac_text
@@ -107,6 +108,11 @@ def job_of(entry: Entry) -> int | None:
 def admits(entry: Entry) -> bool:
     """Is this the row that admits a job?"""
     return isinstance(entry, TableEntry) and entry.table == JOB.name
+
+
+def counts(entry: Entry) -> bool:
+    """Has this row a counter of its worker's packets?"""
+    return isinstance(entry, TableEntry) and entry.table == WORKER.name
 
 
 def admissions(entries: Iterable[Entry]) -> dict[int, TableEntry]:

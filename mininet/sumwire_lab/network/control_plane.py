@@ -132,12 +132,15 @@ def install(
     jobs: list[dict[str, Any]],
     queues: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Path]:
-    """Load program and entries into the switches. Returns the job files by job name; `folder` keeps them all."""
+    """Load program and entries into the switches, which are the lab's own: jobs that have run may change.
+
+    Returns the job files by job name; `folder` keeps them all.
+    """
     config = _load(fabric, grpc, folder, jobs, queues)
     if isinstance(config, sumwire_controller.Config):
-        sumwire_controller.apply(config)
+        sumwire_controller.apply(config, force=True)
     else:
-        sumwire_controller.apply_topology(config)
+        sumwire_controller.apply_topology(config, force=True)
     return _write_jobs(config, folder, jobs)
 
 

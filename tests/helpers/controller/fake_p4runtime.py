@@ -18,7 +18,8 @@ from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
 @dataclass
 class FakeServer:
-    """`arbitration`: "primary", "backup", "silent" or "refuse". `write_details`: codes of a refused write's errors.
+    """`arbitration`: "primary", "backup", "silent", "refuse" or "duplicate". `write_details`: codes of a refused
+    write's errors.
 
     `rows` are the entities it has; a write of one with the key of another takes its place. `capabilities`: "answer",
     "refuse" or "silent"; of these, `silent_once` is for the next question only.
@@ -51,6 +52,8 @@ class _Servicer(p4runtime_pb2_grpc.P4RuntimeServicer):  # type: ignore[misc]
             self._fake.election_ids.append(election.high << 64 | election.low)
             if self._fake.arbitration == "refuse":
                 context.abort(grpc.StatusCode.NOT_FOUND, "no device 1 here")
+            if self._fake.arbitration == "duplicate":
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Election id already exists")
             if self._fake.arbitration == "silent":
                 self._fake.released.wait()
             reply = p4runtime_pb2.StreamMessageResponse()

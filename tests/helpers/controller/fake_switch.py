@@ -7,28 +7,42 @@ from __future__ import annotations
 
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change, Write
-from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, is_ledger
+from sumwire_controller.deploy.switch import Loaded
+from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, counts, is_ledger
 from sumwire_controller.errors import SwitchRefusedError
 
 
 class FakeSwitch:
-    """Implements `SwitchControl`. `fail_after` writes are done, the next is refused."""
+    """Implements `SwitchControl`. `fail_after` writes are done, the next is refused.
+
+    `running` says whether it runs the program; `other` is the name of another program that it runs instead. `packets`
+    are those of each worker since its row was inserted, by (job, worker).
+    """
 
     def __init__(self, entries: frozenset[Entry] = frozenset(), *, running: bool = True) -> None:
         self.held = {entry.identity: entry for entry in entries}
         self.running = running
+        self.other = ""
+        self.packets: dict[tuple[int, ...], int] = {}
         self.pushes = 0
         self.fail_after: int | None = None
         self.forgets = False
         self.generations_admitted: list[int] = []
 
-    def runs(self, program: Program) -> bool:
-        return self.running
+    def loaded(self, program: Program) -> Loaded | None:
+        return Loaded(self.running, self.other or "sumwire") if self.running or self.other else None
 
     def push(self, program: Program) -> None:
         self.running = True
         self.pushes += 1
         self.held.clear()
+        self.packets.clear()
+
+    def packets_of_jobs(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for (job, _), packets in self.packets.items():
+            found[job] = found.get(job, 0) + packets
+        return found
 
     def entries(self, program: Program) -> frozenset[Entry]:
         return frozenset(self.held.values())
@@ -42,6 +56,8 @@ class FakeSwitch:
         assert is_there is (change.write is not Write.INSERT), f"{change}: there before: {is_there}"
         if change.write is Write.DELETE:
             assert self.held.pop(change.entry.identity) == change.entry
+            if counts(change.entry):
+                self.packets.pop(change.entry.key, None)  # type: ignore[union-attr]
         elif not self.forgets:
             self.held[change.entry.identity] = change.entry
         if isinstance(change.entry, TableEntry) and change.entry.table == "job" and change.write is Write.INSERT:

@@ -72,8 +72,9 @@ def test_a_server_that_never_answers_arbitration() -> None:
 
 
 def test_a_backup_is_no_session(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(FakeServer(arbitration="backup")) as fake, pytest.raises(NotPrimaryError, match=str(2**64 - 1)):
-        open_switch(fake.address)
+    words = rf"with election id {2**64 - 1}; end it, or take over: sumwire-controller apply CONFIG --take-over$"
+    with serving(FakeServer(arbitration="backup")) as fake, pytest.raises(NotPrimaryError, match=words):
+        open_switch(fake.address, IN_VAIN_S)
     assert capsys.readouterr().out == ""
 
 
@@ -82,12 +83,15 @@ def test_refused_arbitration() -> None:
         open_switch(fake.address)
 
 
-def test_each_session_has_a_higher_election_id() -> None:
+def test_a_session_asks_for_the_highest_id_first() -> None:
     with serving(FakeServer()) as fake:
-        for _ in range(3):
-            open_switch(fake.address).close()
-    assert fake.election_ids == sorted(set(fake.election_ids))
-    assert 0 < fake.election_ids[0] < 2**64
+        open_switch(fake.address).close()
+    assert fake.election_ids == [0, 1]
+
+
+def test_another_controller_asks_at_the_same_moment() -> None:
+    with serving(FakeServer(arbitration="duplicate")) as fake, pytest.raises(NotPrimaryError, match="same moment"):
+        open_switch(fake.address)
 
 
 def test_reading_alone_takes_part_in_no_election() -> None:

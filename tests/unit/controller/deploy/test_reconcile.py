@@ -60,9 +60,12 @@ def test_a_changed_job_leaves_first_and_comes_back_last() -> None:
     assert [str(change).split(" admit")[0].split(" address")[0] for change in report.changes] == [
         f"modify replica[65535, 255] ledger: last generation {NOW + 5}",
         "delete job[job=2]",
+        "delete worker[job=2, worker=0]",
+        "delete worker[job=2, worker=1]",
+        "insert worker[job=2, worker=0]",
+        "insert worker[job=2, worker=1]",
         "modify group 3: 1#1, 3#2",
         "modify replica[job=2, worker=1]",
-        "modify worker[job=2, worker=1]",
         "insert job[job=2]",
     ]
     assert report.generations == {"a": NOW, "b": NOW + 5}
@@ -79,13 +82,15 @@ def test_a_job_that_leaves_takes_all_its_entries_along() -> None:
     assert [str(entry) for entry in ledger] == [f"replica[65535, 255] ledger: last generation {NOW + 1}"]
 
 
-def test_renew_touches_only_the_job_row_and_the_ledger() -> None:
+def test_renew_touches_only_the_ledger_and_the_rows_of_job_and_workers() -> None:
     switch = FakeSwitch()
     bring(switch, config(A, B))
     report = bring(switch, config(A, B), NOW, renew=("a",))
     assert [str(change).split("]")[0] for change in report.changes] == [
         "modify replica[65535, 255",
         "delete job[job=1",
+        *(f"delete worker[job=1, worker={k}" for k in range(4)),
+        *(f"insert worker[job=1, worker={k}" for k in range(4)),
         "insert job[job=1",
     ]
     assert report.generations == {"a": NOW + 2, "b": NOW + 1}

@@ -130,4 +130,11 @@ def test_json_and_text_say_the_same() -> None:
 
 def test_no_program() -> None:
     found = Status("s1", program_runs=False)
-    assert (found.in_sync, str(found)) == (False, "s1: runs no or another program")
+    assert (found.in_sync, found.program) == (False, "")
+    assert str(found) == "s1: runs no program; load ours: sumwire-controller apply CONFIG"
+
+
+def test_another_program() -> None:
+    found = Status("s1", program_runs=False, program="sumwire 0.0.9")
+    assert (found.in_sync, found.as_json()["program"]) == (False, "sumwire 0.0.9")
+    assert str(found).startswith("s1: runs another program (sumwire 0.0.9), maybe of another version; load ours: ")
