@@ -25,6 +25,8 @@ SUITES ?= all
 SIZES ?= 100k,1M
 # Option of `make bench-switch`: thc, sum32, sign, vote, max32, several with commas, or all
 OP ?= thc
+# Options of `make verify-life`, for example: --rows switch,link --switches soft --seeds 5 --parallel 8
+LIFE_FLAGS ?=
 # Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev).
 FUZZ_PACKETS ?= 10000000
 FUZZ_SEED ?= 1
@@ -42,7 +44,7 @@ export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp fuzz clean
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -62,6 +64,7 @@ help:
 	@echo "make verify-speed     every number that the native engine and the batched hosts promise"
 	@echo "make verify-acp       every number that ACP-SGD, the baselines and the software aggregator promise"
 	@echo "make verify-dlcp      every number that packets with tags, bounded loss, spraying and trimming promise"
+	@echo "make verify-life      runs that are killed, stopped, cut off and restarted (LIFE_FLAGS=...)"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev)"
 	@echo "make clean            remove the environment, caches and results"
@@ -130,6 +133,9 @@ verify-acp: $(READY)
 
 verify-dlcp: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-dlcp
+
+verify-life: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-life $(LIFE_FLAGS)
 
 fuzz: $(READY)
 	mkdir -p results

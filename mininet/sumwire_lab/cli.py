@@ -7,11 +7,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options import arguments as options
 from sumwire_lab.options.run_options import RunOptions
+
+if TYPE_CHECKING:
+    from sumwire_lab.verify.check import Check
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -92,10 +95,21 @@ def _bench_aggregator(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from sumwire_lab.verify.check import table
     from sumwire_lab.verify.commands import verify
 
-    done = verify(arguments.command.removeprefix("verify-"), arguments.results, say)
+    return _verified(verify(arguments.command.removeprefix("verify-"), arguments.results, say))
+
+
+def _verify_life(arguments: argparse.Namespace) -> int:
+    chosen = options.life_options(arguments)
+    from sumwire_lab.verify.commands import verify_life
+
+    return _verified(verify_life(chosen, arguments.results, say))
+
+
+def _verified(done: list[Check]) -> int:
+    from sumwire_lab.verify.check import table
+
     say("\n" + table(done))
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
 
@@ -116,6 +130,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "bench-codec": _bench_codec,
     "bench-aggregator": _bench_aggregator,
     **{f"verify-{topic}": _verify for topic in options.TOPICS},
+    "verify-life": _verify_life,
     "clean": _clean,
 }
 

@@ -143,8 +143,10 @@ class P4Process:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, interfaces: list[tuple[int, str]]) -> None:
-        """Start on (port, interface) pairs and wait until it accepts connections. Raises what `wait_listening`
-        raises."""
+        """Start on (port, interface) pairs and wait until it accepts connections, also after an earlier one has died.
+
+        Raises what `wait_listening` raises.
+        """
         if self.kind == "bmv2":
             thrift_port = free_tcp_port() if _has_thrift() else None
             notices = self._ledger.socket(str(self.device_id))
@@ -158,7 +160,7 @@ class P4Process:
                 device_id=self.device_id,
                 seed=self._seed,
             )
-        with self._log.open("wb") as log:
+        with self._log.open("ab") as log:
             # A session of its own, so that Ctrl-C in the terminal reaches only the run, which then stops the switch.
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True

@@ -114,6 +114,14 @@ class Network:
         self._ledger.add_process(process.pid)
         return process
 
+    def run(self, host: HostPlan, command: Sequence[str]) -> str:
+        """Run a command in a host's namespace. Raises LabError with its output if it fails."""
+        return run_in(self._hosts[host.name], command)
+
+    def pid(self, host: HostPlan) -> int:
+        """A process in a host's network namespace."""
+        return int(self._hosts[host.name].pid)
+
     def close(self) -> None:
         """Take the network down; harmless when called again."""
         net, self._net = self._net, None

@@ -22,6 +22,8 @@ from sumwire_lab.options.bench_options import (
     parse_suites,
 )
 from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.life_options import BMV2_SEEDS, ROWS, SEEDS, LifeOptions, parse_names, present
+from sumwire_lab.options.life_options import SWITCHES as LIFE_SWITCHES
 from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
 from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEM_OPS, SYSTEMS, named
 from sumwire_lab.options.run_options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
@@ -53,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     _aggregator_options(commands.add_parser("bench-aggregator", help=about))
     for topic, text in TOPICS.items():
         _results_option(commands.add_parser(f"verify-{topic}", help=text))
+    _life_options(commands.add_parser("verify-life", help="disturb runs as real life does, and say what holds"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
 
@@ -124,6 +127,17 @@ def _bench_options(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--seed", type=int, default=1, help="%(default)s")
     _engine_option(bench)
     _results_option(bench)
+
+
+def _life_options(life: argparse.ArgumentParser) -> None:
+    own = LifeOptions()
+    life.add_argument("--rows", default="all", help=f"with commas, of {', '.join(ROWS)}; %(default)s")
+    life.add_argument(
+        "--switches", default="all", help=f"with commas, of {', '.join(LIFE_SWITCHES)}; default: those that are here"
+    )
+    life.add_argument("--seeds", type=int, help=f"of the rows that have seeds; {SEEDS}, bmv2 {BMV2_SEEDS}")
+    life.add_argument("--parallel", type=int, default=own.parallel, help="cases side by side, %(default)s")
+    _results_option(life)
 
 
 def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
@@ -241,6 +255,16 @@ def bench_options(arguments: argparse.Namespace) -> BenchOptions:
         switch=arguments.switch,
         engine=arguments.engine,
         seed=arguments.seed,
+    )
+
+
+def life_options(arguments: argparse.Namespace) -> LifeOptions:
+    """Options of the command `verify-life`. Raises OptionError."""
+    return LifeOptions(
+        rows=parse_names(arguments.rows, ROWS),
+        switches=parse_names(arguments.switches, present()),
+        seeds=arguments.seeds,
+        parallel=arguments.parallel,
     )
 
 

@@ -61,6 +61,18 @@ class Session:
         processes[AGGREGATOR] = self.aggregator
         return {name: process for name, process in processes.items() if process is not None}
 
+    def start_aggregator(self, name: str = AGGREGATOR) -> None:
+        """Start the software aggregator on its host, and return when it is ready. Its log is `NAME.log`."""
+        assert self.fabric.server is not None
+        command = [sys.executable, "-m", "sumwire.aggregator.cli", *map(str, self.job_files.values())]
+        self.aggregator = self.start(name, self.fabric.server, command)
+        wait_said(self.aggregator, AGGREGATOR_READY, self.log(name))
+
+    def stop_aggregator(self) -> None:
+        """End the software aggregator, which then writes its counters to its log."""
+        if self.aggregator is not None:
+            stop_process(self.aggregator)
+
     def counted(self) -> Counted:
         """Loss counters that can only be read while the network is up."""
         logs = [self.log(name) for name in self.serving()]
@@ -130,17 +142,6 @@ def open_session(
             session.job_files = control_plane.install(fabric, grpc, folder, jobs(fabric), queues(fabric))
         if fabric.server is not None:
             session.job_files = control_plane.describe(fabric, folder, jobs(fabric))
-            session.aggregator = stack.enter_context(_aggregator(session, fabric.server))
+            stack.callback(session.stop_aggregator)
+            session.start_aggregator()
         yield session
-
-
-@contextmanager
-def _aggregator(session: Session, server: HostPlan) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the software aggregator on its host for the time of the block, from when it is ready."""
-    command = [sys.executable, "-m", "sumwire.aggregator.cli", *map(str, session.job_files.values())]
-    process = session.start(AGGREGATOR, server, command)
-    try:
-        wait_said(process, AGGREGATOR_READY, session.log(AGGREGATOR))
-        yield process
-    finally:
-        stop_process(process)

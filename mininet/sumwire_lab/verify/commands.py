@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from sumwire_lab.options.life_options import LifeOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.plans import acp, dlcp, sign, speed, thc
+from sumwire_lab.verify.plans import acp, dlcp, life, sign, speed, thc
 
 PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
     "thc": thc.plan,
@@ -25,3 +26,8 @@ PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
 def verify(topic: str, results: Path, say: Say) -> list[Check]:
     """Carry out the plan of one topic. Raises KeyboardInterrupt."""
     return PLANS[topic](results, say).carry_out(results, say)
+
+
+def verify_life(options: LifeOptions, results: Path, say: Say) -> list[Check]:
+    """Carry out some rows of verify-life. Raises KeyboardInterrupt."""
+    return life.plan(results, say, options).carry_out(results, say)

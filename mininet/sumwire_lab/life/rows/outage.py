@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The network is lost in mid-training and comes back: the switch is killed, or the link of one worker is down."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab.errors import DeadlineError
+from sumwire_lab.faults.links import link_down
+from sumwire_lab.faults.programs import wait_ended
+from sumwire_lab.life.case import Case
+from sumwire_lab.life.rows.account import account
+from sumwire_lab.life.world import Training, World, open_world
+
+SWITCH: Final = "switch"
+LINK: Final = "link"
+SOON, LATE = "soon", "late"
+"""Variants of a killed switch: back and applied after 10 s; back after 10 s, and applied a minute after its end."""
+AT_HOST, AT_SWITCH = "host", "port"
+"""Variants of a dead link: which end is set down."""
+LATE_SHARE: Final = 4
+"""One in so many of the seeds is `late`."""
+PACE_S: Final = 0.1
+BACK_S: Final = 10.0
+LATE_S: Final = 60.0
+LINK_S: Final = 20.0
+_LIMIT_S: Final = 240.0
+_START_S: Final = 60.0
+_RETURN_S: Final = 30.0
+_MORE: Final = 10
+
+
+def switch_cases(switch: str, seeds: int) -> list[Case]:
+    """Cases of a killed switch."""
+    variants = [LATE if seed % LATE_SHARE == 0 else SOON for seed in range(1, seeds + 1)]
+    return [Case(SWITCH, switch, seed, _LIMIT_S, variant) for seed, variant in enumerate(variants, start=1)]
+
+
+def link_cases(switch: str, seeds: int) -> list[Case]:
+    """Cases of a dead link."""
+    return [Case(LINK, switch, seed, _LIMIT_S, AT_HOST if seed % 2 else AT_SWITCH) for seed in range(1, seeds + 1)]
+
+
+def carry_out(case: Case, folder: Path) -> dict[str, Any]:
+    """The account of the training, and by wall clock when the network was lost and when it was back."""
+    draw = random.Random(case.name)
+    with open_world(case, folder) as world:
+        training = world.train(world.spec("train", "thc", pace_s=PACE_S, steps=10_000, until=str(folder / "until")))
+        training.wait_steps(draw.randint(10, 30), _START_S)
+        time.sleep(draw.uniform(0, PACE_S))
+        lost_at = time.time()
+        if case.row == SWITCH:
+            _lose_switch(world, case.variant)
+        else:
+            _lose_link(world, draw, case.variant)
+        back_at = time.time()
+        _wait_returned(training)
+        training.end_soon(_MORE)
+        wait_ended(training.programs, _START_S)
+        return {"lost_at": lost_at, "back_at": back_at, **account(training)}
+
+
+def _lose_switch(world: World, variant: str) -> None:
+    """Return when the switch is there again, with its entries."""
+    began = time.monotonic()
+    world.switch.kill()
+    if variant == LATE and not world.switch.programmed:
+        _until(began + LATE_S)
+    _until(began + BACK_S)
+    world.switch.start()
+    if variant == LATE:
+        _until(began + LATE_S)
+    world.switch.apply()
+
+
+def _lose_link(world: World, draw: random.Random, variant: str) -> None:
+    host = draw.choice(world.session.fabric.hosts)
+    with ExitStack() as stack:
+        stack.enter_context(link_down(world.session.network, host, at_host=variant == AT_HOST))
+        time.sleep(LINK_S)
+
+
+def _until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def _wait_returned(training: Training) -> None:
+    """Return some steps after every rank has returned to the network, or after a while without that."""
+    before = training.steps()
+
+    def returned() -> bool:
+        changes: list[list[dict[str, Any]]] = account(training)["changes"]
+        return all(len(rank) > 1 and not rank[-1]["fallen_back"] for rank in changes)
+
+    try:
+        training.wait_until(returned, _RETURN_S, "return to the network")
+        before = training.steps()
+    except DeadlineError:
+        pass  # The account says that it is missing.
+    training.wait_steps(max(before) + _MORE, _START_S)

@@ -1,0 +1,273 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Wrong set-ups, one mistake at a time: what a worker, or the controller, says at its first operation, and when."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import sumwire_controller
+import yaml
+from sumwire_protocol import constants as p4
+from sumwire_protocol import program
+
+from sumwire_lab.errors import DeadlineError, MissingToolError
+from sumwire_lab.life.adder import AdderSpec
+from sumwire_lab.life.case import Case
+from sumwire_lab.life.world import World, open_world
+from sumwire_lab.network import control_plane
+from sumwire_lab.options.run_options import AGGREGATOR
+
+NAME: Final = "setups"
+WORKERS: Final = 2
+P4_SWITCHES: Final = ("soft", "bmv2")
+EVERYWHERE: Final = (*P4_SWITCHES, AGGREGATOR)
+NFT: Final = "nft"
+UNKNOWN_JOB: Final = 23
+OTHER_ADDRESS: Final = "10.0.0.77"
+OTHER_PORT: Final = 20_000
+SMALL_MTU: Final = 600
+_LIMIT_S: Final = 120.0
+# Longer than any target, so that a late error is seen, and said to be late.
+_ATTEMPT_S: Final = 45.0
+_ADDER: Final = "sumwire_lab.life.adder"
+_NEWCOMER: Final = "sumwire_lab.life.newcomer"
+_LOOK_SECONDS: Final = 0.02
+
+Attempt = dict[str, Any]
+"""`error`: its type or None; `text`; `seconds`."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A mistake, and the switches with which it can be made."""
+
+    make: Callable[[World], Attempt]
+    switches: tuple[str, ...] = EVERYWHERE
+
+
+def cases(switch: str, seeds: int) -> list[Case]:
+    """One case of each set-up that is possible with the switch."""
+    return [Case(NAME, switch, 1, _LIMIT_S, name) for name, setup in SETUPS.items() if switch in setup.switches]
+
+
+def carry_out(case: Case, folder: Path) -> dict[str, Any]:
+    """The attempt."""
+    with open_world(case, folder, workers=WORKERS) as world:
+        return SETUPS[case.variant].make(world)
+
+
+# -- attempts ------------------------------------------------------------------------------------------
+
+
+def _attempt(world: World, job_file: Path | None = None, *, revision: int | None = None) -> Attempt:
+    """Both workers try; what worker 0 says."""
+    path = job_file or world.session.job_file
+    more = [] if revision is None else [str(revision)]
+    results = [world.folder / f"attempt{rank}.json" for rank in range(WORKERS)]
+    for rank, result in enumerate(results):
+        world.start(f"newcomer{rank}", rank, _NEWCOMER, str(path), str(rank), str(result), *more)
+    return _told(results[0])
+
+
+def _told(result: Path) -> Attempt:
+    end = time.monotonic() + _ATTEMPT_S
+    while not result.exists():
+        if time.monotonic() > end:
+            raise DeadlineError(f"no word from the worker after {_ATTEMPT_S:g} s")
+        time.sleep(_LOOK_SECONDS)
+    told: Attempt = json.loads(result.read_text())
+    return told
+
+
+def _changed(world: World, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The job file, changed."""
+    assert world.session.job_file is not None
+    content = json.loads(world.session.job_file.read_text())
+    change(content)
+    path = world.folder / "changed.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def _apply(world: World, change: Callable[[dict[str, Any]], None]) -> None:
+    """Apply the session's configuration, changed; of a software aggregator, start it with the changed job file."""
+    path = world.folder / "changed.yaml"
+    content = yaml.safe_load((world.folder / control_plane.CONFIGURATION).read_text())
+    change(content)
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    config = sumwire_controller.load_config(path)
+    if world.switch.programmed:
+        # A fresh switch, so that nothing stands in another controller's way.
+        world.switch.kill()
+        world.switch.start()
+        sumwire_controller.apply(config)
+    else:
+        job = world.folder / "changed.json"
+        job.write_text(sumwire_controller.job_json(config, control_plane.JOB))
+        _restart_aggregator(world, str(job))
+
+
+def _restart_aggregator(world: World, *arguments: str) -> None:
+    server = world.session.fabric.server
+    assert server is not None
+    world.switch.kill()
+    command = [sys.executable, "-m", "sumwire.aggregator.cli", *arguments]
+    world.session.start("aggregator2", server, command)
+    end = time.monotonic() + _ATTEMPT_S
+    while "ready:" not in world.session.log("aggregator2").read_text():
+        if time.monotonic() > end:
+            raise DeadlineError("the aggregator does not start again")
+        time.sleep(_LOOK_SECONDS)
+
+
+# -- the mistakes --------------------------------------------------------------------------------------
+
+
+def _no_apply(world: World) -> Attempt:
+    world.switch.kill()
+    world.switch.start()
+    return _attempt(world)
+
+
+def _unknown_job(world: World) -> Attempt:
+    def change(job: dict[str, Any]) -> None:
+        job["job"] = job["lanes"][0]["job"] = UNKNOWN_JOB
+
+    return _attempt(world, _changed(world, change))
+
+
+def _wrong_port(world: World) -> Attempt:
+    """The configuration has the workers at each other's ports; a software aggregator listens on another UDP port."""
+    if not world.switch.programmed:
+        server = world.session.fabric.server
+        assert server is not None
+        _restart_aggregator(world, str(world.session.job_file), "--listen", f"{server.ip}:{OTHER_PORT}")
+        return _attempt(world)
+
+    def change(content: dict[str, Any]) -> None:
+        first, second = content["workers"]
+        first["port"], second["port"] = second["port"], first["port"]
+
+    _apply(world, change)
+    return _attempt(world)
+
+
+def _wrong_address(world: World) -> Attempt:
+    def change(job: dict[str, Any]) -> None:
+        job["addresses"][0]["ip"] = OTHER_ADDRESS
+
+    return _attempt(world, _changed(world, change))
+
+
+def _wrong_worker(world: World) -> Attempt:
+    def change(job: dict[str, Any]) -> None:
+        first, second = job["addresses"]
+        first["seat"], second["seat"] = second["seat"], first["seat"]
+
+    return _attempt(world, _changed(world, change))
+
+
+def _other_controller(world: World) -> Attempt:
+    """Another controller has applied its own idea of the job, with another table."""
+
+    def change(content: dict[str, Any]) -> None:
+        (job,) = content["jobs"]
+        job["thc"]["table"] = list(range(16))
+
+    _apply(world, change)
+    return _attempt(world)
+
+
+def _firewall(world: World) -> Attempt:
+    if shutil.which(NFT) is None:
+        raise MissingToolError(f"{NFT} is not on PATH (Debian: nftables)")
+    host = world.session.fabric.hosts[0]
+    rules = (
+        "add table inet closed",
+        "add chain inet closed in { type filter hook input priority 0 ; }",
+        f"add rule inet closed in udp dport {p4.SUMWIRE_PORT} drop",
+        f"add rule inet closed in udp sport {p4.SUMWIRE_PORT} drop",
+    )
+    for rule in rules:
+        world.session.network.run(host, [NFT, rule])
+    return _attempt(world)
+
+
+def _not_started(world: World) -> Attempt:
+    world.switch.kill()
+    return _attempt(world)
+
+
+def _small_mtu(world: World) -> Attempt:
+    host = world.session.fabric.hosts[0]
+    world.session.network.run(host, ["ip", "link", "set", host.host_interface, "mtu", str(SMALL_MTU)])
+    return _attempt(world)
+
+
+def _second_run(world: World) -> Attempt:
+    """While a run is under way, another one is started on the same hosts."""
+    spec = AdderSpec(
+        str(world.session.job_file), world.workers, str(world.folder), seed=1, rounds=None, master="", interfaces=()
+    )
+    path = world.folder / "adder.json"
+    spec.save(path)
+    for rank in range(WORKERS):
+        world.start(f"adder{rank}", rank, _ADDER, str(path), str(rank))
+    count = world.folder / "count0"
+    end = time.monotonic() + _ATTEMPT_S
+    while not (count.exists() and count.stat().st_size):
+        if time.monotonic() > end:
+            raise DeadlineError("the first run does not begin")
+        time.sleep(_LOOK_SECONDS)
+    return _attempt(world)
+
+
+def _wrong_p4info(world: World) -> Attempt:
+    """The controller is given the P4Info of another program."""
+    folder = world.folder / "p4"
+    folder.mkdir()
+    shutil.copy(program.JSON, folder)
+    text = program.P4INFO.read_text()
+    (folder / program.P4INFO_NAME).write_text(text.replace("admit_job", "admit_any"))
+    world.switch.kill()
+    world.switch.start()
+    command = [sys.executable, "-m", "sumwire_controller.cli", "apply", "--p4", str(folder)]
+    began = time.monotonic()
+    done = subprocess.run(
+        [*command, str(world.folder / control_plane.CONFIGURATION)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=_ATTEMPT_S,
+    )
+    failed = None if done.returncode == 0 else f"exit status {done.returncode}"
+    return {"error": failed, "text": done.stderr.strip(), "seconds": time.monotonic() - began}
+
+
+def _other_version(world: World) -> Attempt:
+    return _attempt(world, revision=int(vars(p4).get("PROGRAM_REVISION", 1)) - 1)
+
+
+SETUPS: Final[Mapping[str, Setup]] = {
+    "no-apply": Setup(_no_apply, P4_SWITCHES),
+    "unknown-job": Setup(_unknown_job),
+    "wrong-port": Setup(_wrong_port),
+    "wrong-address": Setup(_wrong_address),
+    "wrong-worker": Setup(_wrong_worker),
+    "other-controller": Setup(_other_controller),
+    "firewall": Setup(_firewall),
+    "aggregator-not-started": Setup(_not_started, (AGGREGATOR,)),
+    "small-mtu": Setup(_small_mtu),
+    "second-run": Setup(_second_run),
+    "wrong-p4info": Setup(_wrong_p4info, P4_SWITCHES),
+    "other-version": Setup(_other_version),
+}

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Cases side by side: none outlives its limit, the command, or meets another one."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from helpers.waiting import until
+from sumwire_lab.life.case import Case, Outcome
+from sumwire_lab.life.scheduler import carry_out
+from sumwire_lab.system.leftovers import start_time
+
+pytestmark = pytest.mark.root
+
+# A case of this test: what its first process does, as Python; FOLDER is the case's.
+DONE = "(folder / 'record.json').write_text('{\"value\": 7}')"
+FAILS = "sys.exit('it went wrong')"
+# A child in a session of its own, whose number outside is told by the kernel, and which never ends by itself.
+HANGS = """
+child = subprocess.Popen(["sleep", "1000.5"], start_new_session=True)
+(folder / "began").write_text(str(child.pid))
+child.wait()
+"""
+
+
+def run(cases: dict[str, str], tmp_path: Path, parallel: int, limit_s: float = 30.0) -> list[Outcome]:
+    def command(folder: Path) -> list[str]:
+        code = cases[Case.load(folder).variant]
+        head = "import pathlib, subprocess, sys; folder = pathlib.Path(sys.argv[1])"
+        return [sys.executable, "-c", f"{head}\n{code}", str(folder)]
+
+    planned = [Case("row", "soft", 1, limit_s, name) for name in cases]
+    return list(carry_out(planned, tmp_path, parallel, command))
+
+
+def sleepers() -> list[int]:
+    """Processes of HANGS, as this machine numbers them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if (path / "cmdline").read_bytes() == b"sleep\0" + b"1000.5\0" and start_time(int(path.name)):
+                found.append(int(path.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def test_records_and_errors(tmp_path: Path) -> None:
+    outcomes = {one.case.variant: one for one in run({"good": DONE, "bad": FAILS}, tmp_path, parallel=2)}
+    assert outcomes["good"].record == {"value": 7} and outcomes["good"].error is None
+    assert outcomes["bad"].error is not None
+    assert "ended with 1" in outcomes["bad"].error and "it went wrong" in outcomes["bad"].error
+
+
+def test_a_case_is_killed_after_its_limit_with_all_its_processes(tmp_path: Path) -> None:
+    (outcome,) = run({"hangs": HANGS}, tmp_path, parallel=1, limit_s=1.0)
+    assert outcome.error is not None and "killed after its limit" in outcome.error
+    assert (tmp_path / "row-soft-hangs-1" / "began").exists()
+    until(lambda: not sleepers())
+
+
+def test_no_case_outlives_the_one_who_asked(tmp_path: Path) -> None:
+    began = [tmp_path / f"row-soft-{name}-1" / "began" for name in "ab"]
+    cases = {"a": HANGS, "b": HANGS, "done": f"import time\nwhile not all(p.exists() for p in "
+             f"[pathlib.Path(q) for q in {[str(path) for path in began]}]): time.sleep(0.01)\n{DONE}"}  # fmt: skip
+
+    def command(folder: Path) -> list[str]:
+        head = "import pathlib, subprocess, sys; folder = pathlib.Path(sys.argv[1])"
+        return [sys.executable, "-c", f"{head}\n{cases[Case.load(folder).variant]}", str(folder)]
+
+    outcomes = carry_out([Case("row", "soft", 1, 30.0, name) for name in cases], tmp_path, 3, command)
+    assert next(outcomes).case.variant == "done"
+    assert len(sleepers()) == 2, "both run"
+    outcomes.close()  # type: ignore[attr-defined]
+    until(lambda: not sleepers())
+
+
+def test_cases_have_networks_of_their_own(tmp_path: Path) -> None:
+    listen = "import socket\ns = socket.socket()\n"
+    listen += (
+        "subprocess.run(['ip', 'link', 'set', 'lo', 'up'], check=True)\ns.bind(('127.0.0.1', 47111))\ns.listen()\n"
+    )
+    wait = f"import time\nwhile len(list(folder.parent.glob('*/here'))) < 2: time.sleep(0.01)\n{DONE}"
+    code = f"{listen}(folder / 'here').write_text('')\n{wait}"
+    began = time.monotonic()
+    outcomes = run({"one": code, "two": code}, tmp_path, parallel=2)
+    assert [one.error for one in outcomes] == [None, None], "both have the port at the same time"
+    assert time.monotonic() - began < 30
