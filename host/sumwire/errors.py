@@ -29,10 +29,10 @@ class UsageError(SumwireError):
 
 
 class ConfigError(UsageError, ValueError):
-    """A job file or an option breaks a rule. The message reads ``where: field = value: rule``."""
+    """A job file or an option breaks a rule. The message reads ``where: field = value: rule; cure``."""
 
-    def __init__(self, field: str, value: object, rule: str, *, where: str = "job") -> None:
-        super().__init__(f"{where}: {field} = {value!r}: {rule}")
+    def __init__(self, field: str, value: object, rule: str, *, where: str = "job", cure: str = "") -> None:
+        super().__init__(f"{where}: {field} = {value!r}: {rule}{'; ' if cure else ''}{cure}")
         self.field = field
         self.value = value
         self.rule = rule

@@ -20,7 +20,9 @@ from sumwire.aggregator.state import State
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import cuts_of, headers
 
-_KINDS: Final = (p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_PROBE)
+FROM_WORKERS: Final = (p4.KIND_CONTRIBUTE, p4.KIND_PROBE)
+# Only a switch above would send them, and there is none.
+_FROM_ABOVE: Final = (p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_REFUSED)
 
 
 def _words(payload: Callable[[Op], Payload]) -> NDArray[np.uint8]:
@@ -40,6 +42,12 @@ _PARTIAL: Final = _words(lambda op: op.partial)
 def lost_planes(records: NDArray[Any]) -> NDArray[np.bool_]:
     """Which packets are trimmed THC contributions, without their low index planes, (n,)."""
     return np.asarray((records["op"] == p4.OP_THC) & (records["words"] == p4.THC_WORDS_TRIMMED))
+
+
+def are_hellos(records: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which packets are HELLOs, which every job answers, (n,)."""
+    bare = (records["op"] == p4.OP_NONE) & (records["words"] == 0)
+    return np.asarray(bare & (records["version_kind"] & 0xF == p4.KIND_PROBE))
 
 
 def refusals(state: State, batch: Batch) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
@@ -62,12 +70,12 @@ def _form(records: NDArray[Any], sizes: NDArray[np.uint32]) -> list[tuple[NDArra
     contribution = (words == UP_WORDS[op]) | (words == _PARTIAL[op]) | trimmed
     cut = (op == p4.OP_THC) & (words == p4.THC_WORDS_CUT) & (cuts_of(records) & p4.CUT_RESULT != 0)
     result = (words == DOWN_WORDS[op]) | cut
-    fits = np.select([kind == p4.KIND_PROBE, kind == p4.KIND_RESULT], [words == 0, result], contribution)
+    fits = np.select([kind == p4.KIND_CONTRIBUTE, kind == p4.KIND_RESULT], [contribution, result], words == 0)
     return [
         (sizes < HEADER_BYTES, p4.REJECT_LENGTH),
         (version != p4.SUMWIRE_VERSION, p4.REJECT_VERSION),
-        (~np.isin(kind, _KINDS), p4.REJECT_KIND),
-        (UP_WORDS[op] == 0, p4.REJECT_OP),
+        (~np.isin(kind, FROM_WORKERS + _FROM_ABOVE), p4.REJECT_KIND),
+        ((UP_WORDS[op] == 0) & ~are_hellos(records), p4.REJECT_OP),
         (~fits, p4.REJECT_WORDS),
         (sizes != HEADER_BYTES + words.astype(np.uint32) * WORD_BYTES, p4.REJECT_LENGTH),
     ]
@@ -79,8 +87,7 @@ def _membership(
     """Rules on the job, the worker and the slot. An unknown job's index is -1: REJECT_JOB then overrules these."""
     jobs = state.jobs[index]
     rows, op = np.arange(batch.count), records["op"]
-    # A result would come from a switch above, and there is none.
-    contributes = records["version_kind"] & 0xF != p4.KIND_RESULT
+    contributes = np.isin(records["version_kind"] & 0xF, FROM_WORKERS)
     seat = np.minimum(records["worker"], p4.JOB_WORKERS_MAX - 1)
     known = (records["worker"] < p4.JOB_WORKERS_MAX) & (jobs["places"][rows, seat] >= 0)
     # A packet's op may be any number here, and a shift by more than 31 has no meaning.
@@ -90,7 +97,7 @@ def _membership(
         (contributes & ~known, p4.REJECT_WORKER),
         (contributes & (jobs["addresses"][rows, seat] != batch.sources), p4.REJECT_ADDRESS),
         (records["slot"] >= jobs["slots"], p4.REJECT_SLOT),
-        (jobs["ops"] & op_bit == 0, p4.REJECT_JOB_OP),
+        ((jobs["ops"] & op_bit == 0) & ~are_hellos(records), p4.REJECT_JOB_OP),
         (~contributes, p4.REJECT_PARENT),
         (records["count"] != 1, p4.REJECT_COUNT),
         # Other well-formed packets are a lower switch's.

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.aggregator import folds, marks
-from sumwire.aggregator.admission import DOWN_WORDS, lost_planes
+from sumwire.aggregator.admission import DOWN_WORDS, are_hellos, lost_planes
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.state import State
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
-from sumwire.wire.packets import chunks_of, first_byte, headers
+from sumwire.wire.packets import chunks_of, cuts_of, first_byte, headers
 
 Numbers = NDArray[np.intp]
 # All workers get the result.
@@ -58,6 +58,7 @@ class Answers:
         replies.count = len(source)
         asked, slots = self._records[rows[source]], slots[source]
         _write_headers(replies, asked, slots, seat, _KINDS[verdicts[rows[source]]])
+        _introduce(replies, asked, self._state.jobs["digest"][self._index[rows[source]]])
         replies.tos[: len(source)] = self._tos[rows[source]] & marks.PRIORITY_BITS | p4.ECN_ECT
         replies.rows[: len(source), HEADER_BYTES:] = words[source].reshape(len(source), p4.SLOT_WORDS * WORD_BYTES)
         replies.places[: len(source)] = self._state.jobs["places"][self._index[rows[source]], seat]
@@ -88,3 +89,12 @@ def _write_headers(
     words = np.where(lost_planes(asked), p4.THC_WORDS_CUT, DOWN_WORDS[asked["op"]])
     heads["words"] = np.where(kinds == p4.KIND_RESULT, words, 0)
     replies.sizes[: replies.count] = HEADER_BYTES + heads["words"].astype(np.uint32) * WORD_BYTES
+
+
+def _introduce(replies: Replies, asked: NDArray[Any], digests: NDArray[np.uint32]) -> None:
+    """Write what HELLOs are told beside the slot's state: the digest of the job and the program's revision."""
+    which = np.flatnonzero(are_hellos(asked))
+    heads = headers(replies.rows)
+    heads["bucket"][which] = digests[which] >> np.uint32(16)
+    cut = cuts_of(heads[which]).astype(np.uint32) << _CHUNK_BITS
+    heads["cut_chunk"][which] = cut | p4.PROGRAM_REVISION << 16 | digests[which] & np.uint32(0xFFFF)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,33 +23,43 @@ class Batch:
     """Datagrams as they came, the first ``count`` of the arrays.
 
     ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of a longer datagram. ``sizes``: bytes of each. ``sources``:
-    the senders' addresses, as from :func:`sumwire.aggregator.state.packed_address`. ``tos``: uint8, IPv4's TOS byte
-    (:mod:`sumwire.aggregator.marks`).
+    the senders' addresses, as from :func:`sumwire.aggregator.senders.packed_address`. ``ports``: their UDP ports,
+    uint16, big endian. ``tos``: uint8, IPv4's TOS byte (:mod:`sumwire.aggregator.marks`).
     """
 
     rows: NDArray[np.uint8]
     sizes: NDArray[np.uint32]
     sources: NDArray[np.uint32]
+    ports: NDArray[np.uint16]
     tos: NDArray[np.uint8]
     count: int
 
     def only(self) -> Batch:
         """This batch with its arrays cut to ``count``."""
         n = self.count
-        return Batch(self.rows[:n], self.sizes[:n], self.sources[:n], self.tos[:n], n)
+        return Batch(self.rows[:n], self.sizes[:n], self.sources[:n], self.ports[:n], self.tos[:n], n)
 
     def keep(self, which: NDArray[np.intp]) -> None:
         """Keep these datagrams only, in their order."""
-        for array in (self.rows, self.sizes, self.sources, self.tos):
+        for array in (self.rows, self.sizes, self.sources, self.ports, self.tos):
             array[: len(which)] = array[which]
         self.count = len(which)
 
 
+class Refusal(NamedTuple):
+    """A REFUSED: the datagram, the sender of what it answers, and the TOS byte to send it with."""
+
+    data: bytes
+    to: tuple[str, int]
+    tos: int
+
+
 class Replies:
-    """Replies, the first ``count`` of the arrays.
+    """Replies, the first ``count`` of the arrays; and what became of refused datagrams.
 
     ``rows``: uint8 (room, REPLY_BYTES). ``sizes``: bytes of each. ``places``: the receiver, an index into
-    :attr:`State.places`. ``tos``: uint8, the TOS byte to send it with.
+    :attr:`State.places`. ``tos``: uint8, the TOS byte to send it with. ``reasons``: uint8, for each datagram of the
+    batch REJECT_NONE, or why it was refused. ``refused``: how many are refused; ``refusals``: the answers to them.
     """
 
     def __init__(self, room: int) -> None:
@@ -57,4 +67,7 @@ class Replies:
         self.sizes = np.zeros(room, np.uint32)
         self.places = np.zeros(room, np.int32)
         self.tos = np.zeros(room, np.uint8)
+        self.reasons = np.zeros(room, np.uint8)
+        self.refusals: list[Refusal] = []
+        self.refused = 0
         self.count = 0

@@ -40,8 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         jobs = load_jobs(options.jobs)
         address, port = options.listen or (aggregator_of(jobs), p4.SUMWIRE_PORT)
+        named_in = "--listen" if options.listen else options.jobs[0]
         with signals_held():
-            fleet = Fleet(jobs, address, port, options.processes)
+            fleet = Fleet(jobs, address, port, options.processes, named_in=named_in)
             with fleet:
                 names = ", ".join(map(_described, jobs))
                 print(f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}", flush=True)
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _described(job: JobConfig) -> str:
     lanes = f", {len(job.lanes)} lanes" if len(job.lanes) > 1 else ""
-    return f"{job.name} ({job.job}, {job.workers} workers{lanes})"
+    # Without quotes, but escaped.
+    return f"{repr(job.name)[1:-1]} ({job.job}, {job.workers} workers{lanes})"
 
 
 def _parser() -> argparse.ArgumentParser:

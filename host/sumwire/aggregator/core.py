@@ -7,9 +7,12 @@ from __future__ import annotations
 import ctypes
 from typing import Final
 
+from sumwire_protocol import constants as p4
+
 from sumwire.aggregator import reference
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.kernels import BatchArrays, ReplyArrays, StateArrays, kernels
+from sumwire.aggregator.refusals import Refuser
 from sumwire.aggregator.state import State
 from sumwire.errors import UsageError
 from sumwire.wire.batch import address_of
@@ -33,6 +36,7 @@ class Aggregator:
         self._reply_arrays = reply_arrays(self.replies)
         self._batch_arrays = BatchArrays()
         self._loaded: Batch | None = None
+        self._refuser, self._refused = Refuser(state), int(state.verdicts[p4.VERDICT_REJECT])
 
     @property
     def is_native(self) -> bool:
@@ -45,12 +49,19 @@ class Aggregator:
         raises, but UsageError for more of them than there is room for.
         """
         if batch.count > self.batch:
-            raise UsageError(f"a batch of {batch.count} datagrams: this aggregator takes at most {self.batch}")
+            limit = f"this aggregator takes at most {self.batch}"
+            raise UsageError(f"a batch of {batch.count} datagrams: {limit}: make it with batch={batch.count}")
         if self._library is None:
             reference.process(self.state, batch, now, self.replies)
         else:
             self._process_native(self._library, batch, now)
+        self._refuse(batch, now)
         return self.replies
+
+    def _refuse(self, batch: Batch, now: float) -> None:
+        replies, refused = self.replies, int(self.state.verdicts[p4.VERDICT_REJECT])
+        replies.refused, self._refused = refused - self._refused, refused
+        replies.refusals = self._refuser.answers(batch, replies.reasons[: batch.count], now) if replies.refused else []
 
     def _process_native(self, library: ctypes.CDLL, batch: Batch, now: float) -> None:
         arrays = self._batch_arrays
@@ -86,4 +97,5 @@ def reply_arrays(replies: Replies) -> ReplyArrays:
         sizes=address_of(replies.sizes),
         places=address_of(replies.places),
         tos=address_of(replies.tos),
+        reasons=address_of(replies.reasons),
     )

@@ -17,8 +17,8 @@ from sumwire.errors import ConfigError
 def load_jobs(paths: Sequence[str | Path]) -> tuple[JobConfig, ...]:
     """The jobs of job files.
 
-    Raises ConfigError for a file that breaks a rule, or for two that do not fit together, OSError for one that cannot
-    be read.
+    Raises ConfigError for a file that breaks a rule, or for two that do not fit together, JobFileError for one that
+    cannot be read.
     """
     # The aggregator needs no worker's own part of it, so any worker's will do.
     jobs = tuple(load_job(path, 0) for path in paths)
@@ -49,17 +49,19 @@ def check_together(jobs: Sequence[JobConfig], names: Sequence[str]) -> None:
     for job, name in zip(jobs, names, strict=True):
         for lane in job.lanes:
             if lane.job in owners:
-                raise ConfigError(
-                    "job", lane.job, f"is the number of the job in {owners[lane.job]} already", where=name
-                )
+                rule = f"is the number of the job in {owners[lane.job]} already"
+                cure = "give one of the two another number, in the job file of all its workers, or leave its file out"
+                raise ConfigError("job", lane.job, rule, where=name, cure=cure)
         owners |= {lane.job: name for lane in job.lanes}
         if job.aggregator != aggregator_of(jobs):
             rule = f"must be {aggregator_of(jobs)} as in {names[0]}: one aggregator has one address"
-            raise ConfigError("aggregator", job.aggregator, rule, where=name)
+            cure = f"write that under `aggregator`, or start another one for it: sumwire-aggregator {name}"
+            raise ConfigError("aggregator", job.aggregator, rule, where=name, cure=cure)
 
 
 def _check_one_level(job: JobConfig, *, where: str) -> None:
     aggregators = sorted({address.aggregator for address in job.addresses})
     if len(aggregators) > 1:
         rule = "must be one: the software aggregator is a single level, a tree needs switches"
-        raise ConfigError("aggregator", aggregators, rule, where=where)
+        cure = "write one address under `aggregator` of all workers, or use switches: sumwire-controller apply"
+        raise ConfigError("aggregator", aggregators, rule, where=where, cure=cure)

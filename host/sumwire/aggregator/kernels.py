@@ -70,6 +70,7 @@ class ReplyArrays(ctypes.Structure):
         ("sizes", c_void_p),
         ("places", c_void_p),
         ("tos", c_void_p),
+        ("reasons", c_void_p),
     ]
 
 

@@ -31,8 +31,11 @@ _STOP: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 _SIGNALS: Final = _STOP | {signal.SIGHUP, signal.SIGCHLD}
 
 
-def listen(address: str, port: int, processes: int) -> list[socket.socket]:
-    """A socket for each process, all bound to one port. Raises ListenError."""
+def listen(address: str, port: int, processes: int, named_in: str = "") -> list[socket.socket]:
+    """A socket for each process, all bound to one port.
+
+    ``named_in``: the job file or option that names the address, for messages. Raises ListenError.
+    """
     with contextlib.ExitStack() as opened:
         try:
             # A socket without SO_REUSEPORT cannot be bound to a port that is in use by another program.
@@ -40,7 +43,7 @@ def listen(address: str, port: int, processes: int) -> list[socket.socket]:
                 probe.bind((address, port))
             sockets = [opened.enter_context(_bound(address, port, shared=processes > 1)) for _ in range(processes)]
         except OSError as error:
-            raise ListenError(f"cannot listen at {address}:{port}: {error.strerror or error}") from error
+            raise ListenError(address, port, error, named_in=named_in) from error
         if processes > 1:
             _steer_by_slot(sockets)
         opened.pop_all()
@@ -64,17 +67,22 @@ def _steer_by_slot(sockets: Sequence[socket.socket]) -> None:
     try:
         sharing.attach(sockets[0], len(sockets))
     except OSError as error:
-        _LOG.warning("the kernel does not pick processes by slot (%s): they hand packets on, which is slower", error)
+        _LOG.warning("the kernel does not pick processes by slot (%s), which is slower: use --processes 1", error)
 
 
 class Fleet:
-    """The processes of an aggregator, from start to stop. A context manager."""
+    """The processes of an aggregator, from start to stop. A context manager.
 
-    def __init__(self, jobs: Sequence[JobConfig], address: str, port: int, processes: int) -> None:
+    ``named_in``: the job file or option that names the address, for messages.
+    """
+
+    def __init__(
+        self, jobs: Sequence[JobConfig], address: str, port: int, processes: int, *, named_in: str = ""
+    ) -> None:
         self.jobs = jobs
         self._lanes = lanes_of(jobs)
-        self.shared = Shared(len(self._lanes), processes, jobs_of_lanes(jobs))
-        self._sockets = listen(address, port, processes)
+        self.shared = Shared(self._lanes, processes, jobs_of_lanes(jobs))
+        self._sockets = listen(address, port, processes, named_in)
         self._inboxes = [HandOver() for _ in range(processes)] if processes > 1 else []
         self._stop_reader, self._stop_writer = os.pipe()
         # Compiled once, before each process would compile it.
@@ -128,7 +136,8 @@ class Fleet:
                 self.renew()
             ended = [process for process in self._processes if not process.is_alive()]
             if ended:
-                raise ProcessError(f"{ended[0].name} ended with status {ended[0].exitcode}")
+                status = f"{ended[0].name} ended with status {ended[0].exitcode}"
+                raise ProcessError(f"{status}: see the log, then start sumwire-aggregator again")
 
     def renew(self) -> None:
         """Give every silent job a new generation, for a new run."""

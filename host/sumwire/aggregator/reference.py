@@ -17,7 +17,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import OPS, SUM32, Op
 
 from sumwire.aggregator import draws, folds, marks
-from sumwire.aggregator.admission import lost_planes, refusals
+from sumwire.aggregator.admission import are_hellos, lost_planes, refusals
 from sumwire.aggregator.answers import CLOSES, Answers, Numbers
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.state import State
@@ -51,6 +51,7 @@ def process(state: State, batch: Batch, now: float, replies: Replies) -> None:
     state.verdicts += np.bincount(verdicts, minlength=p4.VERDICTS).astype(np.uint64)
     refused = reasons[verdicts == p4.VERDICT_REJECT]
     state.rejects += np.bincount(refused, minlength=p4.REJECTS).astype(np.uint64)
+    replies.reasons[: batch.count] = reasons
     answers.write(verdicts, replies)
 
 
@@ -77,6 +78,7 @@ class _Step:
         self._packets = headers(batch.rows)[rows]
         self._jobs = state.jobs[index]
         self._probes = self._packets["version_kind"] & 0xF == p4.KIND_PROBE
+        self._hellos = are_hellos(self._packets)
         self._trimmed = lost_planes(self._packets)
         self.numbers = self._jobs["first_slot"] + self._packets["slot"]
         self._generations = state.shared.generations[index]
@@ -102,16 +104,18 @@ class _Step:
         slots, packets = self.slots, self._packets
         # Serial-number arithmetic (RFC 1982): newer by less than half the circle.
         ahead = packets["round"].astype(np.uint32) - slots["round"]
-        self._fresh = (slots["owner"] != self._generations) | ((ahead != 0) & (ahead < _HALF_CIRCLE))
+        newer = (ahead != 0) & (ahead < _HALF_CIRCLE) & ~self._hellos
+        self._fresh = (slots["owner"] != self._generations) | newer
         older = ~self._fresh & (ahead != 0)
         self._forget()
         bit = np.uint32(1) << packets["worker"].astype(np.uint32)
         # A flush names the fewest contributions that are enough for its sender; 0 is any number.
         flush = (packets["flags"] & p4.FLAG_FLUSH != 0) & (slots["count"] >= packets["contributors"])
-        last = slots["count"] + np.uint32(1) >= self._jobs["quorum"]
+        last = slots["count"] + np.uint32(1) >= self._quorums()
         rules = [
+            (self._hellos, p4.VERDICT_INFORM),
             (older, p4.VERDICT_STALE),
-            (slots["op"] != packets["op"], p4.VERDICT_REJECT),
+            ((slots["op"] != packets["op"]) | (slots["bucket"] != packets["bucket"]), p4.VERDICT_REJECT),
             (self._probes, p4.VERDICT_INFORM),
             (self._too_short(), p4.VERDICT_INFORM),
             (slots["closed"] != 0, p4.VERDICT_DUPLICATE),
@@ -122,6 +126,12 @@ class _Step:
         ]
         self.verdicts = np.select([rule for rule, _ in rules], [verdict for _, verdict in rules], p4.VERDICT_ADD)
         self.verdicts = self.verdicts.astype(np.uint8)
+
+    def _quorums(self) -> NDArray[np.uint32]:
+        """How many contributions complete each slot: the job's quorum, or that of the run if the packet names one."""
+        jobs, named = self._jobs, self._packets["contributors"].astype(np.uint32)
+        allowed = (jobs["quorum_least"] != 0) & (jobs["quorum_least"] <= named) & (named < jobs["quorum"])
+        return np.where(allowed & (self._packets["flags"] & p4.FLAG_FLUSH == 0), named, jobs["quorum"])
 
     def _too_short(self) -> NDArray[np.bool_]:
         """Trimmed packets to a closed slot with a whole result, which has no room in so short a packet."""
@@ -135,6 +145,7 @@ class _Step:
         self.slots["owner"][fresh] = self._generations[fresh]
         self.slots["round"][fresh] = self._packets["round"][fresh]
         self.slots["op"][fresh] = self._packets["op"][fresh]
+        self.slots["bucket"][fresh] = self._packets["bucket"][fresh]
 
     def _take_in(self, folding: NDArray[np.bool_]) -> None:
         slots, packets = self.slots[folding], self._packets[folding]

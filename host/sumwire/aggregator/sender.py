@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sumwire.aggregator.batches import Replies
+from sumwire.aggregator.batches import Refusal, Replies
 from sumwire.aggregator.core import reply_arrays
 from sumwire.aggregator.kernels import MessageArrays
 from sumwire.aggregator.marks import PLAIN_REPLY
@@ -94,6 +94,16 @@ class Sender:
                 elif error.errno != errno.EINTR:
                     self.unsent += int(self._messages["header"]["vectors_length"][at])
                     at += 1
+
+    def tell(self, refusals: Sequence[Refusal]) -> None:
+        """Send refusals, those that the socket has room for."""
+        for refusal in refusals:
+            control = [(socket.IPPROTO_IP, socket.IP_TOS, struct.pack("@i", refusal.tos))]
+            try:
+                self._socket.sendmsg([refusal.data], control, socket.MSG_DONTWAIT, refusal.to)
+                self.sent += 1
+            except OSError:
+                self.unsent += 1
 
     def _some(self, first: int, count: int) -> int:
         address = address_of(self._messages) + first * MESSAGE.itemsize

@@ -14,6 +14,7 @@ import numpy as np
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.core import BATCH, Aggregator
 from sumwire.aggregator.kernels import kernels
+from sumwire.aggregator.refusal_log import RefusalLog
 from sumwire.aggregator.sender import Sender
 from sumwire.aggregator.sharing import owners
 from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
@@ -28,7 +29,7 @@ class Server:
 
     def __init__(self, udp: socket.socket, state: State, inboxes: Sequence[HandOver] = (), process: int = 0) -> None:
         self._state = state
-        self._aggregator = Aggregator(state)
+        self._aggregator, self._log = Aggregator(state), RefusalLog(state)
         self._sender = Sender(udp, state.places, self._aggregator.replies, kernels())
         self._udp = UdpReceiver(udp, BATCH)
         self._inboxes, self._process = inboxes, process
@@ -51,8 +52,11 @@ class Server:
 
     def _serve(self, receiver: UdpReceiver | HandOverReceiver) -> None:
         """Process one batch."""
-        self._aggregator.process(self._take(receiver), time.monotonic())
-        self._answer(self._aggregator.replies)
+        batch, now = self._take(receiver), time.monotonic()
+        replies = self._aggregator.process(batch, now)
+        self._answer(replies)
+        if replies.refused:
+            self._log.note(batch, replies.reasons[: batch.count], now)
         counters = self._state.sockets
         counters[SENT], counters[UNSENT] = self._sender.sent, self._sender.unsent
 
@@ -65,6 +69,7 @@ class Server:
     def _answer(self, replies: Replies) -> None:
         if replies.count:
             self._sender.send()
+        self._sender.tell(replies.refusals)
 
     def _hand_over(self, batch: Batch) -> None:
         """Pass datagrams for other processes' slots on. The batch keeps the rest."""

@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.wire.batch import MESSAGE, NOTHING_THERE, VECTOR, address_of, calls, checked
 
-# The size of struct sockaddr_in, and the offset of its address.
+# The size of struct sockaddr_in, and the offsets of its port and address.
 _NAME_BYTES: Final = 16
+_PORT_AT: Final = 2
 _ADDRESS_AT: Final = 4
 # struct cmsghdr with a TOS, padded, as IP_RECVTOS brings it.
 TOS_CONTROL: Final = np.dtype(
     [("length", np.uintp), ("level", np.int32), ("type", np.int32), ("tos", np.uint8), ("", np.uint8, (7,))]
 )
 # Precedes each datagram that is handed over.
-_ORIGIN: Final = np.dtype([("source", np.uint32), ("tos", np.uint8), ("", np.uint8, (3,))])
+_ORIGIN: Final = np.dtype([("source", np.uint32), ("port", ">u2"), ("tos", np.uint8), ("", np.uint8)])
 
 
 class UdpReceiver:
@@ -48,7 +49,8 @@ class UdpReceiver:
         header["control_length"] = TOS_CONTROL.itemsize
         self._control_lengths = header["control_length"]
         sources = names[:, _ADDRESS_AT:][:, :4].view(np.uint32)[:, 0]
-        self.batch = Batch(rows, self._messages["length"], sources, self._controls["tos"], 0)
+        ports = names[:, _PORT_AT:][:, :2].view(">u2")[:, 0]
+        self.batch = Batch(rows, self._messages["length"], sources, ports, self._controls["tos"], 0)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -63,7 +65,7 @@ class UdpReceiver:
 
 
 class HandOver:
-    """A process's inbox for datagrams that other processes received, each preceded by its sender's address and TOS.
+    """A process's inbox for datagrams that other processes received, each preceded by its sender and TOS.
 
     It is a pair of connected sockets: all processes write, one reads.
     """
@@ -84,7 +86,8 @@ class HandOver:
         """Pass on some datagrams of a batch. Returns how many there was room for."""
         send = calls()[0]
         origins, vectors = np.zeros(len(which), _ORIGIN), np.zeros((len(which), 2), VECTOR)
-        origins["source"], origins["tos"] = batch.sources[which], batch.tos[which]
+        origins["source"], origins["port"] = batch.sources[which], batch.ports[which]
+        origins["tos"] = batch.tos[which]
         vectors["base"][:, 0] = address_of(origins) + np.arange(len(which)) * _ORIGIN.itemsize
         vectors["length"][:, 0] = _ORIGIN.itemsize
         vectors["base"][:, 1] = address_of(batch.rows) + which * ROW_BYTES
@@ -113,7 +116,8 @@ class HandOverReceiver:
         self._vectors["length"][:, 1] = ROW_BYTES
         self._messages["header"]["vectors"] = address_of(self._vectors) + np.arange(batch) * 2 * VECTOR.itemsize
         self._messages["header"]["vectors_length"] = 2
-        self.batch = Batch(rows, np.zeros(batch, np.uint32), origins["source"], origins["tos"], 0)
+        sizes = np.zeros(batch, np.uint32)
+        self.batch = Batch(rows, sizes, origins["source"], origins["port"], origins["tos"], 0)
 
     def fileno(self) -> int:
         return self._inbox.fileno()

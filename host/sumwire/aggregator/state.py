@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import mmap
 import os
-import socket
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.digest import job_digest
 from sumwire_protocol.ops import CODES
 
+from sumwire.aggregator.senders import Senders, packed_address
 from sumwire.config import JobConfig
 
 # struct aggregator_slot. The owner is a generation, 0 for none. A contributor counts as one.
@@ -28,7 +30,8 @@ SLOT: Final = np.dtype(
         ("op", np.uint8),
         ("closed", np.uint8),
         ("cut", np.uint8),
-        ("", np.uint8, (3,)),
+        ("", np.uint8),
+        ("bucket", np.uint16),
     ]
 )
 # struct aggregator_job.
@@ -37,7 +40,9 @@ JOB: Final = np.dtype(
         ("first_slot", np.uint32),
         ("slots", np.uint32),
         ("quorum", np.uint32),
+        ("quorum_least", np.uint32),
         ("ops", np.uint32),
+        ("digest", np.uint32),
         ("coefficients", np.uint32, (p4.SLOT_WORDS,)),
         ("places", np.int32, (p4.JOB_WORKERS_MAX,)),
         ("addresses", np.uint32, (p4.JOB_WORKERS_MAX,)),
@@ -54,24 +59,25 @@ SILENCE_S: Final = 1.5
 
 
 class Shared:
-    """What the processes of an aggregator share: generations, the times of the jobs' last packets, and counters.
+    """What the processes of an aggregator share: generations, the times of the jobs' last packets, counters, and when
+    which sender was last told or logged.
 
     ``together`` has a number for each job. Jobs with the same number are renewed together, as the lanes of a job are;
     by default each job alone. Processes that are forked later share the memory.
     """
 
-    def __init__(self, jobs: int, processes: int = 1, together: Sequence[int] | None = None) -> None:
-        self._together = np.arange(jobs) if together is None else np.asarray(together)
+    def __init__(self, jobs: Sequence[JobConfig], processes: int = 1, together: Sequence[int] | None = None) -> None:
+        self._together = np.arange(len(jobs)) if together is None else np.asarray(together)
         counters = p4.VERDICTS + p4.REJECTS + _SOCKET_COUNTERS
-        self._memory = mmap.mmap(-1, 8 * (jobs + processes * counters) + 4 * jobs)
-        self.heard_at: NDArray[np.float64] = np.frombuffer(self._memory, np.float64, jobs)
-        self.counters: NDArray[np.uint64] = np.frombuffer(
-            self._memory, np.uint64, processes * counters, 8 * jobs
-        ).reshape(processes, counters)
-        self.generations: NDArray[np.uint32] = np.frombuffer(
-            self._memory, np.uint32, jobs, 8 * (jobs + processes * counters)
-        )
-        self.heard_at[:] = -np.inf
+        self.senders = Senders(jobs)
+        self.counters = _shared((processes, counters), np.uint64)
+        self.generations = _shared((len(jobs),), np.uint32)
+        self.heard_at = _shared((len(jobs),), np.float64)
+        # By sender, and of the log also by reason.
+        self.told_at = _shared((self.senders.known,), np.float64)
+        self.logged_at = _shared((self.senders.rows, p4.REJECTS), np.float64)
+        for times in (self.heard_at, self.told_at, self.logged_at):
+            times[:] = -np.inf
         self.generations[:] = 1
 
     def renew(self, now: float) -> NDArray[np.bool_]:
@@ -87,16 +93,24 @@ class Shared:
         return silent
 
 
+def _shared(shape: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
+    """An array of zeros in memory that processes share which are forked later."""
+    array: NDArray[Any] = np.frombuffer(mmap.mmap(-1, prod(shape) * np.dtype(kind).itemsize), kind)
+    return array.reshape(shape)
+
+
 class State:
     """The slots of all jobs and the tables for admission, in process number ``process``.
 
-    ``places``: the addresses and ports that replies go to, one for each worker of each job. ``seed``: for SIGN's draws.
+    ``configs``: the jobs. ``places``: the addresses and ports that replies go to, one for each worker of each job.
+    ``seed``: for SIGN's draws.
     """
 
     def __init__(
         self, jobs: Sequence[JobConfig], shared: Shared | None = None, process: int = 0, seed: int | None = None
     ) -> None:
-        self.shared = shared or Shared(len(jobs))
+        self.configs = tuple(jobs)
+        self.shared = shared or Shared(jobs)
         self.seed = int.from_bytes(os.urandom(8)) if seed is None else seed
         self.places: list[tuple[str, int]] = []
         self.job_of: NDArray[np.int32] = np.full(_JOB_NUMBERS, -1, np.int32)
@@ -117,7 +131,10 @@ class State:
     def _job(self, job: JobConfig, first_slot: int) -> Any:
         entry = np.zeros((), JOB)
         entry["first_slot"], entry["slots"], entry["quorum"] = first_slot, job.slots, job.quorum
+        entry["quorum_least"] = job.quorum_least
         entry["ops"] = sum(1 << CODES[op] for op in job.ops)
+        table = job.thc.table if job.thc else None
+        entry["digest"] = job_digest(job.job, job.ops, job.workers, job.quorum, job.slots, table, job.quorum_least)
         if job.thc is not None:
             entry["coefficients"] = coefficients(job.thc.table)
         entry["places"] = -1
@@ -126,11 +143,6 @@ class State:
             entry["addresses"][address.seat] = packed_address(address.ip)
             self.places.append((address.ip, address.udp_port))
         return entry
-
-
-def packed_address(ip: str) -> int:
-    """An IPv4 address as the number that this machine's byte order makes of a packet's four bytes."""
-    return int(np.frombuffer(socket.inet_aton(ip), np.uint32)[0])
 
 
 def coefficients(table: Sequence[int]) -> list[int]:

@@ -19,7 +19,7 @@ from sumwire.config.job_config import (
     Lane,
     ThcParameters,
 )
-from sumwire.config.jobfile import FORMAT, load_job, parse_job
+from sumwire.config.jobfile import FORMAT, JobFileError, load_job, parse_job
 
 __all__ = [
     "FORMAT",
@@ -32,6 +32,7 @@ __all__ = [
     "WORKERS_MAX",
     "Address",
     "JobConfig",
+    "JobFileError",
     "Lane",
     "ThcParameters",
     "load_job",

@@ -91,7 +91,8 @@ class JobConfig:
     def for_lane(self, lane: int) -> JobConfig:
         """One lane as a job with a number, slots and UDP ports of its own. Raises ConfigError if there is none."""
         if not 0 <= lane < len(self.lanes):
-            raise ConfigError("lane", lane, f"must be in 0..{len(self.lanes) - 1}", where=f"job {self.name}")
+            rule = f"must be in 0..{len(self.lanes) - 1}"
+            raise ConfigError("lane", lane, rule, where=f"job {self.name}", cure="add to `lanes` in its job file")
         if len(self.lanes) == 1:
             return self
         own = self.lanes[lane]

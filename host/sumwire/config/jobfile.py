@@ -25,7 +25,7 @@ from sumwire.config.job_config import (
     Lane,
     ThcParameters,
 )
-from sumwire.errors import ConfigError
+from sumwire.errors import ConfigError, UsageError
 
 FORMAT: Final = 3
 # Format 2 has neither lanes nor paths, and means one of each; its runs have all workers.
@@ -34,6 +34,8 @@ _SUM_MAX: Final = (1 << p4.SLOT_WORDS) - 1
 _PORT_MAX: Final = 0xFFFF
 _JOB_MAX: Final = 0xFFFF
 
+_WRITE: Final = "write the file again: sumwire-controller job-file CONFIG --job NAME -o FILE"
+
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
 _FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min"})
 
@@ -41,15 +43,17 @@ _FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min"})
 def load_job(path: str | Path, worker: int) -> JobConfig:
     """Read a job file as worker ``worker`` (0..workers-1).
 
-    Raises ConfigError naming file, field, value and rule; OSError if the file cannot be read.
+    Raises ConfigError naming file, field, value and rule; JobFileError, an OSError, if the file cannot be read.
     """
     where = str(path)
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JobFileError(where, error) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError("file", where, f"must be JSON ({error})", where=where) from error
+        raise ConfigError("file", where, f"must be JSON ({error})", where=where, cure=_WRITE) from error
     if not isinstance(data, dict):
-        raise ConfigError("file", type(data).__name__, "must hold one JSON object", where=where)
+        raise ConfigError("file", type(data).__name__, "must hold one JSON object", where=where, cure=_WRITE)
     return parse_job(data, worker, where=where)
 
 
@@ -61,7 +65,8 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> Jo
     workers = fields.integer("workers", 1, WORKERS_MAX)
     ops = _ops(fields, workers)
     if not 0 <= worker < workers:
-        raise ConfigError("worker", worker, f"must be in 0..{workers - 1}", where=where)
+        cure = f"start {workers} processes, each with its own number: load_job(path, worker=RANK)"
+        raise ConfigError("worker", worker, f"must be in 0..{workers - 1}", where=where, cure=cure)
     first = Lane(fields.integer("job", 0, _JOB_MAX), fields.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL))
     lanes = _lanes(fields, first) if "lanes" in data else (first,)
     addresses = _addresses(fields, workers, len(lanes))
@@ -81,6 +86,16 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> Jo
     )
 
 
+class JobFileError(UsageError, OSError):
+    """The job file cannot be read."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(error.errno, f"{path}: {error.strerror or error}: name a file that is there, or {_WRITE}")
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 class _Fields:
     """Typed access to a JSON object. ``where`` begins the message of every ConfigError."""
 
@@ -95,7 +110,7 @@ class _Fields:
 
     def value(self, name: str) -> Any:
         if name not in self._data:
-            raise ConfigError(name, None, "is required", where=self.where)
+            raise self.error(name, "is required")
         return self._data[name]
 
     def integer(self, name: str, low: int, high: int) -> int:
@@ -131,7 +146,8 @@ class _Fields:
         return _Fields(value, f"{self.where}: {name}")
 
     def error(self, name: str, rule: str) -> ConfigError:
-        return ConfigError(name, self._data.get(name), rule, where=self.where)
+        cure = f"correct `{name}` in the job file of all workers, or {_WRITE}"
+        return ConfigError(name, self._data.get(name), rule, where=self.where, cure=cure)
 
 
 def _ops(fields: _Fields, workers: int) -> tuple[str, ...]:
@@ -152,7 +168,7 @@ def _lanes(fields: _Fields, first: Lane) -> tuple[Lane, ...]:
     for number, entry in enumerate(entries):
         where = f"{fields.where}: lanes[{number}]"
         if not isinstance(entry, dict):
-            raise ConfigError("entry", entry, "must be an object", where=where)
+            raise ConfigError("entry", entry, "must be an object", where=where, cure=_WRITE)
         one = _Fields(entry, where)
         one.only(frozenset({"job", "slots"}))
         lanes.append(Lane(one.integer("job", 0, _JOB_MAX), one.integer("slots", SLOTS_MIN, p4.SLOTS_TOTAL)))
@@ -187,7 +203,7 @@ def _addresses(fields: _Fields, workers: int, lanes: int) -> tuple[Address, ...]
     for number, entry in enumerate(entries):
         where = f"{fields.where}: addresses[{number}]"
         if not isinstance(entry, dict):
-            raise ConfigError("entry", entry, "must be an object", where=where)
+            raise ConfigError("entry", entry, "must be an object", where=where, cure=_WRITE)
         one = _Fields(entry, where)
         one.only(frozenset({"worker", "ip", "udp_port", "aggregator", "seat"}))
         one.integer("worker", number, number)

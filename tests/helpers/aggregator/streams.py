@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from helpers.packet.aggregator_rig import SERVED, job_config
 from helpers.packet.play import contribution, random_payload
 from helpers.packet.star import AGGREGATOR, EVERY, FULL, QUORUM, SINGLE, golden_switch
 from numpy.typing import NDArray
-from sumwire.aggregator.batches import ROW_BYTES, Batch
+from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import Shared, State
 
@@ -26,12 +27,20 @@ class Datagram(NamedTuple):
     source: bytes
     data: bytes
     tos: int = 0
+    port: int = model.UDP_PORT
 
 
 class Reply(NamedTuple):
     place: int
     data: bytes
     tos: int
+
+
+class Played(NamedTuple):
+    """What a stream has led to, in order: replies to workers, and answers to refused senders."""
+
+    replies: list[Reply]
+    refusals: list[Refusal]
 
 
 def aggregator(*, native: bool, room: int = 64, shared: Shared | None = None) -> Aggregator:
@@ -44,12 +53,13 @@ def load(datagrams: Sequence[Datagram], rng: np.random.Generator) -> Batch:
     """A batch with rubbish wherever no datagram has its bytes."""
     rows = rng.integers(0, 256, (len(datagrams), ROW_BYTES), np.uint8)
     sizes, sources = np.zeros(len(datagrams), np.uint32), np.zeros(len(datagrams), np.uint32)
+    ports = np.array([datagram.port for datagram in datagrams], np.uint16)
     marks = np.array([datagram.tos for datagram in datagrams], np.uint8)
-    for k, (source, data, _) in enumerate(datagrams):
+    for k, (source, data, *_) in enumerate(datagrams):
         own = np.frombuffer(data[:ROW_BYTES], np.uint8)
         rows[k, : len(own)] = own
         sizes[k], sources[k] = len(data), np.frombuffer(source, np.uint32)[0]
-    return Batch(rows, sizes, sources, marks, len(datagrams))
+    return Batch(rows, sizes, sources, ports, marks, len(datagrams))
 
 
 def cut(stream: Sequence[Datagram], rng: np.random.Generator, most: int) -> Iterator[Sequence[Datagram]]:
@@ -61,16 +71,17 @@ def cut(stream: Sequence[Datagram], rng: np.random.Generator, most: int) -> Iter
         at += length
 
 
-def play(served: Aggregator, stream: Sequence[Datagram], rng: np.random.Generator, most: int) -> list[Reply]:
-    """All replies, in order."""
-    out = []
+def play(served: Aggregator, stream: Sequence[Datagram], rng: np.random.Generator, most: int) -> Played:
+    """All that the aggregator says, at one point in time."""
+    played = Played([], [])
     for piece in cut(stream, rng, most):
         replies = served.process(load(piece, rng), 0.0)
-        out += [
+        played.replies.extend(
             Reply(int(replies.places[k]), replies.rows[k, : replies.sizes[k]].tobytes(), int(replies.tos[k]))
             for k in range(replies.count)
-        ]
-    return out
+        )
+        played.refusals.extend(replies.refusals)
+    return played
 
 
 def bad_network(rng: np.random.Generator, rounds: int = 12, slots: int = 3) -> list[Datagram]:
@@ -114,21 +125,24 @@ def _sent(rng: np.random.Generator, packet: model.Packet) -> model.Packet:
     return packet
 
 
-def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.GoldenSwitch, list[Reply]]:
-    """What the golden model replies; signs are taken from `got` where the model allows them."""
-    golden, out = golden_switch(), []
-    places = places_by_job()
-    for source, data, tos in stream:
-        sender = next(host for host in golden.hosts if host.ip == source)
+def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.GoldenSwitch, Played]:
+    """What the golden model says; signs are taken from the replies in `got` where the model allows them."""
+    golden, played = golden_switch(), Played([], [])
+    places, out = places_by_job(), played.replies
+    for source, data, tos, port in stream:
+        sender = replace(next(host for host in golden.hosts if host.ip == source), udp_port=port)
         for _, frame in sorted(golden.receive(sender.port, udp_frame(sender, AGGREGATOR, data, dscp_ecn=tos))):
             packet = model.decode(frame[42:])
+            if packet.kind == model.REFUSED:
+                played.refusals.append(Refusal(frame[42:], (".".join(map(str, source)), port), frame[15]))
+                continue
             reply = Reply(places[packet.job][packet.worker], frame[42:], frame[15])
             if packet.op == model.SIGN and packet.payload and len(got) > len(out):
                 drawn = got[len(out)].data[24:]
                 golden.settle(packet.job, packet.slot, drawn)
                 reply = reply._replace(data=packet._replace(payload=drawn).encode())
             out.append(reply)
-    return golden, out
+    return golden, played
 
 
 def places_by_job() -> dict[int, dict[int, int]]:

@@ -60,7 +60,8 @@ class AggregatorRig:
         assert self._aggregator.is_native == native
         self._hosts: list[Host] = [host for job in SERVED for host in job.workers]
         sizes, sources = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
-        self._batch = Batch(np.zeros((1, ROW_BYTES), np.uint8), sizes, sources, np.zeros(1, np.uint8), 1)
+        rows, ports = np.zeros((1, ROW_BYTES), np.uint8), np.zeros(1, np.uint16)
+        self._batch = Batch(rows, sizes, sources, ports, np.zeros(1, np.uint8), 1)
 
     def renew(self) -> None:
         now = time.monotonic() + SILENCE_S

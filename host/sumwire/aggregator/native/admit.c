@@ -6,11 +6,16 @@
 const struct op_words OP_WORDS[] = OP_TABLE;
 enum { OPS = sizeof OP_WORDS / sizeof *OP_WORDS };
 
+static int from_worker(int kind) { return kind == KIND_CONTRIBUTE || kind == KIND_PROBE; }
+
+// Kinds that only a switch above would send.
+static int from_above(int kind) { return kind == KIND_RESULT || kind == KIND_STALE || kind == KIND_REFUSED; }
+
 // Whether a packet of this kind has the number of words that its op asks for.
 static int words_fit(int kind, const uint8_t *row) {
   const struct op_words known = OP_WORDS[row[AT_OP]];
   const int words = row[AT_WORDS], cut = row[AT_OP] == OP_THC && row[AT_CUT_CHUNK] & CUT_RESULT;
-  if (kind == KIND_PROBE) return words == 0;
+  if (kind != KIND_CONTRIBUTE && kind != KIND_RESULT) return words == 0;
   if (kind == KIND_RESULT) return words == known.down || (cut && words == THC_WORDS_CUT);
   if (lost_planes(row)) return (row[AT_FLAGS] & FLAG_TRIMMED) != 0;
   return words == known.up || words == known.partial;
@@ -20,8 +25,8 @@ static int malformed(const uint8_t *row, uint32_t size) {
   if (size < SUMWIRE_BYTES) return REJECT_LENGTH;
   if (row[AT_VERSION_KIND] >> 4 != SUMWIRE_VERSION) return REJECT_VERSION;
   const int kind = row[AT_VERSION_KIND] & 0xF, op = row[AT_OP], words = row[AT_WORDS];
-  if (kind != KIND_CONTRIBUTE && kind != KIND_RESULT && kind != KIND_PROBE) return REJECT_KIND;
-  if (op >= OPS || OP_WORDS[op].up == 0) return REJECT_OP;
+  if (!from_worker(kind) && !from_above(kind)) return REJECT_KIND;
+  if (!is_hello(row) && (op >= OPS || OP_WORDS[op].up == 0)) return REJECT_OP;
   if (!words_fit(kind, row)) return REJECT_WORDS;
   return size == SUMWIRE_BYTES + (uint32_t)words * WORD_BYTES ? REJECT_NONE : REJECT_LENGTH;
 }
@@ -35,13 +40,13 @@ static int unknown_sender(const struct aggregator_job *job, const uint8_t *row, 
 }
 
 static int not_admitted(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source) {
-  // There is no switch above that could send a result.
-  const int from_above = (row[AT_VERSION_KIND] & 0xF) == KIND_RESULT, op = row[AT_OP];
-  const int sender = from_above ? REJECT_NONE : unknown_sender(job, row, source);
+  const int to_lower = from_above(row[AT_VERSION_KIND] & 0xF), op = row[AT_OP];
+  const int sender = to_lower ? REJECT_NONE : unknown_sender(job, row, source);
   if (sender != REJECT_NONE) return sender;
   if (load16(row + AT_SLOT) >= job->slots) return REJECT_SLOT;
-  if (!(job->ops >> op & 1)) return REJECT_JOB_OP;
-  if (from_above) return REJECT_PARENT;
+  if (!is_hello(row) && !(job->ops >> op & 1)) return REJECT_JOB_OP;
+  // There is no switch above.
+  if (to_lower) return REJECT_PARENT;
   if (row[AT_COUNT] != 1) return REJECT_COUNT;
   // Other well-formed packets are a lower switch's.
   const int from_host = row[AT_WORDS] == OP_WORDS[op].up || row[AT_WORDS] == 0 || lost_planes(row);
@@ -71,6 +76,7 @@ int packet_admit(const struct aggregator_state *state, const struct aggregator_b
                     .generation = __atomic_load_n(&state->generations[number], __ATOMIC_RELAXED),
                     .round = load32(row + AT_ROUND),
                     .seat = row[AT_WORKER],
+                    .bucket = load16(row + AT_BUCKET),
                     .op = row[AT_OP],
                     .flags = row[AT_FLAGS],
                     .tos = batch->tos[i * batch->tos_bytes],

@@ -29,14 +29,18 @@ struct aggregator_slot {
   uint8_t closed;
   // As in a result's header: the planes that contributions lack, and CUT_RESULT.
   uint8_t cut;
-  uint8_t unused[3];
+  uint8_t unused;
+  uint16_t bucket;
 };
 
 struct aggregator_job {
   uint32_t first_slot;
   uint32_t slots;
   uint32_t quorum;
+  // The least quorum that a contribution may name, or 0.
+  uint32_t quorum_least;
   uint32_t ops;
+  uint32_t digest;
   // Of plane k of the table's values, the least significant first: bit m is the coefficient of monomial m.
   uint32_t coefficients[SLOT_WORDS];
   // By seat: where the worker's replies go, or -1; and its address as it stands in a packet.
@@ -76,6 +80,8 @@ struct aggregator_replies {
   uint32_t *sizes;
   int32_t *places;
   uint8_t *tos;
+  // Of each datagram of the batch: why it was refused.
+  uint8_t *reasons;
 };
 
 struct mmsghdr;

@@ -19,6 +19,11 @@ static inline uint32_t load32(const uint8_t *from) {
   return __builtin_bswap32(value);
 }
 
+static inline void store16(uint8_t *to, uint16_t value) {
+  value = __builtin_bswap16(value);
+  memcpy(to, &value, sizeof value);
+}
+
 static inline void store32(uint8_t *to, uint32_t value) {
   value = __builtin_bswap32(value);
   memcpy(to, &value, sizeof value);
@@ -26,6 +31,11 @@ static inline void store32(uint8_t *to, uint32_t value) {
 
 static inline int lost_planes(const uint8_t *row) {
   return row[AT_OP] == OP_THC && row[AT_WORDS] == THC_WORDS_TRIMMED;
+}
+
+// A question that every job answers: how the slot is, and what the switch holds the job for.
+static inline int is_hello(const uint8_t *row) {
+  return (row[AT_VERSION_KIND] & 0xF) == KIND_PROBE && row[AT_OP] == OP_NONE && row[AT_WORDS] == 0;
 }
 
 // A packet, with its job and its slot.
@@ -36,6 +46,7 @@ struct one {
   struct aggregator_slot *slot;
   uint8_t *words;
   uint32_t number, generation, round, seat;
+  uint16_t bucket;
   uint8_t op, flags, tos;
   // A contribution without its low index planes.
   uint8_t trimmed;

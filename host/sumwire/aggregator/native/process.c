@@ -11,11 +11,11 @@ static int compare_rounds(struct one *p) {
   struct aggregator_slot *slot = p->slot;
   const uint32_t ahead = p->round - slot->round;
   if (slot->owner != p->generation || (ahead != 0 && ahead < 0x80000000u)) {
-    *slot = (struct aggregator_slot){.owner = p->generation, .round = p->round, .op = p->op};
+    *slot = (struct aggregator_slot){.owner = p->generation, .round = p->round, .op = p->op, .bucket = p->bucket};
     return VERDICT_NONE;
   }
   if (ahead != 0) return VERDICT_STALE;
-  return slot->op == p->op ? VERDICT_NONE : VERDICT_REJECT;
+  return slot->op == p->op && slot->bucket == p->bucket ? VERDICT_NONE : VERDICT_REJECT;
 }
 
 // The key depends on nothing else, so the draws are the same however packets are cut into batches (see
@@ -44,6 +44,12 @@ static void count_in(struct one *p) {
   if (p->trimmed) slot->cut += THC_INDEX_PLANES - THC_WORDS_TRIMMED;
 }
 
+// How many contributions complete the slot: the job's quorum, or that of the run if the packet names one.
+static uint32_t quorum_of(const struct one *p) {
+  const uint32_t quorum = p->job->quorum, least = p->job->quorum_least, named = load32(p->row + AT_CONTRIBUTORS);
+  return least != 0 && !(p->flags & FLAG_FLUSH) && least <= named && named < quorum ? named : quorum;
+}
+
 static int fold_in(struct one *p) {
   struct aggregator_slot *slot = p->slot;
   const uint8_t *payload = p->row + SUMWIRE_BYTES;
@@ -60,7 +66,7 @@ static int fold_in(struct one *p) {
     const struct fold fold = {p->job, p->op == OP_SIGN ? draw_key(p) : 0, slot->count};
     slot->flags |= fold_next(p->op, &fold, payload, p->words);
   }
-  if (slot->count < p->job->quorum) return first ? VERDICT_FIRST : VERDICT_ADD;
+  if (slot->count < quorum_of(p)) return first ? VERDICT_FIRST : VERDICT_ADD;
   close_slot(p);
   return VERDICT_LAST;
 }
@@ -88,8 +94,16 @@ static int probe(struct one *p, struct aggregator_slot *copy) {
   return verdict == VERDICT_NONE ? VERDICT_INFORM : verdict;
 }
 
+// The verdict on a HELLO: the slot as it is, whatever the packet's round. Another owner's has nothing to tell.
+static int hello(struct one *p, struct aggregator_slot *copy) {
+  *copy = p->slot->owner == p->generation ? *p->slot : (struct aggregator_slot){.round = p->round};
+  p->slot = copy;
+  return VERDICT_INFORM;
+}
+
 // The verdict on a packet. Updates its slot and words.
 static int settle(struct one *p, struct aggregator_slot *copy) {
+  if (is_hello(p->row)) return hello(p, copy);
   return (p->row[AT_VERSION_KIND] & 0xF) == KIND_PROBE ? probe(p, copy) : decide(p);
 }
 
@@ -104,6 +118,7 @@ uint64_t aggregator_process(const struct aggregator_state *state, const struct a
       verdict = settle(&packet, &copy);
       if (verdict == VERDICT_REJECT) reason = REJECT_CALL;
     }
+    replies->reasons[i] = (uint8_t)reason;
     state->verdicts[verdict]++;
     if (verdict == VERDICT_REJECT) state->rejects[reason]++;
     else at = packet_reply(&packet, verdict, replies, at);

@@ -41,10 +41,19 @@ static void make_result(const struct one *p, uint8_t *head) {
   fill_head(head, KIND_RESULT, p->trimmed ? THC_WORDS_CUT : OP_WORDS[p->op].down);
 }
 
+// What a HELLO is told beside the slot's state.
+static void introduce(const struct one *p, uint8_t *head) {
+  store32(head + AT_ROUND, p->slot->round);
+  store16(head + AT_BUCKET, (uint16_t)(p->job->digest >> 16));
+  head[AT_CUT_CHUNK + 1] = PROGRAM_REVISION;
+  store16(head + AT_CUT_CHUNK + 2, (uint16_t)p->job->digest);
+}
+
 static void make_inform(const struct one *p, uint8_t *head) {
   describe(p, head);
   fill_head(head, KIND_INFORM, 0);
   if (p->slot->closed) head[AT_FLAGS] |= FLAG_CLOSED;
+  if (is_hello(p->row)) introduce(p, head);
 }
 
 static void make_stale(const struct one *p, uint8_t *head) {

@@ -130,7 +130,53 @@ def test_a_taken_port_is_an_error_in_one_line(tmp_path: Path, capsys: pytest.Cap
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind((aggregator_of(mapping), model.UDP_PORT))
         message = refused(capsys, [path])
-    assert message == f"cannot listen at {aggregator_of(mapping)}:{model.UDP_PORT}: Address already in use\n"
+    where = f"{aggregator_of(mapping)}:{model.UDP_PORT}"
+    assert message.startswith(f"{path}: cannot listen at {where}: Address already in use: end the program that has ")
+    assert "ss -lunp 'sport = :21335'" in message and message.count("\n") == 1
+
+
+def test_an_address_of_another_machine_is_an_error_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """198.51.100.0/24 is for documentation (RFC 5737)."""
+    mapping = every_op_mapping()
+    mapping["addresses"] = [{**entry, "aggregator": "198.51.100.7"} for entry in mapping["addresses"]]
+    path = str(write_job(mapping, tmp_path / "job.json"))
+    message = refused(capsys, [path])
+    assert message.startswith(f"{path}: cannot listen at 198.51.100.7:21335: Cannot assign requested address: no int")
+    assert message.endswith("under `aggregator` in every worker's job file\n")
+    assert refused(capsys, [path, "--listen", "198.51.100.8:7"]).startswith("--listen: cannot listen at 198.51.100.8:7")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_refusals_are_logged_as_they_come(tmp_path: Path, processes: int) -> None:
+    """Once, however many there are, and whichever process gets them: slots 0 and 64 are of two."""
+    mapping = every_op_mapping(slots=128)
+    path = write_job(mapping, tmp_path / "job.json")
+    unknown = model.Packet(1, model.MAX32, 999, 0, 1, 1, 0, 0, 0, 1, 0, 0, bytes(128))
+    probe = unknown._replace(kind=model.PROBE, job=mapping["job"], words=0, payload=b"")
+    heard: list[tuple[int, int]] = []
+    own, aggregator = mapping["addresses"][1]["ip"], (aggregator_of(mapping), model.UDP_PORT)
+    with (
+        program(str(path), "--processes", str(processes)) as process,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+    ):
+        line_of(process.stdout)
+        udp.bind((own, model.UDP_PORT))
+        udp.settimeout(10.0)
+        udp.sendto(unknown.encode(), aggregator)
+        assert model.decode(udp.recv(100)).kind == model.REFUSED
+        logged = line_of(process.stderr)
+        for packet in (unknown, unknown._replace(slot=64), probe, probe._replace(slot=64)):
+            udp.sendto(packet.encode(), aggregator)
+        while {slot for slot, kind in heard if kind == model.INFORM} != {0, 64}:
+            packet = model.decode(udp.recv(100))
+            heard.append((packet.slot, packet.kind))
+        process.send_signal(signal.SIGTERM)
+        out, errors = process.communicate(timeout=20)
+    assert f"WARNING unknown job 999 from {own}: this aggregator serves jobs 7; start it with " in logged
+    assert errors == ""
+    assert "rejected: JOB 3\n" in out
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_marks_stay_with_datagrams_that_are_handed_over(
     mapping: dict[str, Any], workers: list[Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sharing, "attach", lambda *_: None)
-    shared, inboxes = Shared(1, processes=2), [HandOver(), HandOver()]
+    shared, inboxes = Shared(configs(mapping)[:1], processes=2), [HandOver(), HandOver()]
     sockets = listen(aggregator_of(mapping), model.UDP_PORT, 2)
     states = [State(configs(mapping)[:1], shared, number, seed=1) for number in range(2)]
     servers = [Server(udp, states[number], inboxes, number) for number, udp in enumerate(sockets)]

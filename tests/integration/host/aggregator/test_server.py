@@ -144,3 +144,33 @@ def test_strangers_are_refused_and_counted() -> None:
     # The kernel keeps 2,000 bytes from nobody: they are too many, and of version 0 before that.
     assert rejects == {p4.REJECT_ADDRESS: 1, p4.REJECT_LENGTH: 2, p4.REJECT_VERSION: 1}
     assert np.array_equal(state.slots, np.zeros_like(state.slots))
+
+
+@FORMS
+@pytest.mark.usefixtures("_form")
+def test_a_worker_is_told_at_the_port_that_it_sent_from(form: str) -> None:
+    """As urgently as it asked; and HELLO is answered at the worker's own port."""
+    mapping = every_op_mapping()
+    own = mapping["addresses"][1]
+    wrong = model.Packet(1, model.MAX32, 999, 3, 1, 1, 0, 0, 0, 1, 8, 9, bytes(128))
+    hello = model.Packet(model.PROBE, 0, mapping["job"], 0, 1, 1, 5, 0, 0, 0, 0, 0)
+    with (
+        serving(mapping) as state,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as worker,
+    ):
+        for udp, port in ((asker, 0), (worker, own["udp_port"])):
+            udp.bind((own["ip"], port))
+            udp.settimeout(10.0)
+        asker.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        asker.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0xB0)
+        asker.sendto(wrong.encode(), (aggregator_of(mapping), model.UDP_PORT))
+        data, [(_, _, tos)], _, sender = asker.recvmsg(2000, 64)
+        assert sender == (aggregator_of(mapping), model.UDP_PORT)
+        assert model.decode(data) == wrong._replace(kind=model.REFUSED, count=p4.REJECT_JOB, words=0, payload=b"")
+        assert tos[0] == 0xA2
+        asker.sendto(hello.encode(), sender)
+        answer = model.decode(worker.recv(2000))
+        digest = int(state.jobs["digest"][0])
+        assert (answer.kind, answer.round, answer.bucket) == (model.INFORM, 5, digest >> 16)
+        assert answer.chunk == p4.PROGRAM_REVISION << 16 | digest & 0xFFFF

@@ -78,7 +78,7 @@ def test_a_taken_port_is_an_error_that_says_so() -> None:
 
 def test_handed_over_datagrams_keep_their_senders() -> None:
     rng = np.random.default_rng(0)
-    batch = load([Datagram(bytes([10, 0, 0, k]), rng.bytes(k * 100)) for k in range(8)], rng)
+    batch = load([Datagram(bytes([10, 0, 0, k]), rng.bytes(k * 100), k, 1000 + k) for k in range(8)], rng)
     inbox = HandOver()
     try:
         assert inbox.put(batch, np.array([1, 6])) == 2
@@ -86,6 +86,7 @@ def test_handed_over_datagrams_keep_their_senders() -> None:
         assert got.count == 2
         assert got.sizes[:2].tolist() == [100, 600]
         assert got.sources[:2].tolist() == batch.sources[[1, 6]].tolist()
+        assert (got.ports[:2].tolist(), got.tos[:2].tolist()) == ([1001, 1006], [1, 6])
         assert all(np.array_equal(got.rows[i, : k * 100], batch.rows[k, : k * 100]) for i, k in ((0, 1), (1, 6)))
         assert HandOverReceiver(inbox, 8).receive().count == 0
     finally:
@@ -99,7 +100,7 @@ def test_every_slot_is_worked_on_by_its_own_process(picked: bool, monkeypatch: p
         monkeypatch.setattr(sharing, "attach", lambda *_: None)
     mapping = every_op_mapping(slots=SLOTS)
     job = configs(mapping)[:1]
-    shared = Shared(1, processes=2)
+    shared = Shared(job, processes=2)
     states = [State(job, shared, number, seed=1) for number in range(2)]
     inboxes = [HandOver(), HandOver()]
     x = torch.arange(300_000) % 97 - 40.0

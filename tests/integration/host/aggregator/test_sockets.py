@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from sumwire.aggregator.batches import Replies
+from sumwire.aggregator.batches import Refusal, Replies
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.sender import CONTROL, Sender
+from sumwire.aggregator.senders import packed_address
 from sumwire.aggregator.sockets import UdpReceiver
 
 PLACES = 5
@@ -48,6 +49,23 @@ def test_received_datagrams_have_their_tos(receivers: list[socket.socket], udp: 
             udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
             udp.sendto(b"x", receivers[0].getsockname())
         assert receiver.receive().only().tos.tolist() == sent
+
+
+def test_received_datagrams_have_their_senders(receivers: list[socket.socket], udp: socket.socket) -> None:
+    receiver = UdpReceiver(receivers[0], 8)
+    for sender in (udp, receivers[1], udp):
+        sender.sendto(b"x", receivers[0].getsockname())
+    batch = receiver.receive().only()
+    assert batch.ports.tolist() == [sender.getsockname()[1] for sender in (udp, receivers[1], udp)]
+    assert set(batch.sources.tolist()) == {packed_address("127.0.0.1")}
+
+
+def test_a_refusal_that_cannot_be_sent_is_counted(receivers: list[socket.socket], udp: socket.socket) -> None:
+    """Nobody has port 0."""
+    sender = Sender(udp, [receivers[0].getsockname()], Replies(1), None)
+    sender.tell([Refusal(b"first", ("127.0.0.1", 0), 0x02), Refusal(b"second", receivers[0].getsockname(), 0x62)])
+    assert (sender.sent, sender.unsent) == (1, 1)
+    assert got(receivers) == {0: [(0x62, b"second")]}
 
 
 def random_replies(rng: np.random.Generator, count: int) -> Replies:

@@ -87,7 +87,7 @@ def test_lanes_are_renewed_together(tmp_path: Path) -> None:
     mapping = job_mapping(2, 8)
     files = [laned(mapping, (5, 8), (6, 8)), {**mapping, "job": 7}]
     jobs = load_jobs([write_job(content, tmp_path / f"{k}.json") for k, content in enumerate(files)])
-    shared = Shared(len(lanes_of(jobs)), together=jobs_of_lanes(jobs))
+    shared = Shared(lanes_of(jobs), together=jobs_of_lanes(jobs))
     shared.heard_at[:] = 90.0, 100.0, 90.0
     assert shared.renew(100.0).tolist() == [False, False, True]
     assert shared.generations.tolist() == [1, 1, 2]

@@ -36,7 +36,7 @@ def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     stream = bad_network(rng)
     served = aggregator(native=native)
     got = play(served, stream, rng, most=48)
-    golden, wanted = expected(stream, got)
+    golden, wanted = expected(stream, got.replies)
     assert got == wanted
     assert counted(served.state.verdicts, NAMES["VERDICT_"]) == dict(golden.verdicts)
     assert counted(served.state.rejects, NAMES["REJECT_"]) == dict(golden.rejects)
@@ -45,7 +45,7 @@ def test_replies_are_the_golden_models(native: bool, seed: int) -> None:
     assert set(golden.verdicts) == {
         *("FIRST", "ADD", "LAST", "DUPLICATE", "REPEAT", "FLUSH", "STALE", "REJECT", "INFORM"),
     }
-    sent = [model.decode(reply.data) for reply in got]
+    sent = [model.decode(reply.data) for reply in got.replies]
     assert {packet.kind for packet in sent} == {model.RESULT, model.STALE, model.INFORM}
     flags = {flag for packet in sent for flag in range(8) if packet.flags >> flag & 1}
     # INCOMPLETE, OVERFLOW, TRIMMED, CE, MISSING, CLOSED.

@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Logs why packets are refused, as they come: one line a sender, reason and 10 s, which ends with the cure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import OPS
+
+from sumwire.aggregator.batches import Batch
+from sumwire.aggregator.senders import unpacked_address
+from sumwire.aggregator.state import State
+from sumwire.config import JobConfig
+from sumwire.wire.packets import headers
+
+GAP_S: Final = 10.0
+_LOG: Final = logging.getLogger("sumwire.aggregator")
+_OP_NAMES: Final = {op.code: op.name for op in OPS}
+_FIELDS: Final = ("version_kind", "op", "job", "slot", "worker", "count", "round")
+_SAME_VERSION: Final = "install one version of Sumwire on workers and aggregator (sumwire-aggregator --version)"
+_SAME_FILE: Final = "give the workers and the aggregator one and the same job file: sumwire-aggregator JOB.json"
+_NO_TREE: Final = (
+    "send to it from workers only, a tree needs switches: sumwire-controller apply, with `aggregator` in the job file "
+    "that of each worker's own switch"
+)
+
+
+class RefusalLog:
+    """Logs refused datagrams at level warning. What packets and job files say is escaped."""
+
+    def __init__(self, state: State) -> None:
+        self._senders, self._logged_at = state.shared.senders, state.shared.logged_at
+        self._jobs = {job.job: job for job in state.configs}
+
+    def note(self, batch: Batch, reasons: NDArray[np.uint8], now: float) -> None:
+        """Log what is new of a batch whose datagrams were refused for ``reasons``, at ``now`` in seconds."""
+        which = np.flatnonzero(reasons)
+        senders = self._senders.rows_of(batch.sources[which])
+        new = now - self._logged_at[senders, reasons[which]] >= GAP_S
+        for row, sender in zip(which[new], senders[new], strict=True):
+            # Another packet of the same batch may have been logged by now.
+            if now - self._logged_at[sender, reasons[row]] >= GAP_S:
+                self._logged_at[sender, reasons[row]] = now
+                _LOG.warning("%s", self._line(batch, int(row), int(reasons[row])))
+
+    def _line(self, batch: Batch, row: int, reason: int) -> str:
+        head = headers(batch.rows[row : row + 1])
+        fields = {name: int(head[name][0]) for name in _FIELDS}
+        refused = _Refused(unpacked_address(batch.sources[row]), int(batch.sizes[row]), fields, self._jobs)
+        return _LINES[reason](refused)
+
+
+class _Refused(NamedTuple):
+    """A refused datagram. If it is short its ``fields`` are of no meaning."""
+
+    sender: str
+    size: int
+    fields: Mapping[str, int]
+    jobs: Mapping[int, JobConfig]
+
+    @property
+    def job(self) -> str:
+        number = self.fields["job"]
+        return f"job {number} ({self.jobs[number].name!r})"
+
+    @property
+    def config(self) -> JobConfig:
+        return self.jobs[self.fields["job"]]
+
+    @property
+    def op(self) -> str:
+        return _OP_NAMES.get(self.fields["op"], str(self.fields["op"]))
+
+
+def _length(of: _Refused) -> str:
+    return (
+        f"a datagram of {of.size} bytes from {of.sender} is no whole Sumwire packet: raise the MTU on the way "
+        f"(ip link set mtu), or end the program there that sends to UDP port {p4.SUMWIRE_PORT}"
+    )
+
+
+def _version(of: _Refused) -> str:
+    version = of.fields["version_kind"] >> 4
+    return f"wire version {version} from {of.sender}, this aggregator speaks {p4.SUMWIRE_VERSION}: {_SAME_VERSION}"
+
+
+def _kind(of: _Refused) -> str:
+    kind = of.fields["version_kind"] & 0xF
+    return f"a packet of kind {kind} from {of.sender}, which no worker sends: {_SAME_VERSION}"
+
+
+def _op(of: _Refused) -> str:
+    return f"op {of.fields['op']} from {of.sender}, which this aggregator does not know: {_SAME_VERSION}"
+
+
+def _words(of: _Refused) -> str:
+    return f"op {of.op} from {of.sender} with a payload that no worker sends: {_SAME_VERSION}; {_NO_TREE}"
+
+
+def _unknown_job(of: _Refused) -> str:
+    serves = ", ".join(map(str, sorted(of.jobs)))
+    return (
+        f"unknown job {of.fields['job']} from {of.sender}: this aggregator serves jobs {serves}; start it with that "
+        "job's file: sumwire-aggregator JOB.json ..."
+    )
+
+
+def _worker(of: _Refused) -> str:
+    seats = ", ".join(str(seat) for seat in sorted(of.config.seats))
+    return f"{of.job}: seat {of.fields['worker']} from {of.sender}, the job file has seats {seats}: {_SAME_FILE}"
+
+
+def _address(of: _Refused) -> str:
+    seat = of.fields["worker"]
+    expected = of.config.addresses[of.config.seats[seat]].ip
+    return (
+        f"{of.job}: seat {seat} from {of.sender}, the job file says {expected}: start that worker there, or correct "
+        f"its `ip` in the job file of all workers and of sumwire-aggregator JOB.json"
+    )
+
+
+def _slot(of: _Refused) -> str:
+    return f"{of.job}: slot {of.fields['slot']} from {of.sender}, the job file has {of.config.slots}: {_SAME_FILE}"
+
+
+def _job_op(of: _Refused) -> str:
+    ops = ", ".join(of.config.ops)
+    return f"{of.job}: op {of.op} from {of.sender}, the job file has {ops}: add it to `ops` there, then {_SAME_FILE}"
+
+
+def _count(of: _Refused) -> str:
+    return f"{of.job}: a sum of {of.fields['count']} from {of.sender}: {_NO_TREE}"
+
+
+def _call(of: _Refused) -> str:
+    return (
+        f"{of.job}: op {of.op} from {of.sender} in slot {of.fields['slot']}, round {of.fields['round']}, which another "
+        "call began: let all workers make the same calls in the same order, and start the job again on all"
+    )
+
+
+def _parent(of: _Refused) -> str:
+    return f"{of.job}: from {of.sender} as from a switch above, this aggregator has none: {_NO_TREE}"
+
+
+_LINES: Final[Mapping[int, Callable[[_Refused], str]]] = {
+    p4.REJECT_LENGTH: _length,
+    p4.REJECT_VERSION: _version,
+    p4.REJECT_KIND: _kind,
+    p4.REJECT_OP: _op,
+    p4.REJECT_WORDS: _words,
+    p4.REJECT_JOB: _unknown_job,
+    p4.REJECT_WORKER: _worker,
+    p4.REJECT_ADDRESS: _address,
+    p4.REJECT_SLOT: _slot,
+    p4.REJECT_JOB_OP: _job_op,
+    p4.REJECT_COUNT: _count,
+    p4.REJECT_CALL: _call,
+    p4.REJECT_PARENT: _parent,
+}
