@@ -11,14 +11,27 @@ from typing import NamedTuple
 import numpy as np
 from golden import model
 from golden.model import Job, udp_frame
-from helpers.packet.aggregator_rig import SERVED, job_config
+from helpers.packet.aggregator_rig import SERVED, TREE_JOBS, job_config
 from helpers.packet.play import contribution, random_payload
-from helpers.packet.star import AGGREGATOR, EVERY, FULL, QUORUM, SINGLE, golden_switch
+from helpers.packet.star import AGGREGATOR, EVERY, FULL, HOSTS, QUORUM, SINGLE, golden_switch
 from numpy.typing import NDArray
 from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import Shared, State
+from sumwire_protocol.digest import job_digest
 
+# Runs of these may have fewer workers.
+LEAST = {FULL.number: 2, EVERY.number: 3}
+
+
+def _elastic(job: Job) -> Job:
+    config = job_config(replace(job, quorum_least=LEAST.get(job.number, 0)))
+    table = config.thc.table if config.thc else None
+    of = (config.job, config.ops, config.workers, config.quorum, config.slots, table, config.quorum_least)
+    return replace(job, quorum_least=config.quorum_least, digest=job_digest(*of))
+
+
+ELASTIC = [_elastic(job) for job in SERVED]
 # Without tags; of two priorities, protected or not; marked on the way.
 TOS = (0x00, 0x02, 0xE2, 0x58, 0xE3, 0x03)
 
@@ -44,8 +57,8 @@ class Played(NamedTuple):
 
 
 def aggregator(*, native: bool, room: int = 64, shared: Shared | None = None) -> Aggregator:
-    """With the star's jobs that are of one level; the draws are always the same."""
-    state = State([job_config(job) for job in SERVED], shared, seed=99)
+    """With the star's jobs that are of one level, some elastic; the draws are always the same."""
+    state = State([job_config(job) for job in ELASTIC], shared, seed=99)
     return Aggregator(state, batch=room, native=native)
 
 
@@ -112,6 +125,10 @@ def _round(rng: np.random.Generator, job: Job, slot: int, round_: int) -> Iterat
 
 def _sent(rng: np.random.Generator, packet: model.Packet) -> model.Packet:
     """A contribution as it comes: with flags, cut to its top planes on the way, or only asked about."""
+    if rng.random() < 0.03:
+        packet = packet._replace(bucket=8)
+    if rng.random() < 0.03:
+        return packet._replace(kind=model.PROBE, op=model.NO_OP, words=0, payload=b"")
     flags = int(rng.choice([0, model.FLUSH, model.OVERFLOW], p=[0.65, 0.3, 0.05]))
     least = int(rng.choice([0, 1 << packet.worker, 2, 3], p=[0.5, 0.1, 0.2, 0.2]))
     packet = packet._replace(flags=flags, contributors=least)
@@ -128,6 +145,8 @@ def _sent(rng: np.random.Generator, packet: model.Packet) -> model.Packet:
 def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.GoldenSwitch, Played]:
     """What the golden model says; signs are taken from the replies in `got` where the model allows them."""
     golden, played = golden_switch(), Played([], [])
+    golden.jobs = (*ELASTIC, *(job for job in golden.jobs if job.number in TREE_JOBS))
+    golden.refusals.senders = frozenset((host.port, host.ip) for host in HOSTS)
     places, out = places_by_job(), played.replies
     for source, data, tos, port in stream:
         sender = replace(next(host for host in golden.hosts if host.ip == source), udp_port=port)

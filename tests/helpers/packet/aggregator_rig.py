@@ -29,12 +29,13 @@ def _ip(ip: bytes) -> str:
 def job_config(job: Job) -> JobConfig:
     """One of the star's jobs, as its job file would have it."""
     mapping = {
-        "format": 2,
+        "format": 3,
         "name": f"job{job.number}",
         "job": job.number,
         "ops": [model.OP_NAMES[op] for op in sorted(job.ops)],
         "workers": len(job.workers),
         "quorum": job.quorum,
+        "workers_min": job.quorum_least or len(job.workers),
         "slots": job.slots,
         "addresses": [
             {
