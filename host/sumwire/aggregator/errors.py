@@ -12,7 +12,8 @@ from sumwire.errors import SumwireError, UsageError
 
 # What to do about an address or port that cannot be had; by errno.
 _CURES: Final[Mapping[int, str]] = {
-    errno.EADDRINUSE: "end the program that has the port (ss -lunp 'sport = :{port}')",
+    errno.EADDRINUSE: "end the program that has the port (ss -lunp 'sport = :{port}'), or give all jobs to one "
+    "aggregator: sumwire-aggregator JOB.json ...",
     errno.EADDRNOTAVAIL: "no interface of this machine has the address (ip address): run sumwire-aggregator on the "
     "server that has it, or write one of this machine's addresses under `aggregator` in every worker's job file",
     errno.EACCES: "choose a port from 1024 on: sumwire-aggregator --listen {address}:PORT",
