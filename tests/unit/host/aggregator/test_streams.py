@@ -108,7 +108,6 @@ def test_malformed_datagrams_are_counted_and_do_no_harm(native: bool) -> None:
     }
 
 
-@pytest.mark.xfail(strict=True, reason="the aggregator does not compare buckets")
 @FORMS
 def test_reasons_are_the_golden_models(native: bool) -> None:
     rng = np.random.default_rng(12)
