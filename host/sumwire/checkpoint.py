@@ -36,6 +36,8 @@ from torch import Tensor
 from sumwire.errors import UsageError
 
 VERSION: Final = 1
+# How messages about the state of something else end.
+OTHER: Final = "load it into what it was saved from, made with the same arguments"
 
 # (name, shape) of parameters, in the model's order.
 Shapes = Sequence[tuple[str, tuple[int, ...]]]
@@ -59,11 +61,8 @@ class Content:
     def part(self, name: str, where: str) -> Content:
         """Return a part of a joined content. Raises UsageError if it has no such part."""
         if name not in self.rest:
-            raise UsageError(f"{where}: the state has {', '.join(self.rest) or 'nothing'}, not {name}: {_OTHER}")
+            raise UsageError(f"{where}: the state has {', '.join(self.rest) or 'nothing'}, not {name}: {OTHER}")
         return Content(self.residuals[name], self.rest[name])
-
-
-_OTHER: Final = "load it into what it was saved from, made with the same arguments"
 
 
 @runtime_checkable
@@ -175,7 +174,7 @@ def _state(kind: str, key: str, entry: Any) -> dict[str, Any]:
     if version != VERSION:
         raise UsageError(f"state of {kind}: version {version!r}: must be {VERSION}: load it with the release it is of")
     if state["kind"] != kind:
-        raise UsageError(f"state of {state['kind']}: must be one of {kind}: {_OTHER}")
+        raise UsageError(f"state of {state['kind']}: must be one of {kind}: {OTHER}")
     return dict(state)
 
 

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sumwire.checkpoint import Content, Saved
 from sumwire.multihop import schedule
 from sumwire.multihop.draws import Bits, Draws
 from sumwire.multihop.errors import HopError, ScheduleError
@@ -72,12 +73,30 @@ class _Hops:
         return rank if self.group is None else dist.get_global_rank(self.group, rank)
 
 
-class _Signs:
+class _Drawing(Saved):
+    """A rank that draws random bits from its own stream. The state is where the stream is.
+
+    A rank that loads another one's state, as there are more ranks than before, keeps its own stream: two ranks with one
+    stream would draw alike.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, head_bytes: int, seed: int) -> None:
+        self._hops = _Hops(group, head_bytes)
+        self._draws = Draws(seed, self._hops.rank)
+
+    def kept(self) -> Content:
+        return Content(rest={"rank": self._hops.rank, "stream": self._draws.state()})
+
+    def restore(self, content: Content, /) -> None:
+        if content.rest["rank"] == self._hops.rank:
+            self._draws.go_on(content.rest["stream"])
+
+
+class _Signs(_Drawing):
     """What ring and torus have in common."""
 
     def __init__(self, group: dist.ProcessGroup | None, seed: int) -> None:
-        self._hops = _Hops(group, WEIGHT_BYTES)
-        self._draws = Draws(seed, self._hops.rank)
+        super().__init__(group, WEIGHT_BYTES, seed)
 
     @property
     def traffic(self) -> Traffic:
@@ -137,14 +156,13 @@ class TorusSigns(_Signs):
         return schedule.torus(self.rows, self.cols, self._hops.rank, units)
 
 
-class CascadeRing:
+class CascadeRing(_Drawing):
     """The baseline that Marsit avoids: signs are compressed anew at every hop of a ring (see CascadeHopper)."""
 
     def __init__(
         self, group: dist.ProcessGroup | None = None, seed: int = DEFAULT_SEED, *, stochastic: bool = True
     ) -> None:
-        self._hops = _Hops(group, SCALE.itemsize)
-        self._draws = Draws(seed, self._hops.rank)
+        super().__init__(group, SCALE.itemsize, seed)
         self._stochastic = stochastic
 
     @property

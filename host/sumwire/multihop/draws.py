@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,14 @@ class Draws:
 
     def __init__(self, seed: int, worker: int) -> None:
         self._generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, worker])))
+
+    def state(self) -> dict[str, Any]:
+        """Return where the stream is, in plain values."""
+        return dict(self._generator.bit_generator.state)
+
+    def go_on(self, state: dict[str, Any]) -> None:
+        """Continue the stream of a `state`."""
+        self._generator.bit_generator.state = state
 
     def bits(self, shape: tuple[int, ...]) -> Bits:
         """Return fair bits, packed; `shape` counts bytes."""

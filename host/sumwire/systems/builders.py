@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 
 import torch.distributed as dist
 from torch import Tensor
@@ -77,6 +78,7 @@ def _scaled(reduce: Reduce, scale: float) -> Reduce:
     if scale == 1.0:
         return reduce
 
+    @wraps(reduce)
     def scaled(x: Tensor, number: int) -> tuple[Tensor, Residual]:
         result, residual = reduce(x, number)
         return result * scale, residual

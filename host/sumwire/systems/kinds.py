@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.optim import Optimizer
 
+from sumwire.checkpoint import Kept, Place
 from sumwire.dlcp.lanes import Lanes
 from sumwire.dlcp.sync import LaneState, LaneSync, lane_hook
 from sumwire.errors import UsageError
@@ -39,9 +40,18 @@ class GradientSystem(System):
         self._state: DdpState | None = None
 
     def hook(self) -> DdpHook:
+        return self._made(None)
+
+    def hook_for(self, model: nn.Module) -> DdpHook:
+        return self._made(model)
+
+    def _made(self, model: nn.Module | None) -> DdpHook:
         if self._state is None:
-            self._state = DdpState(self.job, reduce=self._reduction, error_feedback=self._error_feedback)
+            self._state = DdpState(self.job, reduce=self._reduction, error_feedback=self._error_feedback, model=model)
         return self._state, ddp_hook
+
+    def _parts(self) -> dict[str, Kept]:
+        return {} if self._state is None else {"hook": self._state}
 
     def close(self) -> None:
         if self._state is not None:
@@ -67,6 +77,13 @@ class HookSystem(System):
 
         return self._hook, timed_hook
 
+    def hook_for(self, model: nn.Module) -> DdpHook:
+        self._hook.know(model)
+        return self.hook()
+
+    def _parts(self) -> dict[str, Kept]:
+        return {"hook": self._hook}
+
     def close(self) -> None:
         self._hook.close()
 
@@ -80,6 +97,7 @@ class HookSystem(System):
     def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         from sumwire.systems.baselines.hooks import HookSync
 
+        self._hook.know(model)
         return HookSync(optimizer, self._hook)
 
 
@@ -106,26 +124,26 @@ class LaneSystem(System):
         return self.state, lane_hook
 
     def hook_for(self, model: nn.Module) -> DdpHook:
-        """Return the `hook` for a model, for callers that register it themselves and leave `attach` out."""
-        self._place(model)
+        if self.state is None:
+            self.state = LaneState(self.lanes, model, error_feedback=self._error_feedback)
         return self.hook()
 
-    def attach(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
-        self._place(model)
-        return super().attach(model, optimizer)
+    def place(self) -> Place:
+        return self.lanes.place()
+
+    def _parts(self) -> dict[str, Kept]:
+        # A plain model's optimizer has it.
+        return {} if self.state is None or isinstance(self._optimizer, LaneSync) else {"hook": self.state}
 
     def close(self) -> None:
         if self.state is not None:
             self.state.close()
 
-    def _place(self, model: nn.Module) -> None:
-        if self.state is None:
-            self.state = LaneState(self.lanes, model, error_feedback=self._error_feedback)
-
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return optimizer
 
     def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
+        self.hook_for(model)
         assert self.state is not None
         return LaneSync(optimizer, self.state)
 
@@ -143,7 +161,6 @@ class AcpSystem(System):
         self._reduction = reduce
         self._settings = settings
         self._thread = CommThread(f"system {name}")
-        self._optimizer: AcpSgd | None = None
         if job is not None:
             job.on_close(self.close)
 
@@ -151,13 +168,12 @@ class AcpSystem(System):
         return None, local_hook
 
     def close(self) -> None:
-        if self._optimizer is not None:
+        if isinstance(self._optimizer, AcpSgd):
             self._optimizer.close()
         self._thread.close()
 
     def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
-        self._optimizer = AcpSgd(model, optimizer, self._reduction, submit=self._thread.submit, **self._settings)
-        return self._optimizer
+        return AcpSgd(model, optimizer, self._reduction, submit=self._thread.submit, **self._settings)
 
     _with_hook = _without_hook
 

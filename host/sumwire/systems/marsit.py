@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Final
 
 from sumwire_protocol.ops import SIGN
@@ -99,6 +100,7 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
 
     ring = CascadeRing(Peers(group).group, options.seed, stochastic=options.stochastic)
 
+    @wraps(ring.compressed_mean)
     def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         mean = ring.compressed_mean(x)
         return mean, lambda: torch.zeros_like(mean)

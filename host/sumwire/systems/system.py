@@ -4,23 +4,29 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from sumwire.checkpoint import Content, Kept, Place, Saved, place_of, refuse_pickling
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
+from sumwire.training.optim import Inner
 
 Stats = Callable[[], dict[str, float]]
 DdpHook = tuple[object, Callable[[Any, Any], torch.futures.Future[Tensor]]]
 
 
-class System(ABC):
-    """One system on one worker. It serves one model."""
+class System(Saved):
+    """One system on one worker. It serves one model.
+
+    `state_dict` has all that its next steps depend on, the optimizer's state included, but not the model's. It needs
+    the model: `attach` it, or register the hook of `hook_for`.
+    """
 
     def __init__(self, name: str, transport: str, job: Job | None, stats: Stats) -> None:
         self.name = name
@@ -28,6 +34,8 @@ class System(ABC):
         self.job = job
         self._stats = stats
         self._attached = False
+        # Of the model, as the caller uses it.
+        self._optimizer: Optimizer | None = None
 
     @property
     def stats(self) -> dict[str, float]:
@@ -43,6 +51,10 @@ class System(ABC):
         They then leave `attach` out, or give it the plain model. A system that acts in the optimizer needs `attach`.
         """
 
+    def hook_for(self, model: nn.Module) -> DdpHook:
+        """Return the `hook` for a model, for callers that register it themselves and leave `attach` out."""
+        return self.hook()
+
     def attach(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         """Return the optimizer to use from now on; register the hook with a DistributedDataParallel model.
 
@@ -57,13 +69,45 @@ class System(ABC):
         self._check(trained)
         self._attached = True
         if isinstance(model, nn.parallel.DistributedDataParallel):
-            model.register_comm_hook(*self.hook())
-            return self._with_hook(model, optimizer)
-        return self._without_hook(model, optimizer)
+            model.register_comm_hook(*self.hook_for(model))
+            self._optimizer = self._with_hook(model, optimizer)
+        else:
+            self._optimizer = self._without_hook(model, optimizer)
+        return self._optimizer
 
     def close(self) -> None:
         """End what the system has started. Closing the job is the caller's task."""
         return None
+
+    def kind(self) -> str:
+        return f"system {self.name} over a {self.transport}"
+
+    def place(self) -> Place:
+        return place_of(self.job)
+
+    def kept(self) -> Content:
+        """Return the state of everything in it. Raises UsageError before it has a model."""
+        return Content.joined({name: part.kept() for name, part in self._all_parts().items()})
+
+    def restore(self, content: Content, /) -> None:
+        for name, part in self._all_parts().items():
+            part.restore(content.part(name, self.kind()))
+
+    def _all_parts(self) -> dict[str, Kept]:
+        parts = self._parts()
+        if self._optimizer is not None:
+            own = self._optimizer
+            parts["optimizer"] = own if isinstance(own, Kept) else Inner(own)
+        if not parts:
+            raise UsageError(f"system {self.name}: has no model yet, whose state it could be: attach it first")
+        return parts
+
+    def _parts(self) -> dict[str, Kept]:
+        """Return what has a state besides the optimizer, by name."""
+        return {}
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        refuse_pickling(self, "sockets and threads")
 
     def _check(self, parameters: list[nn.Parameter]) -> None:
         """Raise UsageError for a model that the system cannot serve, before anything is changed."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import wraps
 from typing import TypeVar
 
 from torch import Tensor
@@ -36,6 +37,7 @@ class Timed:
     def reduction(self, reduce: Reduce) -> Reduce:
         """Return ``reduce`` with every call counted."""
 
+        @wraps(reduce)
         def timed(x: Tensor, number: int) -> tuple[Tensor, Residual]:
             return self.call(lambda: reduce(x, number))
 
@@ -57,6 +59,8 @@ class TimedCollective(Timed):
     def __init__(self, collective: Collective, sent: Callable[[], int]) -> None:
         super().__init__(sent)
         self._collective = collective
+        # As functools.wraps names what a wrapper stands for; the collective's state is found by it.
+        self.__wrapped__ = collective
 
     def sign_merge(self, plus: Tensor, /) -> Tensor:
         """See :class:`sumwire.training.collective.Collective`."""

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
-from sumwire.checkpoint import Content, Place, Saved, Shapes, check_shapes, owner_of, place_of
+from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shapes, owner_of, place_of
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.collective import Collective
 from sumwire.training.flat import FlatParameters
@@ -145,7 +145,7 @@ class Marsit(Saved, Optimizer):
     def kept(self) -> Content:
         """Return the compensation, the round, master values, the inner optimizer's state and the collective's."""
         rest = {
-            **inner_state(self.inner),
+            **Inner(self.inner).kept().rest,
             "round": self.round,
             "full_precision_every": self.full_precision_every,
             "global_lr": None if callable(self.global_lr) else self.global_lr,
@@ -158,9 +158,13 @@ class Marsit(Saved, Optimizer):
     def restore(self, content: Content, /) -> None:
         """Continue from a state. A ``global_lr`` that is a function is not in it; the optimizer keeps its own."""
         own = content.part("optimizer", self.kind())
-        restore_inner(self, own, self.kind())
-        restore_owner(self._collective, content, self.kind())
         rest = own.rest
+        # Optimizers cast their moments to the parameters' dtype, which is that of the master values.
+        with self._flat.standing_in(self._flat.read()):
+            Inner(self.inner).restore(own)
+        # It has made new groups.
+        self.param_groups = self.inner.param_groups
+        restore_owner(self._collective, content, self.kind())
         self.round = rest["round"]
         self.full_precision_every = rest["full_precision_every"]
         if rest["global_lr"] is not None:
@@ -192,10 +196,12 @@ class GradientOptimizer(Saved, Optimizer):
         super().__init__(optimizer.param_groups, optimizer.defaults)
 
     def kept(self) -> Content:
-        return Content(rest=inner_state(self.inner))
+        return Inner(self.inner).kept()
 
     def restore(self, content: Content, /) -> None:
-        restore_inner(self, content, self.kind())
+        Inner(self.inner).restore(content)
+        # It has made new groups.
+        self.param_groups = self.inner.param_groups
 
     def synchronize(self) -> None:
         """Replace the parameters' gradients by their aggregate over the workers."""
@@ -272,20 +278,27 @@ class GradientSync(GradientOptimizer):
         self.residual = None if residual is None else residual.to(self._flat.parameters[0].device)
 
 
-def inner_state(optimizer: Optimizer) -> dict[str, Any]:
-    """Return an optimizer's state and the shapes of its parameters."""
-    return {"inner": optimizer.state_dict(), "parameters": _shapes(optimizer)}
+class Inner:
+    """An optimizer of any kind as a part of a state: what it keeps, and the shapes of its parameters."""
 
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
 
-def restore_inner(outer: GradientOptimizer | Marsit, own: Content, kind: str) -> None:
-    """Load the state of the optimizer within another. Raises UsageError for that of other parameters."""
-    saved, here = own.rest["parameters"], _shapes(outer.inner)
-    check_shapes(f"state of {kind}", saved, here)
-    if len(saved) < len(here):
-        check_shapes(f"state of {kind}, here", here, saved)
-    outer.inner.load_state_dict(own.rest["inner"])
-    # The inner optimizer has made new groups.
-    outer.param_groups = outer.inner.param_groups
+    def kept(self) -> Content:
+        """See :class:`sumwire.checkpoint.Kept`."""
+        return Content(rest={"inner": self._optimizer.state_dict(), "parameters": self._shapes()})
+
+    def restore(self, content: Content, /) -> None:
+        """See :class:`sumwire.checkpoint.Kept`. Raises UsageError for the state of other parameters."""
+        saved, here = content.rest["parameters"], self._shapes()
+        check_shapes("state of the optimizer", saved, here)
+        if len(saved) < len(here):
+            raise UsageError(f"state of the optimizer: has {len(saved)} parameters, the model {len(here)}: {OTHER}")
+        self._optimizer.load_state_dict(content.rest["inner"])
+
+    def _shapes(self) -> Shapes:
+        parameters = (p for group in self._optimizer.param_groups for p in group["params"])
+        return [(str(number), tuple(p.shape)) for number, p in enumerate(parameters)]
 
 
 def owner_state(call: object) -> dict[str, Content]:
@@ -299,8 +312,3 @@ def restore_owner(call: object, content: Content, kind: str) -> None:
     owner = owner_of(call)
     if owner is not None:
         owner.restore(content.part(_REDUCTION, kind))
-
-
-def _shapes(optimizer: Optimizer) -> Shapes:
-    parameters = (p for group in optimizer.param_groups for p in group["params"])
-    return [(str(number), tuple(p.shape)) for number, p in enumerate(parameters)]

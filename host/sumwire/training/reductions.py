@@ -22,6 +22,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sumwire.checkpoint import Content, Saved
 from sumwire.codec import planes
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError
@@ -134,7 +135,7 @@ def thc_through_group(
     return _ThcOverGroup(ranks, codec).reduce
 
 
-class _ThcOverGroup:
+class _ThcOverGroup(Saved):
     def __init__(self, peers: Peers, codec: ThcCodec) -> None:
         self._peers = peers
         self._codec = codec
@@ -142,6 +143,13 @@ class _ThcOverGroup:
         # By index. The codec never sends indices that the table does not have.
         self._values = np.zeros(2**planes.INDEX_PLANES, np.uint8)
         self._values[: len(codec.table.values)] = codec.table.values
+
+    def kept(self) -> Content:
+        """Return the number of calls, by which random bits are drawn."""
+        return Content(rest={"operations": self._calls})
+
+    def restore(self, content: Content, /) -> None:
+        self._calls = content.rest["operations"]
 
     def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
         if x.dtype not in _THC_DTYPES:

@@ -14,6 +14,7 @@ import numpy as np
 from golden import model
 from helpers.transport.udp_bridge import aggregator_of, configs, job_mapping
 from sumwire.aggregator.batches import Batch, Replies
+from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOverReceiver, UdpReceiver
@@ -49,7 +50,7 @@ class LossyServer(Server):
 @contextmanager
 def serving(mapping: dict[str, Any], loss: float = 0.0) -> Iterator[State]:
     """The state of an aggregator that serves the job until the block ends."""
-    state = State(configs(mapping)[:1], seed=3)
+    state = State(lanes_of(configs(mapping)[:1]), seed=3)
     (udp,) = listen(aggregator_of(mapping), model.UDP_PORT, 1)
     with udp:
         server = LossyServer(udp, state)

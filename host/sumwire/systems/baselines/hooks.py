@@ -7,18 +7,19 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, fp16_compress_hook
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.futures import Future
 from torch.optim import Optimizer
 
+from sumwire.checkpoint import Content
 from sumwire.errors import UsageError
+from sumwire.training.buckets import Bucket, Buckets, Parameters
 from sumwire.training.comm_thread import CommThread
 from sumwire.training.optim import GradientOptimizer
 
@@ -37,7 +38,8 @@ class TimedHook:
     collectives; ``bytes_of(bucket)``, called after the hook, gives it for one bucket.
 
     ``thread`` runs buckets on processors one after the other. A hook that makes collectives in callbacks needs one:
-    gloo leaves the order of callbacks open, and they could block the thread that they wait for.
+    gloo leaves the order of callbacks open, and they could block the thread that they wait for. ``memory``: what the
+    hook keeps from step to step, by bucket; None for nothing.
     """
 
     def __init__(
@@ -46,11 +48,15 @@ class TimedHook:
         state: object,
         bytes_of: Callable[[GradBucket], int],
         thread: CommThread | None = None,
+        memory: "PowerSgdMemory | None" = None,
     ) -> None:
         self._hook = hook
         self._state = state
         self._bytes_of = bytes_of
         self._thread = thread
+        self._memory = memory
+        self._parameters = Parameters()
+        self._buckets = Buckets(self._parameters)
         self.sent_bytes = 0
         self._lock = threading.Lock()
         self._under_way = 0
@@ -58,8 +64,34 @@ class TimedHook:
         self.operations = 0
         self.seconds = 0.0
 
+    def know(self, model: nn.Module) -> None:
+        """Take a model's numbers of parameters, which another process can have too."""
+        self._parameters = Parameters(model)
+        self._buckets = Buckets(self._parameters)
+
+    def kept(self) -> Content:
+        """Return the memory and the buckets that it is of. Raises UsageError if there is one, and no model."""
+        if self._memory is None:
+            return Content()
+        if not self._parameters.known:
+            raise UsageError("hook: has no names of parameters to save: attach the system to a model")
+        own = self._memory.kept()
+        rest = {**own.rest, "parameters": self._parameters.shapes, **self._buckets.kept().rest}
+        return Content(own.residuals, rest)
+
+    def restore(self, content: Content, /) -> None:
+        """Continue from a state. Raises UsageError for that of another model."""
+        if self._memory is None:
+            return
+        places = self._parameters.places_of(content.rest["parameters"], "state of the hook")
+        self._memory.restore(content, self._parameters.all[0].device)
+        self._buckets.restore(content, places)
+
     def run(self, bucket: GradBucket) -> Future[Tensor]:
         """Run the hook for one bucket."""
+        return self._run(bucket) if self._memory is None else self._buckets.submit(bucket, self._run)
+
+    def _run(self, bucket: GradBucket) -> Future[Tensor]:
         with self._lock:
             self.operations += 1
             self._under_way += 1
@@ -67,7 +99,7 @@ class TimedHook:
                 self._since = time.monotonic()
         if self._thread is None or bucket.buffer().is_cuda:
             return self._begun(bucket).then(self._landed)
-        kept = cast(GradBucket, _Bucket.of(bucket))
+        kept = cast(GradBucket, Bucket.of(bucket))
         return self._thread.submit(lambda: self._begun(kept).wait()).then(self._landed)
 
     def close(self) -> None:
@@ -133,44 +165,40 @@ def power_sgd(group: dist.ProcessGroup | None, *, rank: int, start_iter: int, mi
         values, counted = state.total_numel_after_compression - counted, state.total_numel_after_compression
         return bucket.buffer().element_size() * (values or bucket.buffer().numel())
 
-    return TimedHook(powerSGD_hook, state, bytes_of, CommThread("system powersgd"))
+    return TimedHook(powerSGD_hook, state, bytes_of, CommThread("system powersgd"), PowerSgdMemory(state))
+
+
+class PowerSgdMemory:
+    """The state of torch's Power-SGD hook between steps: errors, factors, the step and the random numbers."""
+
+    def __init__(self, state: PowerSGDState) -> None:
+        self._state = state
+
+    def kept(self) -> Content:
+        """Return the state, errors and factors by the bucket's number."""
+        name, numbers, *place = cast(tuple[Any, ...], self._state.rng.get_state())
+        rest = {
+            "step": self._state.iter,
+            "p": dict(self._state.p_memory_dict),
+            "q": dict(self._state.q_memory_dict),
+            "random": [name, numbers.tolist(), *place],
+        }
+        return Content({"errors": dict(self._state.error_dict)}, rest)
+
+    def restore(self, content: Content, device: torch.device) -> None:
+        """Continue from a state, on a device."""
+        state, rest = self._state, content.rest
+        state.iter = rest["step"]
+        state.error_dict, state.p_memory_dict, state.q_memory_dict = (
+            {bucket: tensor.to(device) for bucket, tensor in tensors.items()}
+            for tensors in (content.residuals["errors"], rest["p"], rest["q"])
+        )
+        state.rng.set_state(tuple(rest["random"]))
 
 
 def timed_hook(state: TimedHook, bucket: GradBucket) -> Future[Tensor]:
     """DDP communication hook: ``model.register_comm_hook(TimedHook(...), timed_hook)``."""
     return state.run(bucket)
-
-
-@dataclass(frozen=True)
-class _Bucket:
-    """Gradients of one dtype, with the interface of DDP's buckets. The buffer must not change while a hook uses it."""
-
-    number: int
-    last: bool
-    flat: Tensor
-    members: tuple[Tensor, ...]
-
-    @classmethod
-    def of(cls, bucket: GradBucket) -> "_Bucket":
-        """Return a copy of DDP's bucket, which is invalid after the hook has returned, while its buffer is not."""
-        return cls(bucket.index(), bucket.is_last(), bucket.buffer(), tuple(bucket.parameters()))
-
-    def buffer(self) -> Tensor:
-        return self.flat
-
-    def index(self) -> int:
-        return self.number
-
-    def is_last(self) -> bool:
-        return self.last
-
-    def parameters(self) -> list[Tensor]:
-        return list(self.members)
-
-    def gradients(self) -> list[Tensor]:
-        """Views of the buffer."""
-        pieces = torch.split(self.flat, [p.numel() for p in self.members])
-        return [piece.view(p.shape) for piece, p in zip(pieces, self.members, strict=True)]
 
 
 class HookSync(GradientOptimizer):
@@ -192,7 +220,7 @@ class HookSync(GradientOptimizer):
         for number, members in enumerate(self._kinds):
             pieces = [torch.zeros_like(p) if p.grad is None else p.grad for p in members]
             flat = torch.cat([piece.reshape(-1) for piece in pieces])
-            bucket = _Bucket(number, number == len(self._kinds) - 1, flat, members)
+            bucket = Bucket(number, number == len(self._kinds) - 1, flat, members)
             result = self._hook.run(cast(GradBucket, bucket)).wait()
             for p, piece in zip(members, torch.split(result, [p.numel() for p in members]), strict=True):
                 p.grad = piece.view(p.shape)
@@ -202,15 +230,6 @@ class HookSync(GradientOptimizer):
         if hasattr(self, "_kinds"):
             raise UsageError("add_param_group: make a new system, its buckets have a fixed layout")
         super().add_param_group(param_group)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the inner optimizer's state. That of torch's hook is not in it."""
-        return self.inner.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue with an inner optimizer's state."""
-        self.inner.load_state_dict(state_dict)
-        self.param_groups = self.inner.param_groups
 
 
 def _by_kind(parameters: Iterable[Tensor]) -> list[tuple[Tensor, ...]]:
