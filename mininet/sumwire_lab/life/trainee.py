@@ -205,7 +205,7 @@ class Trainee:
         if self.spec.checkpoint is None:
             return None
         digest = hashlib.sha256()
-        for name, value in _leaves("", self._communication.state_dict()):  # type: ignore[attr-defined]
+        for name, value in _leaves("", self._communication.state_dict()):
             content = value.contiguous().numpy().tobytes() if isinstance(value, torch.Tensor) else repr(value).encode()
             digest.update(name.encode() + content)
         return digest.hexdigest()

@@ -27,7 +27,7 @@ BUCKET_MB = 0.004
 
 
 class Net(nn.Module):
-    """The same weights at every call. ``side`` has no gradient in some steps."""
+    """Equal weights at every call."""
 
     def __init__(self) -> None:
         super().__init__()
