@@ -110,6 +110,8 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
 
 
 _KEEPS: Final = "compensation"
+_STREAM: Final = "random numbers"
+_KEEPS_IN_HOPS: Final = f"{_KEEPS}, {_STREAM}"
 _ON_PROCESSOR: Final = "works on the processor"
 # What the rounds of full precision add, K being full_precision_every.
 _FULL_PRECISION: Final = ", and 32/K"
@@ -135,7 +137,7 @@ MARSIT_RING: Final = SystemSpec(
     paper=_PAPER,
     routes={GROUP: Route(make=_in_ring, options=RingOptions, cost=HopByHop(extra=_FULL_PRECISION))},
     acts="optimizer",
-    keeps=_KEEPS,
+    keeps=_KEEPS_IN_HOPS,
     limits=_ON_PROCESSOR,
 )
 MARSIT_TORUS: Final = SystemSpec(
@@ -143,13 +145,14 @@ MARSIT_TORUS: Final = SystemSpec(
     paper=_PAPER,
     routes={GROUP: Route(make=_in_torus, options=TorusOptions, cost=HopByHop(extra=_FULL_PRECISION))},
     acts="optimizer",
-    keeps=_KEEPS,
+    keeps=_KEEPS_IN_HOPS,
     limits=_ON_PROCESSOR,
 )
 CASCADE: Final = SystemSpec(
     what="signs compressed anew at every hop of a ring: the baseline that Marsit avoids",
     paper=_PAPER,
     routes={GROUP: Route(make=_cascade, options=CascadeOptions, cost=HopByHop())},
+    keeps=_STREAM,
     limits=_ON_PROCESSOR,
     approximates_mean=True,
 )

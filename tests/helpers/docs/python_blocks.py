@@ -17,6 +17,8 @@ import numpy as np
 import sumwire
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from sumwire import checkpoint
 from sumwire.delivery import Delivery
 from sumwire.dlcp.sync import LaneState, lane_hook
 from sumwire.training.reductions import through_group
@@ -151,6 +153,58 @@ def in_lanes(rank: int) -> Names:
     return {**names, "lanes": lanes, "model": model, "state": state, "steps": 3, "inputs": inputs, "labels": labels}
 
 
+def cut(rank: int) -> Names:
+    return {**with_job(rank), "resume": False}
+
+
+def saved_by_all(names: Names) -> Tensor:
+    """Every rank's entry is in the checkpoint."""
+    dist.barrier()
+    assert set(sumwire.checkpoint.read("latest", "system")) == {"worker0", "worker1"}
+    return trained(names)
+
+
+def hooked(rank: int) -> Names:
+    names = with_job(rank)
+    return {**names, "model": DistributedDataParallel(names["model"])}
+
+
+class EntriesOfTwo:
+    """The entries that this rank and another one would have saved, of twice as many workers."""
+
+    def __init__(self, system: sumwire.systems.System) -> None:
+        self._system = system
+
+    def state_dict(self) -> Names:
+        workers = [checkpoint.Place(dist.get_rank() + number, 2 * RANKS) for number in (0, RANKS)]
+        entries = (checkpoint.packed(self._system.kind(), place, self._system.kept()) for place in workers)
+        return {key: entry for one in entries for key, entry in one.items()}
+
+    def load_state_dict(self, state_dict: Names) -> None:
+        raise NotImplementedError
+
+
+def saved_by_more(rank: int) -> Names:
+    names = with_job(rank)
+    system = sumwire.systems.make("thc", names["job"])
+    names["optimizer"] = system.attach(names["model"], names["optimizer"])
+    one_step(names)
+    dcp.save({"model": names["model"], "system": EntriesOfTwo(system)}, checkpoint_id="latest")
+    return {**names, "system": system, "dcp": dcp, "before": _residual(system)}
+
+
+def _residual(system: sumwire.systems.System) -> Tensor:
+    residual = system.kept().residuals["optimizer"]["optimizer"]["residual"]
+    assert isinstance(residual, Tensor)
+    return residual.clone()
+
+
+def residuals_are_divided(names: Names) -> Tensor:
+    """2/4 of the sum of two equal ones."""
+    torch.testing.assert_close(_residual(names["system"]), names["before"])
+    return trained_by_a_step(names)
+
+
 def with_gradients(rank: int) -> Names:
     names = training(rank)
     inputs, labels = names["batches"][0]
@@ -191,6 +245,9 @@ SETTINGS: dict[str, Setting] = {
         reduced, _THC,
     ),
     "host.md: Entry points (2)": Setting(with_job, signs, ("sign", "max32"), closes=("job",)),
+    "host.md: Checkpoints": Setting(cut, saved_by_all, _THC, closes=("system", "job")),
+    "host.md: Checkpoints (2)": Setting(hooked, trained_by_a_step, _THC, closes=("job",)),
+    "host.md: Checkpoints (3)": Setting(saved_by_more, residuals_are_divided, _THC, closes=("system", "job")),
     "host.md: Bounded loss": Setting(bounded, bounded_mean, _THC),
     "dlcp.md: DLCP: packets that know what they carry": Setting(
         training, trained_by_a_step, _THC, lanes=2, closes=("system", "lanes")
