@@ -89,7 +89,7 @@ class Program:
 
 
 class Programs:
-    """The programs of one experiment, by name. `preload`: what the server imports before it forks them."""
+    """The programs of one experiment. `preload`: what the server imports before it forks them."""
 
     def __init__(self, folder: Path, preload: Sequence[str]) -> None:
         self._folder = folder
@@ -97,7 +97,7 @@ class Programs:
         assert isinstance(context, ForkServerContext)
         context.set_forkserver_preload(list(preload))
         self._context = context
-        self._running: dict[str, Program] = {}
+        self._running: list[Program] = []
 
     def start(
         self, name: str, host: int | None, module: str, arguments: Sequence[str], variables: Mapping[str, str] = {}
@@ -110,14 +110,14 @@ class Programs:
         given = (host, module, tuple(arguments), str(log), dict(variables))
         process = self._context.Process(target=_become, args=given, name=name)
         process.start()
-        program = self._running[name] = Program(name, process, log)
-        return program
+        self._running.append(Program(name, process, log))
+        return self._running[-1]
 
     def kill_all(self) -> None:
         """Kill every program that runs, and wait for its end."""
-        for program in self._running.values():
+        for program in self._running:
             program.kill()
-        for program in self._running.values():
+        for program in self._running:
             program.join()
         self._running.clear()
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,7 @@ class _Running:
         if self.process.returncode == 0 and record.exists():
             return Outcome(self.case, seconds, json.loads(record.read_text()))
         ended = "killed after its limit" if seconds >= self.case.limit_s else f"ended with {self.process.returncode}"
-        return Outcome(self.case, seconds, error=f"{ended}; {self.folder / LOG} ends:\n{last_lines(self.folder / LOG)}")
+        return Outcome(self.case, seconds, error=f"{ended}: {last_lines(self.folder / LOG, 1)} ({self.folder})")
 
 
 def carry_out(
@@ -51,7 +51,7 @@ def carry_out(
     folder: Path,
     parallel: int,
     command: Callable[[Path], list[str]] = lambda folder: [sys.executable, "-m", "sumwire_lab.life", str(folder)],
-) -> Iterator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """Outcomes in the order in which cases end; at most `parallel` run at a time.
 
     Every case has a folder below `folder`, with its logs. Closing the iterator kills those that run.

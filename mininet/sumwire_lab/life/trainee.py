@@ -196,9 +196,8 @@ class Trainee:
     # -- checkpoints ---------------------------------------------------------------------------------------
 
     def _stateful(self) -> dict[str, Any]:
-        """What a checkpoint keeps, by name. Without `spec.checkpoint` a system need not have a state."""
-        kept: dict[str, Any] = {"model": self._network, "optimizer": self._inner, "schedule": self._schedule}
-        return {**kept, "system": self._communication}
+        """What a checkpoint keeps, by name. The optimizer's state is in that of the system."""
+        return {"model": self._network, "schedule": self._schedule, "system": self._communication}
 
     def _state_digest(self) -> str | None:
         """Digest of the system's state; None if this training has no checkpoint."""
@@ -226,13 +225,13 @@ class Trainee:
         """Take up a checkpoint if there is one. Returns the number of steps that it has behind it."""
         spec = self.spec
         if spec.checkpoint is not None and (path := Path(spec.checkpoint) / f"rank{self.rank}.pt").exists():
-            state = torch.load(path, weights_only=False)
+            state = torch.load(path, weights_only=True)
             for name, one in self._stateful().items():
                 one.load_state_dict(state[name])
             return int(state["step"])
         # All ranks must have read the file before rank 0 may write the next one.
         found = Path(spec.folder) / "last.pt"
-        state = torch.load(found, weights_only=False) if spec.save_every is not None and found.exists() else None
+        state = torch.load(found, weights_only=True) if spec.save_every is not None and found.exists() else None
         if spec.save_every is not None:
             dist.barrier()
         if state is None:

@@ -27,6 +27,8 @@ from sumwire_lab.system.processes import last_lines
 WORKERS: Final = 3
 LINK: Final = LinkOptions(100.0)
 _TRAINEE: Final = "sumwire_lab.life.trainee"
+PACE_S: Final = 0.1
+_ENDLESS: Final = 100_000
 _LOOK_SECONDS: Final = 0.02
 
 
@@ -66,6 +68,10 @@ class World:
             "job_file": str(self.session.job_file),
         }
         return TraineeSpec(**{**given, **fields})
+
+    def train_on(self, system: str) -> Training:
+        """Start a training that goes on until `Training.end_soon`, at a pace that leaves the processor to others."""
+        return self.train(self.spec("train", system, pace_s=PACE_S, steps=_ENDLESS, until=str(self.folder / "until")))
 
     def train(self, spec: TraineeSpec, name: str = "") -> Training:
         """Start a training on all hosts."""
@@ -108,8 +114,8 @@ class Training:
                 raise DeadlineError(f"{what}: not within {seconds:g} s, ranks are at steps {self.steps()}")
             time.sleep(_LOOK_SECONDS)
 
-    def end_soon(self, more: int) -> None:
-        """Have all ranks end some steps after the one that any of them is in."""
+    def end_soon(self, more: int = 10) -> None:
+        """Have all ranks end so many steps after the one that any of them is in."""
         assert self.spec.until is not None
         partial = Path(self.spec.until).with_suffix(".partial")
         partial.write_text(str(max(self.steps()) + more))

@@ -22,7 +22,6 @@ SYSTEMS: Final = ("thc", "dlcp", "acp", "marsit-ring", "ef-sign@group")
 DRAWN: Final = ("marsit", "ef-sign")
 """Through a switch, which draws signs at random: no two trainings are equal, so only the state is compared."""
 STEPS: Final = 30
-HALF: Final = 15
 LANED: Final = LanedOptions(loss_bound=0.0)
 _LIMIT_S: Final = 180.0
 _TRAIN_S: Final = 60.0
@@ -34,7 +33,10 @@ def cases(switch: str, seeds: int) -> list[Case]:
 
 
 def carry_out(case: Case, folder: Path) -> dict[str, Any]:
-    """Accounts of the trainings: the `whole` one, and its `first` and `second` half. `starts`: first lines."""
+    """Accounts of the trainings: the `whole` one, its `first` and its `second` half.
+
+    `half`: steps of the first half. `starts`: first lines of the ranks.
+    """
     laned = parse(case.variant).recipe.laned
 
     def jobs(fabric: Fabric) -> list[dict[str, Any]]:
@@ -42,18 +44,24 @@ def carry_out(case: Case, folder: Path) -> dict[str, Any]:
         return control_plane.laned_job(fabric, LANED, recipe) if laned else control_plane.training_job(fabric)
 
     with open_world(case, folder, jobs) as world:
-        whole = _train(world, "whole", None)
-        kept = folder / "kept"
-        kept.mkdir()
-        first = _train(world, "first", kept)
-        second = _train(world, "second", kept)
-    return {"whole": whole, "first": first, "second": second}
+        return halves(world, case.variant, STEPS)
 
 
-def _train(world: World, name: str, kept: Path | None) -> dict[str, Any]:
-    saved = {} if kept is None else {"checkpoint": str(kept), "save_after": HALF}
-    spec = world.spec(name, world.case.variant, steps=STEPS, **saved)
-    training = world.train(spec)
+def halves(world: World, system: str, steps: int) -> dict[str, Any]:
+    """See `carry_out`. The first half has half of the steps."""
+    kept = world.folder / "kept"
+    kept.mkdir()
+    return {
+        "half": steps // 2,
+        "whole": _train(world, "whole", system, steps, {}),
+        "first": _train(world, "first", system, steps, {"checkpoint": str(kept), "save_after": steps // 2}),
+        "second": _train(world, "second", system, steps, {"checkpoint": str(kept)}),
+    }
+
+
+def _train(world: World, name: str, system: str, steps: int, given: dict[str, Any]) -> dict[str, Any]:
+    training = world.train(world.spec(name, system, steps=steps, **given))
+    spec = training.spec
     wait_ended(training.programs, _TRAIN_S)
     starts = [training.lines(rank)[0] for rank in range(spec.workers)]
     return {**account(training), "starts": starts}

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +24,6 @@ AT_HOST, AT_SWITCH = "host", "port"
 """Variants of a dead link: which end is set down."""
 LATE_SHARE: Final = 4
 """One in so many of the seeds is `late`."""
-PACE_S: Final = 0.1
 BACK_S: Final = 10.0
 LATE_S: Final = 60.0
 LINK_S: Final = 20.0
@@ -50,46 +48,45 @@ def carry_out(case: Case, folder: Path) -> dict[str, Any]:
     """The account of the training, and by wall clock when the network was lost and when it was back."""
     draw = random.Random(case.name)
     with open_world(case, folder) as world:
-        training = world.train(world.spec("train", "thc", pace_s=PACE_S, steps=10_000, until=str(folder / "until")))
+        training = world.train_on("thc")
         training.wait_steps(draw.randint(10, 30), _START_S)
-        time.sleep(draw.uniform(0, PACE_S))
+        time.sleep(draw.uniform(0, training.spec.pace_s))
         lost_at = time.time()
         if case.row == SWITCH:
-            _lose_switch(world, case.variant)
+            lose_switch(world, BACK_S, LATE_S if case.variant == LATE else BACK_S)
         else:
-            _lose_link(world, draw, case.variant)
+            lose_link(world, draw.randrange(world.workers), LINK_S, at_host=case.variant == AT_HOST)
         back_at = time.time()
-        _wait_returned(training)
-        training.end_soon(_MORE)
+        wait_returned(training)
+        training.end_soon()
         wait_ended(training.programs, _START_S)
         return {"lost_at": lost_at, "back_at": back_at, **account(training)}
 
 
-def _lose_switch(world: World, variant: str) -> None:
-    """Return when the switch is there again, with its entries."""
+def lose_switch(world: World, back_s: float, applied_s: float) -> None:
+    """Kill the switch. Return when it serves again: it is started after some seconds, and applied after so many more.
+
+    Both are counted from its end. A software aggregator serves as soon as it is started, so only the later counts.
+    """
     began = time.monotonic()
     world.switch.kill()
-    if variant == LATE and not world.switch.programmed:
-        _until(began + LATE_S)
-    _until(began + BACK_S)
+    _until(began + (back_s if world.switch.programmed else applied_s))
     world.switch.start()
-    if variant == LATE:
-        _until(began + LATE_S)
+    _until(began + applied_s)
     world.switch.apply()
 
 
-def _lose_link(world: World, draw: random.Random, variant: str) -> None:
-    host = draw.choice(world.session.fabric.hosts)
-    with ExitStack() as stack:
-        stack.enter_context(link_down(world.session.network, host, at_host=variant == AT_HOST))
-        time.sleep(LINK_S)
+def lose_link(world: World, rank: int, seconds: float, *, at_host: bool) -> None:
+    """Return when the link is there again. `at_host`: which end is set down."""
+    with link_down(world.session.network, world.session.fabric.hosts[rank], at_host=at_host):
+        time.sleep(seconds)
 
 
 def _until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
 
 
-def _wait_returned(training: Training) -> None:
+def wait_returned(training: Training) -> None:
     """Return some steps after every rank has returned to the network, or after a while without that."""
     before = training.steps()
 

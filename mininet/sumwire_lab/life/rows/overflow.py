@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from sumwire_lab.faults.programs import wait_ended
 from sumwire_lab.life.case import Case
 from sumwire_lab.life.rows.account import account
 from sumwire_lab.life.trainee import Overflow
-from sumwire_lab.life.world import WORKERS, Training, open_world
+from sumwire_lab.life.world import WORKERS, Training, World, open_world
 from sumwire_lab.options.run_options import TrainOptions
 
 NAME: Final = "overflow"
@@ -37,19 +38,24 @@ def carry_out(case: Case, folder: Path) -> dict[str, Any]:
     done: dict[str, Any] = {}
     with open_world(case, folder) as world:
         for system in (BASELINE, SYSTEM):
-            overflow = Overflow(list(AT), ranks)
-            training = world.train(world.spec(system, system, steps=STEPS, overflow=overflow, train=TRAIN))
-            wait_ended(training.programs, _TRAIN_S)
-            done[system] = {**account(training), "overflows": overflows(training)}
+            done[system] = train(world, system, ranks, STEPS, AT)
     return done
 
 
-def overflows(training: Training) -> list[dict[str, Any]]:
+def train(world: World, system: str, ranks: Sequence[int], steps: int, at: Sequence[int]) -> dict[str, Any]:
+    """The account of one training, and its overflows."""
+    overflow = Overflow(list(at), list(ranks))
+    training = world.train(world.spec(f"overflow-{system}", system, steps=steps, overflow=overflow, train=TRAIN))
+    wait_ended(training.programs, _TRAIN_S)
+    return {**account(training), "overflows": _overflows(training, at)}
+
+
+def _overflows(training: Training, at: Sequence[int]) -> list[dict[str, Any]]:
     """By rank and step of an overflow: whether the step left the parameters as they were, and the scale's factor."""
     found = []
     for rank in range(training.spec.workers):
         after = {line["step"]: line for line in training.lines(rank) if line["kind"] == "step"}
-        for step in AT:
+        for step in at:
             before, then = after[step], after[step + 1]
             skipped = before["digest"] == then["digest"]
             found.append({"rank": rank, "step": step, "skipped": skipped, "factor": then["scale"] / before["scale"]})

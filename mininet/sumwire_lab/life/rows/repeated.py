@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,13 +23,6 @@ from sumwire_lab.life.case import Case
 from sumwire_lab.life.world import World, open_world
 
 NAME: Final = "runs"
-RUNS: Final = 10
-KILLED: Final = (3, 6)
-RECORDED: Final = 7
-DISTURBED: Final = 8
-ROUNDS: Final = 15
-# Long enough for all recorded frames to arrive a few times.
-DISTURBED_ROUNDS: Final = 150
 ALONE, GROUP = "alone", "group"
 """Variants: workers without a process group, and with one."""
 _LIMIT_S: Final = 240.0
@@ -37,6 +31,30 @@ _REPLAY: Final = "sumwire_lab.faults.replay"
 _FRAMES_PER_SECOND: Final = 500.0
 _ADDER: Final = "sumwire_lab.life.adder"
 _LOOK_SECONDS: Final = 0.005
+# Rounds before a run is killed.
+_KILLED_AFTER: Final = 5
+
+
+@dataclass(frozen=True)
+class Runs:
+    """How many runs, and which of them are killed, recorded, and disturbed by the recorded frames."""
+
+    count: int = 10
+    killed: tuple[int, ...] = (3, 6)
+    recorded: int = 7
+    disturbed: int = 8
+    rounds: int = 15
+    disturbed_rounds: int = 150
+    """Enough for all recorded frames to arrive a few times."""
+
+    def rounds_of(self, number: int) -> int | None:
+        """None: until it is killed."""
+        if number in self.killed:
+            return None
+        return self.disturbed_rounds if number == self.disturbed else self.rounds
+
+
+RUNS: Final = Runs()
 
 
 def cases(switch: str, seeds: int) -> list[Case]:
@@ -45,22 +63,24 @@ def cases(switch: str, seeds: int) -> list[Case]:
 
 
 def carry_out(case: Case, folder: Path) -> dict[str, Any]:
-    """The records of the runs that came to their end, by number."""
-    runs: dict[int, list[dict[str, Any]]] = {}
+    """See `repeat`."""
     with open_world(case, folder) as world:
-        for number in range(1, RUNS + 1):
-            endless = number in KILLED
-            rounds = None if endless else DISTURBED_ROUNDS if number == DISTURBED else ROUNDS
-            spec = _spec(world, number, rounds)
-            with _frames(world, number):
-                workers = _start(world, spec, number)
-                if endless:
-                    _kill_in_mid_step(workers, spec, case.seed + number)
-                else:
-                    wait_ended(workers, _RUN_S)
-                    runs[number] = _records(spec)
-        recorded = sum(path.stat().st_size for path in folder.glob("*.frames"))
-    return {"runs": runs, "recorded_bytes": recorded}
+        return repeat(world, RUNS)
+
+
+def repeat(world: World, runs: Runs) -> dict[str, Any]:
+    """`runs`: the workers' records of the runs that were not killed, by number. `recorded_bytes` of frames."""
+    records: dict[str, list[dict[str, Any]]] = {}
+    for number in range(1, runs.count + 1):
+        spec = _spec(world, number, runs.rounds_of(number))
+        with _frames(world, recorded=number == runs.recorded, disturbed=number == runs.disturbed):
+            workers = _start(world, spec, number)
+            if number in runs.killed:
+                _kill_in_mid_step(workers, spec, world.case.seed + number)
+            else:
+                wait_ended(workers, _RUN_S)
+                records[str(number)] = _records(spec)
+    return {"runs": records, "recorded_bytes": sum(path.stat().st_size for path in world.folder.glob("*.frames"))}
 
 
 def _spec(world: World, number: int, rounds: int | None) -> AdderSpec:
@@ -94,7 +114,7 @@ def _kill_in_mid_step(workers: list[Program], spec: AdderSpec, seed: int) -> Non
     """Kill all at once, at a random moment after the first rounds."""
     first = Path(spec.folder, "count0")
     end = time.monotonic() + _RUN_S
-    while not (first.exists() and first.stat().st_size >= ROUNDS // 3):
+    while not (first.exists() and first.stat().st_size >= _KILLED_AFTER):
         ended = [worker for worker in workers if worker.exit_code is not None]
         if ended or time.monotonic() > end:
             wait_ended(ended or workers, 0.0)
@@ -107,17 +127,17 @@ def _kill_in_mid_step(workers: list[Program], spec: AdderSpec, seed: int) -> Non
 
 
 @contextmanager
-def _frames(world: World, number: int) -> Iterator[None]:
-    """Record the frames of one run, and send them again during another."""
+def _frames(world: World, *, recorded: bool, disturbed: bool) -> Iterator[None]:
+    """Record the frames of the run in the block, or send recorded ones again meanwhile."""
     replays: list[Program] = []
     for rank, host in enumerate(world.session.fabric.hosts):
         up, down = (str(world.folder / f"{host.name}-{way}.frames") for way in ("up", "down"))
         pid = world.session.network.pid(host)
-        if number == RECORDED:
+        if recorded:
             for way, file in (("SENT", up), ("RECEIVED", down)):
                 arguments = ["record", host.host_interface, file, way]
                 replays.append(world.programs.start(f"record-{host.name}-{way}", pid, _REPLAY, arguments))
-        elif number == DISTURBED:
+        elif disturbed:
             rate, seed = str(_FRAMES_PER_SECOND), str(rank)
             replays.append(
                 world.programs.start(f"up-{host.name}", pid, _REPLAY, ["send", host.host_interface, up, rate, seed])

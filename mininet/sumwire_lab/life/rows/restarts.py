@@ -27,8 +27,8 @@ STEPS: Final = 140
 SAVE_EVERY: Final = 10
 TRAIN: Final = TrainOptions(hidden=128, batch=32)
 _PACE_S: Final = 0.02
-_LIMIT_S: Final = 180.0
-_TRAIN_S: Final = 150.0
+_LIMIT_S: Final = 300.0
+_TRAIN_S: Final = 240.0
 _RENDEZVOUS_PORT: Final = 29400
 
 

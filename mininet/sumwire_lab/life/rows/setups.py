@@ -74,6 +74,7 @@ def _attempt(world: World, job_file: Path | None = None, *, revision: int | None
     more = [] if revision is None else [str(revision)]
     results = [world.folder / f"attempt{rank}.json" for rank in range(WORKERS)]
     for rank, result in enumerate(results):
+        result.unlink(missing_ok=True)
         world.start(f"newcomer{rank}", rank, _NEWCOMER, str(path), str(rank), str(result), *more)
     return _told(results[0])
 

@@ -12,11 +12,10 @@ from typing import Any, Final
 from sumwire_lab.faults.programs import wait_ended
 from sumwire_lab.life.case import Case
 from sumwire_lab.life.rows.account import account
-from sumwire_lab.life.world import open_world
+from sumwire_lab.life.world import Training, open_world
 
 NAME: Final = "stopped"
 SECONDS: Final = (5, 15, 60)
-PACE_S: Final = 0.1
 _LIMIT_S: Final = 120.0
 _START_S: Final = 60.0
 _MORE: Final = 10
@@ -28,18 +27,22 @@ def cases(switch: str, seeds: int) -> list[Case]:
 
 
 def carry_out(case: Case, folder: Path) -> dict[str, Any]:
-    """The account of the training, and how long the rank was stopped."""
-    draw = random.Random(f"{case.name}")
-    seconds = float(case.variant.removesuffix("s"))
+    """The account of the training."""
+    draw = random.Random(case.name)
     with open_world(case, folder) as world:
-        training = world.train(world.spec("train", "thc", pace_s=PACE_S, steps=10_000, until=str(folder / "until")))
+        training = world.train_on("thc")
         training.wait_steps(draw.randint(10, 30), _START_S)
-        time.sleep(draw.uniform(0, PACE_S))
-        stopped = draw.choice(training.programs)
-        stopped.stop()
-        time.sleep(seconds)
-        stopped.go_on()
-        training.wait_steps(max(training.steps()) + _MORE, _START_S)
-        training.end_soon(_MORE)
+        time.sleep(draw.uniform(0, training.spec.pace_s))
+        stop(training, draw.randrange(world.workers), float(case.variant.removesuffix("s")))
+        training.end_soon()
         wait_ended(training.programs, _START_S)
-        return {"stopped_s": seconds, "rank": training.programs.index(stopped), **account(training)}
+        return account(training)
+
+
+def stop(training: Training, rank: int, seconds: float) -> None:
+    """Stop one rank for so long, and return when all have done some more steps."""
+    stopped = training.programs[rank]
+    stopped.stop()
+    time.sleep(seconds)
+    stopped.go_on()
+    training.wait_steps(max(training.steps()) + _MORE, _START_S)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -56,8 +56,8 @@ def _outcomes(cases: list[Case], folder: Path, say: Say, parallel: int) -> list[
     say(f"{len(cases)} cases, {parallel} side by side; seeds {seeds[0]} to {seeds[-1]}; {folder}")
     done: list[Outcome] = []
     began = time.monotonic()
-    with interruptible():
-        for outcome in scheduler.carry_out(cases, folder, parallel):
+    with interruptible(), closing(scheduler.carry_out(cases, folder, parallel)) as outcomes:
+        for outcome in outcomes:
             done.append(outcome)
             ended = "ended" if outcome.error is None else "FAILED"
             passed = time.monotonic() - began

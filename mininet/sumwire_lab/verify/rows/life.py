@@ -75,17 +75,16 @@ def check(row: str, switch: str, outcomes: Sequence[Outcome]) -> Check:
 def repeated_runs(outcome: Outcome, others: Sequence[Outcome]) -> list[str]:
     """Every run that was not killed has come to its end on every worker, with right sums."""
     record, problems = outcome.record, []
-    for number in range(1, repeated.RUNS + 1):
+    runs = repeated.RUNS
+    for number in (one for one in range(1, runs.count + 1) if one not in runs.killed):
         workers = record["runs"].get(str(number), [])
-        if number in repeated.KILLED:
-            continue
         if not workers:
             problems.append(f"run {number} has no result")
         wrong = {f"worker {rank}": worker["wrong"] for rank, worker in enumerate(workers) if worker["wrong"]}
         if wrong:
             problems.append(f"run {number}: wrong sums {wrong}")
     if not record["recorded_bytes"]:
-        problems.append(f"no packets of run {repeated.RECORDED} were recorded")
+        problems.append(f"no packets of run {runs.recorded} were recorded")
     return problems
 
 
@@ -149,7 +148,7 @@ def resumed(outcome: Outcome, others: Sequence[Outcome]) -> list[str]:
     restored = [start["state"] for start in record["second"]["starts"]]
     if saved != restored or None in saved:
         problems.append(f"states are not restored bit for bit: saved {saved}, restored {restored}")
-    if [start["first"] for start in record["second"]["starts"]] != [checkpoint.HALF] * len(restored):
+    if [start["first"] for start in record["second"]["starts"]] != [record["half"]] * len(restored):
         problems.append("the second half did not begin where the first ended")
     if outcome.case.variant in checkpoint.SYSTEMS:
         digests = [[end and end["digest"] for end in record[part]["ends"]] for part in ("whole", "second")]

@@ -75,7 +75,7 @@ def test_no_case_outlives_the_one_who_asked(tmp_path: Path) -> None:
     outcomes = carry_out([Case("row", "soft", 1, 30.0, name) for name in cases], tmp_path, 3, command)
     assert next(outcomes).case.variant == "done"
     assert len(sleepers()) == 2, "both run"
-    outcomes.close()  # type: ignore[attr-defined]
+    outcomes.close()
     until(lambda: not sleepers())
 
 

@@ -59,7 +59,7 @@ def test_all_twelve_set_ups_are_made() -> None:
 
 
 def runs(**changes: Any) -> dict[str, Any]:
-    done = {str(n): [{"wrong": {}}] * 3 for n in range(1, repeated.RUNS + 1) if n not in repeated.KILLED}
+    done = {str(n): [{"wrong": {}}] * 3 for n in range(1, repeated.RUNS.count + 1) if n not in repeated.RUNS.killed}
     return {"runs": done | changes, "recorded_bytes": 1000}
 
 
@@ -118,7 +118,7 @@ def test_overflows() -> None:
 
 def halves(**second: Any) -> dict[str, Any]:
     starts = [{"state": "s", "first": 15}] * 3
-    return {"whole": account(), "first": account(), "second": {**account(starts=starts), **second}}
+    return {"half": 15, "whole": account(), "first": account(), "second": {**account(starts=starts), **second}}
 
 
 def test_resumed_from_a_checkpoint() -> None:
