@@ -43,10 +43,10 @@ class ClosedError(UsageError):
 
 
 class NonFiniteError(RetryError, ValueError):
-    """The tensor holds NaN or infinity, or its norm overflows float32.
+    """Some worker's tensor holds NaN or infinity, or its norm overflows.
 
-    Raised before anything is sent. The other workers wait for this one until their deadline: the caller ends the run,
-    or calls again with finite data.
+    Raised on all workers, after the operation, where the job or the reduction was told to raise. The caller ends the
+    run, or all workers call again with finite data.
     """
 
 

@@ -18,7 +18,6 @@ _HOMES: Final = {
     "FeedbackShapeError": "errors",
     "GradientCodec": "base",
     "Layout": "layout",
-    "NonFiniteError": "errors",
     "NormRangeError": "errors",
     "ParameterFeedback": "feedback",
     "StageError": "errors",

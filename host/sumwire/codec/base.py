@@ -19,7 +19,7 @@ from torch import Tensor
 from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.kernels import kernels
 from sumwire.codec.memory import Recycler
-from sumwire.codec.values import result_dtype
+from sumwire.codec.values import result_dtype, runs
 
 # Values whose squares are held at a time.
 _NORM_VALUES: Final = 1 << 17
@@ -72,13 +72,23 @@ class CodecRound(ABC):
         self._encoded = np.zeros(chunks, np.bool_)
         self._decoded = np.zeros(chunks, np.bool_)
         self._target: Tensor | None = None
+        # Chunks in which some worker has NaN or infinity. Their result is NaN.
+        self._spoiled = np.zeros(chunks, np.bool_)
         # What sums are divided by; None: by their own counts.
         self._workers_divided_by: int | None = None
+
+    @property
+    def outside(self) -> NDArray[np.bool_] | None:
+        """Chunks of this worker that are sent with the flag OVERFLOW, bool (chunks,); None for none.
+
+        Of a codec that has no preliminary exchange, they have NaN or infinity.
+        """
+        return None
 
     def magnitudes(self) -> NDArray[np.float32]:
         """Return the L2 norm of what each chunk carries of the tensor, shape (chunks,): what its loss would leave out.
 
-        Infinite where float32 is too narrow. May be called before anything is encoded.
+        Infinite where float32 is too narrow, or a value not finite. May be called before anything is encoded.
         """
         return _chunk_norms(self._x, self._info.chunk_values, self.chunks)
 
@@ -119,11 +129,20 @@ class CodecRound(ABC):
         self._encode_part(agreed, first, last, out)
         self._encoded[first:last] = True
 
-    def decode_into(self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> None:
+    def decode_into(
+        self,
+        first: int,
+        last: int,
+        words: NDArray[np.uint8],
+        counts: NDArray[np.integer],
+        overflows: NDArray[np.bool_] | None = None,
+    ) -> None:
         """Decode chunks first..last-1 to their place in `result`.
 
         words, shape (last - first, words_down, 128), are the switch's, and may lie inside packet buffers. counts,
         shape (last - first,), are the numbers of contributors; a chunk without contributors decodes to zeros.
+        overflows, bool (last - first,), are chunks whose result has the flag OVERFLOW; None for none.
+        A chunk in which some worker has NaN or infinity decodes to NaN.
 
         Raises StageError for a run of chunks that is no part, not encoded or already decoded, CountError for counts of
         another shape or dtype or below 0, CodecError for other words, and the codec's own errors.
@@ -137,8 +156,13 @@ class CodecRound(ABC):
             raise StageError(f"decode: chunks {first}..{last - 1} are already decoded")
         if self._target is None:
             self._target = self._new_result()
+        if overflows is not None and overflows.any():
+            self._take_overflows(first, last, overflows)
         pieces = words if _in_pieces(words) else np.ascontiguousarray(words)
         self._decode_part(first, last, pieces, counts, self._target)
+        for start, stop in runs(self._spoiled[first:last]):
+            per_chunk = self._info.chunk_values
+            self._target[(first + start) * per_chunk : (first + stop) * per_chunk] = torch.nan
         self._decoded[first:last] = True
 
     @property
@@ -174,9 +198,15 @@ class CodecRound(ABC):
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """Return what this worker's payload left out of its tensor: shape (length,), of `result`'s dtype, a new tensor.
 
+        It is finite, but of no meaning for chunks whose result is NaN: of such a step all residuals are dropped.
         `included`, bool of shape (chunks,), is False for chunks that did not get into the sum; they are left out whole.
         Raises StageError before all parts are encoded, CodecError for a mask of another shape or dtype.
         """
+
+    def _take_overflows(self, first: int, last: int, overflows: NDArray[np.bool_]) -> None:
+        """Take note of results with the flag OVERFLOW. Raises CodecError if the codec's sums cannot overflow."""
+        chunk = first + int(np.argmax(overflows))
+        raise CodecError(f"sum of chunk {chunk} left its range, which {self._info.name} rules out")
 
     def _divisors(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return what sums of these many contributors are divided by; 0 for a chunk without contributors."""
@@ -233,6 +263,7 @@ def _chunk_norms(x: Tensor, chunk_values: int, chunks: int) -> NDArray[np.float3
         values[: len(here)] = here.to("cpu", torch.float64).numpy()
         with np.errstate(over="ignore"):
             norms[first:last] = np.sqrt(np.square(values).reshape(last - first, chunk_values).sum(axis=1))
+    norms[np.isnan(norms)] = np.inf
     return norms
 
 
@@ -269,12 +300,13 @@ class GradientCodec(ABC):
     def begin(self, x: Tensor, sequence: int, bucket: int) -> CodecRound:
         """Start a round with a flat tensor; `sequence` counts the uses of `bucket`, equally on all workers.
 
-        Raises NonFiniteError for NaN or Inf, CodecError for another shape or dtype.
+        NaN and infinity become NaN on all workers. Raises CodecError for another shape or dtype.
         """
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the aggregate by an ordinary all-reduce, for a job that has fallen back.
 
-        `mean` gives the mean of float32 CPU tensors over all workers. Nothing is left out of the result.
+        `mean` gives the mean of float32 CPU tensors over all workers. Nothing is left out of the result. It has NaN or
+        infinity where some worker has.
         """
         return mean(x)

@@ -13,21 +13,8 @@ class TableError(CodecError):
     """No strictly increasing table has these parameters."""
 
 
-class NonFiniteError(CodecError):
-    """A gradient has NaN or Inf. Raised before anything is sent."""
-
-    def __init__(self, nans: int, infinities: int, first_index: int, where: str) -> None:
-        self.nans = nans
-        self.infinities = infinities
-        self.first_index = first_index
-        super().__init__(
-            f"{where} has {nans + infinities} non-finite values ({nans} NaN, {infinities} Inf), "
-            f"the first at index {first_index}: every value must be finite"
-        )
-
-
 class NormRangeError(CodecError):
-    """A block's L2 norm is too large for float32 arithmetic on its rotation."""
+    """The workers have agreed on a norm that none of them can have sent."""
 
 
 class CountError(CodecError):

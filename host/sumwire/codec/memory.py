@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Free blocks kept for later, the latest ones.
-_KEPT: Final = 4
+# Free blocks kept for later, the latest ones: a step frees the residuals of all of its buckets at once.
+_KEPT: Final = 16
 # A block serves lengths down to this fraction of its own.
 _LEAST_USED: Final = 0.5
 

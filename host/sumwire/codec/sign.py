@@ -14,6 +14,9 @@ Zero, of either sign, is plus. Padding after the last value is sent as minus and
   mean is g / |g|_2. The result is the merged signs. A zero gradient gives signs of mean zero.
 
 Merged signs (the SIGN op) are one of the workers' signs, each with the same probability, drawn for every value.
+
+A chunk with NaN or infinity is sent with the flag OVERFLOW, which the result keeps, and becomes NaN on all workers.
+With ef-sign and ssdm, whose signs depend on a norm of the tensor, all of the tensor does.
 """
 
 from __future__ import annotations
@@ -30,11 +33,11 @@ from sumwire_protocol.ops import MAX32, SIGN, VOTE
 from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
-from sumwire.codec.errors import CodecError, NormRangeError
+from sumwire.codec.errors import CodecError
 from sumwire.codec.norms import magnitude_sums, total, wide_square_sums
 from sumwire.codec.seeds import RoundingStream
 from sumwire.codec.sign_bits import draw_signs, read_signs, write_signs
-from sumwire.codec.values import check_kind, non_finite, result_dtype
+from sumwire.codec.values import check_kind, not_finite, result_dtype
 
 # Values that stay in cache.
 STEP_VALUES: Final = 1 << 17
@@ -72,10 +75,21 @@ def plus_minus(plus: Tensor, dtype: torch.dtype) -> Tensor:
 class _SignRound(CodecRound):
     """A round whose payload is one bit a value. `_factor` is the magnitude of the result's values."""
 
-    def __init__(self, codec: GradientCodec, x: Tensor, packed: NDArray[np.uint8]) -> None:
+    def __init__(
+        self,
+        codec: GradientCodec,
+        x: Tensor,
+        packed: NDArray[np.uint8],
+        outside: NDArray[np.bool_] | None = None,
+    ) -> None:
         self._packed = packed.reshape(-1, codec.info.words_up, p4.WORD_BYTES)
         super().__init__(codec, x, len(self._packed), 1)
         self._factor = 1.0
+        self._outside = outside
+
+    @property
+    def outside(self) -> NDArray[np.bool_] | None:
+        return self._outside
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
         """Zeros: these methods have no memory."""
@@ -98,6 +112,9 @@ class _SignRound(CodecRound):
             here = target[self._values(first + int(chunk), first + int(chunk) + 1)]
             here.copy_(here * float(present[chunk]) if present[chunk] else torch.zeros_like(here))
 
+    def _take_overflows(self, first: int, last: int, overflows: NDArray[np.bool_]) -> None:
+        self._spoiled[first:last] = overflows
+
     def _values(self, first: int, last: int) -> slice:
         per_chunk = self._info.chunk_values
         return slice(first * per_chunk, min(last * per_chunk, self.length))
@@ -110,14 +127,22 @@ class _VoteRound(_SignRound):
         """Do nothing: a missing worker has no vote."""
 
 
-def _plain_round(codec: GradientCodec, x: Tensor, where: str, kind: type[_SignRound] = _SignRound) -> _SignRound:
-    """Return a round with the values' own signs. Raises NonFiniteError."""
+def _plain_round(codec: GradientCodec, x: Tensor, kind: type[_SignRound] = _SignRound) -> _SignRound:
+    """Return a round with the values' own signs."""
     x = check_kind(x)
     packed = _room(x, codec)
-    for part, octets in _parts(x, packed):
+    outside: NDArray[np.bool_] | None = None
+    for i, (part, octets) in enumerate(_parts(x, packed)):
         if not read_signs(part, octets):
-            raise non_finite(x, where)
-    return kind(codec, x, packed)
+            outside = np.zeros(codec.chunks(len(x)), np.bool_) if outside is None else outside
+            values = i * STEP_VALUES + torch.isfinite(part).logical_not_().nonzero().cpu().numpy()
+            outside[values // codec.info.chunk_values] = True
+    return kind(codec, x, packed, outside)
+
+
+def _signs_or_nan(x: Tensor) -> Tensor:
+    """Return +1 or -1 for every value, float32; NaN for one that is not finite."""
+    return plus_minus(signs(x), torch.float32).masked_fill_(~torch.isfinite(x), torch.nan)
 
 
 class SignCodec(GradientCodec):
@@ -126,11 +151,11 @@ class SignCodec(GradientCodec):
     info: ClassVar[CodecInfo] = CodecInfo.of("sign", SIGN)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        return _plain_round(self, x, f"bucket {bucket} of round {sequence}")
+        return _plain_round(self, x)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the expectation of the merged signs."""
-        return mean(plus_minus(signs(x), torch.float32))
+        return mean(_signs_or_nan(x))
 
 
 class VoteCodec(GradientCodec):
@@ -139,12 +164,12 @@ class VoteCodec(GradientCodec):
     info: ClassVar[CodecInfo] = CodecInfo.of("vote", VOTE)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        return _plain_round(self, x, f"bucket {bucket} of round {sequence}", _VoteRound)
+        return _plain_round(self, x, _VoteRound)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the majority's signs, counted by the ordinary all-reduce."""
         # A mean of a few +-1 is 0 in a tie: their sum is exact.
-        return plus_minus(signs(mean(plus_minus(signs(x), torch.float32))), torch.float32)
+        return _signs_or_nan(mean(_signs_or_nan(x)))
 
 
 class EfSignCodec(GradientCodec):
@@ -158,27 +183,29 @@ class EfSignCodec(GradientCodec):
         self.workers = workers
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _EfSignRound:
-        """See GradientCodec. Raises NormRangeError too, if the mean magnitude is beyond float32."""
-        return _EfSignRound(self, check_kind(x), f"bucket {bucket} of round {sequence}")
+        """See GradientCodec. A mean magnitude beyond float32 counts as infinite."""
+        return _EfSignRound(self, check_kind(x))
 
 
 class _EfSignRound(_SignRound):
-    def __init__(self, codec: EfSignCodec, x: Tensor, where: str) -> None:
+    def __init__(self, codec: EfSignCodec, x: Tensor) -> None:
         packed = _room(x, codec)
         sums: list[float] = []
         for part, octets in _parts(x, packed):
             read_signs(part, octets)
             sums += magnitude_sums(part).tolist()
-        # A sum of finite values can only be infinite for float64.
-        if not all(map(math.isfinite, sums)) and not bool(torch.isfinite(x).all()):
-            raise non_finite(x, where)
-        super().__init__(codec, x, packed)
+        scale = _mean_magnitude(sums, len(x))
+        finite = bool(np.isfinite(scale))
+        super().__init__(codec, x if finite else torch.zeros_like(x), packed)
         self._worker = codec.worker
         self._workers = codec.workers
-        self._scale = _mean_magnitude(sums, len(x))
+        # NaN is sent, with the bits of NOT_FINITE.
+        self._scale = scale if finite else np.float32(np.nan)
 
     def preliminary(self) -> NDArray[np.uint32]:
-        """All workers' scales as float32 bits, shape (workers,). The other workers' are 0 and come from the maximum."""
+        """All workers' scales as float32 bits, shape (workers,). The other workers' are 0 and come from the maximum.
+
+        NOT_FINITE if this worker's values are not finite."""
         scales = np.zeros(self._workers, np.float32)
         scales[self._worker] = self._scale
         return scales.view(np.uint32)
@@ -187,7 +214,7 @@ class _EfSignRound(_SignRound):
         """x minus what this worker sent; x itself in chunks where it is not included."""
         self._check_residual(included)
         left = self._new_result()
-        write_signs(self._packed, float(self._scale), left)
+        write_signs(self._packed, float(np.nan_to_num(self._scale)), left)
         torch.sub(self._x, left, out=left)
         if included is not None:
             for chunk in np.flatnonzero(~included):
@@ -199,10 +226,11 @@ class _EfSignRound(_SignRound):
         """Write the signs. Raises CodecError unless `agreed` has every worker's scale."""
         if agreed.dtype != np.uint32 or agreed.shape != (self._workers,):
             raise CodecError(f"{agreed.dtype} scales of shape {agreed.shape}: needs uint32 ({self._workers},)")
+        self._spoiled[first:last] = spoiled = bool(not_finite(agreed).any())
         scales = np.ascontiguousarray(agreed).view(np.float32).astype(np.float64)
-        if not np.isfinite(scales).all():
-            raise CodecError(f"scales {scales}: must be finite")
-        self._factor = float(scales.mean())
+        if not spoiled and not np.isfinite(scales).all():
+            raise CodecError(f"scales {scales}: must be finite, or NaN without a sign")
+        self._factor = 0.0 if spoiled else float(scales.mean())
         super()._encode_part(agreed, first, last, out)
 
 
@@ -219,14 +247,15 @@ class SsdmCodec(GradientCodec):
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
         x = check_kind(x)
         inverse = _inverse_norm(x)
-        # Of finite values, the sum of squares is only infinite for float64.
-        if not math.isfinite(inverse) or (inverse == 0.0 and not bool(torch.isfinite(x).all())):
-            raise non_finite(x, f"bucket {bucket} of round {sequence}")
+        outside = None
+        if math.isnan(inverse):
+            outside = np.ones(self.chunks(len(x)), np.bool_)
+            x = torch.zeros_like(x)
         stream = RoundingStream.of(self.job, self.worker, sequence, bucket, x.device)
         packed = _room(x, self)
         for i, (part, octets) in enumerate(_parts(x, packed)):
             draw_signs(part, inverse, stream, i * STEP_VALUES, octets)
-        return _SignRound(self, x, packed)
+        return _SignRound(self, x, packed, outside)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the expectation of the stochastic signs."""
@@ -239,19 +268,18 @@ def _direction(x: Tensor) -> Tensor:
 
 
 def _inverse_norm(x: Tensor) -> float:
-    """1 / |x|_2, 0 for a norm of 0 or infinity; NaN if a value is NaN."""
+    """1 / |x|_2, 0 for a norm of 0 or one beyond float64; NaN if a value is NaN or infinite."""
     norm = math.sqrt(total(wide_square_sums(x)))
+    # Of finite values, the sum of squares is only infinite for float64.
+    if norm == math.inf and not bool(torch.isfinite(x).all()):
+        return math.nan
     return 1.0 / norm if norm else 0.0
 
 
 def _mean_magnitude(sums: Sequence[float], count: int) -> np.float32:
-    """Return the mean magnitude, from sums of magnitudes by chunk. Raises NormRangeError if it is beyond float32."""
-    magnitude = total(np.array(sums)) / max(count, 1)
+    """Return the mean magnitude, from sums of magnitudes by chunk; infinite beyond float32."""
     with np.errstate(over="ignore"):
-        scale = np.float32(magnitude)
-    if not np.isfinite(scale):
-        raise NormRangeError(f"mean magnitude {magnitude!r}: must be below 2**128")
-    return scale
+        return np.float32(total(np.array(sums)) / max(count, 1))
 
 
 def _room(x: Tensor, codec: GradientCodec) -> NDArray[np.uint8]:

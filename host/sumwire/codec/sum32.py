@@ -10,6 +10,8 @@ s the largest such that n 2**s <= 2**31 - 1: |q| <= 2**s, so a sum of n workers 
 Error bound: 2**(E - s - 1) a value, that is at most 2**-s times the block's largest magnitude on any worker
 (s = 28 for 4 workers, 27 for 8, 26 for 16); and the rounding of the result to float32. Wire: 32 bits a value up and
 down, and 1/8 bit for the exponents.
+
+A block in which a worker has NaN or infinity has NOT_FINITE for its exponent, and becomes NaN on all workers.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.values import check_values
+from sumwire.codec.values import NOT_FINITE, check_kind, not_finite, runs
 
 CHUNK_VALUES: Final = SUM32.values
 SUM_MAX: Final = (1 << (p4.ELEMENT_BITS - 1)) - 1
@@ -77,7 +79,7 @@ class Sum32Codec(GradientCodec):
         self.clamp = clamp
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _Sum32Round:
-        return _Sum32Round(self, check_values(x, f"bucket {bucket} of round {sequence}"))
+        return _Sum32Round(self, check_kind(x))
 
 
 class _Sum32Round(CodecRound):
@@ -85,14 +87,14 @@ class _Sum32Round(CodecRound):
         super().__init__(codec, x, codec.chunks(len(x)), 1)
         self._scale_bits = scale_bits(codec.workers)
         self._clamp = codec.clamp
-        self._own: NDArray[np.uint32] | None = None
+        parts = [_exponents(self._part(first, last)) for first, last in self._steps()]
+        self._own = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+        self._clear(self._own == NOT_FINITE)
         self._exponents = np.zeros((self.chunks, 1), np.int64)
 
     def preliminary(self) -> NDArray[np.uint32]:
-        """The biased exponent of every block, shape (chunks,); 0 for a block of zeros."""
-        if self._own is None:
-            parts = [_exponents(self._part(first, last)) for first, last in self._steps()]
-            self._own = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+        """The biased exponent of every block, shape (chunks,); 0 for a block of zeros, NOT_FINITE for one that is not
+        finite."""
         return self._own
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
@@ -112,13 +114,16 @@ class _Sum32Round(CodecRound):
 
         Raises CodecError for exponents of another shape, or below this worker's own.
         """
-        own = self.preliminary()
+        own = self._own
         here = agreed[first:last]
         below = bool((here < own[first:last]).any()) and not self._clamp
         if agreed.dtype != np.uint32 or agreed.shape != own.shape or below:
             raise CodecError(f"{agreed.dtype} exponents of shape {agreed.shape}: need uint32 {own.shape}, no smaller")
+        spoiled = not_finite(here)
+        here = np.where(spoiled, np.uint32(EXPONENT_MAX + EXPONENT_BIAS), here)
         if bool((here > EXPONENT_MAX + EXPONENT_BIAS).any()):
             raise CodecError(f"exponent {here.max()}: must be at most {EXPONENT_MAX + EXPONENT_BIAS}")
+        self._spoiled[first:last] = spoiled
         self._exponents[first:last] = np.maximum(here.astype(np.int64) - EXPONENT_BIAS, EXPONENT_MIN)[:, None]
         out[:] = pack_elements(self._rounded(first, last).astype(np.int32).reshape(-1))
 
@@ -129,6 +134,13 @@ class _Sum32Round(CodecRound):
         sums = unpack_elements(words, (last - first) * CHUNK_VALUES).reshape(-1, CHUNK_VALUES).astype(np.float64)
         sums /= np.maximum(self._divisors(counts), 1)[:, None]
         self._put(target, first, _times_power(sums, self._exponents[first:last] - self._scale_bits))
+
+    def _clear(self, spoiled: NDArray[np.bool_]) -> None:
+        """Put zeros in the place of blocks that are not finite."""
+        if spoiled.any():
+            self._x = self._x.clone()
+            for first, last in runs(spoiled):
+                self._x[first * CHUNK_VALUES : last * CHUNK_VALUES] = 0.0
 
     def _steps(self) -> Iterator[tuple[int, int]]:
         """Runs of chunks that stay in cache."""
@@ -164,6 +176,7 @@ def _times_power(values: NDArray[np.float64], exponents: NDArray[np.int64]) -> N
 
 
 def _exponents(values: NDArray[np.float64]) -> NDArray[np.uint32]:
-    """Return the biased exponent of the largest magnitude in every row."""
+    """Return the biased exponent of the largest magnitude in every row, NOT_FINITE for a row with NaN or infinity."""
     largest = np.abs(values).max(axis=1, initial=0.0)
-    return np.where(largest > 0, np.frexp(largest)[1] + EXPONENT_BIAS, 0).astype(np.uint32)
+    exponents = np.where(largest > 0, np.frexp(largest)[1] + EXPONENT_BIAS, 0)
+    return np.where(np.isfinite(largest), exponents, NOT_FINITE).astype(np.uint32)

@@ -32,10 +32,10 @@ from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
 from sumwire.codec.thc_native import NativeForm
 from sumwire.codec.thc_torch import TorchForm
-from sumwire.codec.values import non_finite
+from sumwire.codec.values import not_finite, runs
 
 BLOCK_VALUES: Final = 4096
-# Norms beyond these are refused, or count as zero: within, nothing overflows or is lost to float32 subnormals.
+# Norms beyond these count as not finite, or as zero: within, nothing overflows or is lost to float32 subnormals.
 NORM_MAX: Final = 2.0**96
 NORM_MIN: Final = 2.0**-96
 # Between these a float32 sum of squares is exact enough; outside it is computed again in float64.
@@ -78,7 +78,7 @@ class ThcCodec(GradientCodec):
     def begin(self, x: Tensor, sequence: int, bucket: int) -> ThcRound:
         """Start a round with a flat float32, float16 or bfloat16 tensor.
 
-        Raises NonFiniteError (NaN, Inf), NormRangeError (a block's norm above 2**96), CodecError (shape, dtype).
+        A block with NaN, infinity or a norm above 2**96 becomes NaN on all workers. Raises CodecError (shape, dtype).
         """
         if x.dim() != 1 or x.dtype not in _DTYPES:
             raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {_DTYPES}")
@@ -90,7 +90,8 @@ class ThcRound(CodecRound):
 
     def __init__(self, codec: ThcCodec, x: Tensor, sequence: int, bucket: int) -> None:
         self.layout = codec.layout(x.numel())
-        super().__init__(codec, x, self.layout.chunks, self.layout.grain)
+        self._norms = _block_norms(x, self.layout)
+        super().__init__(codec, _without_spoiled(x, self._norms, self.layout), self.layout.chunks, self.layout.grain)
         self._table = codec.table
         signs = SignStream.of(codec.job, sequence, bucket, x.device)
         rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
@@ -100,7 +101,6 @@ class ThcRound(CodecRound):
             if native is None
             else NativeForm(native, codec.table, signs, rounding)
         )
-        self._norms = _block_norms(x, self.layout, f"bucket {bucket} of round {sequence}")
         self._per_norm = np.repeat(
             [_per_norm(group) / codec.table.increment for group in self.layout.groups],
             [group.blocks for group in self.layout.groups],
@@ -114,7 +114,7 @@ class ThcRound(CodecRound):
         self._sent = codec.memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
 
     def norms(self) -> NDArray[np.uint32]:
-        """Return the blocks' L2 norms as float32 bits, shape (blocks,).
+        """Return the blocks' L2 norms as float32 bits, shape (blocks,); NOT_FINITE for a block that is not finite.
 
         Bits of non-negative floats order like the floats, so an unsigned maximum gives the largest norm.
         """
@@ -123,7 +123,8 @@ class ThcRound(CodecRound):
     def magnitudes(self) -> NDArray[np.float32]:
         """The rotation spreads a block's values evenly over its chunks, so each carries an equal part of its norm."""
         chunks_of = np.repeat([g.block_chunks for g in self.layout.groups], [g.blocks for g in self.layout.groups])
-        of_blocks: NDArray[np.float32] = (self._norms / np.sqrt(chunks_of)).astype(np.float32)
+        norms = np.where(np.isnan(self._norms), np.inf, self._norms)
+        of_blocks: NDArray[np.float32] = (norms / np.sqrt(chunks_of)).astype(np.float32)
         return of_blocks[self._chunk_blocks]
 
     def preliminary(self) -> NDArray[np.uint32]:
@@ -144,7 +145,7 @@ class ThcRound(CodecRound):
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Write index planes, by the agreed largest norms (float32 bits, shape (blocks,)) of the part's blocks.
 
-        Raises CodecError for another shape or dtype, NormRangeError for a norm that is not finite or above 2**96.
+        Raises CodecError for another shape or dtype, NormRangeError for a finite norm above 2**96 or one below 0.
         """
         self._take_scales(agreed, first, last)
         self._form.encode(self._x, self.layout.part(first, last), self._to_grid, out)
@@ -165,12 +166,15 @@ class ThcRound(CodecRound):
         self._form.decode(self.layout.part(first, last), words, middle, from_grid, target)
 
     def _take_scales(self, agreed: NDArray[np.uint32], first: int, last: int) -> None:
-        """Set the scales of a part's blocks; 0 for a block whose norm counts as zero."""
+        """Set the scales of a part's blocks; 0 for a block whose norm counts as zero, or is not finite."""
         if agreed.dtype != np.uint32 or agreed.shape != (self.layout.blocks,):
             raise CodecError(f"{agreed.dtype} norms of shape {agreed.shape}: needs uint32 ({self.layout.blocks},)")
         blocks = slice(self._chunk_blocks[first], self._chunk_blocks[last - 1] + 1)
-        norms = np.ascontiguousarray(agreed[blocks]).view(np.float32).astype(np.float64)
-        _refuse_norms(norms, "agreed norm", blocks.start)
+        spoiled = not_finite(agreed[blocks])
+        bits = np.where(spoiled, np.uint32(0), agreed[blocks])
+        norms = bits.view(np.float32).astype(np.float64)
+        _refuse_norms(norms, blocks.start)
+        self._spoiled[first:last] = spoiled[self._chunk_blocks[first:last] - blocks.start]
         scales = np.zeros_like(norms)
         np.divide(self._per_norm[blocks], norms, out=scales, where=norms >= NORM_MIN)
         self._scales[blocks] = self._to_grid[blocks] = scales
@@ -203,14 +207,26 @@ def _per_norm(group: BlockGroup) -> float:
     return math.sqrt(group.block_values) * rest_scale(group.block_values)
 
 
-def _refuse_norms(norms: NDArray[np.float64], what: str, first_block: int = 0) -> None:
+def _refuse_norms(norms: NDArray[np.float64], first_block: int) -> None:
     outside = np.flatnonzero(~(norms <= NORM_MAX) | (norms < 0))
     if len(outside):
-        raise NormRangeError(f"{what} {norms[outside[0]]!r} of block {first_block + outside[0]}: must be 0..{NORM_MAX}")
+        worst, block = norms[outside[0]], first_block + outside[0]
+        raise NormRangeError(f"agreed norm {worst!r} of block {block}: must be 0..{NORM_MAX}, or not finite")
 
 
-def _block_norms(x: Tensor, cut: Layout, where: str) -> NDArray[np.float32]:
-    """Return L2 norms by block, float32; those below NORM_MIN are 0. Raises NonFiniteError and NormRangeError.
+def _without_spoiled(x: Tensor, norms: NDArray[np.float32], cut: Layout) -> Tensor:
+    """Return x with zeros for the blocks whose norm is NaN; x itself if there are none."""
+    spoiled = np.isnan(norms)
+    if not spoiled.any():
+        return x
+    cleared = x.clone()
+    for first, last in runs(spoiled[cut.chunk_blocks()]):
+        cleared[first * CHUNK_VALUES : last * CHUNK_VALUES] = 0.0
+    return cleared
+
+
+def _block_norms(x: Tensor, cut: Layout) -> NDArray[np.float32]:
+    """Return L2 norms by block, float32; those below NORM_MIN are 0, those above NORM_MAX or not finite are NaN.
 
     NaN and Inf show up in the norms, so finite tensors are read only once.
     """
@@ -218,10 +234,8 @@ def _block_norms(x: Tensor, cut: Layout, where: str) -> NDArray[np.float32]:
     suspects = np.flatnonzero(~((sums > _PLAIN_SUMS[0]) & (sums < _PLAIN_SUMS[1])))
     if len(suspects):
         sums[suspects] = _wide_block_sums(x, cut, suspects)
-        if not np.isfinite(sums).all():
-            raise non_finite(x, where)
     norms = np.sqrt(sums)
-    _refuse_norms(norms, f"{where}: norm")
+    norms[~(norms <= NORM_MAX)] = np.nan
     return np.where(norms < NORM_MIN, 0.0, norms).astype(np.float32)
 
 

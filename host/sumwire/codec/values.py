@@ -1,18 +1,28 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the tensors that codecs without rotation take."""
+"""Checks of the tensors that codecs take, and values that are not finite.
+
+NaN and infinity cannot be summed by a codec. A worker tells the others that it has some, in the preliminary exchange by
+`NOT_FINITE` in the place of a block's norm or exponent. It sends zeros for that block, and its result is NaN.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from sumwire.codec.errors import CodecError, NonFiniteError
+from sumwire.codec.errors import CodecError
 
 DTYPES: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+# Bits of a NaN of float32. As an unsigned number it is above every float that is finite.
+NOT_FINITE: Final = 0x7FC00000
+_INFINITY: Final = 0x7F800000
+_SIGN: Final = 0x80000000
 
 
 def check_kind(x: Tensor) -> Tensor:
@@ -22,20 +32,23 @@ def check_kind(x: Tensor) -> Tensor:
     return x.detach()
 
 
-def check_values(x: Tensor, where: str) -> Tensor:
-    """Return the flat tensor, detached. Raises CodecError as `check_kind`, and NonFiniteError for NaN or Inf."""
-    x = check_kind(x)
-    # Both ends are NaN if any value is. This takes one pass, isfinite several.
-    if len(x) and not all(math.isfinite(end) for end in torch.aminmax(x)):
-        raise non_finite(x, where)
-    return x
+def not_finite(agreed: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Return where agreed values say that some worker's values are not finite."""
+    spoiled: NDArray[np.bool_] = (agreed >= _INFINITY) & (agreed < _SIGN)
+    return spoiled
 
 
-def non_finite(x: Tensor, where: str) -> NonFiniteError:
-    """Return the error that counts x's NaN and Inf and names the first. x must have some."""
-    bad = ~torch.isfinite(x)
-    nans = int(torch.isnan(x).sum())
-    return NonFiniteError(nans, int(bad.sum()) - nans, int(bad.nonzero()[0, 0]), where)
+def all_finite(x: Tensor) -> bool:
+    """Return whether x has neither NaN nor infinity. One pass, if it has none."""
+    # A sum of finite values may be infinite, but one with NaN or infinity is never finite.
+    total = x.sum() if x.dtype == torch.float64 else x.sum(dtype=torch.float32)
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(x).all())
+
+
+def runs(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Yield (first, last + 1) of every run of True."""
+    edges = np.flatnonzero(np.diff(marked, prepend=False, append=False))
+    return ((int(first), int(last)) for first, last in edges.reshape(-1, 2))
 
 
 def result_dtype(x: Tensor) -> torch.dtype:

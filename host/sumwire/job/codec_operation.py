@@ -21,10 +21,8 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.errors import NonFiniteError as CodecNonFiniteError
-from sumwire.codec.errors import NormRangeError as CodecNormRangeError
 from sumwire.config import JobConfig
-from sumwire.errors import NonFiniteError, RecreateError, UsageError
+from sumwire.errors import RecreateError, UsageError
 from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
 from sumwire.job.operations import Operation
@@ -59,17 +57,13 @@ class CodecOperation(Operation):
     """The mean of the workers' flat tensors by a codec.
 
     ``sequence``: number of the operation in the job, for the codec's seeds.
-    Raises NonFiniteError for values that the codec refuses, before anything is sent.
     """
 
     def __init__(
         self, codec: GradientCodec, x: Tensor, *, sequence: int, bucket: int, stats: JobStats, options: CodecOptions
     ) -> None:
         began = time.monotonic()
-        try:
-            self._round: CodecRound = codec.begin(x, sequence, bucket)
-        except (CodecNonFiniteError, CodecNormRangeError) as error:
-            raise NonFiniteError(str(error)) from error
+        self._round: CodecRound = codec.begin(x, sequence, bucket)
         stats.encode_s += time.monotonic() - began
         if options.divide_by is not None:
             self._round.divide_by(options.divide_by)
@@ -114,20 +108,21 @@ class CodecOperation(Operation):
     def _steps(self, exchange: Exchange, agreed: NDArray[np.uint32], config: JobConfig) -> tuple[Step, Step]:
         """The functions that encode and decode a part. They raise RecreateError if the agreed values or the results are
         impossible."""
-        round_, name = self._round, self._codec.info.name
+        round_, outside = self._round, self._round.outside
 
         def encode(first: int, last: int) -> None:
             try:
                 round_.encode_into(agreed, first, last, exchange.payload[first:last])
             except CodecError as error:
                 raise RecreateError(f"job {config.job}: agreed on what no worker can mean: {error}") from error
+            if outside is not None:
+                exchange.mark(first, outside[first:last] * np.uint8(p4.FLAG_OVERFLOW))
 
         def decode(first: int, last: int) -> None:
             results = exchange.results
-            if np.any(results.flags[first:last] & p4.FLAG_OVERFLOW):
-                raise RecreateError(f"job {config.job}: a sum left int32, which {name} rules out")
+            overflows = results.flags[first:last] & p4.FLAG_OVERFLOW != 0
             try:
-                round_.decode_into(first, last, results.words[first:last], results.counts[first:last])
+                round_.decode_into(first, last, results.words[first:last], results.counts[first:last], overflows)
             except CodecError as error:
                 raise RecreateError(f"job {config.job}: result that no sum can be: {error}") from error
 

@@ -33,6 +33,7 @@ from sumwire.job.agreed_fallback import AgreedFallback
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging
 from sumwire.job.fallback import Fallback
 from sumwire.job.greeting import Greeting
+from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.job.operations import Max32, Min32, Operation, SignMerge, Sum32, Vote, require
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
@@ -72,6 +73,9 @@ class Job(Saved):
     (:meth:`results_ahead`) can :meth:`follow` instead of computing a gradient. ``kept_chunks``: results that each
     worker keeps for the others, up to 1 KiB each. A worker that falls behind by more ends with StaleRunError.
 
+    ``nonfinite``: where some worker's tensor has NaN or infinity, all workers get NaN ("propagate"), or the same
+    NonFiniteError after the operation ("raise"), and the job stays usable.
+
     After a RecreateError the job is unusable and raises that error again.
     """
 
@@ -87,8 +91,10 @@ class Job(Saved):
         rtt: RttEstimator | None = None,
         delivery: Delivery | None = None,
         kept_chunks: int = KEPT_CHUNKS,
+        nonfinite: NonFinite = "propagate",
     ) -> None:
         _check(config, deadline_s, join_s)
+        self._checked = result_check(nonfinite)
         self.config = config
         self.stats = JobStats()
         self.feedback = ErrorFeedback()
@@ -187,7 +193,7 @@ class Job(Saved):
         Both are float32 of x's length. The mean has equal bits on all workers and must not be changed. The residual is
         x minus what the mean contains of it; it is only computed when the function is called, and needs x unchanged.
         ``bucket``: its low 16 bits are in every packet, so that workers that reduce different tensors are noticed.
-        ``tag``: see :meth:`reduce_with`. Raises NonFiniteError before anything is sent, and the errors of
+        ``tag``: see :meth:`reduce_with`. Raises the errors of
         :mod:`sumwire.errors`.
         """
         return self.reduce_with(self._thc_for("to reduce gradients with THC"), x, bucket, tag=tag)
@@ -211,7 +217,7 @@ class Job(Saved):
             return kept[0]
 
         result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32))
-        return result, residual
+        return self._checked(result, bucket), residual
 
     def results_ahead(self) -> bool:
         """Return True if the other workers have finished chunks of an operation that this worker has not started, so
@@ -246,7 +252,7 @@ class Job(Saved):
         def make(sequence: int) -> Operation:
             return self._codec_operation(chosen, nothing, bucket, sequence, options)
 
-        return self._run(make, ((OP_NAMES[chosen.info.op],), values), nothing)
+        return self._checked(self._run(make, ((OP_NAMES[chosen.info.op],), values), nothing), bucket)
 
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
         """Mean of the workers' flat tensors in full precision, by SUM32: float32, or float64 if x is.
@@ -291,6 +297,13 @@ class Job(Saved):
             (SignMerge.ops, len(plus)),
             plus,
         ).to(plus.device, torch.bool)
+
+    def all_finite(self, finite: bool) -> bool:
+        """Whether all workers have called with True, by MAX32. With ``nonfinite="raise"`` NonFiniteError if not."""
+        found = bool(self.max32(np.array([not finite], np.uint32))[0] == 0)
+        if not found:
+            self._checked(torch.tensor([torch.nan]), 0)
+        return found
 
     def vote(self, plus: Tensor, bucket: int = 0) -> Tensor:
         """Majority of the workers' signs, bool (length,), True for plus. A tie is plus."""

@@ -29,7 +29,8 @@ from torch.futures import Future
 from torch.optim import Optimizer
 
 from sumwire.checkpoint import Content, Place, owner_of, place_of
-from sumwire.errors import NonFiniteError, UsageError
+from sumwire.codec.values import all_finite
+from sumwire.errors import UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
 from sumwire.lowrank.matrices import HALVES, make_state
 from sumwire.training.ddp import Reduce
@@ -129,6 +130,7 @@ class AcpSgd(GradientOptimizer):
         self._reduction = reduce
         self._submit = submit
         self._accumulation = accumulation
+        self._sends_scaled = accumulation is not None
         self._seed = seed
         self.states = [
             make_state(item, p, seed=seed, number=number)
@@ -151,19 +153,20 @@ class AcpSgd(GradientOptimizer):
 
         To clip gradients, call this, clip, then call ``optimizer.inner.step()``. To skip an update, call only this.
 
-        Raises NonFiniteError for a mean with NaN or infinity (on all workers, if the reduction passes such values on),
-        and the reduction's own errors. After an error the state is that before the step and gradients are undefined:
-        the workers may repeat the step together.
+        If some worker's factors have NaN or infinity, the gradients of those parameters become NaN on all workers, and
+        the state stays that before the step: errors, P, Q, and which factor's turn it is. Raises the reduction's own
+        errors. After an error the state is that before the step and gradients are undefined: the workers may repeat the
+        step together.
         """
         try:
             with self._plain():
                 for number in reversed(range(len(self._parameters))):
                     if self._now.pieces[number] is None:
                         self._take(number)
-                self._finish()
-                for state in self.states:
-                    state.commit()
-                self.steps += 1
+                if self._finish():
+                    for state in self.states:
+                        state.commit()
+                    self.steps += 1
         finally:
             self._settle()
             self._now = self._begin()
@@ -277,8 +280,10 @@ class AcpSgd(GradientOptimizer):
         except Exception as error:  # noqa: BLE001 - raised again by synchronize, whatever it is
             now.failure = error
 
-    def _finish(self) -> None:
-        """Wait for the groups in their order, and restore each while later ones are still communicated."""
+    def _finish(self) -> bool:
+        """Wait for the groups in their order, and restore each while later ones are still communicated.
+
+        Returns whether all means are finite."""
         finite = True
         for flight in self._now.flights:
             assert flight.future is not None
@@ -287,21 +292,22 @@ class AcpSgd(GradientOptimizer):
                 raise self._now.failure
             assert flight.mean is not None and flight.residual is not None
             _await(flight.done, flight.x)
-            finite = bool(torch.isfinite(flight.mean).all()) and finite
-            self._restore(flight.members, flight.mean, flight.residual)
-        if not finite:
-            # After all groups, so that no other worker is left waiting. They see the same means.
-            raise NonFiniteError(
-                f"step {self.steps}: the workers' mean holds NaN or infinity: gradients must be finite"
-            )
+            good = all_finite(flight.mean)
+            self._restore(flight.members, flight.mean, flight.residual, good)
+            finite = finite and good
+        return finite
 
-    def _restore(self, members: tuple[int, ...], mean: Tensor, residual: Tensor) -> None:
+    def _restore(self, members: tuple[int, ...], mean: Tensor, residual: Tensor, finite: bool) -> None:
+        """Write the synchronised gradients of a group, whose mean is all finite or not."""
         sizes = [self.plan.items[member].sent(self.phase) for member in members]
         for member, piece, left in zip(members, torch.split(mean, sizes), torch.split(residual, sizes), strict=True):
             parameter = self._parameters[member]
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
-            self.states[member].restore(piece, left, parameter.grad)
+            if finite or all_finite(piece):
+                self.states[member].restore(piece, left, parameter.grad)
+            else:
+                parameter.grad.fill_(torch.nan)
 
     def _settle(self) -> None:
         """Wait for all submitted calls, so that none of an abandoned step comes later."""

@@ -126,6 +126,10 @@ class _Signs(_Drawing):
         """Return the mean over all ranks in full precision, by the group's ordinary all-reduce; a new tensor."""
         return _full_mean(tensor, self._hops)
 
+    def all_finite(self, finite: bool) -> bool:
+        """Return whether all ranks have called with True, by an ordinary all-reduce."""
+        return bool(_full_mean(torch.tensor([float(finite)]), self._hops) == 1.0)
+
 
 class RingSigns(_Signs):
     """Marsit's ring: 2 (n - 1) hops of 1/n of the bits each.
@@ -173,11 +177,10 @@ class CascadeRing(_Drawing):
     def compressed_mean(self, tensor: Tensor) -> Tensor:
         """Return an estimate of the mean over all ranks, at one bit per value and hop: float32, equal on all ranks.
 
-        A single rank gets its own values. Raises ScheduleError for non-finite values, HopError as RingSigns does.
+        A single rank gets its own values. Where some rank has NaN or infinity, that n-th of the tensor is NaN on all.
+        Raises HopError as RingSigns does.
         """
         flat = tensor.detach().reshape(-1).to("cpu", torch.float32)
-        if not bool(torch.isfinite(flat).all()):
-            raise ScheduleError("the tensor holds NaN or infinity: every value must be finite")
         length = flat.numel()
         values = np.zeros(-(-length // 8) * 8, np.float32)
         values[:length] = flat.numpy()

@@ -111,11 +111,14 @@ class CascadeHopper:
         head = np.array([scale], SCALE).view(np.uint8)
         return np.concatenate([head, np.packbits(plus)])
 
-    def _scale(self, values: NDArray[np.float32]) -> float:
+    def _scale(self, values: NDArray[np.float32]) -> np.float32:
+        """Return the scale; NaN unless it is finite."""
         if values.size == 0:
-            return 0.0
+            return np.float32(0.0)
         wide = values.astype(np.float64)
-        return float(np.sqrt(np.sum(wide**2)) if self._stochastic else np.mean(np.abs(wide)))
+        with np.errstate(over="ignore"):
+            scale = np.float32(np.sqrt(np.sum(wide**2)) if self._stochastic else np.mean(np.abs(wide)))
+        return scale if np.isfinite(scale) else np.float32(np.nan)
 
     @staticmethod
     def _decompress(message: Bits, count: int) -> NDArray[np.float32]:

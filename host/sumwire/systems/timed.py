@@ -69,3 +69,7 @@ class TimedCollective(Timed):
     def mean(self, x: Tensor, /) -> Tensor:
         """See :class:`sumwire.training.collective.Collective`."""
         return self.call(lambda: self._collective.mean(x))
+
+    def all_finite(self, finite: bool, /) -> bool:
+        """See :class:`sumwire.training.collective.Collective`."""
+        return self.call(lambda: self._collective.all_finite(finite))

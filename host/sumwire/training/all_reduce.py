@@ -10,6 +10,7 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
+from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
 
@@ -31,8 +32,9 @@ def all_reduce(
     to the next tensor with that key. "sign" needs the op sign instead of thc, and takes no feedback; see
     :meth:`Job.merged_signs`.
 
-    Raises UsageError for other dtypes or ops, NonFiniteError for NaN or Inf, before anything is sent. The other workers
-    then wait for this one until their deadline, see :mod:`sumwire.errors`.
+    Where some worker has NaN or infinity, all workers get NaN (for a whole block of values, see docs/host.md), and the
+    key's residual stays as it was. With ``nonfinite="raise"`` the job raises NonFiniteError on all workers instead, and
+    ``tensor`` stays as it was. Raises UsageError for other dtypes or ops.
     """
     if tensor.dtype not in DTYPES:
         raise UsageError(f"tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
@@ -49,7 +51,7 @@ def all_reduce(
 def _mean(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int) -> Tensor:
     x = flat if feedback is None else job.feedback.compensate(feedback, flat)
     mean, residual = job.reduce(x, bucket)
-    if feedback is not None:
+    if feedback is not None and all_finite(mean):
         job.feedback.store(feedback, residual())
     return mean
 

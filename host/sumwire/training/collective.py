@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Collective(Protocol):
-    """Both calls block until all workers have made them, in the same order. Results have equal bits on all workers."""
+    """All calls block until all workers have made them, in the same order. Results have equal bits on all workers."""
 
     def sign_merge(self, plus: Tensor, /) -> Tensor:
         """Return merged signs, bool of shape (length,), True for plus: each is drawn from the workers' signs with equal
@@ -24,6 +24,9 @@ class Collective(Protocol):
 
     def mean(self, x: Tensor, /) -> Tensor:
         """Return the mean of the workers' flat tensors in full precision, a new tensor."""
+
+    def all_finite(self, finite: bool, /) -> bool:
+        """Return whether all workers have called with True. A collective may raise NonFiniteError on all instead."""
 
 
 class Threads:
@@ -79,3 +82,7 @@ class ThreadsEnd:
     def mean(self, x: Tensor, /) -> Tensor:
         """See :class:`Collective`."""
         return self._threads.exchange(self._worker, x, merging=False)
+
+    def all_finite(self, finite: bool, /) -> bool:
+        """See :class:`Collective`."""
+        return bool(self.mean(torch.tensor([float(finite)])) == 1.0)

@@ -32,10 +32,12 @@ from torch.futures import Future
 
 from sumwire.checkpoint import Content, Kept, Place, Saved, owner_of, place_of, refuse_pickling
 from sumwire.codec.feedback import ParameterFeedback
+from sumwire.codec.values import all_finite
 from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.training.buckets import Buckets, Model, Parameters
 from sumwire.training.comm_thread import CommThread
+from sumwire.training.steps import Step
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
@@ -58,6 +60,8 @@ class Task:
     buffer: Tensor
     index: int
     parts: tuple[tuple[int, int], ...]
+    # None without error feedback.
+    step: Step | None
     # On a GPU: when the gradients are in the buffer.
     filled: torch.cuda.Event | None
     # Seconds on time.monotonic's clock.
@@ -79,6 +83,8 @@ class DdpState(Saved):
     (:func:`sumwire.checkpoint.owner_of`). It needs ``model``, DDP's or the one within, or the model's parameters in
     their order: DDP names no parameters. In the first step after `load_state_dict` the gradients are reduced in the
     buckets of the step before the checkpoint (:mod:`sumwire.training.buckets`).
+
+    If the result of any bucket has NaN or infinity, the residuals of all buckets of that step stay as they were.
     """
 
     def __init__(
@@ -96,8 +102,8 @@ class DdpState(Saved):
         self.feedback = ParameterFeedback() if error_feedback else None
         self._parameters = Parameters(model)
         self._buckets = Buckets(self._parameters)
-        # By parameter: the call that stores its residual after the latest result.
-        self._kept: dict[int, Future[None]] = {}
+        # The latest step that has begun.
+        self._latest: Step | None = None
         self._thread = CommThread(f"job {job.config.name}" if job else "hook without switch")
         if job is not None:
             job.on_close(self.close)
@@ -111,8 +117,12 @@ class DdpState(Saved):
 
     def _submit(self, bucket: GradBucket) -> Future[Tensor]:
         buffer = bucket.buffer()
-        task = Task(buffer, bucket.index(), self._parts(bucket), _filled(buffer))
-        future = self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
+        task = Task(buffer, bucket.index(), self._parts(bucket), self._step_of(bucket), _filled(buffer))
+        try:
+            future = self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
+        except Exception:
+            self._drop(task)
+            raise
         _raise_from_backward(future)
         return future
 
@@ -125,14 +135,42 @@ class DdpState(Saved):
         """Return (number of the parameter in this state, number of its values), in the bucket's order."""
         return tuple((self._parameters.number(parameter), parameter.numel()) for parameter in bucket.parameters())
 
+    def settle(self) -> None:
+        """Wait until the residuals of the latest step are kept. To be called between steps."""
+        if self._latest is not None:
+            self._latest.abandon()
+            self._latest.wait()
+
+    def _step_of(self, bucket: GradBucket) -> Step | None:
+        """Return the step that a bucket handed over now belongs to. Bucket 0 is the first of one."""
+        if self.feedback is None:
+            return None
+        if self._latest is None or bucket.index() == 0:
+            if self._latest is not None:
+                self._latest.abandon()
+            self._latest = Step(self.feedback, self._latest)
+        self._latest.hand_over(last=bucket.is_last())
+        return self._latest
+
     def _reduce(self, task: Task) -> Tensor:
         if task.filled is not None:
             task.filled.synchronize()
-        if self.feedback is None:
+        if task.step is None:
             return task.buffer.copy_(self._aggregate(task.buffer, task)[0])
-        self._await_kept(task)
-        feedback = self.feedback
-        x = feedback.compensate(task.buffer, task.parts)
+        try:
+            return self._reduce_with_feedback(task, task.step)
+        except Exception:
+            self._drop(task)
+            raise
+
+    def _drop(self, task: Task) -> None:
+        if task.step is not None:
+            task.step.drop()
+
+    def _reduce_with_feedback(self, task: Task, step: Step) -> Tensor:
+        assert self.feedback is not None
+        step.await_former()
+        x = self.feedback.compensate(task.buffer, task.parts)
         idle = self._idle(task)
         for piece, _ in idle:
             x[piece] = 0.0
@@ -142,10 +180,14 @@ class DdpState(Saved):
             residual = residual_of()
             for piece, residue in idle:
                 residual[piece] = 0.0 if residue is None else residue
-            feedback.store(task.parts, residual)
+            step.stage(task.parts, residual)
 
-        self._afterwards(task, keep)
-        return task.buffer.copy_(mean)
+        result = task.buffer.copy_(mean)
+        if all_finite(result):
+            self._afterwards(task, step, keep)
+        else:
+            step.drop()
+        return result
 
     def _thread_for(self, task: Task) -> CommThread:
         """Return the thread that reduces a bucket. A thread keeps the order of its buckets."""
@@ -156,26 +198,21 @@ class DdpState(Saved):
         assert self._reduction is not None
         return self._reduction(x, task.index)
 
-    def _await_kept(self, task: Task) -> None:
-        """Wait until the residuals of the bucket's parameters are stored. Raises an error of storing them.
+    def _afterwards(self, task: Task, step: Step, keep: Callable[[], None]) -> None:
+        """Queue the making of residuals. backward() waits for results only, and the next step needs the residuals."""
 
-        With one thread they are, since calls run in order. With several, DDP may have moved a parameter to a bucket of
-        another thread.
-        """
-        kept = {self._kept.pop(parameter, None) for parameter, _ in task.parts}
-        for future in kept - {None}:
-            assert future is not None
-            future.wait()
+        def keep_or_drop() -> None:
+            if step.dropped:
+                return
+            try:
+                keep()
+            except Exception as error:  # noqa: BLE001 - raised by the next step, whatever it is
+                step.drop(error)
 
-    def _afterwards(self, task: Task, keep: Callable[[], None]) -> None:
-        """Queue the storing of residuals. backward() waits for results only, and the next step needs the residuals."""
         try:
-            future = self._thread_for(task).submit(keep)
+            self._thread_for(task).submit(keep_or_drop)
         except ClosedError:
-            keep()
-            return
-        for parameter, _ in task.parts:
-            self._kept[parameter] = future
+            keep_or_drop()
 
     def _idle(self, task: Task) -> list[tuple[slice, Tensor | None]]:
         """Return the slices of the bucket whose gradient is all zero, each with the residual to keep."""
@@ -196,8 +233,7 @@ class DdpState(Saved):
         model."""
         if not self._parameters.known:
             raise UsageError(f"{self.kind()}: has no names of parameters to save: make it with model=, the model")
-        for future in self._kept.values():
-            future.wait()
+        self.settle()
         feedback = Content() if self.feedback is None else self.feedback.kept()
         shapes = self._parameters.shapes
         residuals = {shapes[number][0]: flat.view(shapes[number][1]) for number, flat in feedback.residuals.items()}
@@ -207,6 +243,7 @@ class DdpState(Saved):
     def restore(self, content: Content, /) -> None:
         if not self._parameters.known:
             raise UsageError(f"{self.kind()}: has no names of parameters to load: make it with model=, the model")
+        self.settle()
         own = content.part("hook", self.kind())
         places = self._parameters.places_of(own.rest["parameters"], f"state of {self.kind()}")
         for name, owner in self._owners().items():

@@ -11,7 +11,8 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from sumwire.errors import NonFiniteError, UsageError
+from sumwire.codec.values import all_finite
+from sumwire.errors import UsageError
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -62,11 +63,14 @@ class FlatParameters:
         if self._halves:
             self.master = flat
 
-    def refuse_bad_gradients(self) -> None:
-        """Raise NonFiniteError if a gradient has NaN or infinity."""
-        for number, p in enumerate(self.parameters):
-            if p.grad is not None and not bool(torch.isfinite(p.grad).all()):
-                raise NonFiniteError(f"gradient of parameter {number} of shape {tuple(p.shape)}: must be finite")
+    def finite_gradients(self) -> bool:
+        """Return whether no gradient has NaN or infinity."""
+        return all(p.grad is None or all_finite(p.grad) for p in self.parameters)
+
+    def spoil_gradients(self) -> None:
+        """Make all gradients NaN."""
+        for p in self.parameters:
+            p.grad = torch.full_like(p, torch.nan)
 
     @contextlib.contextmanager
     def standing_in(self, flat: Tensor) -> Iterator[None]:

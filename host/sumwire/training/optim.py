@@ -19,12 +19,15 @@ from typing import Any, Final, TypeVar, cast, overload
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shapes, owner_of, place_of
+from sumwire.codec.values import all_finite
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.collective import Collective
 from sumwire.training.flat import FlatParameters
+from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
 
 _Loss = TypeVar("_Loss")
 _REDUCTION: Final = "reduction"
@@ -46,11 +49,17 @@ class Marsit(Saved, Optimizer):
     ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`. A process group
     of torch.distributed stands for a ring of its ranks (:class:`sumwire.multihop.RingSigns`).
 
+    If some worker's gradients have NaN or infinity, all workers' gradients become NaN, and the round and compensation
+    stay. A GradScaler then skips the step. Without one the inner optimizer makes its own step, as it would alone.
+
     Parameters without a gradient take part with an update of 0, unless ``requires_grad`` was False when the optimizer
     was made. float16 and bfloat16 parameters get float32 master values, which the inner optimizer sees. Learning-rate
     schedulers take this optimizer or the inner one, which share their parameter groups. State: the inner optimizer's,
     the round, and this worker's own compensation, so every worker saves its own state dict.
     """
+
+    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.scaling).
+    _step_supports_amp_scaling = True
 
     def __init__(
         self,
@@ -71,6 +80,7 @@ class Marsit(Saved, Optimizer):
         self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
         self.compensation: Tensor | None = None
         self._step_of(0)
+        expect_scaler()
 
     @property
     def full_precision_next(self) -> bool:
@@ -78,42 +88,67 @@ class Marsit(Saved, Optimizer):
         return self.full_precision_every is not None and self.round % self.full_precision_every == 0
 
     @overload
-    def step(self, closure: None = None) -> None: ...
+    def step(self, closure: None = None, *, grad_scaler: GradScaler | None = None) -> None: ...
 
     @overload
-    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
+    def step(self, closure: Callable[[], _Loss], *, grad_scaler: GradScaler | None = None) -> _Loss: ...
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make one round. ``closure`` is evaluated once, before it.
+    def step(self, closure: Callable[[], Any] | None = None, *, grad_scaler: GradScaler | None = None) -> Any:
+        """Make one round. ``closure`` is evaluated once, before it. ``grad_scaler`` is given by GradScaler.step.
 
-        Raises NonFiniteError for gradients with NaN or infinity, before anything is sent or changed, and for a local
-        update with them, when the inner optimizer's state has changed; and the collective's errors.
+        Raises NonFiniteError if finite gradients give a local update with NaN or infinity, when the inner optimizer's
+        state has changed; and the collective's errors.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         with torch.no_grad():
-            self._step()
+            if grad_scaler is not None and not is_unscaled(grad_scaler, self):
+                grad_scaler.unscale_(self)
+            self._step(grad_scaler)
         return loss
 
-    def _step(self) -> None:
+    def _step(self, scaler: GradScaler | None) -> None:
         flat = self._flat
-        flat.refuse_bad_gradients()
+        finite = self._collective.all_finite(flat.finite_gradients())
+        if not finite:
+            flat.spoil_gradients()
+        if scaler is not None and not are_finite(scaler, self):
+            return
         x = flat.read()
-        g = self._local_update(x)
+        update = self._local_update(x)
+        if finite:
+            self._make_round(x, update)
+        else:
+            flat.write(x.sub_(update))
+
+    def _make_round(self, x: Tensor, g: Tensor) -> None:
+        """Steps 2 to 4, with parameters x and the local update g. Both are overwritten."""
         if self.compensation is not None:
             g.add_(self.compensation)
-        if not bool(torch.isfinite(g).all()):
-            raise NonFiniteError(f"round {self.round}: the local update holds NaN or infinity")
         if self.full_precision_next:
-            change = self._collective.mean(g).to(g.dtype)
-            self.compensation = None
+            change, left = self._collective.mean(g).to(g.dtype), None
+            self._check(change)
+            self._move(x, change)
         else:
+            # Others wait for this worker's signs, whatever its update is, and all move by the result.
             change = self._signs(g)
-            self.compensation = g.sub_(change)
-        flat.write(x.sub_(change))
+            self._move(x, change)
+            left = g.sub_(change)
+            self._check(left)
+        self.compensation = left
+
+    def _move(self, x: Tensor, change: Tensor) -> None:
+        self._flat.write(x.sub_(change))
         self.round += 1
+
+    def _check(self, update: Tensor) -> None:
+        if not all_finite(update):
+            raise NonFiniteError(
+                f"round {self.round}: finite gradients, and yet an update with NaN or infinity: "
+                "lower the learning rate of the inner optimizer"
+            )
 
     def _local_update(self, x: Tensor) -> Tensor:
         """Return x minus its value after the inner optimizer's step."""
@@ -187,13 +222,20 @@ def _carrier(collective: Collective | dist.ProcessGroup) -> Collective:
 class GradientOptimizer(Saved, Optimizer):
     """An optimizer around another one: gradients become their aggregate, then the inner optimizer makes its step.
 
-    Subclasses aggregate in :meth:`synchronize`. Parameter groups are the inner optimizer's own. The state is the inner
+    Subclasses aggregate in :meth:`synchronize`. Parameter groups are the inner optimizer's own. With a GradScaler it
+    makes the step if the aggregate is finite, as all workers do. The state is the inner
     optimizer's; subclasses add theirs.
     """
+
+    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.scaling).
+    _step_supports_amp_scaling = True
+    # Whether gradients are sent before the step, when they are still scaled.
+    _sends_scaled = False
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.inner = optimizer
         super().__init__(optimizer.param_groups, optimizer.defaults)
+        expect_scaler()
 
     def kept(self) -> Content:
         return Inner(self.inner).kept()
@@ -208,20 +250,39 @@ class GradientOptimizer(Saved, Optimizer):
         raise NotImplementedError
 
     @overload
-    def step(self, closure: None = None) -> None: ...
+    def step(self, closure: None = None, *, grad_scaler: GradScaler | None = None) -> None: ...
 
     @overload
-    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
+    def step(self, closure: Callable[[], _Loss], *, grad_scaler: GradScaler | None = None) -> _Loss: ...
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """:meth:`synchronize`, then the inner optimizer's step. ``closure`` is evaluated once, before."""
+    def step(self, closure: Callable[[], Any] | None = None, *, grad_scaler: GradScaler | None = None) -> Any:
+        """:meth:`synchronize`, then the inner optimizer's step. ``closure`` is evaluated once, before.
+
+        ``grad_scaler`` is given by GradScaler.step.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self.synchronize()
-        self.inner.step()
+        if grad_scaler is None:
+            self.synchronize()
+            self.inner.step()
+        elif self._synchronize_scaled(grad_scaler):
+            self.inner.step()
         return loss
+
+    def _synchronize_scaled(self, scaler: GradScaler) -> bool:
+        """Aggregate the gradients and unscale them; return whether they are finite, on all workers alike."""
+        unscaled = is_unscaled(scaler, self)
+        if unscaled and self._sends_scaled:
+            rule = "its gradients are sent in the backward pass: call synchronize(), then unscale_ and step with .inner"
+            raise UsageError(f"GradScaler.unscale_ before the step of {type(self).__name__}: {rule}")
+        if not unscaled and not self._sends_scaled:
+            scaler.unscale_(self)
+        self.synchronize()
+        if self._sends_scaled:
+            scaler.unscale_(self)
+        return are_finite(scaler, self)
 
 
 class GradientSync(GradientOptimizer):
@@ -256,7 +317,7 @@ class GradientSync(GradientOptimizer):
         if self.residual is not None:
             x += self.residual
         result, residual = self._reduction(x, 0)
-        if self._error_feedback:
+        if self._error_feedback and all_finite(result):
             self.residual = residual()
         for p, piece in zip(parameters, torch.split(result, [p.numel() for p in parameters]), strict=True):
             p.grad = piece.view(p.shape).to(p.dtype, copy=True)

@@ -26,18 +26,15 @@ from sumwire.checkpoint import Content, Saved
 from sumwire.codec import planes
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.errors import NonFiniteError as CodecNonFiniteError
-from sumwire.codec.errors import NormRangeError as CodecNormRangeError
 from sumwire.codec.tables import SUM_MAX, ThcTable
-from sumwire.codec.thc import BLOCK_VALUES, ThcCodec, ThcRound
-from sumwire.errors import GroupError, NonFiniteError, UsageError
+from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
+from sumwire.errors import GroupError, UsageError
 from sumwire.job.job import Job, Residual
+from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.training.ddp import Reduce
 
 _HALVES: Final = (torch.float16, torch.bfloat16)
 _THC_DTYPES: Final = (torch.float32, *_HALVES)
-# Bits of infinity, which is no valid norm. A worker that fails sends it, so that all workers fail alike.
-_NO_NORM: Final = 0x7F800000
 
 
 class Peers:
@@ -100,8 +97,24 @@ def through_job(job: Job, codec: GradientCodec | None = None) -> Reduce:
     return job.reduce if codec is None else partial(job.reduce_with, codec)
 
 
-def through_group(peers: Peers | dist.ProcessGroup | None = None) -> Reduce:
-    """Return the ordinary all-reduce, in x's dtype; its residual is zero. NaN and infinity reach all ranks."""
+def checked(reduce: Reduce, nonfinite: NonFinite) -> Reduce:
+    """Return ``reduce``; with "raise", one that raises NonFiniteError on all ranks for a result with NaN or infinity.
+
+    Raises UsageError for another ``nonfinite`` than "propagate" and "raise".
+    """
+    check = result_check(nonfinite)
+    if nonfinite == "propagate":
+        return reduce
+
+    def reduce_checked(x: Tensor, number: int) -> tuple[Tensor, Residual]:
+        result, residual = reduce(x, number)
+        return check(result, number), residual
+
+    return reduce_checked
+
+
+def through_group(peers: Peers | dist.ProcessGroup | None = None, *, nonfinite: NonFinite = "propagate") -> Reduce:
+    """Return the ordinary all-reduce, in x's dtype; its residual is zero. ``nonfinite``: see :func:`checked`."""
     ranks = _peers(peers)
 
     def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
@@ -110,19 +123,25 @@ def through_group(peers: Peers | dist.ProcessGroup | None = None) -> Reduce:
         mean = ranks.add_(x / ranks.workers) if halves else ranks.add_(x.clone()).div_(ranks.workers)
         return mean, lambda: torch.zeros_like(x)
 
-    return reduce
+    return checked(reduce, nonfinite)
 
 
 def thc_through_group(
-    peers: Peers | dist.ProcessGroup | None, table: ThcTable, *, seed: int = 1, block: int | None = BLOCK_VALUES
+    peers: Peers | dist.ProcessGroup | None,
+    table: ThcTable,
+    *,
+    seed: int = 1,
+    block: int | None = BLOCK_VALUES,
+    nonfinite: NonFinite = "propagate",
 ) -> Reduce:
     """Return THC by two ordinary all-reduces: the blocks' norms by MAX, then the table values, a byte each, by SUM.
 
     It sends 8 bits per value each way, and 32 per block for the norm. ``table``, ``seed`` and ``block`` must be the
     same on all ranks. It uses :class:`sumwire.codec.thc.ThcCodec`, and the mean has the same bits as from a switch.
 
-    Raises UsageError for a table whose sums over all ranks exceed a byte, one of more than 4 bits, or an impossible
-    block. The reduction raises NonFiniteError, on all ranks alike, if any has NaN, infinity or a norm above 2**96.
+    A block in which any rank has NaN, infinity or a norm above 2**96 becomes NaN on all ranks; see :func:`checked` for
+    ``nonfinite``. Raises UsageError for a table whose sums over all ranks exceed a byte, one of more than 4 bits, or an
+    impossible block.
     """
     ranks = _peers(peers)
     if table.granularity * ranks.workers > SUM_MAX:
@@ -132,7 +151,7 @@ def thc_through_group(
         codec = ThcCodec(table, job=seed, worker=ranks.rank, block=block)
     except CodecError as error:
         raise UsageError(str(error)) from error
-    return _ThcOverGroup(ranks, codec).reduce
+    return checked(_ThcOverGroup(ranks, codec).reduce, nonfinite)
 
 
 class _ThcOverGroup(Saved):
@@ -157,28 +176,13 @@ class _ThcOverGroup(Saved):
         if x.numel() == 0:
             return x.to(torch.float32, copy=True), lambda: torch.zeros_like(x, dtype=torch.float32)
         sequence, self._calls = self._calls, self._calls + 1
-        round_, refusal = self._begin(x, sequence, number)
-        agreed = self._agree(x, round_)
-        if refusal is not None:
-            raise NonFiniteError(str(refusal)) from refusal
-        assert round_ is not None
-        try:
-            words = round_.encode(agreed)
-        except CodecNormRangeError as error:
-            raise NonFiniteError(f"bucket {number} of round {sequence}: refused by another worker: {error}") from error
+        round_ = self._codec.begin(x, sequence, number)
+        words = round_.encode(self._agree(x, round_.norms()))
         counts = np.full(round_.chunks, self._peers.workers)
         return round_.decode(self._sums(x, words), counts), round_.residual
 
-    def _begin(self, x: Tensor, sequence: int, number: int) -> tuple[ThcRound | None, CodecError | None]:
-        try:
-            return self._codec.begin(x, sequence, number), None
-        except (CodecNonFiniteError, CodecNormRangeError) as error:
-            return None, error
-
-    def _agree(self, x: Tensor, round_: ThcRound | None) -> NDArray[np.uint32]:
+    def _agree(self, x: Tensor, norms: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return the largest norm of every block, as float32 bits."""
-        blocks = self._codec.layout(x.numel()).blocks
-        norms = np.full(blocks, _NO_NORM, np.uint32) if round_ is None else round_.norms()
         # Bits of non-negative floats order as the floats do, also as int32, which all backends support.
         agreed = self._peers.largest_(torch.from_numpy(norms.view(np.int32)).to(x.device))
         return agreed.cpu().numpy().view(np.uint32)

@@ -121,16 +121,26 @@ class Buffers:
         )
         # A copy, since retransmissions change it.
         self.tos = None if tos is None else tos.copy()
+        # Flags that the contributions of these chunks have however often they are sent; None for none.
+        self._own_flags: NDArray[np.uint8] | None = None
         self._records = headers(self.packets)
         self._job = config.job
         self._seat = config.seat
         self._down_words = down_words
         self._down_bytes = down_words * WORD_BYTES
 
+    def mark(self, first: int, flags: NDArray[np.uint8]) -> None:
+        """Give contributions flags, uint8 (n,): those of the chunks from ``first`` on, before they are sent."""
+        if self._own_flags is None:
+            self._own_flags = np.zeros(self.chunks, np.uint8)
+        self._own_flags[first : first + len(flags)] = flags
+        self._records["flags"][first : first + len(flags)] = flags
+
     def prepare(self, chunks: NDArray[np.int64], kind: SendKind, least: int) -> None:
         """Turn packets into retransmissions. A FLUSH closes its slot from ``least`` contributions on."""
         flush = kind == SendKind.FLUSH
-        self._records["flags"][chunks] = p4.FLAG_RESYNC | p4.FLAG_FLUSH if flush else p4.FLAG_RESYNC
+        flags = np.uint8(p4.FLAG_RESYNC | p4.FLAG_FLUSH if flush else p4.FLAG_RESYNC)
+        self._records["flags"][chunks] = flags if self._own_flags is None else flags | self._own_flags[chunks]
         self._records["contributors"][chunks] = least if flush else 1 << self._seat
         if self.tos is not None:
             self.tos[chunks] = protected(self.tos[chunks])
@@ -151,7 +161,8 @@ class Buffers:
         """A contribution with FLUSH that closes its slot whoever has contributed, uint8 (bytes of one)."""
         packet: NDArray[np.uint8] = self.packets[chunk].copy()
         record = headers(packet.reshape(1, -1))
-        record["flags"], record["contributors"] = p4.FLAG_RESYNC | p4.FLAG_FLUSH, 0
+        own = 0 if self._own_flags is None else self._own_flags[chunk]
+        record["flags"], record["contributors"] = p4.FLAG_RESYNC | p4.FLAG_FLUSH | own, 0
         return packet
 
     def plain_run(self, heads: NDArray[np.uint64], sizes: NDArray[np.uint32]) -> int:

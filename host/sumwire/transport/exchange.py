@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.errors import SumwireError
@@ -60,6 +61,10 @@ class Exchange:
         except SumwireError:
             self.close()
             raise
+
+    def mark(self, first: int, flags: NDArray[np.uint8]) -> None:
+        """Give the contributions of the chunks from ``first`` on flags, uint8 (n,), before they are :meth:`ready`."""
+        self._buffers.mark(first, flags)
 
     def ready(self, upto: int) -> None:
         """The payload of all chunks before ``upto`` is filled: send what the window allows."""

@@ -3,7 +3,7 @@
 """Sign methods without a switch: all workers' signs, eight per byte, by all-gather.
 
 A set bit is plus, the first value is in the most significant bit, and zero of either sign is plus. A message is a
-float32 scale and the signs. The scale is NaN if the worker's values are not all finite, so that all workers refuse.
+float32 scale and the signs. The scale is NaN if the worker's values are not all finite. Then the result is NaN.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sumwire.errors import NonFiniteError
 from sumwire.job.job import Residual
 from sumwire.training.reductions import Peers
 
@@ -32,37 +31,38 @@ def unpack(octets: Tensor, length: int) -> Tensor:
 def majority_vote(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
     """Reduce by signSGD with majority vote (Bernstein et al., ICML 2018): +-1, float32; a tie is plus. No residual.
 
-    Raises NonFiniteError on all workers if any has NaN or infinity.
+    All of it is NaN if any worker has NaN or infinity.
     """
     scale = torch.where(torch.isfinite(x).all(), 1.0, torch.nan)
     votes = torch.zeros(len(x), dtype=torch.int32, device=x.device)
-    for _, plus in _everyone(peers, x, scale, number):
+    finite = True
+    for theirs, plus in _everyone(peers, x, scale):
         votes += plus
+        finite = finite and bool(torch.isfinite(theirs))
     majority = (2 * votes >= peers.workers).to(torch.float32).mul_(2).sub_(1)
-    return majority, lambda: torch.zeros_like(majority)
+    return majority if finite else majority.fill_(torch.nan), lambda: torch.zeros_like(majority)
 
 
 def ef_sign(peers: Peers, x: Tensor, number: int) -> tuple[Tensor, Residual]:
     """Reduce by EF-signSGD (Karimireddy et al., ICML 2019): a worker sends (|x|_1 / length) sign(x).
 
-    Returns the mean of that over the workers, float32, and a function for what it leaves out of x. Raises
-    NonFiniteError on all workers if any has NaN, infinity or a mean magnitude beyond float32.
+    Returns the mean of that over the workers, float32, and a function for what it leaves out of x. All of the mean is
+    NaN if any worker has NaN, infinity or a mean magnitude beyond float32.
     """
     x = x.detach().to(torch.float32)
-    scale = x.abs().mean()
+    magnitude = x.abs().mean()
+    scale = torch.where(torch.isfinite(magnitude), magnitude, torch.nan)
     total = torch.zeros_like(x)
-    for theirs, plus in _everyone(peers, x, scale, number):
+    for theirs, plus in _everyone(peers, x, scale):
         total += _signed(plus, theirs)
     return total.div_(peers.workers), lambda: x - _signed((x >= 0).to(torch.uint8), scale)
 
 
-def _everyone(peers: Peers, x: Tensor, scale: Tensor, number: int) -> list[tuple[Tensor, Tensor]]:
+def _everyone(peers: Peers, x: Tensor, scale: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Return every worker's scale and signs, by rank."""
     message = torch.cat([scale.to(torch.float32).reshape(1).view(torch.uint8), pack(x >= 0)])
     messages = peers.gather(message)
     scales = torch.stack([one[:_SCALE_BYTES] for one in messages]).view(torch.float32).view(-1)
-    if not bool(torch.isfinite(scales).all()):
-        raise NonFiniteError(f"bucket {number}: a worker's gradients hold NaN or infinity: must be finite")
     signs = (unpack(one[_SCALE_BYTES:], len(x)) for one in messages)
     return list(zip(scales, signs, strict=True))
 

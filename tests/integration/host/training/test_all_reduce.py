@@ -134,24 +134,33 @@ def test_bad_network_changes_no_bit() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_non_finite_is_refused_before_anything_is_sent(value: float) -> None:
-    mapping = job_mapping(WORKERS, 8)
-    with Bridge(mapping, golden_switch(mapping)) as bridge, sumwire.Job(configs(mapping)[0]) as job:
-        with pytest.raises(sumwire.NonFiniteError, match="index 3"):
-            sumwire.all_reduce(torch.tensor([1.0, 2.0, 3.0, value]), job)
-        with pytest.raises(sumwire.NonFiniteError, match="norm"):
-            sumwire.all_reduce(torch.full((10,), 1e38), job)
-        assert bridge.heard == 0
+def test_block_that_is_not_finite_is_nan_on_all_and_leaves_the_residual(value: float) -> None:
+    good = inputs(9000)
 
-
-def test_a_refused_call_may_be_made_again() -> None:
-    def work(job: sumwire.Job, worker: int) -> Tensor:
+    def work(job: sumwire.Job, worker: int) -> tuple[Tensor, bool]:
+        sumwire.all_reduce(good[worker].clone(), job, feedback="w")
+        before = job.feedback.compensate("w", torch.zeros(9000)).clone()
+        bad = good[worker].clone()
         if worker == 1:
-            with pytest.raises(sumwire.RetryError):
-                sumwire.all_reduce(torch.tensor([float("nan")]), job)
+            bad[3] = value
+        result = sumwire.all_reduce(bad, job, feedback="w")
+        return result, torch.equal(job.feedback.compensate("w", torch.zeros(9000)), before)
+
+    outcomes = play(work)
+    for result, kept in outcomes:
+        assert kept
+        assert np.array_equal(result.numpy().view(np.uint32), outcomes[0][0].numpy().view(np.uint32))
+        assert torch.equal(result.isnan(), torch.arange(9000) < 1024)
+
+
+def test_a_job_that_raises_does_so_on_all_workers_and_goes_on() -> None:
+    def work(job: sumwire.Job, worker: int) -> Tensor:
+        tensor = torch.tensor([float("nan") if worker == 1 else 1.0])
+        with pytest.raises(sumwire.NonFiniteError, match="bucket 7"):
+            sumwire.all_reduce(tensor, job, bucket=7)
         return sumwire.all_reduce(torch.ones(1), job)
 
-    for result in play(work):
+    for result in play(work, nonfinite="raise"):
         torch.testing.assert_close(result, torch.ones(1), rtol=0, atol=0.2)
 
 

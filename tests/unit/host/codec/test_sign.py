@@ -9,8 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound
-from sumwire.codec.errors import CodecError, NonFiniteError, NormRangeError
-from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec, pack_signs, signs, unpack_signs
+from sumwire.codec.errors import CodecError
+from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec, pack_signs, signs, unpack_signs
 from torch import Tensor
 
 LENGTHS = [0, 1, 7, 8, 9, 1024, 2047, 2048, 2049, 8191, 8192, 8193, 30_000]
@@ -94,9 +94,41 @@ def test_ef_sign_scales_are_gathered_and_averaged() -> None:
         assert round_.residual().tolist() == [0.0] * 10
 
 
-def test_ef_sign_refuses_what_float32_cannot_say() -> None:
-    with pytest.raises(NormRangeError, match=r"2\*\*128"):
-        EfSignCodec(worker=0, workers=1).begin(torch.full((3,), 1e300, dtype=torch.float64), 0, 0)
+def test_ef_sign_magnitude_beyond_float32_counts_as_not_finite() -> None:
+    round_ = EfSignCodec(worker=0, workers=1).begin(torch.full((3,), 1e300, dtype=torch.float64), 0, 0)
+    assert alone(round_).isnan().all()
+
+
+def test_ef_sign_of_one_worker_that_is_not_finite_spoils_all() -> None:
+    tensors = [torch.ones(9000), torch.full((9000,), 2.0)]
+    tensors[1][8999] = float("nan")
+    rounds = [EfSignCodec(worker=w, workers=2).begin(x, 0, 0) for w, x in enumerate(tensors)]
+    agreed = np.maximum(*(round_.preliminary() for round_ in rounds))
+    for round_ in rounds:
+        words = round_.encode(agreed)
+        assert round_.decode(words, full_counts(words, 2)).isnan().all()
+        assert round_.residual().isfinite().all()
+
+
+@pytest.mark.parametrize(("codec", "chunk"), [(SignCodec(), 8192), (VoteCodec(), 2048)])
+def test_chunk_that_is_not_finite_has_the_flag_and_is_nan(codec: SignCodec | VoteCodec, chunk: int) -> None:
+    x = torch.ones(150_000)
+    x[[chunk, 149_999]] = torch.tensor([float("inf"), float("nan")])
+    round_ = codec.begin(x, 0, 0)
+    assert round_.outside is not None
+    assert np.flatnonzero(round_.outside).tolist() == [1, 149_999 // chunk]
+    words = round_.encode(round_.preliminary())
+    down = words[:, : codec.info.words_down]
+    round_.decode_into(0, round_.chunks, down, full_counts(words, 1), round_.outside)
+    spoiled = torch.isin(torch.arange(150_000).div(chunk, rounding_mode="floor"), torch.tensor([1, 149_999 // chunk]))
+    assert torch.equal(round_.result.isnan(), spoiled)
+
+
+@pytest.mark.parametrize("codec", [SignCodec(), VoteCodec(), SsdmCodec(job=1, worker=0)])
+def test_ordinary_all_reduce_passes_what_is_not_finite_on(codec: SignCodec | VoteCodec | SsdmCodec) -> None:
+    x = torch.tensor([1.0, float("nan"), -1.0, float("inf")])
+    spoiled = codec.ordinary(x, lambda mine: mine).isnan().tolist()
+    assert spoiled == ([True] * 4 if isinstance(codec, SsdmCodec) else [False, True, False, True])
 
 
 def test_ssdm_signs_are_the_direction_in_the_mean() -> None:
@@ -119,8 +151,6 @@ def test_ssdm_draws_are_each_workers_own_and_repeatable() -> None:
 
 @pytest.mark.parametrize("codec", [VoteCodec(), EfSignCodec(worker=0, workers=1), SsdmCodec(job=1, worker=0)])
 def test_sign_codecs_refuse_bad_input_and_skip_what_nobody_sent(codec: VoteCodec) -> None:
-    with pytest.raises(NonFiniteError, match="index 1"):
-        codec.begin(torch.tensor([1.0, float("nan")]), 0, 0)
     with pytest.raises(CodecError, match="flat"):
         codec.begin(torch.zeros(2, 2), 0, 0)
     round_ = codec.begin(torch.ones(10_000), 0, 0)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sumwire.codec.errors import CodecError, NonFiniteError
+from sumwire.codec.errors import CodecError
 from sumwire.codec.sum32 import CHUNK_VALUES, Sum32Codec, pack_elements, scale_bits, unpack_elements
 from torch import Tensor
 
@@ -129,10 +129,21 @@ def test_ends_of_float64(value: float) -> None:
     torch.testing.assert_close(result, x, rtol=1e-8, atol=0)
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_block_that_is_not_finite_is_nan_on_all_workers(bad: float, dtype: torch.dtype) -> None:
+    good = [torch.randn(600, generator=torch.Generator().manual_seed(seed)).to(dtype) for seed in range(2)]
+    poisoned = good[0].clone()
+    poisoned[300] = bad
+    results = means([poisoned, good[1]])
+    assert torch.equal(results[0].isnan(), torch.arange(600).div(256, rounding_mode="floor") == 1)
+    assert np.array_equal(results[0].numpy().view(np.uint8), results[1].numpy().view(np.uint8))
+    spoiled = results[0].isnan()
+    assert torch.equal(results[0][~spoiled], means(good)[0][~spoiled])
+
+
 def test_bad_input_is_refused() -> None:
     codec = Sum32Codec(workers=4)
-    with pytest.raises(NonFiniteError, match="index 0"):
-        codec.begin(torch.tensor([float("inf")]), 0, 0)
     round_ = codec.begin(torch.ones(1), 0, 0)
     with pytest.raises(CodecError, match="no smaller"):
         round_.encode(np.zeros(1, np.uint32))

@@ -203,8 +203,7 @@ def test_a_straggler_follows(make_lanes: MakeLanes) -> None:
     run_workers(lambda worker: [step(worker, number) for number in (1, 2)], 2)
     straggler = states[2]
     assert straggler.feedback is not None
-    for future in straggler._kept.values():
-        future.wait()
+    straggler.settle()
     kept = [straggler.feedback.residual(number) for number in (0, 1)]
     for number in (1, 2):
         assert straggler.behind()

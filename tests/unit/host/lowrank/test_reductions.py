@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from helpers.lowrank.lockstep import Barrier, Combine, exact, flat, loss_of, net, sum32, thc, together
-from sumwire.codec.errors import CodecError
 from sumwire.job.job import Residual
 from sumwire.lowrank.matrices import MatrixState
 from sumwire.lowrank.sync import AcpSgd
@@ -99,7 +98,7 @@ def test_fixed_point_has_room_for_all_workers_at_their_largest(value: float) -> 
         torch.testing.assert_close(result, torch.full((8, 8), value), rtol=1e-5, atol=0)
 
 
-def test_factor_beyond_float32_is_refused_and_leaves_the_state_alone() -> None:
+def test_factor_beyond_float32_leaves_the_state_alone() -> None:
     def reduce(x: Tensor, number: int) -> tuple[Tensor, Residual]:
         mean, residual = sum32([x], 0, number)[0]
         return mean, lambda: residual
@@ -107,8 +106,8 @@ def test_factor_beyond_float32_is_refused_and_leaves_the_state_alone() -> None:
     weight = torch.nn.Parameter(torch.zeros(8, 8))
     optimizer = AcpSgd([weight], torch.optim.SGD([weight], lr=1.0), reduce, rank=2, min_compression=0.0)
     weight.grad = torch.full((8, 8), 3e38)
-    with pytest.raises(CodecError, match="non-finite"):
-        optimizer.step()
+    optimizer.synchronize()
+    assert weight.grad.isnan().all()
     assert optimizer.steps == 0
     (state,) = optimizer.states
     assert isinstance(state, MatrixState)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +22,7 @@ STEPS = 25
 class LocalResidual(Marsit):
     """The mistake: each worker keeps what its own sign leaves out, not what the global result leaves out."""
 
-    def _step(self) -> None:
-        x = self._flat.read()
-        g = self._local_update(x)
+    def _make_round(self, x: Tensor, g: Tensor) -> None:
         if self.compensation is not None:
             g.add_(self.compensation)
         if self.full_precision_next:
@@ -281,6 +280,9 @@ def test_parameters_without_gradient() -> None:
             lengths.append(len(x))
             return self.inner.mean(x)
 
+        def all_finite(self, finite: bool, /) -> bool:
+            return self.inner.all_finite(finite)
+
     def work(worker: int, collective: Collective) -> tuple[list[float], list[float], list[float]]:
         frozen = nn.Parameter(torch.ones(3), requires_grad=False)
         sparse, used = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))
@@ -303,23 +305,48 @@ def test_parameters_without_gradient() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_bad_gradients_are_refused_and_change_nothing(value: float) -> None:
-    def work(worker: int, collective: Collective) -> None:
+def test_bad_gradient_of_one_worker_is_all_workers_and_keeps_the_compensation(value: float) -> None:
+    def work(worker: int, collective: Collective) -> list[float]:
         model = net()
         marsit = Marsit(INNER["momentum"](model.parameters()), collective, global_lr=0.01, full_precision_every=None)
         steps_of(model, marsit, worker, range(2))
-        before, kept = flat(model), marsit.compensation
+        kept = marsit.compensation
+        assert kept is not None
+        before = kept.clone()
         backward(model, worker, 2)
         last = list(model.parameters())[-1]
         assert last.grad is not None
-        last.grad[1] = value
-        with pytest.raises(NonFiniteError, match=r"parameter 3 of shape \(2,\)"):
-            marsit.step()
-        assert torch.equal(before, flat(model))
-        assert marsit.compensation is kept
+        if worker == 1:
+            last.grad[1] = value
+        marsit.step()
+        assert all(p.grad is not None and p.grad.isnan().all() for p in model.parameters())
+        assert marsit.compensation is not None and torch.equal(marsit.compensation, before)
         assert marsit.round == 2
+        return flat(model).tolist()
 
-    in_threads(work, workers=1)
+    # As any optimizer's step with such gradients.
+    assert all(math.isnan(value) for values in in_threads(work, workers=2) for value in values)
+
+
+@pytest.mark.parametrize("every", [None, 1])
+def test_bad_update_from_good_gradients_is_an_error_and_no_one_waits(every: int | None) -> None:
+    def work(worker: int, collective: Collective) -> tuple[list[float], str]:
+        model = net()
+        inner = torch.optim.SGD(model.parameters(), lr=float("inf") if worker else 0.1)
+        marsit = Marsit(inner, collective, global_lr=0.01, full_precision_every=every)
+        backward(model, worker, 0)
+        text = ""
+        try:
+            marsit.step()
+        except NonFiniteError as error:
+            text = str(error)
+        assert flat(model).isfinite().all()
+        return flat(model).tolist(), text
+
+    (first, fine), (second, told) = in_threads(work, workers=2)
+    assert first == second
+    assert told.startswith("round 1" if every is None else "round 0")
+    assert (fine == "") == (every is None)
 
 
 def test_a_failing_collective_leaves_the_parameters_alone() -> None:
@@ -328,6 +355,9 @@ def test_a_failing_collective_leaves_the_parameters_alone() -> None:
             raise TimeoutError("no answer")
 
         mean = sign_merge
+
+        def all_finite(self, finite: bool, /) -> bool:
+            return finite
 
     model = net()
     pointers = [p.data_ptr() for p in model.parameters()]
