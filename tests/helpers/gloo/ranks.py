@@ -22,8 +22,8 @@ Case = Callable[..., Any]
 # torch._dynamo: an optimizer's first call imports it, for longer than all else takes.
 PRELOAD = [
     "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sumwire.systems", "sumwire.training.ddp",
-    "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases", "helpers.gloo.multihop_cases", "helpers.gloo.state_cases",
-    "helpers.gloo.systems_cases",
+    "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases", "helpers.gloo.multihop_cases",
+    "helpers.gloo.nonfinite_cases", "helpers.gloo.state_cases", "helpers.gloo.systems_cases",
 ]  # fmt: skip
 
 

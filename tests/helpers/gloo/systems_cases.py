@@ -133,25 +133,6 @@ def thc_sums(rank: int, number: int) -> tuple[list[float], list[float]]:
     return mean.tolist(), residual().tolist()
 
 
-def poisoned(rank: int, name: str, value: float) -> list[str]:
-    """Errors of a step in which rank 1 has a bad value, and of the next, good one."""
-    weight = nn.Parameter(torch.zeros(50))
-    system = systems.make(name, **SYSTEMS[name])
-    optimizer = system.attach(nn.ParameterList([weight]), torch.optim.SGD([weight], lr=0.1))
-    errors = []
-    for bad in (True, False):
-        weight.grad = given(rank, 0, 50)
-        if bad and rank == 1:
-            weight.grad[7] = value
-        try:
-            optimizer.step()
-            errors.append("")
-        except SumwireError as error:
-            errors.append(f"{type(error).__name__}: {error}")
-    system.close()
-    return errors
-
-
 def refusals(rank: int) -> list[str]:
     """What `make` and `attach` refuse where there is a process group."""
     stranger = dist.new_group([0], use_local_synchronization=True) if rank == 0 else None

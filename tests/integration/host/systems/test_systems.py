@@ -76,7 +76,8 @@ def test_every_system_learns_and_keeps_its_replicas_equal(rig: TreeRig, name: st
     outcomes = train(rig, name, STEPS, Impairment(7, 0.005, 0.005, 0.01, 0.005))
     for parameters, _, stats in outcomes:
         assert torch.equal(parameters, outcomes[0][0])
-        assert stats["operations"] == STEPS
+        # Marsit's workers agree before each round that all have finite gradients.
+        assert stats["operations"] == (2 * STEPS if name == "marsit" else STEPS)
         assert name not in ("acp", "acp-thc") or stats["values"] < STEPS * len(parameters)
         assert stats["operation_s"] > 0
     losses = torch.tensor([losses for _, losses, _ in outcomes]).mean(0)

@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""NaN and infinity in every system: real ranks over gloo and through the aggregator, float16 and torch's GradScaler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.aggregator.served import every_op_mapping, serving
+from helpers.gloo import nonfinite_cases as cases
+from helpers.gloo.ranks import Ranks
+
+RANKS = 3
+STEPS = 12
+# One rank, another, and all of them.
+BAD = {3: [1], 6: [0], 9: list(range(RANKS))}
+LOW_RANK = {"rank": 1, "min_compression": 1.1}
+MARSIT = {"global_lr": 0.01, "full_precision_every": 5}
+OVER_GROUP: dict[str, dict[str, Any]] = {
+    "ssgd": {},
+    "fp16": {},
+    "thc": {},
+    "thc-uniform": {},
+    "topk": {"k": 0.2},
+    "vote": {"scale": 0.05},
+    "ef-sign": {},
+    "acp": LOW_RANK,
+    "acp-thc": LOW_RANK,
+    "marsit-ring": MARSIT,
+    "cascade": {},
+}
+OVER_SWITCH: dict[str, dict[str, Any]] = {
+    "thc": {},
+    "sum32": {},
+    "vote": {"scale": 0.05},
+    "ef-sign": {},
+    "ssdm": {"scale": 0.05},
+    "acp": LOW_RANK,
+    "acp-thc": LOW_RANK,
+    "marsit": MARSIT,
+}
+REMEMBER_NOTHING = ("ssgd", "fp16", "vote", "cascade", "sum32", "ssdm")
+CASES = [(name, "group") for name in OVER_GROUP] + [(name, "switch") for name in OVER_SWITCH]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
+        yield started
+
+
+def train(ranks: Ranks, name: str, transport: str, inside: bool, bad: dict[int, list[int]]) -> list[dict[str, Any]]:
+    mapping = every_op_mapping(RANKS) if transport == "switch" else None
+    options = dict((OVER_SWITCH if mapping else OVER_GROUP)[name])
+    if inside and "scale" in options:
+        # A hook's results are unscaled after it.
+        options["scale"] *= cases.SCALE
+    with nullcontext() if mapping is None else serving(mapping):
+        return ranks.run(cases.train, mapping, name, options, inside, bad, STEPS)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["plain", "ddp"])
+@pytest.mark.parametrize(("name", "transport"), CASES)
+def test_overflows_are_skipped_by_all_and_forgotten(ranks: Ranks, name: str, transport: str, inside: bool) -> None:
+    outcomes = train(ranks, name, transport, inside, BAD)
+    halved = [cases.SCALE / 2 ** sum(step <= now for step in BAD) for now in range(STEPS)]
+    for outcome in outcomes:
+        assert outcome["scales"] == halved
+        assert outcome["skipped"] == [True] * len(BAD)
+        assert min(outcome["nans"]) > 0
+        assert outcome["parameters"] == outcomes[0]["parameters"]
+        assert outcome["gradients"] == outcomes[0]["gradients"], "equal bits"
+        if name not in REMEMBER_NOTHING:
+            assert outcome["kept"] == [True] * len(BAD)
+
+
+@pytest.mark.parametrize(("name", "transport"), [("thc", "switch"), ("topk", "group"), ("acp", "group")])
+def test_training_gets_as_far_as_without_overflows(ranks: Ranks, name: str, transport: str) -> None:
+    """The steps that are left are the same number; the batches differ."""
+    without = train(ranks, name, transport, True, {})
+    outcomes = train(ranks, name, transport, True, BAD)
+    last, expected = (np.mean([o["losses"][-1] for o in each]) for each in (outcomes, without))
+    first = np.mean([o["losses"][0] for o in outcomes])
+    assert expected < 0.9 * first
+    assert last < 0.95 * first
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", [name for name in OVER_GROUP if name not in ("acp", "acp-thc")])
+def test_without_a_scaler_it_passes_through_and_the_next_step_is_good(ranks: Ranks, name: str, value: float) -> None:
+    outcomes = ranks.run(cases.without_scaler, name, OVER_GROUP[name], value)
+    for poisoned, good in outcomes:
+        assert poisoned == outcomes[0][0], "equal bits"
+        assert not np.isfinite(np.array(poisoned, np.int32).view(np.float32)[7])
+        assert name == "marsit-ring" or good == outcomes[0][1]
+        assert np.isfinite(np.array(good, np.int32).view(np.float32)).all()
+
+
+def test_what_is_told_to_raise_does_so_on_all_ranks_and_goes_on(ranks: Ranks) -> None:
+    mapping = every_op_mapping(RANKS)
+    with serving(mapping):
+        for told in ranks.run(cases.raising, mapping):
+            assert len(told) == 9
+            assert all("the gradients of some worker hold NaN or infinity" in text for text in told), told
