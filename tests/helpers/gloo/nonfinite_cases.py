@@ -25,7 +25,7 @@ OVERFLOW = 1e8
 
 
 class Net(nn.Module):
-    """The same weights at every call."""
+    """A model of six parameters, with equal weights at every call."""
 
     def __init__(self) -> None:
         super().__init__()
