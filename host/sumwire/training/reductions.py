@@ -13,7 +13,7 @@ group of its own.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, wraps
 from typing import Final
 
 import numpy as np
@@ -106,6 +106,7 @@ def checked(reduce: Reduce, nonfinite: NonFinite) -> Reduce:
     if nonfinite == "propagate":
         return reduce
 
+    @wraps(reduce)
     def reduce_checked(x: Tensor, number: int) -> tuple[Tensor, Residual]:
         result, residual = reduce(x, number)
         return check(result, number), residual
