@@ -15,7 +15,7 @@ from sumwire_protocol.version import __version__
 
 from sumwire.dlcp import layers, loss_profile, packet_loss
 from sumwire.dlcp.tags import LayerMagnitude, Policy
-from sumwire.errors import SumwireError
+from sumwire.errors import SumwireError, UsageError
 
 _INTERRUPTED = 130
 
@@ -86,6 +86,8 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _profile_loss(options: argparse.Namespace) -> int:
+    if options.json:
+        _check_writable(options.json)
     found = loss_profile.profile(
         loss_profile.Script(options.script, tuple(options.arguments), options.timeout),
         target=options.target,
@@ -101,6 +103,14 @@ def _profile_loss(options: argparse.Namespace) -> int:
     print(f"without loss: accuracy {found.baseline:.4f}; target {found.target:.4f}; {len(found.runs)} trainings")
     print(f"largest p that reaches it: {found.bound:g}{' (the end of the grid)' if largest else ''}")
     return 0
+
+
+def _check_writable(path: Path) -> None:
+    """Raise UsageError before the trainings, not after them, if the file cannot be written."""
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}: name a file that can be written: --json FILE") from error
 
 
 def _shares(text: str) -> tuple[float, ...]:

@@ -43,7 +43,8 @@ def shapes_of(model: str) -> tuple[Named, ...]:
     """
     if ":" not in model:
         if model.lower() not in RANKS:
-            raise UsageError(f"model {model!r}: must be one of {', '.join(RANKS)}, or FILE.py:CALLABLE")
+            known = ", ".join(RANKS)
+            raise UsageError(f"model {model!r}: must be one of {known}, or your own as FILE.py:CALLABLE")
         return model_shapes(model.lower())
     made = loaded(model)()
     if hasattr(made, "named_parameters"):
@@ -51,9 +52,10 @@ def shapes_of(model: str) -> tuple[Named, ...]:
     try:
         named = tuple((str(name), tuple(int(side) for side in shape)) for name, shape in made)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"model {model}: gives neither a module nor pairs of name and shape: {error}") from error
+        rule = "return a torch module, or a list of (name, shape)"
+        raise UsageError(f"model {model}: gives neither a module nor pairs ({error}): {rule}") from error
     if not named:
-        raise UsageError(f"model {model}: has no parameters")
+        raise UsageError(f"model {model}: has no parameters: return a module that has some with requires_grad=True")
     return named
 
 
@@ -63,13 +65,13 @@ def loaded(place: str) -> Any:
     path = Path(file)
     spec = importlib.util.spec_from_file_location(f"sumwire_inspected_{path.stem}", path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise UsageError(f"{place}: {file} is no Python file")
+        raise UsageError(f"{place}: {file} is no Python file: name one that is there as FILE.py:CALLABLE")
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look up their module here.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     if not callable(getattr(module, name, None)):
-        raise UsageError(f"{place}: {file} has no callable {name!r}")
+        raise UsageError(f"{place}: {file} has no callable {name!r}: name a function of it as FILE.py:CALLABLE")
     return getattr(module, name)
 
 

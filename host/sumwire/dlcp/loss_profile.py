@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ _ACCURACY: Final = re.compile(r"^accuracy:\s*([-+.\deE]+)\s*$")
 # Seconds that a script has to end after a signal.
 _GRACE_S: Final = 5.0
 _TAIL_LINES: Final = 15
+_LAST_LINE: Final = "end the script with print(f'accuracy: {accuracy}')"
 
 Say = Callable[[str], None]
 Train = Callable[[float, str], "list[Run]"]
@@ -81,7 +83,8 @@ class Script:
 
     def __post_init__(self) -> None:
         if not self.path.is_file():
-            raise ConfigError("script", str(self.path), "must be a Python file", where="profile-loss")
+            cure = "name one that is there: sumwire profile-loss SCRIPT.py"
+            raise ConfigError("script", str(self.path), "must be a Python file", where="profile-loss", cure=cure)
 
     def run(self, share: float, pattern: str, seed: int) -> Run:
         """Train once. Raises ProfileError for a script that fails, prints no accuracy or never drops packets."""
@@ -99,7 +102,8 @@ class Script:
             packets, lost = _reported(report)
         accuracy = _accuracy(output)
         if share and not packets:
-            raise ProfileError(f"{self.path}: lost nothing: must call sumwire.dlcp.packet_loss.from_environment().drop")
+            cure = "let it call sumwire.dlcp.packet_loss.from_environment().drop on its gradients"
+            raise ProfileError(f"{self.path}: lost nothing: {cure}")
         return Run(share, pattern, seed, lost / packets if packets else 0.0, accuracy, seconds)
 
     def _output(self, environment: dict[str, str]) -> str:
@@ -117,13 +121,14 @@ class Script:
                 output, _ = child.communicate(timeout=self.timeout_s)
             except subprocess.TimeoutExpired as error:
                 _end(child)
-                raise ProfileError(f"{self.path}: not done after {self.timeout_s} s") from error
+                raise ProfileError(f"{self.path}: not done after {self.timeout_s} s: raise --timeout") from error
             except BaseException:
                 _end(child)
                 raise
         if child.returncode:
             tail = "\n".join(output.splitlines()[-_TAIL_LINES:])
-            raise ProfileError(f"{self.path}: ended with code {child.returncode}:\n{tail}")
+            text = f"{self.path}: ended with code {child.returncode}:\n{tail}\n"
+            raise ProfileError(f"{text}mend the script so that this ends with code 0: {shlex.join(command)}")
         return output
 
 
@@ -154,7 +159,8 @@ def profile(
     baseline = fmean(run.accuracy for run in runs)
     found = Profile(baseline - within if target is None else target, baseline, runs)
     if baseline < found.target:
-        raise ProfileError(f"{script.path}: reaches {baseline:.4f} without loss: the target is {found.target:.4f}")
+        reached = f"{script.path}: reaches {baseline:.4f} without loss, the target is {found.target:.4f}"
+        raise ProfileError(f"{reached}: lower --target, or train longer")
     # grid[low] holds, -1 being no loss; grid[high] does not, or is beyond the grid.
     low, high = -1, len(grid)
     while high - low > 1:
@@ -188,12 +194,13 @@ def _told(run: Run, say: Say) -> Run:
 def _check(grid: Sequence[float], patterns: Sequence[str], seeds: int) -> None:
     where = "profile-loss"
     if not grid or any(not 0 < share < 1 for share in grid) or list(grid) != sorted(set(grid)):
-        raise ConfigError("grid", tuple(grid), "must be shares that rise within (0, 1)", where=where)
+        rule = "must be shares that rise within (0, 1)"
+        raise ConfigError("grid", tuple(grid), rule, where=where, cure="--grid P,P,...")
     if not patterns or any(pattern not in packet_loss.PATTERNS for pattern in patterns):
         rule = f"must be some of {', '.join(packet_loss.PATTERNS)}"
-        raise ConfigError("patterns", tuple(patterns), rule, where=where)
+        raise ConfigError("patterns", tuple(patterns), rule, where=where, cure="--pattern PATTERN")
     if seeds < 1:
-        raise ConfigError("seeds", seeds, "must be 1 or more", where=where)
+        raise ConfigError("seeds", seeds, "must be 1 or more", where=where, cure="--seeds N")
 
 
 def _reported(path: Path) -> tuple[int, int]:
@@ -206,11 +213,11 @@ def _accuracy(output: str) -> float:
     lines = [line for line in output.splitlines() if line.strip()]
     match = _ACCURACY.search(lines[-1]) if lines else None
     if match is None:
-        raise ProfileError(f"last line must be 'accuracy: X', is {repr(lines[-1]) if lines else 'nothing'}")
+        raise ProfileError(f"the last line is {repr(lines[-1]) if lines else 'nothing'}: {_LAST_LINE}")
     try:
         return float(match[1])
     except ValueError as error:
-        raise ProfileError(f"last line must be 'accuracy: X', is {lines[-1]!r}") from error
+        raise ProfileError(f"the last line is {lines[-1]!r}: {_LAST_LINE}") from error
 
 
 def _end(child: subprocess.Popen[str]) -> None:

@@ -73,7 +73,16 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed.splitlines()[-1] == "largest p that reaches it: 0.1"
     assert json.loads(out.read_text())["bound"] == 0.1
     assert cli.main(["profile-loss", str(path), "--target", "0.95", "--seeds", "1"]) == 1
-    assert "reaches 0.9000 without loss: the target is 0.9500" in capsys.readouterr().err
+    assert "reaches 0.9000 without loss, the target is 0.9500: lower --target" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_trainings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "nowhere" / "runs.json"
+    assert cli.main(["profile-loss", str(script(tmp_path, "raise SystemExit('ran')")), "--json", str(out)]) == 1
+    told = capsys.readouterr().err
+    assert told == f"sumwire: {out}: No such file or directory: name a file that can be written: --json FILE\n"
 
 
 def test_the_example_trains(tmp_path: Path) -> None:
@@ -91,11 +100,11 @@ def test_arguments_reach_the_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("print('accuracy: 0.9')", "lost nothing: must call"),
+        ("print('accuracy: 0.9')", "lost nothing: let it call"),
         ("raise SystemExit('out of memory')", "ended with code 1:\nout of memory"),
-        ("print('accuracy: 0.9\\nbye')", "last line must be 'accuracy: X', is 'bye'"),
-        ("print('my accuracy: 0.9')", "last line must be"),
-        ("print('accuracy: --')", "last line must be"),
+        ("print('accuracy: 0.9\\nbye')", "the last line is 'bye': end the script with print"),
+        ("print('my accuracy: 0.9')", "the last line is"),
+        ("print('accuracy: --')", "the last line is"),
         ("", "is nothing"),
         ("import time; time.sleep(60)", "not done after 0.5 s"),
     ],

@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sumwire
 from helpers.transport.udp_bridge import TABLE, job_mapping, write_job
-from sumwire.config import Address, JobConfig, Lane, ThcParameters, load_job, parse_job
-from sumwire.errors import ConfigError
+from sumwire.config import Address, JobConfig, JobFileError, Lane, ThcParameters, load_job, parse_job
+from sumwire.errors import ConfigError, UsageError
+
+WRITE_AGAIN = "write the file again: sumwire-controller job-file CONFIG --job NAME -o FILE"
 
 
 def test_a_good_file(tmp_path: Path) -> None:
@@ -117,8 +121,9 @@ def second(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_every_rule_names_field_and_value(mapping: dict[str, Any], text: str) -> None:
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ConfigError, match=text) as caught:
         parse_job(mapping, 0)
+    assert str(caught.value).endswith(WRITE_AGAIN)
 
 
 def test_a_run_has_all_workers_unless_the_file_says_how_few() -> None:
@@ -197,7 +202,7 @@ def test_two_workers_at_one_address() -> None:
 
 @pytest.mark.parametrize("worker", [-1, 3])
 def test_worker_outside_the_job(worker: int) -> None:
-    with pytest.raises(ConfigError, match=rf"worker = {worker}: must be in 0\.\.2"):
+    with pytest.raises(ConfigError, match=rf"worker = {worker}: must be in 0\.\.2; start 3 processes, each"):
         parse_job(job_mapping(3, 64), worker)
 
 
@@ -215,7 +220,18 @@ def test_file_that_is_no_object(tmp_path: Path, content: str, text: str) -> None
     path.write_text(content)
     with pytest.raises(ConfigError, match=text) as caught:
         load_job(path, worker=0)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(caught.value) and str(caught.value).endswith(WRITE_AGAIN)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """An OSError with its number, and one of Sumwire's."""
+    for path, number in ((tmp_path / "nowhere.json", errno.ENOENT), (tmp_path, errno.EISDIR)):
+        with pytest.raises(JobFileError) as caught:
+            load_job(path, worker=0)
+        assert isinstance(caught.value, OSError) and isinstance(caught.value, UsageError)
+        assert caught.value.errno == number
+        told = str(caught.value)
+        assert told.startswith(f"{path}: {os.strerror(number)}: ") and told.endswith(WRITE_AGAIN)
 
 
 def test_the_earlier_name_of_an_error_still_catches_it() -> None:
