@@ -55,6 +55,7 @@ class Packet:
     valid: set[str]
     position: int = 0
     length: int = 0
+    limit: int | None = None
 
 
 class ParserEndsError(Exception):
@@ -150,7 +151,7 @@ class Reference:
                 for member in header.fields:
                     bits = bits << member.width | packet.values[name, member.name] % (1 << member.width)
                 out += bits.to_bytes(header.size_bytes)
-        return out + packet.frame[packet.position // 8 :]
+        return (out + packet.frame[packet.position // 8 :])[: packet.limit]
 
     # -- parser ----------------------------------------------------------
 
@@ -296,6 +297,8 @@ class Reference:
                     self.counters[counter][at][1] += len(packet.frame)
             case ir.MarkToDrop():
                 self._set(packet, egress_spec=DROP_PORT, mcast_grp=0)
+            case ir.Truncate(length):
+                packet.limit = length if packet.limit is None else min(packet.limit, length)
             case ir.Random(target, low, high):
                 bottom, top = self.value(low, packet, args), self.value(high, packet, args)
                 if bottom <= top:

@@ -18,7 +18,7 @@ import numpy as np
 from golden import model
 from golden.model import Host, Job, udp_frame
 from helpers.packet import rigs
-from helpers.packet.play import contribution, random_partial, random_payload
+from helpers.packet.play import Clock, contribution, random_partial, random_payload
 from helpers.packet.star import AGGREGATOR, HOSTS, JOBS
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import IPv6
@@ -32,7 +32,7 @@ Frames = list[tuple[int, bytes]]
 
 def star_switch() -> tuple[SoftSwitch, Frames]:
     """A switch with all entries of the star, and frames for it with their ports."""
-    with rigs.soft_in_process("python", rigs.Clock()) as rig:
+    with rigs.soft_in_process("python", Clock()) as rig:
         rig.renew()
         return rig.switch, [*star_frames(), *_ordinary()]
 

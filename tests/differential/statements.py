@@ -68,7 +68,8 @@ class Statements:
             wide = [member for member in declared.targets() if member.width > 64 and member.width % 64]
             return self._random(draws.one([target, *wide]), depth)
         match draws.one(["assign"] * 12 + ["read", "write", "write", "count", "send", "send", "send", "replicate",
-                                           "valid", "invalid", "copy", "random", "hash", "log", "drop"]):  # fmt: skip
+                                           "valid", "invalid", "copy", "random", "hash", "log", "cut",
+                                           "drop"]):  # fmt: skip
             case "read":
                 return ir.RegisterRead(target, draws.one(list(declared.registers)), self._index(depth))
             case "write":
@@ -98,6 +99,8 @@ class Statements:
                 return (
                     ir.If(expressions.boolean(2), (ir.MarkToDrop(),)) if depth > 2 else ir.SetValid(declared.names[0])
                 )
+            case "cut":
+                return ir.Truncate(draws.one([0, 1, 14, 40, 70, 2000]))
             case "log":
                 values = tuple(expressions.typed(draws.width(), signed=draws.chance(0.3), depth=1) for _ in range(2))
                 return ir.LogMessage("first {} second {}", values)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 from golden.model import Queue, udp_frame
-from helpers.packet.play import Game
-from helpers.packet.rigs import Clock, EnginesRig
+from helpers.packet.play import Clock, Game
+from helpers.packet.rigs import EnginesRig
 from helpers.packet.star import HOSTS
 
 FAR = 2**31

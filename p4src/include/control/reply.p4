@@ -168,16 +168,21 @@ control ReplyAddress(inout headers_t hdr,
     }
 
     apply {
-        if (meta.is_reply == 1 && meta.goes_up == 1) {
-            hdr.ethernet.dst = meta.uplink.mac;
-            hdr.ipv4.dst = meta.uplink.address;
-            hdr.udp.dst_port = SUMWIRE_PORT;
-        } else if (meta.is_reply == 1 && meta.reject == REJECT_NONE) {
+        if (meta.is_reply == 1 && meta.goes_up == 0 && meta.reject == REJECT_NONE) {
             // A replica's instance is its worker + 1; a reply to the sender alone has none.
             if (standard_metadata.egress_rid != 0) {
                 hdr.sumwire.worker = (worker_t)(standard_metadata.egress_rid - 1);
             }
             replica.apply();
+        } else if (meta.is_reply == 1) {
+            if (meta.goes_up == 1) {
+                hdr.ethernet.dst = meta.uplink.mac;
+                hdr.ipv4.dst = meta.uplink.address;
+                hdr.udp.dst_port = SUMWIRE_PORT;
+            } else {
+                // A refusal knows its address. What it answers may have a payload, parsed or not.
+                truncate(BARE_BYTES);
+            }
         }
     }
 }

@@ -28,6 +28,8 @@ def emit_deparser(context: Context) -> list[str]:
             _write(header, context, code)
             code.line(f"out += {header.size_bytes};")
     code.line("memcpy(out, p->frame + p->payload, rest);")
+    if context.usage.truncates:
+        code.line("if (length > p->limit) length = p->limit;")
     code.line("ss_commit(p->sink, port, length);")
     return ["static void deparse(struct packet *p, uint32_t port) {", *code.lines, "}", ""]
 

@@ -53,6 +53,8 @@ def emit_send(context: Context) -> list[str]:
     """Lines of C: ``send(p, port, instance)`` runs egress and the later stages for one replica."""
     code = Code()
     code.write("exited", "0")
+    if context.usage.truncates:
+        code.line("p->limit = SIZE_MAX;")
     context.set_standard(code, "egress_spec", "0ull")
     context.set_standard(code, "egress_port", "port")
     context.set_standard(code, "egress_rid", "instance")

@@ -49,6 +49,7 @@ def emit_state(context: Context) -> list[str]:
         "  size_t size;",
         "  size_t payload;  // where in the frame what was not parsed starts",
         "  uint64_t now;",
+        *(["  size_t limit;  // bytes that may leave"] if context.usage.truncates else []),
         "  struct ss_sink *sink;",
         *(INDENT + line for line in unset),
         "};",

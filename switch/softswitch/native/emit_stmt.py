@@ -37,7 +37,7 @@ class StatementEmitter:
                 with self._code.block("else"):
                     self.body(statement.otherwise)
 
-    def _simple(self, statement: ir.Statement) -> None:
+    def _simple(self, statement: ir.Statement) -> None:  # noqa: PLR0912 - one case per statement
         match statement:
             case ir.Assign(target, value):
                 self.store(target, value)
@@ -55,6 +55,8 @@ class StatementEmitter:
                 self._count(counter, index)
             case ir.MarkToDrop():
                 self._mark_to_drop()
+            case ir.Truncate(length):
+                self._code.line(f"if (p->limit > {length}u) p->limit = {length}u;")
             case ir.Random(target, low, high):
                 self._random(target, low, high)
             case ir.Hash(target, base, calculation, modulus):

@@ -17,7 +17,7 @@ class Effects:
     """What a part of a program reads and writes.
 
     ``touched``: headers whose validity or whole content changes. ``copies``: (target, source) of header assignments.
-    ``drops``: whether it contains mark_to_drop.
+    ``drops``: whether it contains mark_to_drop. ``truncates``: whether it contains truncate.
     """
 
     reads: set[FieldKey]
@@ -25,6 +25,7 @@ class Effects:
     touched: set[str]
     copies: set[tuple[str, str]]
     drops: bool = False
+    truncates: bool = False
 
     @classmethod
     def none(cls) -> Effects:
@@ -46,6 +47,8 @@ class Effects:
                 case ir.MarkToDrop():
                     self.drops = True
                     self.writes.update([(STANDARD, "egress_spec"), (STANDARD, "mcast_grp")])
+                case ir.Truncate():
+                    self.truncates = True
                 case ir.Hash(_, _, calculation, _):
                     self.calculation(program.calculations[calculation])
 
@@ -97,7 +100,7 @@ class Usage:
     ``read``: fields whose value the program uses. ``written``: fields it assigns. ``changed``: headers that a statement
     may change. ``extracted``: headers that the parser extracts. ``late`` and ``late_headers``: fields and headers that
     egress or the checksum update may change. ``copies``: (target, source) of header assignments. ``egress_reads``:
-    fields that egress or the checksum update reads.
+    fields that egress or the checksum update reads. ``truncates``: whether a statement is a truncate.
     """
 
     read: frozenset[FieldKey]
@@ -108,6 +111,7 @@ class Usage:
     late_headers: frozenset[str]
     copies: frozenset[tuple[str, str]]
     egress_reads: frozenset[FieldKey]
+    truncates: bool
 
 
 def analyse(program: ir.Program) -> Usage:
@@ -132,4 +136,5 @@ def analyse(program: ir.Program) -> Usage:
         late_headers=frozenset({h for h, _ in late.writes} | late.touched),
         copies=frozenset(early.copies | late.copies),
         egress_reads=frozenset(late.reads),
+        truncates=early.truncates or late.truncates,
     )

@@ -25,6 +25,9 @@ from softswitch.python.emit_stmt import StatementEmitter
 from softswitch.python.layout import UnitKind, plan_storage
 from softswitch.python.source_writer import Writer, bare
 
+# Longer than any frame.
+_NO_LIMIT = 1 << 32
+
 
 @dataclass(frozen=True)
 class Emitted:
@@ -119,6 +122,7 @@ class _ProcessEmitter:
             self._standard("parser_error", str(no_error))
         if self._context.track_length:
             self._out.line(f"{PACKET_LENGTH} = size")
+        self._forget_limit()
 
     # -- checksums -------------------------------------------------------
 
@@ -196,7 +200,12 @@ class _ProcessEmitter:
         layouts = [self._context.storage.layouts.get(name) for name in sorted(self._context.usage.late_headers)]
         return [unit.local for layout in layouts if layout for unit in layout.units if unit.kind is UnitKind.BYTES]
 
+    def _forget_limit(self) -> None:
+        if self._context.usage.truncates:
+            self._out.line(f"limit = {_NO_LIMIT}")
+
     def _start_egress(self) -> None:
+        self._forget_limit()
         if (STANDARD, "egress_spec") in self._context.usage.egress_reads | self._context.usage.late:
             self._standard("egress_spec", "0")
         self._standard("egress_port", "port")
@@ -211,7 +220,8 @@ class _ProcessEmitter:
                 self._out.line("continue")
         self._update()
         self._out.comment("deparser")
-        self._out.line(f"out.append((port, {deparser.per_replica()}))")
+        limit = "[:limit]" if self._context.usage.truncates else ""
+        self._out.line(f"out.append((port, {deparser.per_replica()}{limit}))")
 
 
 def _implied_header(condition: ir.Expr) -> str | None:

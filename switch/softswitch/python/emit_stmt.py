@@ -70,6 +70,8 @@ class StatementEmitter:
                 self._count(counter, index)
             case ir.MarkToDrop():
                 self._mark_to_drop()
+            case ir.Truncate(length):
+                self._out.line(f"limit = min(limit, {length})")
             case ir.Random(target, low, high):
                 self._random(target, low, high, changed)
             case ir.Hash(target, base, calculation, modulus):

@@ -55,7 +55,10 @@ def job_config(job: Job) -> JobConfig:
 class AggregatorRig:
     """`exchange` takes a datagram out of its frame, and puts replies into frames."""
 
+    clock = None
+
     def __init__(self, *, native: bool) -> None:
+        self.told_at: dict[int, tuple[float, float]] = {}
         self.name = f"software aggregator, {'native' if native else 'numpy'}"
         self._aggregator = Aggregator(State([job_config(job) for job in SERVED], seed=1), batch=1, native=native)
         assert self._aggregator.is_native == native

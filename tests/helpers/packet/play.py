@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import GoldenSwitch, Host, Job, Packet, udp_frame
-from helpers.packet.star import AGGREGATOR, golden_switch
+from helpers.packet.star import AGGREGATOR, WORKERS, golden_switch
 
 Frames = list[tuple[int, bytes]]
 
@@ -21,10 +22,29 @@ class NotHereError(Exception):
     """The rig has no say in this frame: another layer of its machine decides."""
 
 
+class Clock:
+    """A switch's clock in microseconds, which stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
 class Rig(Protocol):
-    """A switch under test with the star's entries installed. ``exchange`` may raise NotHereError."""
+    """A switch under test with the star's entries installed. ``exchange`` may raise NotHereError.
+
+    ``told_at``: by port what is known of the time of the latest REFUSED: not before, and not after, in seconds of the
+    real clock.
+    """
 
     name: str
+    told_at: dict[int, tuple[float, float]]
+
+    @property
+    def clock(self) -> Clock | None:
+        """The switch's; None for the real one."""
 
     def renew(self) -> None:
         """Give every job a new generation: all slots are as new."""
@@ -95,15 +115,28 @@ class Game:
     def __post_init__(self) -> None:
         self.rig.renew()
         self._start = self.rig.counters()
+        if isinstance(self.rig, ProgramRig):
+            self.golden.refusals.senders = frozenset((worker.port, worker.ip) for worker in WORKERS)
+        self.later(model.GAP_US)
+
+    def later(self, microseconds: int) -> None:
+        """Time passes, where it is the test's."""
+        if self.rig.clock:
+            self.rig.clock.now += microseconds
+            self.golden.now = self.rig.clock.now
 
     def frame(self, port: int, frame: bytes) -> Frames:
         """Both switches get the frame; raises AssertionError with both answers where they differ."""
+        if self.rig.clock is None:
+            self.golden.refusals.last.clear()
         expected = sorted(self.golden.receive(port, frame))
+        began = time.monotonic()
         try:
             got = sorted(self.rig.exchange(port, frame))
         except NotHereError as reason:
             pytest.skip(f"{self.rig.name}: {reason}")
         expected = self._settle_signs(expected, got)
+        expected = self._settle_refusal(port, expected, got, began)
         if got != expected:
             lines = [f"{self.rig.name}: in at port {port}: {describe(frame)}", "expected:"]
             lines += [f"  {port}: {describe(out)}" for port, out in expected]
@@ -122,6 +155,21 @@ class Game:
             signs = (packet := sumwire(out)) is not None and packet.op == model.SIGN and packet.payload
             settled.append((port, out[: -len(drawn.payload)] + drawn.payload if signs else out))
         return settled
+
+    def _settle_refusal(self, port: int, expected: Frames, got: Frames, began: float) -> Frames:
+        """By the real clock a REFUSED may come too early after the last one. How much time has passed for the switch is
+        not known to the microsecond: what cannot be is an error."""
+        told = [packet for _, out in expected if (packet := sumwire(out)) and packet.kind == model.REFUSED]
+        if self.rig.clock is not None or not told:
+            return expected
+        gap, ended = model.GAP_US / 1e6, time.monotonic()
+        first, last = self.rig.told_at.get(port, (began - gap, began - gap))
+        if not got:
+            assert began - last < gap, f"{self.rig.name}: port {port} was told nothing, and not of late either"
+            return []
+        assert ended - first >= gap, f"{self.rig.name}: port {port} was told twice within {gap} s"
+        self.rig.told_at[port] = began, ended
+        return expected
 
     def send(self, job: Job, packet: Packet, sender: Host | None = None, tos: int = 0) -> Frames:
         """A packet from the worker it names, or from another sender."""
@@ -156,6 +204,13 @@ class Game:
         assert port == job.workers[worker].port
         return model.decode(frame[42:])
 
+    def hello(self, job: Job, worker: int, slot: int = 0, round_: int = 0, **fields: int) -> Packet:
+        """The answer to a HELLO."""
+        packet = contribution(job, worker, slot, round_, b"", model.NO_OP, count=job.workers[worker].weight)
+        ((port, frame),) = self.send(job, packet._replace(kind=model.PROBE, **fields))
+        assert port == job.workers[worker].port
+        return model.decode(frame[42:])
+
     def limit(self, *queues: tuple[int, model.Queue], first: int) -> None:
         """Virtual queues at ports, with one frame of `first` bytes in each, in place of all there were."""
         self._install(queues=dict(queues), first=first)
@@ -187,6 +242,16 @@ class Game:
         above = parent.switch
         packet = base._replace(kind=model.RESULT, worker=parent.worker, count=9, contributors=0xFF)._replace(**fields)
         return self.frame(above.port, udp_frame(above, AGGREGATOR, packet.encode(), ident=0x1234, ttl=63))
+
+    def notice_from_above(
+        self, kind: int, job: Job, slot: int = 0, round_: int = 0, op: int = model.THC, **fields: int
+    ) -> Frames:
+        """A STALE or REFUSED as the switch above would send it."""
+        base = contribution(job, 0, slot, round_, b"", op)
+        parent = job.above(base)
+        assert parent is not None
+        packet = base._replace(kind=kind, worker=parent.worker)._replace(**fields)
+        return self.frame(parent.switch.port, udp_frame(parent.switch, AGGREGATOR, packet.encode(), ident=1, ttl=63))
 
     def check_counters(self) -> None:
         """The switch counted what the model counted since this game began."""

@@ -25,8 +25,8 @@ from typing import TypeVar
 import grpc
 from golden import model
 from golden.model import Degrade, Host, Queue, udp_frame
-from helpers.packet.play import Frames
-from helpers.packet.star import HOSTS, controller_yaml
+from helpers.packet.play import Clock, Frames
+from helpers.packet.star import HOSTS, WORKERS, controller_yaml, golden_switch
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -70,11 +70,27 @@ def _star() -> Config:
     return parse_config(controller_yaml("127.0.0.1:1"))
 
 
+def _complete(entries: Iterable[Entry]) -> frozenset[Entry]:
+    """Entries with the star's quorums of runs and digests, and every worker as a sender."""
+    jobs = {job.number: job for job in golden_switch().jobs}
+    found: set[Entry] = {TableEntry("sender", (worker.port, int.from_bytes(worker.ip)), ()) for worker in WORKERS}
+    for entry in entries:
+        if isinstance(entry, TableEntry) and entry.table == "job":
+            job = jobs[entry.key[0]]
+            found.add(replace(entry, args=(*entry.args[:-2], job.quorum_least, job.digest)))
+        else:
+            found.add(entry)
+    return frozenset(found)
+
+
 class Controlled:
     """The control plane's side of a rig: entries, generations, counters."""
 
+    clock: Clock | None = None
+
     def __init__(self, name: str, address: str) -> None:
         self.name = name
+        self.told_at: dict[int, tuple[float, float]] = {}
         self._config = replace(_star(), switch=replace(_star().switch, grpc=address))
         self._program = Program.load(None)
         self._switch = BatchingSwitch(self._config.switch)
@@ -93,7 +109,7 @@ class Controlled:
             bring_about(self._config, self._switch, self._program, jobs, now)
             self._held = self._switch.entries(self._program)
         used = [job.name for job in self._config.jobs if job.id in self._used]
-        desired = desired_state(self._config, choose_generations(self._config, self._held, used, now))
+        desired = _complete(desired_state(self._config, choose_generations(self._config, self._held, used, now)))
         self._switch.write_all(self._program, plan(desired, self._held))
         self._held = self._base = desired
         self._used.clear()
@@ -169,16 +185,6 @@ def _named(cells: dict[int, tuple[int, int]], prefix: str) -> Counter[str]:
     return Counter({NAMES[prefix].get(index, str(index)): packets for index, (packets, _) in cells.items() if packets})
 
 
-class Clock:
-    """A switch's clock in microseconds, which stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now
-
-
 class ProcessRig(Controlled):
     """Frames go through the pipeline in this process."""
 
@@ -197,6 +203,7 @@ class EnginesRig:
     def __init__(self, rigs: Sequence[ProcessRig], clock: Clock) -> None:
         self.name = " and ".join(rig.name for rig in rigs)
         self.clock = clock
+        self.told_at: dict[int, tuple[float, float]] = {}
         self._rigs = rigs
 
     def renew(self) -> None:

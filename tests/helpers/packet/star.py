@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
+from golden.digest import digest_of
 from golden.model import MAX32, OP_NAMES, OPS, VOTE, GoldenSwitch, Host, Job, Parent
 
 # The table published with THC (granularity 30), and one that needs all eight planes.
@@ -49,11 +51,21 @@ SOLOS = tuple(
 PARENTS = (Parent(PARENT, 3), Parent(Host(3, bytes.fromhex("025357000002"), bytes([10, 0, 1, 2])), 2))
 SHARED = Job(31, HOSTS[:2], 160, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=PARENTS[0], parents=PARENTS)
 SPRAYED = Job(32, HOSTS[:2], 170, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=PARENTS[0], parents=PARENTS, sprays=True)
-JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, FIFTEEN, SHARED, SPRAYED, *SOLOS)
+# Runs of two workers and more.
+ELASTIC = Job(33, HOSTS, 180, 8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS, quorum_least=2)
+JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, FIFTEEN, SHARED, SPRAYED, ELASTIC, *SOLOS)
+WORKERS = (*HOSTS, *LOWER, *SEVENS)
 
 
 def golden_switch() -> GoldenSwitch:
-    return GoldenSwitch(AGGREGATOR, (*HOSTS, *LOWER, *SEVENS), JOBS)
+    return GoldenSwitch(AGGREGATOR, WORKERS, tuple(replace(job, digest=_digest(job)) for job in JOBS))
+
+
+def _digest(job: Job) -> int:
+    names, table = [OP_NAMES[op] for op in job.ops], job.table
+    return digest_of(
+        job.number, names, len(job.workers), quorum=job.quorum, least=job.quorum_least, slots=job.slots, table=table
+    )
 
 
 def _mac(mac: bytes) -> str:
@@ -98,7 +110,7 @@ def _job_yaml(job: Job) -> str:
 
 
 def controller_yaml(grpc: str) -> str:
-    workers = "\n".join(map(_worker_yaml, (*HOSTS, *LOWER, *SEVENS)))
+    workers = "\n".join(map(_worker_yaml, WORKERS))
     jobs = "\n".join(map(_job_yaml, JOBS))
     return f"""
 switch: {{name: s1, grpc: "{grpc}", device_id: 1}}

@@ -50,6 +50,7 @@ from softswitch.program.ir.statements import (
     SetInvalid,
     SetValid,
     Statement,
+    Truncate,
 )
 from softswitch.program.ir.storage import CounterArray, Field, Header, Register
 
@@ -102,6 +103,7 @@ __all__ = [
     "Statement",
     "Table",
     "Ternary",
+    "Truncate",
     "Unary",
     "Valid",
     "Verify",

@@ -67,6 +67,13 @@ class MarkToDrop:
 
 
 @dataclass(frozen=True)
+class Truncate:
+    """What leaves has at most ``length`` bytes. Without effect in ingress: every replica starts whole."""
+
+    length: int
+
+
+@dataclass(frozen=True)
 class Random:
     """Assigns a uniform integer of [low, high]. Does nothing if low > high."""
 
@@ -112,6 +119,7 @@ Statement = (
     | RegisterWrite
     | Count
     | MarkToDrop
+    | Truncate
     | Random
     | Hash
     | LogMessage

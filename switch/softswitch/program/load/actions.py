@@ -36,6 +36,7 @@ class ActionLoader:
             "remove_header": lambda p, s: (ir.SetInvalid(expressions.header_name(p[0], s)),),
             "mark_to_drop": lambda _p, _s: (ir.MarkToDrop(),),
             "drop": lambda _p, _s: (ir.MarkToDrop(),),
+            "truncate": self._truncate,
             "exit": lambda _p, _s: (ir.Exit(),),
             "no_op": lambda _p, _s: (),
             "register_read": self._register_read,
@@ -145,6 +146,12 @@ class ActionLoader:
         target = self._expressions.target(p[0], source)
         calculation = self._named(p[2], self._calculations, "calculation", source)
         return (ir.Hash(target, self._value(p[1], source), calculation, self._value(p[3], source)),)
+
+    def _truncate(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
+        length = self._value(p[0], source)
+        if not isinstance(length, ir.Const):
+            raise unsupported("a truncate to a computed length", source)
+        return (ir.Truncate(length.value),)
 
     def _log(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
         values = tuple(self._value(node, source) for node in p[1]["value"]) if len(p) > 1 else ()

@@ -20,6 +20,7 @@ from softswitch.program.load.parser import load_parser
 from softswitch.program.load.pipeline import load_pipeline
 from softswitch.program.load.storage import load_counter, load_errors, load_headers, load_register
 from softswitch.program.standard import STANDARD
+from softswitch.program.traverse import flatten
 
 Json = Any
 
@@ -65,6 +66,7 @@ def _program(root: Json) -> ir.Program:
     loader = ActionLoader(expressions, registers, counters, calculations)
     actions = {int(node["id"]): loader.action(node) for node in root["actions"]}
     pipelines = {node["name"]: load_pipeline(node, expressions, actions) for node in root["pipelines"]}
+    _refuse_early_truncates(pipelines["ingress"], actions)
     return ir.Program(
         headers=headers,
         errors=load_errors(root),
@@ -78,6 +80,14 @@ def _program(root: Json) -> ir.Program:
         calculations=calculations,
         checksums=tuple(load_checksum(node, expressions, calculations) for node in root.get("checksums", [])),
     )
+
+
+def _refuse_early_truncates(ingress: ir.Pipeline, actions: dict[int, ir.Action]) -> None:
+    """In bmv2 a truncate in ingress reaches a packet for one port, and not its replicas."""
+    for node in ingress.nodes.values():
+        for index in node.actions if isinstance(node, ir.Table) else ():
+            if any(isinstance(statement, ir.Truncate) for statement in flatten(actions[index].body)):
+                raise unsupported("a truncate in ingress", actions[index].source)
 
 
 def _deparser(node: Json, headers: dict[str, ir.Header]) -> tuple[str, ...]:

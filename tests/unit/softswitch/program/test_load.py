@@ -47,10 +47,20 @@ def test_whole_sections(tables: Json, section: str, what: str) -> None:
     assert refuse(tables) == f"some.p4:77: {what} 'thing' is not supported by the soft switch"
 
 
-@pytest.mark.parametrize("op", ["recirculate", "clone_ingress_pkt_to_egress", "resubmit", "truncate", "push", "assert"])
+@pytest.mark.parametrize("op", ["recirculate", "clone_ingress_pkt_to_egress", "resubmit", "push", "assert"])
 def test_primitives(tables: Json, op: str) -> None:
     tables["actions"][0]["primitives"] = [{"op": op, "parameters": [], "source_info": HERE}]
     assert refuse(tables) == f"some.p4:77: primitive {op!r} is not supported by the soft switch"
+
+
+def test_truncate_runs_in_egress_and_to_a_length_that_is_written_down(tables: Json) -> None:
+    action = next(a for a in tables["actions"] if a["name"] == "ingress.to_port")
+    action["primitives"] = [
+        {"op": "truncate", "parameters": [{"type": "hexstr", "value": "0x42"}], "source_info": HERE}
+    ]
+    assert refuse(tables) == "some.p4:77: a truncate in ingress is not supported by the soft switch"
+    action["primitives"][0]["parameters"] = [{"type": "field", "value": ["standard_metadata", "packet_length"]}]
+    assert refuse(tables) == "some.p4:77: a truncate to a computed length is not supported by the soft switch"
 
 
 def test_operands_operators_and_targets(tables: Json) -> None:
