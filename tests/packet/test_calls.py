@@ -33,7 +33,7 @@ def test_another_bucket_is_refused_until_the_next_round(rig: Rig, op: int, bucke
 
 
 def test_op_and_bucket_both_count(rig: Rig) -> None:
-    """The same bucket with another op, and the same op with another bucket."""
+    """Another op is refused with the same bucket, another bucket with the same op."""
     game = Game(rig)
     game.contribute(QUORUM, 0)
     game.contribute(QUORUM, 1, op=model.MAX32)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from golden import model
 from golden.model import Host, Job, udp_frame
 from helpers.packet.play import Frames, NotHereError
-from helpers.packet.star import AGGREGATOR, JOBS
+from helpers.packet.star import AGGREGATOR, HOSTS, JOBS
 from sumwire.aggregator.batches import ROW_BYTES, Batch
 from sumwire.aggregator.core import Aggregator
 from sumwire.aggregator.state import SILENCE_S, State
@@ -78,13 +79,17 @@ class AggregatorRig:
         batch.rows[0] = 0xA5
         batch.rows[0, : len(row)] = row
         batch.sizes[0], batch.sources[0] = len(datagram), np.frombuffer(frame[26:30], np.uint32)[0]
-        batch.tos[0] = frame[15]
+        batch.tos[0], batch.ports[0] = frame[15], int.from_bytes(frame[34:36])
         replies = self._aggregator.process(batch, time.monotonic())
         out = []
         for reply in range(replies.count):
             host = self._hosts[replies.places[reply]]
             data = replies.rows[reply, : replies.sizes[reply]].tobytes()
             out.append((host.port, udp_frame(AGGREGATOR, host, data, dscp_ecn=int(replies.tos[reply]))))
+        for refusal in replies.refusals:
+            ip, udp_port = refusal.to
+            host = next(replace(host, udp_port=udp_port) for host in HOSTS if _ip(host.ip) == ip)
+            out.append((host.port, udp_frame(AGGREGATOR, host, refusal.data, dscp_ecn=refusal.tos)))
         return out
 
     def counters(self) -> tuple[Counter[str], Counter[str]]:
@@ -109,6 +114,8 @@ def received(port: int, frame: bytes) -> bytes:
     lengths_agree = lengths_agree and len(frame) == 34 + int.from_bytes(frame[38:40])
     if reason == "NOT_SUMWIRE" or not lengths_agree or model.ones_complement_sum(frame[14:34]) != 0xFFFF:
         raise NotHereError("the kernel drops the frame")
+    if any(host.ip == frame[26:30] and host.port != port for host in HOSTS):
+        raise NotHereError("a socket does not know the port of a packet")
     if reason is None:
         _check_no_switch(port, frame)
     return frame[42:]

@@ -54,12 +54,11 @@ def test_primitives(tables: Json, op: str) -> None:
 
 
 def test_truncate_runs_in_egress_and_to_a_length_that_is_written_down(tables: Json) -> None:
-    action = next(a for a in tables["actions"] if a["name"] == "ingress.to_port")
-    action["primitives"] = [
-        {"op": "truncate", "parameters": [{"type": "hexstr", "value": "0x42"}], "source_info": HERE}
-    ]
+    action = tables["actions"][0]
+    length = {"type": "hexstr", "value": "0x42"}
+    action["primitives"] = [{"op": "truncate", "parameters": [length], "source_info": HERE}]
     assert refuse(tables) == "some.p4:77: a truncate in ingress is not supported by the soft switch"
-    action["primitives"][0]["parameters"] = [{"type": "field", "value": ["standard_metadata", "packet_length"]}]
+    length |= {"type": "field", "value": ["standard_metadata", "packet_length"]}
     assert refuse(tables) == "some.p4:77: a truncate to a computed length is not supported by the soft switch"
 
 
