@@ -14,7 +14,7 @@ All workers start with the same parameters and keep them equal, bit by bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast, overload
+from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, cast, overload
 
 import torch
 import torch.distributed as dist
@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shapes, owner_of, place_of
+from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shapes, owner_of, place_of, refuse_pickling
 from sumwire.codec.values import all_finite
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.collective import Collective
@@ -207,6 +207,9 @@ class Marsit(Saved, Optimizer):
         self.compensation = self._own(own.residuals["compensation"])
         self._flat.master = self._own(rest["master"])
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        refuse_pickling(self, "what it communicates by")
+
     def _own(self, piece: Tensor | None) -> Tensor | None:
         return None if piece is None else piece.to(self._flat.parameters[0].device, self._flat.dtype)
 
@@ -244,6 +247,9 @@ class GradientOptimizer(Saved, Optimizer):
         Inner(self.inner).restore(content)
         # It has made new groups.
         self.param_groups = self.inner.param_groups
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        refuse_pickling(self, "what it communicates by")
 
     def synchronize(self) -> None:
         """Replace the parameters' gradients by their aggregate over the workers."""

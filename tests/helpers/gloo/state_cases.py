@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sumwire import checkpoint, systems
 from sumwire.config import parse_job
 from sumwire.delivery import Delivery
 from sumwire.dlcp.lanes import Lanes
+from sumwire.multihop import RingSigns
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -137,3 +139,70 @@ def divided(rank: int, name: str, options: Mapping[str, Any], folder: str) -> tu
     residual = system.state_dict()[f"worker{rank}"][1]["residuals"]["optimizer"]["optimizer"]["residual"]
     system.close()
     return residual.tolist(), refused
+
+
+def streams(rank: int) -> None:
+    """A rank goes on with its own stream of random numbers, and does not take another one's."""
+    ring = RingSigns(seed=3)
+    plus = batch(rank, 0)[0] >= 0
+    ring.sign_merge(plus)
+    kept = ring.kept()
+    second = ring.sign_merge(plus)
+    ring.restore(kept)
+    assert torch.equal(ring.sign_merge(plus), second)
+    third = ring.sign_merge(plus)
+    ring.restore(kept)
+    ring.sign_merge(plus)
+    ring.restore(checkpoint.Content(rest={**kept.rest, "rank": rank + 1}))
+    assert torch.equal(ring.sign_merge(plus), third)
+
+
+def refused(rank: int) -> list[str]:
+    """What is said of states that cannot be: no model yet, another system, a system that is pickled, no names."""
+
+    def attached(name: str, **options: Any) -> systems.System:
+        model = Net()
+        system = systems.make(name, **options)
+        system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        return system
+
+    def unnamed() -> None:
+        system = systems.make("thc")
+        system.hook()
+        system.state_dict()
+
+    topk, thc, powersgd = attached("topk"), attached("thc"), systems.make("powersgd")
+    calls: list[Callable[[], object]] = [
+        lambda: systems.make("thc").state_dict(),
+        lambda: thc.load_state_dict(topk.state_dict()),
+        lambda: copy.copy(thc),
+        unnamed,
+        powersgd.state_dict,
+        lambda: attached("acp", rank=2).load_state_dict(attached("acp", rank=3).state_dict()),
+    ]
+    said = []
+    for call in calls:
+        try:
+            call()
+            said.append("")
+        except sumwire.UsageError as error:
+            said.append(str(error))
+    for system in (topk, thc, powersgd):
+        system.close()
+    return said
+
+
+def hooks_of_callers(rank: int) -> list[str]:
+    """Parts of the states of systems whose hook the caller registers."""
+    found = []
+    for name in ("thc", "powersgd", "marsit-ring"):
+        model = DistributedDataParallel(Net())
+        system = systems.make(name, **({"global_lr": 0.1} if name == "marsit-ring" else {}))
+        model.register_comm_hook(*system.hook_for(model))
+        model(batch(rank, 0)[0]).square().mean().backward()
+        with contextlib.suppress(sumwire.UsageError):
+            state = system.state_dict()[f"worker{rank}"][1]
+            system.load_state_dict(system.state_dict())
+            found.append(f"{name}: {' '.join(state['rest'])}")
+        system.close()
+    return found

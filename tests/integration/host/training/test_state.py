@@ -5,16 +5,22 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sumwire
 import torch
 from helpers.aggregator.served import every_op_mapping, serving
 from helpers.dlcp.lanes import lane_mapping
 from helpers.gloo import state_cases as cases
 from helpers.gloo.ranks import Ranks
+from helpers.transport.udp_bridge import configs, run_workers
+from sumwire.errors import UsageError
+from torch import Tensor
 
 CUT, END = 4, 8
 OVER_A_GROUP: dict[str, dict[str, Any]] = {
@@ -100,3 +106,60 @@ def test_another_number_of_processes_divides_the_residuals(tmp_path: Path, befor
     assert float(means[0].norm()) > 1
     assert f"saved by {before} workers, loaded by worker {after - 1} of {after}" in refused[-1]
     assert "sumwire.checkpoint.read(path, name)" in refused[-1]
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with Ranks(1, tmp_path) as ranks:
+        [said] = ranks.run(cases.refused)
+    expected = (
+        r"system thc: has no model yet, whose state it could be: attach it first",
+        r"state of system topk over a group: must be one of system thc over a group: load it into what",
+        r"cannot be pickled or copied, .* save its state_dict\(\)",
+        r"DdpState: has no names of parameters to save: make it with model=",
+        r"hook: has no names of parameters to save: attach the system to a model",
+        r"state of parameter 0: p of shape \(40, 3\): must be \(40, 2\)",
+    )
+    for text, pattern in zip(said, expected, strict=True):
+        assert re.search(pattern, text), text
+
+
+def test_hooks_that_the_caller_registers_have_a_state(tmp_path: Path) -> None:
+    with Ranks(2, tmp_path) as ranks:
+        assert ranks.run(cases.hooks_of_callers) == [["thc: hook", "powersgd: hook"]] * 2
+
+
+def test_ranks_keep_their_own_random_numbers(tmp_path: Path) -> None:
+    with Ranks(2, tmp_path) as ranks:
+        ranks.run(cases.streams)
+
+
+def test_a_job_goes_on_with_its_residuals_and_its_random_numbers() -> None:
+    def work(states: Mapping[int, Any], worker: int) -> tuple[list[Tensor], dict[str, Any]]:
+        results = []
+        with sumwire.Job(configs(mapping)[worker], block=1024, fallback="never") as job:
+            if states:
+                job.load_state_dict(states[worker])
+            for step in range(2 if states else 4):
+                if step == 2:
+                    state = job.state_dict()
+                tensor = cases.batch(worker, step + (2 if states else 0))[0].reshape(-1).clone()
+                results.append(sumwire.all_reduce(tensor, job, feedback="weights"))
+        return results, state if not states else {}
+
+    mapping = every_op_mapping(workers=2)
+    with serving(mapping):
+        whole = run_workers(lambda worker: work({}, worker), 2)
+    states = {worker: state for worker, (_, state) in enumerate(whole)}
+    # One worker without dist has the entry of its number in the job.
+    assert [list(state) for state in states.values()] == [["worker0"], ["worker1"]]
+    with serving(mapping):
+        resumed = run_workers(lambda worker: work(states, worker), 2)
+    for (before, _), (after, _) in zip(whole, resumed, strict=True):
+        assert all(torch.equal(one, other) for one, other in zip(before[2:], after, strict=True))
+    with pytest.raises(UsageError, match="Job: cannot be pickled"), serving(mapping):
+        run_workers(lambda worker: pickled(mapping, worker), 1)
+
+
+def pickled(mapping: dict[str, Any], worker: int) -> bytes:
+    with sumwire.Job(configs(mapping)[worker], fallback="never") as job:
+        return pickle.dumps(job)

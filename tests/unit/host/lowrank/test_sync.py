@@ -333,6 +333,10 @@ def test_state_of_other_settings_or_in_mid_step_is_refused() -> None:
     with pytest.raises(UsageError, match=r"state of parameter 0: p of shape \(6, 3\): must be \(6, 4\)"):
         optimizer.load_state_dict(other.state_dict())
     other.close()
+    other = AcpSgd(model, sgd(model), Alone(), **{**OPTIONS, "seed": 9})
+    with pytest.raises(UsageError, match=r"seed = 9: must be 1: make AcpSgd with the seed"):
+        optimizer.load_state_dict(other.state_dict())
+    other.close()
     backward(loss_of(model, 0, 0))
     with pytest.raises(UsageError, match="in the middle of step 0"):
         optimizer.load_state_dict(optimizer.state_dict())

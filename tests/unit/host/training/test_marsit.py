@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import torch
 from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
 from sumwire.errors import NonFiniteError, UsageError
-from sumwire.training.collective import Collective
+from sumwire.training.collective import Collective, Threads
 from sumwire.training.optim import Marsit
 from torch import Tensor, nn
 
@@ -194,6 +195,33 @@ def test_state_with_the_same_draws_gives_the_same_end() -> None:
         assert torch.equal(ends[0], ends[1])
 
     in_threads(work, workers=1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_moments_of_half_precision_are_loaded_in_full_precision(dtype: torch.dtype) -> None:
+    def work(worker: int, collective: Collective) -> None:
+        model = net(dtype)
+        marsit = Marsit(INNER["adam"](model.parameters()), collective, global_lr=0.01, full_precision_every=2)
+        steps_of(model, marsit, worker, range(3))
+        other = net(dtype)
+        other.load_state_dict(model.state_dict())
+        loaded = Marsit(INNER["adam"](other.parameters()), collective, global_lr=0.01, full_precision_every=2)
+        loaded.load_state_dict(marsit.state_dict())
+        for one, twin in zip(model.parameters(), other.parameters(), strict=True):
+            moment = loaded.inner.state[twin]["exp_avg"]
+            assert moment.dtype == torch.float32
+            assert torch.equal(moment, marsit.inner.state[one]["exp_avg"])
+        steps_of(model, marsit, worker, range(3, 6))
+        steps_of(other, loaded, worker, range(3, 6))
+        assert torch.equal(flat(model), flat(other))
+
+    in_threads(work, workers=1)
+
+
+def test_an_optimizer_is_not_pickled_and_says_what_to_save() -> None:
+    marsit = Marsit(INNER["sgd"](net().parameters()), Threads(1).of(0), global_lr=0.01)
+    with pytest.raises(UsageError, match=r"Marsit: cannot be pickled.* save its state_dict\(\)"):
+        copy.deepcopy(marsit)
 
 
 def test_state_of_another_model_is_refused() -> None:
