@@ -29,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sumwire.checkpoint import OTHER
 from sumwire.errors import UsageError
 from sumwire.lowrank.fusion import Item, Phase, phase_of
 from sumwire.lowrank.orthogonal import orthonormal
@@ -89,7 +90,7 @@ class ParameterState(ABC):
         for name, shape in shapes.items():
             tensor = state[name]
             if tensor is not None and tuple(tensor.shape) != shape:
-                raise UsageError(f"{where}: {name} of shape {tuple(tensor.shape)}: must be {shape}")
+                raise UsageError(f"{where}: {name} of shape {tuple(tensor.shape)}: must be {shape}: {OTHER}")
             if tensor is not None and not bool(torch.isfinite(tensor).all()):
                 raise UsageError(f"{where}: {name}: must be finite")
         tensors = (state[name] for name in shapes)

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.futures import Future
 from torch.optim import Optimizer
 
-from sumwire.checkpoint import Content, Place, owner_of, place_of
+from sumwire.checkpoint import OTHER, Content, Place, owner_of, place_of
 from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
@@ -204,7 +204,7 @@ class AcpSgd(GradientOptimizer):
         own = content.part("optimizer", self.kind())
         factors, seed = own.rest["factors"], own.rest["seed"]
         if len(factors) != len(self.states):
-            raise UsageError(f"state: {len(factors)} parameters: must be {len(self.states)}")
+            raise UsageError(f"state: {len(factors)} parameters, here {len(self.states)}: {OTHER}")
         if seed != self._seed:
             raise UsageError(f"state: seed = {seed}: must be {self._seed}: make AcpSgd with the seed of the state")
         for number, (state, tensors) in enumerate(zip(self.states, factors, strict=True)):

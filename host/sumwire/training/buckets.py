@@ -190,7 +190,9 @@ class _Regrouping:
             self._arrived[number] = (piece, open_)
         if bucket.is_last():
             self._close()
-        while self._sent < len(self._groups) and all(number in self._arrived for number in self._groups[self._sent]):
+        # Which bucket is the step's last one is known when all gradients are there.
+        known = len(self._groups) if bucket.is_last() else len(self._groups) - 1
+        while self._sent < known and all(number in self._arrived for number in self._groups[self._sent]):
             self._launch(self._groups[self._sent], last=self._sent == len(self._groups) - 1)
         return open_.future
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.lowrank.lockstep import Barrier, exact, flat, loss_of, net, together
+from sumwire.checkpoint import Place, packed
 from sumwire.errors import UsageError
 from sumwire.job.job import Residual
 from sumwire.lowrank import check
@@ -340,6 +341,30 @@ def test_state_of_other_settings_or_in_mid_step_is_refused() -> None:
     backward(loss_of(model, 0, 0))
     with pytest.raises(UsageError, match="in the middle of step 0"):
         optimizer.load_state_dict(optimizer.state_dict())
+
+
+def test_one_worker_takes_the_mean_error_of_two() -> None:
+    entries: dict[str, Any] = {}
+    errors = []
+    for worker in range(2):
+        model = net()
+        optimizer = AcpSgd(model, sgd(model), Alone(), **OPTIONS)
+        for step in range(2):
+            backward(loss_of(model, worker, step))
+            optimizer.synchronize()
+            optimizer.zero_grad()
+        entries |= packed("AcpSgd", Place(worker, 2), optimizer.kept())
+        errors.append([state.state()["error"] for state in optimizer.states])
+    model = net()
+    alone = AcpSgd(model, sgd(model), Alone(), **OPTIONS)
+    alone.load_state_dict(entries)
+    assert alone.steps == 2
+    for state, pair in zip(alone.states, zip(*errors, strict=True), strict=True):
+        given = [error for error in pair if error is not None]
+        error = state.state()["error"]
+        assert (error is None) == (not given)
+        if error is not None:
+            torch.testing.assert_close(error, torch.stack(given).mean(0))
 
 
 def test_clipping_goes_between_synchronize_and_the_inner_step() -> None:

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
+from sumwire.checkpoint import Place, packed, unpacked
 from sumwire.errors import UsageError
 from sumwire.training.buckets import Bucket
 from sumwire.training.ddp import DdpState, GradBucket
@@ -82,6 +83,23 @@ def test_without_a_regrouping_the_residuals_follow_the_names() -> None:
     assert {name: tuple(one.shape) for name, one in residuals.items()} == {"a": (2,), "b": (3,), "c": (1,), "d": (2,)}
     assert all(bool((one == 0.25).all()) for one in residuals.values())
     state.close()
+
+
+def test_three_workers_divide_the_residuals_of_two() -> None:
+    entries: dict[str, Any] = {}
+    for worker, gradient in enumerate((0.125, 0.25)):
+        model = net()
+        state = DdpState(None, reduce=Coarse(), model=model)
+        step(state, model, FIRST, gradient)
+        entries |= packed("DdpState", Place(worker, 2), state.kept())
+        state.close()
+    shares = [unpacked("DdpState", Place(worker, 3), entries) for worker in range(3)]
+    for share, expected in zip(shares, (0.1875, 0.375, 0.0), strict=True):
+        state = DdpState(None, reduce=Coarse(), model=net())
+        state.restore(share)
+        residuals = state.kept().residuals["hook"]
+        assert all(bool((one == expected).all()) for one in residuals.values())
+        assert sorted(residuals) == ["a", "b", "c", "d"]
 
 
 def test_a_parameter_that_the_checkpoint_does_not_have_makes_a_bucket_more() -> None:
