@@ -19,7 +19,7 @@ from sumwire_protocol.version import __version__
 
 from sumwire_controller.derive.jobfile import job_json
 from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.errors import ControllerError, RunningJobsError
+from sumwire_controller.errors import ControllerError, JobFileError, RunningJobsError
 from sumwire_controller.model.config import Config
 from sumwire_controller.model.topology import Topology
 from sumwire_controller.parse.any_file import load_any
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log_to_stderr(options.verbose)
     try:
         return _COMMANDS[options.command](options)
-    except (ControllerError, OSError) as error:
+    except ControllerError as error:
         print(error, file=sys.stderr)
         return FAILED
 
@@ -191,7 +191,12 @@ def _job_file(options: argparse.Namespace) -> int:
     if options.output is None:
         print(text, end="")
     else:
-        options.output.write_text(text, encoding="utf-8")
+        try:
+            options.output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise JobFileError(
+                f"{error.filename}: {error.strerror}; name a file in a folder that is there: -o FILE"
+            ) from error
     return DONE
 
 

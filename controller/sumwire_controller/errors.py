@@ -75,6 +75,10 @@ class PartOfTreeError(ControllerError):
     """The job runs over several switches, so one switch's configuration does not name all its hosts."""
 
 
+class JobFileError(ControllerError):
+    """The job file cannot be written."""
+
+
 class NothingToWatchError(ControllerError):
     """No job has several roots, so no root could be replaced by another."""
 

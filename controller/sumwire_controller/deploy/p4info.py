@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
 from sumwire_protocol import program
 
+from sumwire_controller.deploy.artifacts import CURE, read_artifacts
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry
 from sumwire_controller.derive.tables import (
     QUEUE_COUNTER,
@@ -85,18 +85,14 @@ class Program:
     def load(cls, build_dir: Path | str | None = None) -> Program:
         """Reads JSON and P4Info from a folder; by default the one that comes with Sumwire.
 
-        :raises ArtifactError: a file is missing or not P4Info.
+        :raises ArtifactError: a file is missing or wrong, or the program is not one that this controller can use.
         """
         folder = program.FOLDER if build_dir is None else Path(build_dir)
-        p4info = p4info_pb2.P4Info()
+        p4info, device_config = read_artifacts(folder)
         try:
-            text_format.Parse((folder / program.P4INFO_NAME).read_text(encoding="utf-8"), p4info)
-            device_config = (folder / program.JSON_NAME).read_bytes()
-        except OSError as error:
-            raise ArtifactError(f"{error.filename}: {error.strerror}; want the folder of `make p4`") from error
-        except (text_format.ParseError, UnicodeDecodeError) as error:
-            raise ArtifactError(f"{folder / program.P4INFO_NAME}: not P4Info: {error}") from error
-        return cls(p4info, device_config)
+            return cls(p4info, device_config)
+        except ArtifactError as error:
+            raise ArtifactError(f"{folder / program.P4INFO_NAME}: {error}; {CURE}") from error
 
     def table_id(self, name: str) -> int:
         return self._tables[name].id
@@ -149,9 +145,9 @@ class Program:
         table = self._tables[self._names[row.table_id]]
         action = row.action.action
         if action.action_id != table.action_id:
-            raise ArtifactError(
-                f"table {table.shape.name!r}: holds a row with action {action.action_id:#x}, not {table.shape.action!r}"
-            )
+            held = f"holds a row with action {action.action_id:#x}, not {table.shape.action!r}"
+            cure = "restart the switch, then: sumwire-controller apply CONFIG"
+            raise ArtifactError(f"table {table.shape.name!r}: {held}; {cure}")
         values = {param.param_id: int.from_bytes(param.value, "big") for param in action.params}
         return tuple(values[param_id] for param_id in table.parameter_ids)
 
@@ -241,7 +237,8 @@ def _fill_match(row: Any, table: _Table, key: tuple[int, ...]) -> None:
 
 def _checked(what: object, value: int, bits: int) -> bytes:
     if not 0 <= value < 1 << bits:
-        raise ArtifactError(f"{what}: {value} does not fit the {bits} bits of the compiled program")
+        rule = f"{value} does not fit the {bits} bits of the compiled program"
+        raise ArtifactError(f"{what}: {rule}; correct it in the configuration")
     return canonical(value)
 
 

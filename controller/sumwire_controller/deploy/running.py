@@ -68,19 +68,20 @@ def _changes(part: Part) -> Iterator[tuple[JobChange, bool]]:
         if job is None:
             yield JobChange(switch, number, "", packets), True
         elif words := _differing(part, job, held[number]):
-            yield JobChange(switch, number, job.name, packets, words), words != _generation(words)
-
-
-def _generation(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word for word in words if word.startswith("generation "))
+            yield JobChange(switch, number, job.name, packets, words), len(words) > 1
 
 
 def _differing(part: Part, job: Job, held: set[Entry]) -> tuple[str, ...]:
-    """What of a job would change, in words."""
+    """What of a job would change, in words, its generation last; empty if nothing would."""
     wanted = set(job_entries(part.config, job, part.generations.by_job[job.id]))
-    words = dict.fromkeys(_word(entry) for entry in sorted(held ^ wanted, key=str) if not admits(entry))
     before, after = admissions(held)[job.id], admissions(wanted)[job.id]
-    return (*words, *_row_words(before, after))
+    if before == after:
+        return ()
+    rows = dict.fromkeys(_word(entry) for entry in sorted(held ^ wanted, key=str) if not admits(entry))
+    words = (*rows, *_row_words(before, after))
+    if not words and before.arg("digest") != after.arg("digest"):
+        words = ("digest",)
+    return (*words, f"generation {before.arg('generation')} -> {after.arg('generation')}")
 
 
 def _word(entry: Entry) -> str:
@@ -88,14 +89,17 @@ def _word(entry: Entry) -> str:
 
 
 def _row_words(before: TableEntry, after: TableEntry) -> Iterator[str]:
-    """The arguments of a job's row that would change."""
+    """The arguments of a job's row that would change, besides digest and generation."""
     if _slots(before) != _slots(after):
         yield f"slots {_slots(before)} -> {_slots(after)}"
     if before.arg("job_ops") != after.arg("job_ops"):
         yield "ops"
-    for name, shown in (("quorum", "quorum"), ("spray", "spray"), ("generation", "generation")):
-        if before.arg(name) != after.arg(name):
-            yield f"{shown} {before.arg(name)} -> {after.arg(name)}"
+    if before.arg("quorum") != after.arg("quorum"):
+        yield f"quorum {before.arg('quorum')} -> {after.arg('quorum')}"
+    if before.arg("quorum_least") != after.arg("quorum_least"):
+        yield f"workers_min {before.arg('quorum_least') or 'all'} -> {after.arg('quorum_least') or 'all'}"
+    if before.arg("spray") != after.arg("spray"):
+        yield "spray"
 
 
 def _slots(row: TableEntry) -> str:

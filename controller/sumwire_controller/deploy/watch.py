@@ -117,7 +117,8 @@ class Watch:
         check_together(configs)
         roots = redundant_roots(configs)
         if not roots:
-            raise NothingToWatchError("no job has several switches above its workers' that could replace each other")
+            rule = "no job has several switches above its workers' that could replace each other"
+            raise NothingToWatchError(f"{rule}; give it 2 or 4 in `links`, or do not watch")
         self._switches = {c.aggregator.ip: c.switch for c in configs if c.aggregator.ip in roots}
         self._below = below_redundant_roots(configs)
         self._program = Program.load(build_dir)

@@ -10,6 +10,7 @@ from itertools import cycle
 from typing import Final
 
 from sumwire_protocol.constants import WORD_BITS
+from sumwire_protocol.digest import NO_DIGEST, job_digest
 
 from sumwire_controller.derive.anf import coefficients
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, group_of, ledger_entry
@@ -20,6 +21,7 @@ from sumwire_controller.derive.tables import (
     FORWARD,
     JOB,
     REPLICA,
+    SENDER,
     THC_HIGH,
     THC_LOW,
     UPLINK,
@@ -27,7 +29,7 @@ from sumwire_controller.derive.tables import (
     WORD_PLANES_LOW,
     WORKER,
 )
-from sumwire_controller.model.config import OP_CODES, Config, Job, Worker, mac_number
+from sumwire_controller.model.config import OP_CODES, Config, Job, WholeJob, Worker, mac_number
 
 ALL_ONES: Final = (1 << WORD_BITS) - 1
 """A coefficient that is set: a mask over a whole plane."""
@@ -55,6 +57,7 @@ def _common(config: Config) -> Iterator[Entry]:
     yield TableEntry(AGGREGATOR.name, (int(config.aggregator.ip),), (mac_number(config.aggregator.mac),))
     for worker in config.workers:
         yield TableEntry(FORWARD.name, (int(worker.ip), ADDRESS_BITS), (worker.port,))
+        yield TableEntry(SENDER.name, (worker.port, int(worker.ip)), ())
     for queue in config.queues:
         yield TableEntry(VIRTUAL_QUEUE.name, (queue.port,), queue_args(queue))
 
@@ -62,7 +65,7 @@ def _common(config: Config) -> Iterator[Entry]:
 def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
     """All entries of one job."""
     workers = [config.worker(name) for name in job.workers]
-    yield _admission(job, generation)
+    yield _admission(config, job, generation)
     yield MulticastGroup(group_of(job), frozenset((worker.port, k + 1) for k, worker in enumerate(workers)))
     for k, worker in enumerate(workers):
         yield from _seat(job, k, worker)
@@ -73,10 +76,25 @@ def job_entries(config: Config, job: Job, generation: int) -> Iterator[Entry]:
         yield TableEntry(DEGRADE.name, (job.id,), degrade_args(job.degrade, job.lane))
 
 
-def _admission(job: Job, generation: int) -> TableEntry:
+def _admission(config: Config, job: Job, generation: int) -> TableEntry:
     ops = sum(1 << OP_CODES[op] for op in job.ops)
-    args = (generation, job.slots.base, job.slots.count, job.quorum, group_of(job), ops, int(job.spray == "hash"), 0, 0)
-    return TableEntry(JOB.name, (job.id,), args)
+    slots = (job.slots.base, job.slots.count)
+    last = (int(job.spray == "hash"), job.quorum_least, digest_of(config, job))
+    return TableEntry(JOB.name, (job.id,), (generation, *slots, job.quorum, group_of(job), ops, *last))
+
+
+def digest_of(config: Config, job: Job) -> int:
+    """The digest that hosts compare with that of their job file.
+
+    NO_DIGEST if the job has parts at other switches, which only the topology knows.
+    """
+    whole = job.whole
+    if whole is None:
+        if job.parents or any(config.worker(name).is_switch for name in job.workers):
+            return NO_DIGEST
+        whole = WholeJob(len(job.workers), job.quorum)
+    table = None if job.thc is None else job.thc.table
+    return job_digest(job.id, job.ops, whole.workers, whole.quorum, job.slots.count, table, job.quorum_least)
 
 
 def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:

@@ -88,7 +88,7 @@ def _shown(name: str, value: int) -> str:
         return mac_text(value)
     if name in ("dst", "address", "ip"):
         return ".".join(str(byte) for byte in value.to_bytes(4, "big"))
-    return f"{value:#x}" if name in ("job_ops", "worker_bit") else str(value)
+    return f"{value:#x}" if name in ("job_ops", "worker_bit", "digest") else str(value)
 
 
 def group_of(job: Job) -> int:

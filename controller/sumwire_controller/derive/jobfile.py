@@ -26,7 +26,9 @@ def find_job(source: Config | Topology, name: str) -> Job:
 
 
 def unknown_job(name: str, known: Sequence[str]) -> UnknownJobError:
-    return UnknownJobError(f"job {name!r}: not in the configuration, which has {', '.join(known) or 'none'}")
+    return UnknownJobError(
+        f"job {name!r}: not in the configuration, which has {', '.join(known) or 'none'}; name one of these"
+    )
 
 
 def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
 
     Worker k is the host `addresses[k]`. It sends to its `aggregator`, where its number is `seat`. Each of `lanes` has
     its own job number and slots; those of lane 0 are repeated at the top level. `paths` is the number of paths to a
-    root; with more than one, results may overtake each other.
+    root; with more than one, results may overtake each other. `workers_min` is there if a run may have fewer workers.
 
     :raises UnknownJobError: the configuration has no such job.
     :raises PartOfTreeError: the job runs over several switches and `source` is the configuration of only one.
@@ -54,6 +56,8 @@ def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
         "paths": len(roots_of(source, job)) if isinstance(source, Topology) else 1,
         "addresses": [{"worker": k, **address} for k, address in enumerate(addresses)],
     }
+    if job.quorum_least:
+        description["workers_min"] = job.workers_min
     if job.thc is not None:
         description["thc"] = {"bits": job.thc.bits, "p": job.thc.p, "table": list(job.thc.table)}
     return description
@@ -63,7 +67,8 @@ def _at_one_switch(config: Config, job: Job) -> list[dict[str, Any]]:
     workers = [config.worker(name) for name in job.workers]
     others = "a switch above" if job.parents else next((worker.name for worker in workers if worker.is_switch), "")
     if others:
-        raise PartOfTreeError(f"job {job.name!r}: has a part at {others} too; its job file is made from the topology")
+        cure = f"its job file is made from the topology: sumwire-controller job-file TOPOLOGY --job {job.name}"
+        raise PartOfTreeError(f"job {job.name!r}: has a part at {others} too; {cure}")
     aggregator = str(config.aggregator.ip)
     return [_address(str(worker.ip), worker.udp_port, aggregator, seat) for seat, worker in enumerate(workers)]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sumwire_controller.derive.tree import JobTree, job_tree
-from sumwire_controller.model.config import Config, Job, Parent, Worker
+from sumwire_controller.model.config import Config, Job, Parent, WholeJob, Worker
 from sumwire_controller.model.topology import Link, Node, Topology
 
 
@@ -83,10 +83,13 @@ def _job(topology: Topology, switch: str, job: Job, tree: JobTree, workers: dict
     """
     seats = tree.seats[switch]
     as_they_say = all(workers[name].weight == hosts for name, hosts in seats.items())
+    alone = len(tree.seats) == 1
     return replace(
         job,
         workers=tuple(seats),
-        quorum=job.quorum if len(tree.seats) == 1 else len(seats),
+        quorum=job.quorum if alone else len(seats),
+        workers_min=job.workers_min if alone else None,
+        whole=None if alone else WholeJob(len(job.workers), job.quorum),
         parents=tuple(_parent(topology, topology.link(switch, upper), tree) for upper in tree.parents[switch]),
         stands_for=() if as_they_say else tuple(seats.values()),
     )

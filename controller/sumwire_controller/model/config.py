@@ -134,6 +134,14 @@ class VirtualQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class WholeJob:
+    """Workers (hosts) and quorum of a job at all its switches together."""
+
+    workers: int
+    quorum: int
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One training run, as one switch sees it.
 
@@ -141,7 +149,8 @@ class Job:
     SPRAYS) says which parent a chunk goes to: with "slot", slot s goes to `parents[s mod len(parents)]`. `stands_for`
     is empty unless a worker has fewer hosts in this job than it stands for; then it has the number of hosts behind
     each worker. `lanes` is the number of the job's lanes. `derive/lanes.py` makes a job of each lane, whose number is
-    `lane`.
+    `lane`. `workers_min` is the fewest workers that a run may have; None means all. `whole` is for a job with several
+    switches; it is None where only one switch's configuration is known.
     """
 
     name: str
@@ -157,6 +166,13 @@ class Job:
     spray: str = SPRAYS[0]
     degrade: Degrade | None = None
     lane: int = 0
+    workers_min: int | None = None
+    whole: WholeJob | None = None
+
+    @property
+    def quorum_least(self) -> int:
+        """The smallest quorum that a run may ask for; 0 if every run has all workers."""
+        return 0 if self.workers_min in (None, len(self.workers)) else self.workers_min or 0
 
     @property
     def ids(self) -> range:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from sumwire_protocol.constants import SUMWIRE_PORT
@@ -29,7 +30,8 @@ T = TypeVar("T")
 _SWITCH_KEYS: Final = ("name", "grpc", "device_id")
 _AGGREGATOR_KEYS: Final = ("ip", "mac")
 _WORKER_KEYS: Final = ("name", "ip", "mac", "port", "udp_port", "stands_for")
-_TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", "thc", "lanes", "spray", "degrade")
+_OPTIONAL_JOB_KEYS: Final = ("workers_min", "thc", "lanes", "spray", "degrade")
+_TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", *_OPTIONAL_JOB_KEYS)
 _JOB_KEYS: Final = (*_TREE_JOB_KEYS, "parents", "stands_for")
 _PARENT_KEYS: Final = ("port", "ip", "mac", "worker")
 _SLOT_KEYS: Final = ("base", "count")
@@ -94,6 +96,7 @@ def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS)
     name, number = read.text("name"), read.integer("id")
     ops, workers = read.texts("ops"), read.texts("workers")
     quorum = read.integer("quorum") if has("quorum") else len(workers or ())
+    workers_min = read.integer("workers_min") if has("workers_min") else None
     lanes = read.integer("lanes") if has("lanes") else 1
     spray = read.text("spray") if has("spray") else SPRAYS[0]
     slots_node = read.node("slots")
@@ -112,7 +115,8 @@ def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS)
     if (degrade_node is not None and degrade is None) or lanes is None or spray is None:
         return None
     above = tuple(filter(None, parents))
-    return Job(name, number, ops, workers, quorum, slots, thc, above, stands_for, lanes, spray, degrade)
+    job = Job(name, number, ops, workers, quorum, slots, thc, above, stands_for, lanes, spray, degrade)
+    return replace(job, workers_min=workers_min)
 
 
 def _parent(node: Node, path: str, log: Log) -> Parent | None:

@@ -35,7 +35,8 @@ def read_file(path: Path | str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), [Problem("", "file", str(path), f"cannot be read: {error}")]) from error
+        rule = f"cannot be read ({error}): name a configuration, a YAML file"
+        raise ConfigError(str(path), [Problem("", "file", str(path), rule)]) from error
 
 
 def load_tree(text: str, source: str) -> tuple[Node, list[Problem]]:

@@ -20,6 +20,8 @@ SUM_MAX: Final = (1 << SLOT_WORDS) - 1
 """The largest sum that fits the planes of a slot."""
 OP_HOSTS_MAX: Final = {op.name: op.workers_max for op in OPS if op.workers_max < COUNT_MAX}
 """The most hosts whose contributions fit the payload of an op, for the ops with less room than COUNT_MAX."""
+OP_BELOW_MAX: Final = {op.name: op.workers_below_max for op in OPS if op.workers_below_max < COUNT_MAX}
+"""The most hosts below one switch whose contributions fit that switch's partial results."""
 PARENTS: Final = (1, 2, 4)
 """The numbers of switches above that a job may have. The lowest bits of a slot's number select one of them."""
 
@@ -100,6 +102,31 @@ def quorum_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
     elif job.quorum < workers and elsewhere:
         rule = f"must be all {workers} workers: {elsewhere} has a part in this job too"
         yield Problem(path, "quorum", job.quorum, rule)
+
+
+def fewer_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
+    """`workers_min` is 1 to all workers, and all of them if the job has several switches.
+
+    :param elsewhere: another switch in the job's tree; empty if there is none.
+    """
+    workers = len(job.workers)
+    if job.workers_min is None or job.workers_min == workers:
+        return
+    if not 1 <= job.workers_min <= workers:
+        yield Problem(path, "workers_min", job.workers_min, f"must be 1..{workers}, the number of workers")
+    elif elsewhere:
+        rule = f"must be all {workers} workers, or be left out: {elsewhere} has a part in this job too"
+        yield Problem(path, "workers_min", job.workers_min, rule)
+
+
+def below_fit(path: str, field: str, job: Job, hosts: int, switch: str) -> Iterator[Problem]:
+    """A partial result of a switch below has room for the contributions of that many hosts.
+
+    :param switch: the switch below, in words.
+    """
+    for op in job.ops:
+        if hosts > (most := OP_BELOW_MAX.get(op, hosts)):
+            yield Problem(path, field, f"{hosts} hosts", f"at most {most} with op {op} below {switch}")
 
 
 def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:

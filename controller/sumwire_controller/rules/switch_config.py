@@ -17,7 +17,9 @@ from sumwire_controller.rules.degrade import degrade_rules
 from sumwire_controller.rules.drafts import Draft, draft_of
 from sumwire_controller.rules.job import (
     PARENTS,
+    below_fit,
     either,
+    fewer_rules,
     hosts_fit,
     op_rules,
     overlaps,
@@ -116,12 +118,13 @@ def _job(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
     yield from _job_workers(path, job, draft)
     yield from port_rules(path, job, [(w.name, w.udp_port) for w in members.values() if not w.is_switch])
     yield from quorum_rules(path, job, elsewhere)
+    yield from fewer_rules(path, job, elsewhere)
     yield from degrade_rules(path, job, elsewhere)
     yield from slot_rules(f"{path}.slots", job.slots)
     yield from _parents(path, job, draft)
     yield from _weights(path, job, members)
     hosts = sum(job.stands_for) if job.stands_for else sum(worker.weight for worker in members.values())
-    yield from hosts_fit(path, job, hosts)
+    yield from [*hosts_fit(path, job, hosts)] or _partial_results_fit(path, job, members, hosts)
     if job.thc is not None:
         yield from thc_rules(f"{path}.thc", job.thc, hosts)
 
@@ -129,6 +132,20 @@ def _job(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
 def _members(job: Job, draft: Draft) -> dict[str, Worker]:
     """The job's workers that are known, by name."""
     return {worker.name: worker for _, worker in draft.workers_at() if worker.name in job.workers}
+
+
+def _partial_results_fit(path: str, job: Job, members: dict[str, Worker], hosts: int) -> Iterator[Problem]:
+    """What this switch sends up, and what each lower switch sends to it."""
+    if job.parents:
+        yield from below_fit(path, "workers", job, hosts, "this switch")
+    for k, name in enumerate(job.workers):
+        if name in members and members[name].is_switch:
+            yield from below_fit(path, f"workers[{k}]", job, _hosts_behind(job, k, members[name]), name)
+
+
+def _hosts_behind(job: Job, k: int, worker: Worker) -> int:
+    """The number of hosts behind the job's worker k. A list `stands_for` of the wrong length is reported elsewhere."""
+    return job.stands_for[k] if len(job.stands_for) == len(job.workers) else worker.weight
 
 
 def _weights(path: str, job: Job, members: dict[str, Worker]) -> Iterator[Problem]:

@@ -17,7 +17,16 @@ from sumwire_controller.model.topology import Topology
 from sumwire_controller.rules.addresses import PORT_MAX, address_rules, name_rule, repeated, switch_rules
 from sumwire_controller.rules.degrade import degrade_rules
 from sumwire_controller.rules.drafts import TopologyDraft
-from sumwire_controller.rules.job import PARENTS, either, hosts_fit, op_rules, quorum_rules, slot_rules, thc_rules
+from sumwire_controller.rules.job import (
+    PARENTS,
+    either,
+    fewer_rules,
+    hosts_fit,
+    op_rules,
+    quorum_rules,
+    slot_rules,
+    thc_rules,
+)
 from sumwire_controller.rules.lanes import jobs_distinct, lane_rules, port_rules
 from sumwire_controller.rules.queues import queue_rules
 from sumwire_controller.rules.tree import size_problems, tree_problems
@@ -148,6 +157,7 @@ def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
     yield from port_rules(path, job, [(h.name, h.udp_port) for _, h in draft.hosts_at() if h.name in job.workers])
     if job.workers:
         yield from quorum_rules(path, job, elsewhere="")
+        yield from fewer_rules(path, job, elsewhere="")
     yield from degrade_rules(path, job, elsewhere="")
     yield from hosts_fit(path, job, len(job.workers))
     yield from slot_rules(f"{path}.slots", job.slots)

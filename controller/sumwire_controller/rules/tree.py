@@ -15,7 +15,7 @@ from sumwire_controller.model.config import Job
 from sumwire_controller.model.topology import Topology
 from sumwire_controller.rules.degrade import degrade_rules
 from sumwire_controller.rules.drafts import draft_of
-from sumwire_controller.rules.job import PARENTS, either, overlaps, quorum_rules
+from sumwire_controller.rules.job import PARENTS, below_fit, either, fewer_rules, overlaps, quorum_rules
 from sumwire_controller.rules.lanes import divides_equally, multiple_for
 from sumwire_controller.rules.switch_config import validate_draft
 
@@ -30,6 +30,7 @@ def tree_problems(topology: Topology) -> Iterator[Problem]:
         if not problems:
             tree = trees[job.id] = job_tree(topology, job)
             yield from _seats(path, tree)
+            yield from _below(path, job, tree)
             yield from _needs_a_star(path, job, tree)
     for job, other, problem in overlaps(jobs):
         shared = trees.keys() >= {job.id, other.id} and trees[job.id].seats.keys() & trees[other.id].seats.keys()
@@ -57,11 +58,19 @@ def _seats(path: str, tree: JobTree) -> Iterator[Problem]:
             yield Problem(path, "workers", f"{len(seats)} workers at {switch}", rule)
 
 
+def _below(path: str, job: Job, tree: JobTree) -> Iterator[Problem]:
+    """The partial results of every switch that is no root have room for the hosts below it."""
+    for switch, seats in tree.seats.items():
+        if tree.parents[switch]:
+            yield from below_fit(path, "workers", job, sum(seats.values()), switch)
+
+
 def _needs_a_star(path: str, job: Job, tree: JobTree) -> Iterator[Problem]:
     """Some settings need a job that only one switch has."""
     elsewhere = list(tree.seats)[1] if len(tree.seats) > 1 else ""
     if elsewhere:
         yield from quorum_rules(path, job, elsewhere)
+        yield from fewer_rules(path, job, elsewhere)
         yield from degrade_rules(path, job, elsewhere)
 
 

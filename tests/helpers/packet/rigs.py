@@ -26,7 +26,7 @@ import grpc
 from golden import model
 from golden.model import Degrade, Host, Queue, udp_frame
 from helpers.packet.play import Clock, Frames
-from helpers.packet.star import HOSTS, WORKERS, controller_yaml, golden_switch
+from helpers.packet.star import HOSTS, controller_yaml
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -70,19 +70,6 @@ def _star() -> Config:
     return parse_config(controller_yaml("127.0.0.1:1"))
 
 
-def _complete(entries: Iterable[Entry]) -> frozenset[Entry]:
-    """Entries with the star's quorums of runs and digests, and every worker as a sender."""
-    jobs = {job.number: job for job in golden_switch().jobs}
-    found: set[Entry] = {TableEntry("sender", (worker.port, int.from_bytes(worker.ip)), ()) for worker in WORKERS}
-    for entry in entries:
-        if isinstance(entry, TableEntry) and entry.table == "job":
-            job = jobs[entry.key[0]]
-            found.add(replace(entry, args=(*entry.args[:-2], job.quorum_least, job.digest)))
-        else:
-            found.add(entry)
-    return frozenset(found)
-
-
 class Controlled:
     """The control plane's side of a rig: entries, generations, counters."""
 
@@ -109,7 +96,7 @@ class Controlled:
             bring_about(self._config, self._switch, self._program, jobs, now)
             self._held = self._switch.entries(self._program)
         used = [job.name for job in self._config.jobs if job.id in self._used]
-        desired = _complete(desired_state(self._config, choose_generations(self._config, self._held, used, now)))
+        desired = desired_state(self._config, choose_generations(self._config, self._held, used, now))
         self._switch.write_all(self._program, plan(desired, self._held))
         self._held = self._base = desired
         self._used.clear()

@@ -62,6 +62,9 @@ def golden_switch() -> GoldenSwitch:
 
 
 def _digest(job: Job) -> int:
+    """Of a job in a tree the switch's own configuration does not know the whole: 0."""
+    if job.parent or any(worker.is_switch for worker in job.workers):
+        return 0
     names, table = [OP_NAMES[op] for op in job.ops], job.table
     return digest_of(
         job.number, names, len(job.workers), quorum=job.quorum, least=job.quorum_least, slots=job.slots, table=table
@@ -106,6 +109,8 @@ def _job_yaml(job: Job) -> str:
         lines.append(f"    parents: [{above}]")
     if job.sprays:
         lines.append("    spray: hash")
+    if job.quorum_least:
+        lines.append(f"    workers_min: {job.quorum_least}")
     return "\n".join(lines)
 
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from helpers.controller.config_texts import job, star, text
 from hypothesis import given
 from hypothesis import strategies as st
 from p4.v1 import p4runtime_pb2
-from sumwire_controller.deploy.p4info import Program, canonical
+from sumwire_controller.deploy.p4info import Program, canonical, name_of, worker_counter_ids
 from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import MulticastGroup, TableEntry
 from sumwire_controller.errors import ArtifactError
@@ -141,14 +143,81 @@ def test_the_cookie_follows_the_json() -> None:
     assert Program(PROGRAM.p4info, b"{ }").cookie != Program(PROGRAM.p4info, b"{}").cookie
 
 
+CURE = r"; compile the program: make p4, or name the folder of another: --p4 DIR$"
+
+
 def test_missing_or_broken_artifacts(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="No such file"):
+    with pytest.raises(ArtifactError, match=f"{P4INFO_NAME}: No such file or directory{CURE}"):
         Program.load(tmp_path)
     (tmp_path / P4INFO_NAME).write_text("tables {")
-    with pytest.raises(ArtifactError, match="not P4Info"):
+    with pytest.raises(ArtifactError, match=f"(?s)not P4Info.*{CURE}"):
         Program.load(tmp_path)
     (tmp_path / P4INFO_NAME).write_text(text_format.MessageToString(PROGRAM.p4info))
-    with pytest.raises(ArtifactError, match=JSON_NAME):
+    with pytest.raises(ArtifactError, match=f"{JSON_NAME}: No such file or directory{CURE}"):
         Program.load(tmp_path)
-    (tmp_path / JSON_NAME).write_bytes(b"{}")
+    for broken in (b"{", b"\xff"):
+        (tmp_path / JSON_NAME).write_bytes(broken)
+        with pytest.raises(ArtifactError, match=f"{JSON_NAME}: not readable: .*{CURE}"):
+            Program.load(tmp_path)
+    (tmp_path / JSON_NAME).write_bytes(PROGRAM.device_config)
     assert Program.load(str(tmp_path)).p4info == PROGRAM.p4info
+
+
+def _rename_key(compiled: Any) -> None:
+    tables = [table for pipeline in compiled["pipelines"] for table in pipeline["tables"]]
+    next(table for table in tables if table["name"].endswith(".job"))["key"][0]["name"] = "run"
+
+
+def _drop_table(compiled: Any) -> None:
+    for pipeline in compiled["pipelines"]:
+        pipeline["tables"] = [table for table in pipeline["tables"] if not table["name"].endswith(".sender")]
+
+
+def _widen(compiled: Any) -> None:
+    action = next(action for action in compiled["actions"] if action["name"].endswith(".admit_job"))
+    action["runtime_data"][0]["bitwidth"] = 64
+
+
+def _drop_action(compiled: Any) -> None:
+    compiled["actions"] = [action for action in compiled["actions"] if not action["name"].endswith(".admit_worker")]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_rename_key, r"table \S+\.job"),
+        (_drop_table, r"table \S+\.sender"),
+        (_widen, r"action \S+\.admit_job"),
+        (_drop_action, r"action \S+\.admit_worker"),
+        (lambda compiled: compiled.clear(), "the JSON is not what p4c makes for bmv2"),
+    ],
+)
+def test_files_of_two_builds_are_told_apart(tmp_path: Path, change: Callable[[Any], None], words: str) -> None:
+    compiled = json.loads(PROGRAM.device_config)
+    change(compiled)
+    (tmp_path / P4INFO_NAME).write_text(text_format.MessageToString(PROGRAM.p4info))
+    (tmp_path / JSON_NAME).write_text(json.dumps(compiled))
+    with pytest.raises(ArtifactError, match=f"{P4INFO_NAME} and {JSON_NAME} are not of one build: {words}{CURE}"):
+        Program.load(tmp_path)
+
+
+def test_a_program_of_another_version_names_its_file_and_the_cure(tmp_path: Path) -> None:
+    """Both files fit each other, but not this controller."""
+    p4info, compiled = _changed("nothing"), json.loads(PROGRAM.device_config)
+    table = next(table for table in p4info.tables if table.preamble.alias == "sender")
+    p4info.tables.remove(table)
+    (tmp_path / P4INFO_NAME).write_text(text_format.MessageToString(p4info))
+    (tmp_path / JSON_NAME).write_text(json.dumps(compiled))
+    with pytest.raises(ArtifactError, match=f"{P4INFO_NAME}: table 'sender': not in the compiled program{CURE}"):
+        Program.load(tmp_path)
+
+
+def test_the_name_of_a_program() -> None:
+    assert name_of(PROGRAM.p4info).startswith("sumwire ")
+    assert name_of(type(PROGRAM.p4info)()) == "without a name"
+
+
+def test_the_counters_of_workers_are_found_in_any_build_of_sumwire() -> None:
+    found = worker_counter_ids(PROGRAM.p4info)
+    assert found == (PROGRAM.table_id("worker"), 1)
+    assert worker_counter_ids(_changed("direct counter")) is None

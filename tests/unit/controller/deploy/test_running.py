@@ -56,6 +56,7 @@ def refused(switch: FakeSwitch, *jobs: dict[str, Any], **options: Any) -> tuple[
     [
         ({"thc": {"bits": 4, "p": 0.03125, "table": list(range(16))}}, ("thc table",)),
         ({"quorum": 3}, ("quorum 4 -> 3",)),
+        ({"workers_min": 2}, ("workers_min all -> 2",)),
         ({"slots": {"base": 0, "count": 128}}, ("slots 0..255 -> 0..127",)),
         ({"workers": ["h1", "h2", "h4", "h3"]}, ("workers",)),
         ({"ops": ["thc", "max32", "sum32"]}, ("ops",)),

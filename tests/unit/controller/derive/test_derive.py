@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +12,14 @@ from helpers.controller.config_texts import queue, text
 from helpers.controller.topology_texts import host, leaf_spine, link, switch, three_level, tree_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sumwire_controller.derive.desired import desired_entries
+from sumwire_controller.derive.desired import desired_entries, digest_of
 from sumwire_controller.derive.levels import hosts_behind, upper_first
 from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.model.config import Config, Degrade, Job
 from sumwire_controller.parse.topology_file import parse_topology
 from sumwire_controller.rules.agreement import check_together
 from sumwire_controller.rules.switch_config import validate
+from sumwire_protocol.digest import NO_DIGEST, job_digest
 
 
 def derived(data: object) -> dict[str, Config]:
@@ -34,6 +36,7 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
     data = leaf_spine()
     data["jobs"] = [tree_job("m", 5, [3, 1, 2, 4], 16, 8, "sum32")]
     found = derived(data)
+    digest = job_digest(5, ["sum32"], 4, 4, 8, None)  # of the whole job, at every switch
     assert list(found) == ["spine1", "leaf1", "leaf2"]
     assert [config.ports for config in found.values()] == [(1, 2), (1, 2, 101), (1, 2, 101)]
     spine = entries(found["spine1"], "job", "group", "worker", "replica", "uplink", "forward", "aggregator")
@@ -43,7 +46,7 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
         "forward[dst=10.0.1.2, prefix=32] to_port(port=1)",
         "forward[dst=10.0.1.3, prefix=32] to_port(port=2)",
         "job[job=5] admit_job(generation=1, slot_base=16, job_slots=8, quorum=2, group=6, job_ops=0x8, "
-        "spray=0, quorum_least=0, digest=0)",
+        f"spray=0, quorum_least=0, digest={digest:#x})",
         "group 6: 1#2, 2#1",  # worker 0 is leaf2, whose h3 comes first in the job
         "worker[job=5, worker=0] admit_worker(port=2, address=10.0.1.3, worker_bit=0x1, worker_weight=2, is_switch=1)",
         "worker[job=5, worker=1] admit_worker(port=1, address=10.0.1.2, worker_bit=0x2, worker_weight=2, is_switch=1)",
@@ -56,13 +59,27 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
         "forward[dst=10.0.0.3, prefix=32] to_port(port=101)",
         "forward[dst=10.0.0.4, prefix=32] to_port(port=101)",
         "job[job=5] admit_job(generation=1, slot_base=16, job_slots=8, quorum=2, group=6, job_ops=0x8, "
-        "spray=0, quorum_least=0, digest=0)",
+        f"spray=0, quorum_least=0, digest={digest:#x})",
         "group 6: 1#1, 2#2",
         "worker[job=5, worker=0] admit_worker(port=1, address=10.0.0.1, worker_bit=0x1, worker_weight=1, is_switch=0)",
         "worker[job=5, worker=1] admit_worker(port=2, address=10.0.0.2, worker_bit=0x2, worker_weight=1, is_switch=0)",
         "uplink[job=5, slot=0, mask=0, priority=1] to_parent(port=101, mac=02:53:57:00:01:01, address=10.0.1.1, "
         "worker=1, worker_bit=0x2)",
     }  # fmt: skip
+
+
+def test_one_switchs_file_of_a_tree_does_not_know_the_digest() -> None:
+    for config in derived(leaf_spine()).values():
+        alone = replace(config, jobs=tuple(replace(job, whole=None) for job in config.jobs))
+        assert {digest_of(alone, job) for job in alone.jobs} == {NO_DIGEST}
+        assert {digest_of(config, job) for job in config.jobs} != {NO_DIGEST}
+
+
+def test_a_job_at_one_switch_of_a_tree_has_the_digest_of_a_switch_alone() -> None:
+    data = leaf_spine()
+    data["jobs"] = [{**tree_job("m", 5, [3, 4], 0, 8), "workers_min": 1, "quorum": 1}]
+    leaf = derived(data)["leaf2"]
+    assert digest_of(leaf, leaf.jobs[0]) == job_digest(5, ["max32"], 2, 1, 8, None, 1)
 
 
 def test_two_spines_divide_the_slots_and_the_first_carries_ordinary_traffic() -> None:

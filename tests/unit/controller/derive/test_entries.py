@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from helpers.controller.config_texts import job, queue, star, text
 from sumwire_controller.derive.desired import desired_entries
-from sumwire_controller.derive.entries import TableEntry, job_of
+from sumwire_controller.derive.entries import TableEntry, admissions, job_of
+from sumwire_controller.derive.lanes import with_lanes
+from sumwire_controller.model.config import Config
 from sumwire_controller.parse.config_file import parse_config
+from sumwire_protocol.digest import job_digest
 
 ONES = (1 << 1024) - 1
 
@@ -23,6 +26,8 @@ COMMON = {
     "aggregator[address=10.0.0.100] serve(mac=02:53:57:00:00:64)",
     "forward[dst=10.0.0.1, prefix=32] to_port(port=1)",
     "forward[dst=10.0.0.2, prefix=32] to_port(port=2)",
+    "sender[port=1, address=10.0.0.1] known_sender()",
+    "sender[port=2, address=10.0.0.2] known_sender()",
 }
 
 
@@ -42,7 +47,7 @@ def test_one_job_of_max32() -> None:
     assert strings(data, {6: 1000}, 1001) == COMMON | {
         "replica[65535, 255] ledger: last generation 1001",
         "job[job=6] admit_job(generation=1000, slot_base=128, job_slots=64, quorum=1, group=7, job_ops=0x4, "
-        "spray=0, quorum_least=0, digest=0)",
+        f"spray=0, quorum_least=0, digest={job_digest(6, ['max32'], 2, 1, 64, None):#x})",
         "group 7: 1#2, 2#1",
         "worker[job=6, worker=0] admit_worker(port=2, address=10.0.0.2, worker_bit=0x1, worker_weight=1, is_switch=0)",
         "worker[job=6, worker=1] admit_worker(port=1, address=10.0.0.1, worker_bit=0x2, worker_weight=1, is_switch=0)",
@@ -65,7 +70,7 @@ def test_ops_of_thc_and_max32_and_a_small_table() -> None:
     found = strings(data, {1: 5}, 5)
     assert (
         "job[job=1] admit_job(generation=5, slot_base=0, job_slots=2, quorum=1, group=2, job_ops=0x6, "
-        "spray=0, quorum_least=0, digest=0)" in found
+        f"spray=0, quorum_least=0, digest={job_digest(1, ['thc', 'max32'], 1, 1, 2, [0, 31]):#x})" in found
     )
     # 31 = all five low planes for z = 1; the zero rows behind the table need the monomials with z0 as a factor
     rows = [entry for entry in found if entry.startswith("thc")]
@@ -100,7 +105,7 @@ def test_a_job_that_sprays_says_so() -> None:
     found = [line for line in strings(data, {6: 1}, 1) if line.startswith("job")]
     assert found == [
         "job[job=6] admit_job(generation=1, slot_base=128, job_slots=64, quorum=2, group=7, job_ops=0x4, "
-        "spray=1, quorum_least=0, digest=0)"
+        f"spray=1, quorum_least=0, digest={job_digest(6, ['max32'], 2, 2, 64, None):#x})"
     ]
 
 
@@ -133,8 +138,29 @@ def test_every_entry_knows_its_job() -> None:
     data = star(2, jobs=[job("a", 0, 2, 0, 2, "thc"), job("b", 9, 1, 2, 2)])
     entries = desired_entries(parse_config(text(data)), {0: 1, 9: 2}, 2)
     count = {who: sum(job_of(entry) == who for entry in entries) for who in (None, 0, 9)}
-    assert count == {None: 4, 0: 7, 9: 4}  # ledger, aggregator, 2 routes; job, group, thc_low, 2 * 2; job, group, 2
+    # ledger, aggregator, 2 routes, 2 senders; job, group, thc_low, 2 * 2; job, group, 2
+    assert count == {None: 6, 0: 7, 9: 4}
     assert sum(count.values()) == len(entries)
+
+
+def job_row(config: Config, number: int) -> TableEntry:
+    return admissions(desired_entries(config, {job.id: 1 for job in config.jobs}, 1))[number]
+
+
+@pytest.mark.parametrize(("workers_min", "least"), [(None, 0), (4, 0), (3, 3), (1, 1)])
+def test_the_smallest_quorum_that_a_run_may_ask_for(workers_min: int | None, least: int) -> None:
+    wanted = job("m", 6, 4, 0, 64)
+    if workers_min is not None:
+        wanted["workers_min"] = workers_min
+    row = job_row(parse_config(text(star(4, jobs=[wanted]))), 6)
+    assert (row.arg("quorum_least"), row.arg("quorum")) == (least, 4)
+    assert row.arg("digest") == job_digest(6, ["max32"], 4, 4, 64, None, least)
+
+
+def test_each_lane_has_a_digest_of_its_own() -> None:
+    config = with_lanes(parse_config(text(star(4, jobs=[{**job("m", 6, 4, 0, 64), "lanes": 4, "workers_min": 2}]))))
+    found = [job_row(config, number).arg("digest") for number in range(6, 10)]
+    assert found == [job_digest(number, ["max32"], 4, 4, 16, None, 2) for number in range(6, 10)]
 
 
 def middle() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.controller.config_texts import PUBLISHED_TABLE, job, star, text
 from helpers.controller.topology_texts import leaf_spine, tree_job
+from sumwire.config.jobfile import parse_job
 from sumwire_controller.cli import main
 from sumwire_controller.derive.jobfile import job_description, job_json
 from sumwire_controller.derive.switch_configs import configs_of
@@ -46,6 +47,15 @@ def test_job_without_thc_has_no_table() -> None:
     description = job_description(parse_config(text(CONFIG)), "m")
     assert "thc" not in description
     assert json.loads(job_json(parse_config(text(CONFIG)), "m")) == description
+
+
+def test_job_file_says_how_few_workers_a_run_may_have() -> None:
+    data = star(3, jobs=[{**job("m", 2, 3, 0, 8), "workers_min": 2}, {**job("n", 3, 3, 8, 8), "workers_min": 3}])
+    config = parse_config(text(data))
+    described = job_description(config, "m")
+    assert described["workers_min"] == 2
+    assert parse_job(described, 1).workers_min == 2
+    assert "workers_min" not in job_description(config, "n")
 
 
 def test_job_file_of_a_tree_to_the_letter() -> None:

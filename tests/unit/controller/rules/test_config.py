@@ -82,6 +82,17 @@ def _many(op: str, hosts: int) -> Change:
     )
 
 
+def _lower(op: str, *hosts: int) -> Change:
+    """A job of one op with four workers, the first of which are lower switches with so many hosts."""
+
+    def change(data: dict[str, Any]) -> None:
+        for at, behind in zip(data["workers"], hosts, strict=False):
+            at.update(stands_for=behind)
+        data.update(jobs=[job("many", 1, 4, 0, 2, op)])
+
+    return change
+
+
 def _parents(count: int) -> Change:
     return _set_parents(lambda parents: None, count)
 
@@ -144,7 +155,11 @@ ACCEPTED: dict[str, Change] = {
         _set("jobs", 0, "stands_for", to=[5, 1, 1, 1])(data),
     ),
     "sign of 16 hosts": _many("sign", 13),
-    "vote of 15 hosts": _many("vote", 12),
+    "vote of 15 hosts": _lower("vote", 7, 6),
+    "fewer workers": _set("jobs", 0, "workers_min", to=1),
+    "no fewer workers": _set("jobs", 0, "workers_min", to=4),
+    "no fewer workers below parents": lambda data: (_parents(1)(data), data["jobs"][0].update(workers_min=4)),
+    "7 hosts below parents": lambda data: (_lower("vote", 4)(data), _parents(1)(data)),
     "max32 of 255 hosts": _many("max32", 252),
     "one parent": _parents(1),
     "two parents": _parents(2),
@@ -303,6 +318,15 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
                             "workers[0].udp_port", 4000, "must be 21335 at a switch"),
     "sign of 17 hosts": (_many("sign", 14), "jobs[0].workers", "17 hosts", "at most 16 with op sign"),
     "vote of 16 hosts": (_many("vote", 13), "jobs[0].workers", "16 hosts", "at most 15 with op vote"),
+    "vote of 8 hosts below": (_lower("vote", 5, 8), "jobs[0].workers[1]", "8 hosts",
+                              "at most 7 with op vote below h2"),
+    "vote of 8 hosts below parents": (lambda data: (_lower("vote", 5)(data), _parents(1)(data)), "jobs[0].workers",
+                                      "8 hosts", "at most 7 with op vote below this switch"),
+    "no workers in a run": (_set("jobs", 0, "workers_min", to=0), "jobs[0].workers_min", 0, "must be 1..4, the number"),
+    "more workers in a run": (_set("jobs", 0, "workers_min", to=5), "jobs[0].workers_min", 5, "must be 1..4"),
+    "fewer workers in words": (_set("jobs", 0, "workers_min", to="two"), "jobs[0].workers_min", "two", "an integer"),
+    "fewer workers below parents": (lambda data: (_parents(1)(data), data["jobs"][0].update(workers_min=3)),
+                                    "jobs[0].workers_min", 3, "must be all 4 workers, or be left out: a switch above"),
     "max32 of 256 hosts": (_many("max32", 253), "jobs[0].workers", "256 hosts", "at most 255, the largest count"),
     "overflow below": (_set("workers", 0, "stands_for", to=6), "jobs[0].thc.granularity", 30,
                        "granularity 30 * 9 workers = 270 overflows the sums of 8 planes (at most 255); at most 8"),

@@ -168,7 +168,11 @@ ACCEPTED: dict[str, Change] = {
         leaf_spine(2, 2, 2), _set("jobs", 0, "slots", "count", to=255), _set("jobs", 0, "workers", to=["h1", "h2"])
     ),
     "sign of 16": _job_of(16, "sign"),
-    "vote of 15": _job_of(15, "vote"),
+    "vote of 14, 7 below a switch": _job_of(14, "vote"),
+    "vote of 15 at one switch": _replaced(
+        leaf_spine(1, 15, 0), _set("jobs", 0, to=tree_job("m", 1, [*range(1, 16)], 0, 2, "vote"))
+    ),
+    "fewer workers at one switch": _set("jobs", 0, to={**tree_job("m", 1, [1, 2], 0, 2), "workers_min": 1}),
     "32 hosts on a leaf": _replaced(leaf_spine(1, 32, 0), _set("jobs", 0, to=tree_job("m", 1, [*range(1, 33)], 0, 2))),
     "33 hosts on two leaves": _job_of(33, "max32"),
     "highest port": _set("hosts", 0, "port", to=510),
@@ -262,6 +266,9 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "slots beyond": (_set("jobs", 0, "slots", "base", to=4000), "jobs[0].slots.count", 256, "end beyond"),
     "sign of 17": (_job_of(17, "sign"), "jobs[0].workers", "17 hosts", "at most 16 with op sign"),
     "vote of 16": (_job_of(16, "vote"), "jobs[0].workers", "16 hosts", "at most 15 with op vote"),
+    "vote of 8 below a leaf": (_job_of(15, "vote"), "jobs[0].workers", "8 hosts", "at most 7 with op vote below leaf1"),
+    "fewer workers in a tree": (_set("jobs", 0, "workers_min", to=3), "jobs[0].workers_min", 3,
+                                "must be all 4 workers, or be left out: "),
     "thc overflow over all leaves": (_job_of(9, "thc"), "jobs[0].thc.granularity", 30, "30 * 9 workers = 270"),
     "256 hosts": (_replaced({**leaf_spine(1, 0, 0),
                              "hosts": [{**host(1, "leaf1", k), "name": f"h{k}", "ip": f"10.1.{k // 256}.{k % 256}",
