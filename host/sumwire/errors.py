@@ -128,7 +128,15 @@ class SwitchLostError(DeadlineError):
 
 
 class StaleRunError(RecreateError):
-    """Another run of this job has begun, or the switch is past what this worker can catch up with."""
+    """Another run of this job has begun, or the switch is past what this worker can catch up with.
+
+    ``slot``, ``round``: what the switch said of one of its slots; None if it said nothing.
+    """
+
+    def __init__(self, text: str, *, slot: int | None = None, round_: int | None = None) -> None:
+        super().__init__(text)
+        self.slot = slot
+        self.round = round_
 
 
 class OrderError(RecreateError):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sumwire_protocol.digest import job_digest
 from sumwire_protocol.ops import CODES, COUNT_MAX, OPS
 
 from sumwire.errors import ConfigError
@@ -64,7 +65,8 @@ class JobConfig:
     ``worker`` is this worker's number in the whole job. Packets carry the ``seat``, its number at its own switch.
     ``lanes``: the job's priority lanes. ``job`` and ``slots`` are those of lane 0; see :meth:`for_lane` for the others.
     ``paths``: paths between leaf and root that packets may use. With more than one, results can arrive out of order.
-    ``workers_min``: the fewest workers that a run may have; by default all of them.
+    ``workers_min``: the fewest workers that a run may have; by default all of them. ``job_workers``, ``job_quorum``:
+    those of the whole job, where ``workers`` and ``quorum`` are those of a smaller run (:meth:`for_run`).
 
     Example: with two lanes, jobs 7 and 8, lane 1 sends as job 8 and from the UDP port after lane 0's.
     """
@@ -81,12 +83,17 @@ class JobConfig:
     lanes: tuple[Lane, ...] = ()
     paths: int = 1
     workers_min: int = 0
+    job_workers: int = 0
+    job_quorum: int = 0
 
     def __post_init__(self) -> None:
         if not self.lanes:
             object.__setattr__(self, "lanes", (Lane(self.job, self.slots),))
         if not self.workers_min:
             object.__setattr__(self, "workers_min", self.workers)
+        if not self.job_workers:
+            object.__setattr__(self, "job_workers", self.workers)
+            object.__setattr__(self, "job_quorum", self.quorum)
 
     def for_lane(self, lane: int) -> JobConfig:
         """One lane as a job with a number, slots and UDP ports of its own. Raises ConfigError if there is none."""
@@ -105,10 +112,33 @@ class JobConfig:
             lanes=(own,),
         )
 
+    def for_run(self, workers: int) -> JobConfig:
+        """The job as a run of its first ``workers`` workers sees it. Raises ConfigError if the job has no such run, or
+        this worker is not in it."""
+        where = f"job {self.name}"
+        if not self.workers_min <= workers <= self.job_workers:
+            rule = f"must be in {self.workers_min}..{self.job_workers}: workers_min and workers of the job"
+            raise ConfigError("workers", workers, rule, where=where)
+        if self.worker >= workers:
+            raise ConfigError("worker", self.worker, f"must be in 0..{workers - 1} in a run of {workers}", where=where)
+        quorum = min(self.job_quorum, workers)
+        return replace(self, workers=workers, quorum=quorum, addresses=self.addresses[:workers])
+
     @property
     def quorum_least(self) -> int:
         """The least quorum of a run that a contribution may name; 0 if every run has all workers."""
-        return self.workers_min if self.workers_min < self.workers else 0
+        return self.workers_min if self.workers_min < self.job_workers else 0
+
+    @property
+    def run_quorum(self) -> int:
+        """What contributions name as the quorum of their run; 0 for the job's."""
+        return self.quorum if self.quorum < self.job_quorum else 0
+
+    @property
+    def digest(self) -> int:
+        """What the switch's digest of the job must be, see :func:`sumwire_protocol.digest.job_digest`."""
+        table = None if self.thc is None else self.thc.table
+        return job_digest(self.job, self.ops, self.job_workers, self.job_quorum, self.slots, table, self.quorum_least)
 
     @property
     def own_address(self) -> Address:

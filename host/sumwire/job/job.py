@@ -17,7 +17,6 @@ from typing import Final, Literal, NoReturn, Self, SupportsIndex
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sumwire_protocol import constants as p4
 from torch import Tensor
 
 from sumwire.checkpoint import Content, Place, Saved, refuse_pickling
@@ -32,12 +31,12 @@ from sumwire.errors import ClosedError, ConfigError, DeadlineError, FallbackErro
 from sumwire.job.agreed_fallback import AgreedFallback
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging
 from sumwire.job.fallback import Fallback
-from sumwire.job.greeting import Greeting
+from sumwire.job.joining import join
 from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.job.operations import Max32, Min32, Operation, SignMerge, Sum32, Vote, require
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
-from sumwire.transport.options import ExchangeOptions, TransportOptions
+from sumwire.transport.options import TransportOptions
 from sumwire.transport.patience import Alone
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
@@ -102,9 +101,7 @@ class Job(Saved):
         self._thc = _thc_codec(config, block)
         self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
         self._sign = SignCodec()
-        self._greeting = Greeting(
-            config, {"block": block, "delivery": None if delivery is None else delivery.settings()}
-        )
+        self._settings = {"block": block, "delivery": None if delivery is None else delivery.settings()}
         self._greeted = False
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
@@ -227,11 +224,11 @@ class Job(Saved):
         """
         with self._lock:
             self._check_usable()
-            if self.fallen_back:
+            # All workers greet each other first, so nobody is ahead before.
+            if self.fallen_back or not self._greeted:
                 return False
             self._transport.drain()
-            first = self._transport.next_sequence + (0 if self._greeted else self._greeting.chunks)
-            return self._transport.others_reached(first)
+            return self._transport.others_reached(self._transport.next_sequence)
 
     def follow(self, values: int, bucket: int = 0, *, codec: GradientCodec | None = None) -> Tensor:
         """The mean of an operation that the other workers do without this one. This worker sends nothing.
@@ -363,9 +360,7 @@ class Job(Saved):
             return fallback.finish(operation, self._completed, error)
 
     def _greet(self) -> None:
-        options = ExchangeOptions(waits_for_workers=True, patience=Alone(self._join_s))
-        results = self._transport.exchange(p4.OP_MAX32, self._greeting.payload(), options=options)
-        self._greeting.check(results.words, results.contributors)
+        join(self._transport, self.config, self._settings, patience=Alone(self._join_s))
         self._greeted = True
 
     def _thc_for(self, what: str) -> ThcCodec:

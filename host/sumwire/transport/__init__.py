@@ -8,6 +8,7 @@ From the bottom up:
 * the window, a state machine without clock and socket: in_flight, turns, early_closing, fast_retransmit,
   timers, retries, window;
 * results for workers that catch up: catchup/;
-* one exchange: buffers, link, connection, sending, result_errors, receiving, missing_workers, waiting, exchange;
-* the transport: udp.
+* the switch's word: hello, switch_errors;
+* one exchange: buffers, link, connection, sending, waiting, result_errors, receiving, missing_workers, exchange;
+* the transport: questions, udp.
 """

@@ -16,6 +16,7 @@ from sumwire.errors import UsageError
 from sumwire.transport.retries import SendKind
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import (
+    COMPLETE_MASK,
     COUNT_MASK,
     OP_WORDS,
     RESULT_MASK,
@@ -76,6 +77,7 @@ class Buffers:
 
     ``packets``: uint8 (chunks, bytes of one), with their headers. ``payload``: uint8 (chunks, up words, 128), the part
     of them that the caller fills. ``results``: filled by :meth:`accept`. ``tos``: uint8 (chunks,) or None.
+    ``complete``: how many contributions every result must have; 0 if some may be missing.
     Raises UsageError for more chunks than a packet can number, and for a TOS of another shape.
     """
 
@@ -90,6 +92,7 @@ class Buffers:
         up: Pool,
         down: Pool,
         tos: NDArray[np.uint8] | None = None,
+        complete: int = 0,
     ) -> None:
         if chunks > p4.CHUNKS_MAX:
             raise UsageError(f"{chunks} chunks in one tensor: a packet can number {p4.CHUNKS_MAX}")
@@ -109,8 +112,12 @@ class Buffers:
             slots=config.slots,
             first_sequence=first_sequence,
             bucket=bucket,
+            quorum=config.run_quorum,
         )
-        self._expected = result_heads(self.packets, down_words)
+        self.complete = complete
+        self._expected = result_heads(self.packets, down_words, complete)
+        self._mask = COMPLETE_MASK if complete else RESULT_MASK
+        self._quorum = config.run_quorum
         self.payload = self.packets[:, HEADER_BYTES:].reshape(chunks, up_words, WORD_BYTES)
         self.results = Results(
             down.take(chunks * down_words * WORD_BYTES).reshape(chunks, down_words, WORD_BYTES),
@@ -141,7 +148,7 @@ class Buffers:
         flush = kind == SendKind.FLUSH
         flags = np.uint8(p4.FLAG_RESYNC | p4.FLAG_FLUSH if flush else p4.FLAG_RESYNC)
         self._records["flags"][chunks] = flags if self._own_flags is None else flags | self._own_flags[chunks]
-        self._records["contributors"][chunks] = least if flush else 1 << self._seat
+        self._records["contributors"][chunks] = least if flush else self._quorum
         if self.tos is not None:
             self.tos[chunks] = protected(self.tos[chunks])
 
@@ -154,7 +161,7 @@ class Buffers:
         probe: NDArray[np.uint8] = self.packets[chunk, :HEADER_BYTES].copy()
         record = headers(probe.reshape(1, -1))
         record["version_kind"] = first_byte(p4.KIND_PROBE)
-        record["contributors"], record["flags"], record["words"] = 1 << self._seat, 0, 0
+        record["contributors"], record["flags"], record["words"] = 0, 0, 0
         return probe
 
     def closing_flush(self, chunk: int) -> NDArray[np.uint8]:
@@ -175,8 +182,9 @@ class Buffers:
         last = first + len(heads)
         if last > self.chunks or bool((sizes != HEADER_BYTES + self._down_bytes).any()):
             return _NO_RUN
-        plain = heads & RESULT_MASK == self._expected[first:last]
-        return first if plain.all() and (heads[:, 0] & COUNT_MASK).all() else _NO_RUN
+        plain = heads & self._mask == self._expected[first:last]
+        counted = self.complete or (heads[:, 0] & COUNT_MASK).all()
+        return first if plain.all() and counted else _NO_RUN
 
     def wanted(self, records: NDArray[Any], sizes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         """Which of the received datagrams are results of this op for this worker, whole or cut: bool (n,)."""

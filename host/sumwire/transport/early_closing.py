@@ -86,6 +86,6 @@ class EarlyClosing(Turns):
         ahead = rounds_ahead * self._slots - self.long_step
         if self._kept_results is not None and ahead >= self._kept_results:
             raise StaleRunError(
-                f"{where}: the others are {ahead} chunks ahead and keep the results of {self._kept_results}, or this "
-                "is state of an earlier run, and the job's generation was not renewed since"
+                f"{where}: the others are {ahead} chunks ahead and keep the results of {self._kept_results}, or "
+                "another run of the job has begun; start all workers again, or raise kept_chunks"
             )

@@ -18,7 +18,7 @@ from sumwire.transport.missing_workers import ask_who_is_missing
 from sumwire.transport.patience import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver
 from sumwire.transport.sending import Sender
-from sumwire.transport.waiting import Waiting
+from sumwire.transport.waiting import OnHello, Waiting
 
 # A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
 # busy meanwhile, and the worker is woken less often.
@@ -34,7 +34,9 @@ class Exchange:
     ``payload``: uint8 (chunks, up words, 128). ``results``: see :class:`Results`.
     """
 
-    def __init__(self, connection: Connection, buffers: Buffers, patience: Patience) -> None:
+    def __init__(
+        self, connection: Connection, buffers: Buffers, patience: Patience, on_hello: OnHello | None = None
+    ) -> None:
         self.payload = buffers.payload
         self.results = buffers.results
         self.chunks = buffers.chunks
@@ -43,8 +45,8 @@ class Exchange:
         self._window = connection.window
         self._buffers = buffers
         self._sender = Sender(connection, buffers)
-        self._receiver = Receiver(connection, buffers)
-        self._waiting = Waiting(connection, patience)
+        self._waiting = Waiting(connection, buffers, patience, on_hello)
+        self._receiver = Receiver(connection, buffers, self._waiting)
 
     def __enter__(self) -> Self:
         return self

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
-from sumwire.errors import TransportError
+from sumwire.errors import AddressError, JobBusyError, SwitchLostError, TransportError
 from sumwire.transport.stats import JobStats
+from sumwire.transport.switch_errors import too_narrow, who
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import headers, heads
@@ -25,6 +26,11 @@ from sumwire.wire.packets import headers, heads
 BATCH: Final = 64
 # Twice the largest packet: a longer one shows as too long.
 _ROW_BYTES: Final = 2 * (HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
+_NO_ROUTE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH})
+# From linux/in.h. Older Pythons have no names for these.
+_IP_MTU_DISCOVER: Final = 10
+_IP_PMTUDISC_DO: Final = 2
+_IP_MTU: Final = 14
 # Errors of a UDP send after which a later send can succeed: a full queue, an ICMP error of an earlier packet, or a
 # packet filter.
 _PASSING: Final = frozenset(
@@ -46,7 +52,8 @@ class Link:
     ``received``: uint8 rows with the datagrams of the last :meth:`receive`; ``records`` are their headers, ``heads``
     the same headers as 64-bit numbers, ``sizes`` the bytes in each row. ``last_failure``: a text about the last passing
     error, or "".
-    Raises OSError if the worker's address cannot be bound, UsageError on a system that is not Linux.
+    Raises AddressError if the worker's address cannot be used here, JobBusyError if its port is taken, UsageError on a
+    system that is not Linux.
     """
 
     def __init__(self, config: JobConfig, stats: JobStats) -> None:
@@ -56,7 +63,7 @@ class Link:
         self.records, self.heads = headers(self.received), heads(self.received)
         self.sizes = self.socket.sizes
         self.last_failure = ""
-        self._job = config.job
+        self._config = config
         self._stats = stats
         self._packet_bytes = 0
         self._poll = select.poll()
@@ -132,8 +139,15 @@ class Link:
         return any(fd == own for fd, _ in self._poll.poll(milliseconds))
 
     def _note_failure(self, error: OSError) -> None:
+        config = self._config
+        if error.errno == errno.EMSGSIZE:
+            mtu = self.udp.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+            raise SwitchLostError(too_narrow(config, mtu), job=config.job) from error
         if error.errno not in _PASSING:
-            raise TransportError(f"job {self._job}: the worker's socket failed: {error}") from error
+            raise TransportError(
+                f"job {config.job}: the socket of {who(config)} failed: {error}; see `ip address`, then start all "
+                "workers again"
+            ) from error
         self._stats.send_failures += 1
         self.last_failure = f"last network error: {error.strerror}"
 
@@ -143,9 +157,33 @@ def _open_socket(config: JobConfig) -> socket.socket:
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         enlarge_buffers(udp)
+        # A packet that does not fit the path fails, instead of going out in fragments, which no switch takes.
+        udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
         udp.bind((own.ip, own.udp_port))
         udp.connect((config.aggregator, p4.SUMWIRE_PORT))
-    except OSError:
+    except OSError as error:
         udp.close()
-        raise
+        raise opening_error(config, own.udp_port, error) from error
     return udp
+
+
+def opening_error(config: JobConfig, port: int, error: OSError) -> AddressError | JobBusyError:
+    """The error about a socket of the worker at ``port`` that could not be opened."""
+    where = f"job {config.job}, worker {config.worker}: {config.own_address.ip}, UDP port {port}"
+    if error.errno == errno.EADDRINUSE:
+        return JobBusyError(
+            f"{where}: another process on this host has the port, most likely another run of the job; end it: "
+            f"`ss -lunp sport = :{port}` shows it"
+        )
+    cure = "`ip address` shows what this host has, `sumwire-controller job-file` writes the job file again"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return AddressError(f"{where}: the address is not this host's: is this the right worker number? {cure}")
+    if error.errno in _NO_ROUTE:
+        return AddressError(
+            f"{where}: no route to the switch {config.aggregator}: {error.strerror}; `ip route get {config.aggregator}`"
+        )
+    if error.errno == errno.EACCES:
+        return AddressError(
+            f"{where}: this user may not use the port; choose a udp_port above 1023 in the configuration"
+        )
+    return AddressError(f"{where}: {error.strerror}; {cure}")

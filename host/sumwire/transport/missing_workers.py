@@ -18,6 +18,7 @@ from sumwire.errors import DeadlineError, SwitchLostError
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
 from sumwire.transport.receiving import Receiver
+from sumwire.transport.switch_errors import silence
 
 # How often, and how long each time.
 _QUESTIONS: Final = 3
@@ -31,10 +32,10 @@ def ask_who_is_missing(connection: Connection, buffers: Buffers, receiver: Recei
     if not window.contributes:
         raise error.with_detail("this worker only waits for what the others do")
     if catch_up is not None and (lost := catch_up.recovery.missing):
-        detail = f"no other worker gave the results of {lost} chunks, which the switch has no more"
-        if window.base == 0:
-            detail += "; or it has state of an earlier run, and the job's generation was not renewed since"
-        raise error.with_detail(detail)
+        raise error.with_detail(
+            f"no other worker gave the results of {lost} chunks, which the switch has no more: the others ended, or "
+            "another run of the job has begun; start all workers again"
+        )
     open_chunks = window.open_chunks
     question, tos = buffers.closing_flush(error.chunk), buffers.protected_tos(error.chunk)
     for _ in range(_QUESTIONS):
@@ -46,9 +47,8 @@ def ask_who_is_missing(connection: Connection, buffers: Buffers, receiver: Recei
             receiver.receive()
             if window.open_chunks < open_chunks:
                 return
-    silence = "the switch does not answer at all" + (f"; {link.last_failure}" if link.last_failure else "")
     raise SwitchLostError(
-        f"{error}; {silence}",
+        silence(connection.config, error.waited_s, _QUESTIONS, link.last_failure),
         job=error.job,
         slot=error.slot,
         round_=error.round,

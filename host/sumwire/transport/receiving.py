@@ -12,7 +12,10 @@ from sumwire_protocol import constants as p4
 
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
+from sumwire.transport.hello import is_hello_answer, state_of
 from sumwire.transport.result_errors import incomplete_result, other_chunk
+from sumwire.transport.switch_errors import wrong_quorum
+from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import OP_WORDS, chunks_of, first_byte, headers
@@ -20,21 +23,24 @@ from sumwire.wire.packets import OP_WORDS, chunks_of, first_byte, headers
 _RESULT: Final = first_byte(p4.KIND_RESULT)
 _STALE: Final = first_byte(p4.KIND_STALE)
 _INFORM: Final = first_byte(p4.KIND_INFORM)
+_REFUSED: Final = first_byte(p4.KIND_REFUSED)
 
 
 class Receiver:
     """Stores results in an exchange's buffers and reports them to the window.
 
-    Every method raises DeadlineError for an incomplete result, OrderError for another chunk's, and StaleRunError for a
-    STALE whose result cannot be recovered.
+    Every method raises DeadlineError for an incomplete result, OrderError for another chunk's, MismatchError for one
+    that lacks workers, StaleRunError for a STALE whose result cannot be recovered, and what :class:`Waiting` raises
+    about the switch's answers.
     """
 
-    def __init__(self, connection: Connection, buffers: Buffers) -> None:
+    def __init__(self, connection: Connection, buffers: Buffers, waiting: Waiting) -> None:
         self._connection = connection
         self._link = connection.link
         self._window = connection.window
         self._catch_up = connection.catch_up
         self._buffers = buffers
+        self._waiting = waiting
 
     def receive(self, wanted: int = 0) -> None:
         """Take in what the socket has, up to a batch. ``wanted``: see :meth:`BatchSocket.receive`."""
@@ -112,6 +118,9 @@ class Receiver:
         incomplete = records["flags"] & p4.FLAG_INCOMPLETE != 0
         bad = incomplete | (records["bucket"] != buffers.bucket) | (chunks_of(records) != chunks)
         bad |= records["op"] != buffers.op
+        if buffers.complete:
+            # Contributions that an experiment leaves out on purpose are flagged.
+            bad |= (records["count"] != buffers.complete) & (records["flags"] & p4.FLAG_MISSING == 0)
         good = int(bad.argmax()) if bad.any() else len(rows)
         received = rows[:good]
         if self._catch_up is not None:
@@ -123,23 +132,46 @@ class Receiver:
             chunk, record = int(chunks[good]), records[good]
             if incomplete[good]:
                 raise incomplete_result(self._connection, chunk, int(record["contributors"]), int(record["count"]))
+            if self._is_this(chunk, record):
+                raise wrong_quorum(self._connection.config, *self._window.place(chunk), int(record["count"]))
             raise other_chunk(self._connection, chunk, buffers.bucket, int(record["bucket"]), int(chunks_of(record)))
 
+    def _is_this(self, chunk: int, record: Any) -> bool:
+        """Whether a header is about this chunk of this exchange's call."""
+        buffers = self._buffers
+        return (int(record["op"]), int(record["bucket"]), int(chunks_of(record))) == (buffers.op, buffers.bucket, chunk)
+
     def _other(self, size: int, record: Any) -> None:
-        """A packet that is no result of this exchange: STALE, INFORM, a late result of an earlier one, or foreign."""
-        config, stats, window, op = self._connection.config, self._connection.stats, self._window, self._buffers.op
-        packet_op, first = int(record["op"]), int(record["version_kind"])
+        """A packet that is no result of this exchange: a notice, a late result of an earlier one, or foreign."""
+        config, op = self._connection.config, self._buffers.op
+        packet_op = int(record["op"])
         mine = (int(record["job"]), int(record["worker"])) == (config.job, config.seat)
-        if size < HEADER_BYTES or not mine or packet_op not in OP_WORDS:
-            stats.ignored += 1
-        elif first == _STALE and size == HEADER_BYTES and packet_op == op:
-            window.on_stale(int(record["slot"]), int(record["round"]))
-        elif first == _INFORM and size == HEADER_BYTES and packet_op == op:
-            window.on_inform(int(record["slot"]), int(record["round"]), send=self._is_needed(record))
-        elif first == _RESULT and packet_op != op and size == HEADER_BYTES + OP_WORDS[packet_op][1] * WORD_BYTES:
-            window.counters.duplicates += 1
+        if size == HEADER_BYTES and mine and self._notice(record):
+            return
+        late = int(record["version_kind"]) == _RESULT and packet_op != op and packet_op in OP_WORDS
+        if mine and late and size == HEADER_BYTES + OP_WORDS[packet_op][1] * WORD_BYTES:
+            self._window.counters.duplicates += 1
         else:
-            stats.ignored += 1
+            self._connection.stats.ignored += 1
+
+    def _notice(self, record: Any) -> bool:
+        """STALE, INFORM or REFUSED, by its header. Returns False if it has no meaning for this exchange."""
+        window, first = self._window, int(record["version_kind"])
+        slot, round_ = int(record["slot"]), int(record["round"])
+        if first == _REFUSED:
+            return self._waiting.refused(record)
+        if is_hello_answer(self._connection.config, HEADER_BYTES, record):
+            self._waiting.hello(state_of(record))
+        elif int(record["op"]) != self._buffers.op:
+            return False
+        elif first == _STALE:
+            window.on_stale(slot, round_)
+        elif first == _INFORM:
+            self._waiting.informed(record)
+            window.on_inform(slot, round_, send=self._is_needed(record))
+        else:
+            return False
+        return True
 
     def _is_needed(self, inform: Any) -> bool:
         """Whether this worker's contribution would make the switch do something: add it, answer with the closed slot's

@@ -22,8 +22,6 @@ def incomplete_result(connection: Connection, chunk: int, contributors: int, cou
     if not contributors:
         missing = []
         details = [f"{count} of {config.workers} workers are in it, this worker's switch was left out as a whole"]
-    if window.base == 0:
-        details.append("or an earlier run gave up, and the job's generation was not renewed since")
     error = window.deadline_error(connection.clock(), chunk, missing or None)
     return error.with_detail("; ".join(details)) if details else error
 

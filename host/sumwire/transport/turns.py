@@ -76,11 +76,11 @@ class Turns:
         """The switch already uses the slot of an open chunk for a later round. Returns if the result can be recovered.
 
         ``first_results``: the job has had no result yet. ``where`` begins the message. Raises StaleRunError: with a
-        quorum of all workers, this is state of another run.
+        quorum of all workers, this is another run.
         """
-        if first_results:
-            raise StaleRunError(f"{where}: state of an earlier run; renew the job's generation")
-        raise StaleRunError(f"{where}: the other workers went on without it")
+        raise StaleRunError(
+            f"{where}: another run of the job has begun; was a worker restarted? Then start all workers again"
+        )
 
     def _queue(self, chunks: Chunks) -> None:
         end = self._to + len(chunks)

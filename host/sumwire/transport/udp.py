@@ -8,6 +8,7 @@ them, as many as one system call moves.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -17,22 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.config import JobConfig
-from sumwire.errors import ConfigError, UsageError
+from sumwire.errors import ConfigError, ForkError, InterruptedJobError, UsageError
 from sumwire.transport.budget import Budget, allowance
 from sumwire.transport.buffers import Buffers, Pool, Results
 from sumwire.transport.catchup.catchup import CatchUp
+from sumwire.transport.catchup.recovery_service import recovery_port
 from sumwire.transport.congestion import WindowLimit
 from sumwire.transport.connection import Connection
 from sumwire.transport.exchange import Exchange
-from sumwire.transport.link import Link
+from sumwire.transport.hello import SwitchState
+from sumwire.transport.link import Link, opening_error
 from sumwire.transport.options import PLAIN, ExchangeOptions, TransportOptions
 from sumwire.transport.patience import Alone
+from sumwire.transport.questions import say_hello
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.window import Window
 from sumwire.transport.window_options import WindowOptions, turn_of
 from sumwire.wire.header import WORD_BYTES
 from sumwire.wire.packets import OP_WORDS
+from sumwire.wire.sequence import place_of
 
 
 class Transport:
@@ -41,7 +46,8 @@ class Transport:
     Where slots may close without this worker, it keeps results for other workers and asks them for those that it lost.
     It does both at a second UDP port (:mod:`sumwire.transport.catchup.recovery_service`).
     ``rtt``: the estimator of the retransmission timeout. ``clock``: a monotonic clock, in seconds.
-    Raises OSError if an own address cannot be bound, UsageError on a system that is not Linux.
+    Raises AddressError if an own address cannot be used here, JobBusyError if a port is taken, UsageError on a system
+    that is not Linux. Every method raises ForkError in a forked child.
     """
 
     def __init__(
@@ -58,13 +64,17 @@ class Transport:
         self._config = config
         self._options = options
         self._clock = clock
+        self._process = os.getpid()
         self._patience = options.patience or Alone(options.deadline_s)
         self._up, self._down = Pool(), Pool()
         self._exchange: Exchange | None = None
         self.link = Link(config, self.stats)
         try:
             self.catch_up = CatchUp(config, options.kept_chunks) if _closes_early(config, options) else None
-        except (OSError, ConfigError):
+        except OSError as error:
+            self.link.close()
+            raise opening_error(config, recovery_port(config.own_address), error) from error
+        except ConfigError:
             self.link.close()
             raise
         if self.catch_up is not None:
@@ -97,6 +107,32 @@ class Transport:
         """Sequence number of the next exchange's first chunk: between two exchanges it is equal on all workers."""
         return self._connection.next_sequence
 
+    def rebase(self, first_round: int) -> None:
+        """Number the next exchange's chunks from the first chunk of this round. Raises UsageError while an exchange is
+        under way."""
+        self._check_free()
+        self.window.restart(first_round * self._config.slots)
+
+    def restart(self) -> None:
+        """Drop the exchange under way, if there is one: a new greeting (:meth:`rebase`) can begin."""
+        if self._exchange is not None:
+            self._exchange.close()
+        self.window.restart(self.next_sequence)
+
+    def hello(self, timeout_s: float) -> SwitchState | None:
+        """Ask the switch for the state of slot 0, between exchanges. None if it does not answer in time.
+
+        Raises RefusedError if the switch refuses the question, for example because the job is not installed.
+        """
+        self._check_free()
+        return say_hello(self._connection, timeout_s)
+
+    @property
+    def newest_round(self) -> int | None:
+        """The last round that this transport has used; None before its first exchange."""
+        sequence = self.next_sequence
+        return place_of(sequence - 1, self._config.slots)[1] if sequence else None
+
     def exchange(
         self, op: int, payload: NDArray[np.uint8], bucket: int = 0, options: ExchangeOptions = PLAIN
     ) -> Results:
@@ -105,7 +141,13 @@ class Transport:
         ``payload``: uint8 (chunks, up words of the op, 128). ``bucket`` is in every packet, so that workers that reduce
         different tensors are noticed. Raises DeadlineError, StaleRunError, OrderError.
         """
-        return self.start(op, payload, bucket, options).finish()
+        try:
+            return self.start(op, payload, bucket, options).finish()
+        except BaseException:
+            # Also KeyboardInterrupt, while the exchange starts.
+            if self._exchange is not None:
+                self._exchange.close()
+            raise
 
     def start(self, op: int, payload: NDArray[np.uint8], bucket: int = 0, options: ExchangeOptions = PLAIN) -> Exchange:
         """Like :meth:`exchange`, but return once the first window is sent; :meth:`finish` does the rest."""
@@ -146,23 +188,46 @@ class Transport:
         return self.catch_up is not None and self.catch_up.ahead.reaches(sequence)
 
     def _open(self, op: int, chunks: int, bucket: int, options: ExchangeOptions, *, down: Pool) -> Exchange:
-        if self._exchange is not None and not self._exchange.closed:
-            raise UsageError("an exchange is under way: finish it first")
+        self._check_free()
+        if not self.window.done:
+            raise InterruptedJobError(
+                f"job {self._config.job}: an exchange was interrupted, by Ctrl-C or an error: "
+                f"{self.window.open_chunks} chunks have no result; close the job and make a new one: Job(config)"
+            )
         if not options.contribute and not self.window.options.adaptive_retries:
             raise UsageError("an exchange that contributes nothing: needs a delivery, or a quorum below the workers")
         began = self._clock()
         self.drain()
         first = self.next_sequence
+        complete = 0 if self.window.options.early_closing else self._config.workers
         buffers = Buffers(
-            self._config, op, chunks, bucket=bucket, first_sequence=first, up=self._up, down=down, tos=options.tos
+            self._config,
+            op,
+            chunks,
+            bucket=bucket,
+            first_sequence=first,
+            up=self._up,
+            down=down,
+            tos=options.tos,
+            complete=complete,
         )
         self.link.load(buffers.packets, buffers.tos)
         budget = self._budget(chunks, first) if options.bounded else None
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
-        self._exchange = Exchange(self._connection, buffers, options.patience or self._patience)
+        self._exchange = Exchange(self._connection, buffers, options.patience or self._patience, options.on_hello)
         self._exchange.take_ahead()
         self.stats.exchange_s += self._clock() - began
         return self._exchange
+
+    def _check_free(self) -> None:
+        """Raises UsageError while an exchange is under way, ForkError in a forked child."""
+        if os.getpid() != self._process:
+            raise ForkError(
+                f"job {self._config.job}: used in a forked child of the process that made it; make the job in the "
+                'child, or start processes with the method "spawn" of torch.multiprocessing'
+            )
+        if self._exchange is not None and not self._exchange.closed:
+            raise UsageError("an exchange is under way: finish it first")
 
     def _budget(self, chunks: int, first: int) -> Budget | None:
         """Contributions that this worker may leave out of a tensor; None if the tensor must be complete."""

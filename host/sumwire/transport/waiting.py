@@ -1,31 +1,205 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""An exchange that waits: when its patience is asked."""
+"""An exchange that waits: it asks the switch how things stand, and its patience whether to go on.
+
+Every half second without a new result, the worker sends two packets without payload: a HELLO about slot 0, and a PROBE
+about its oldest open chunk. The answers tell three things:
+
+* Who is missing in that chunk's sum.
+* That another run of the job has begun: slot 0 is further than this run can be.
+* That the path is too narrow: the questions are answered, but the switch never has this worker's contribution, or
+  this worker never gets a result that is there. Several copies of the packet go out before that is believed.
+
+No answer at all to six questions in a row means that the switch is lost. Only what was really waited for counts: a
+worker that was stopped for a minute has asked once in that time.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
+import numpy as np
+from sumwire_protocol import constants as p4
+
+from sumwire.errors import StaleRunError, SwitchLostError
+from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
+from sumwire.transport.hello import SwitchState, hello_packet
 from sumwire.transport.patience import Patience
+from sumwire.transport.retries import SendKind
+from sumwire.transport.switch_errors import check_switch, other_call, refused, silence, too_narrow
+from sumwire.wire.sequence import ROUNDS, round_newer
 
 # Seconds between two questions to the patience.
 TICK_S: Final = 0.25
+# Ticks from one question to the switch to the next.
+_ASK_EVERY: Final = 2
+# The switch is lost when so many questions in a row have no answer.
+SILENT_PROBES: Final = 6
+# The path is too narrow when so many answers in a row say that a whole packet is needed. From the second of them on,
+# copies of it are sent.
+_NARROW_PROBES: Final = 6
+_COPIES_FROM: Final = 2
+_COPIES: Final = 4
+# A refusal is believed when it comes again after so many seconds: the configuration may just be written.
+REFUSED_AGAIN_S: Final = 0.4
+
+OnHello = Callable[[SwitchState], None]
 
 
 class Waiting:
-    """``next_at``: when :meth:`check` next has something to do, in seconds of the connection's clock."""
+    """``next_at``: when :meth:`check` next has something to do, in seconds of the connection's clock.
 
-    def __init__(self, connection: Connection, patience: Patience) -> None:
+    ``on_hello``: called with what the switch answers to a HELLO, instead of the check for another run; may raise.
+    """
+
+    def __init__(
+        self, connection: Connection, buffers: Buffers, patience: Patience, on_hello: OnHello | None = None
+    ) -> None:
+        self._connection = connection
         self._window = connection.window
+        self._buffers = buffers
         self._patience = patience
+        self._on_hello = on_hello
         self.next_at = self._window.progress_at + TICK_S
+        self._missing: tuple[int, ...] | None = None
+        self._refused_at: float | None = None
+        self._rest()
 
     def check(self, now: float) -> None:
-        """Ask the patience if no result has come for long. Raises what it raises."""
-        waited_s = now - self._window.progress_at
+        """Ask the switch and the patience if no result has come for long.
+
+        Raises what the patience raises. The times of :meth:`Patience.waiting` are those of the connection's clock.
+        """
+        progress_at = self._window.progress_at
+        waited_s = now - progress_at
+        if progress_at != self._waits_from:
+            self._rest()
         if waited_s < TICK_S:
-            self.next_at = self._window.progress_at + TICK_S
+            self.next_at = progress_at + TICK_S
             return
+        stopped = now - self.next_at > TICK_S
         self.next_at = now + TICK_S
-        self._patience.waiting(waited_s, None)
+        self._ticks += 1
+        if self._ticks % _ASK_EVERY == 0:
+            self._judge(waited_s, stopped=stopped)
+            self._ask()
+        self._patience.waiting(waited_s, self._missing)
+
+    def hello(self, state: SwitchState) -> None:
+        """The answer to a HELLO. Raises StaleRunError if another run has begun, MismatchError if the switch has another
+        configuration."""
+        config, window = self._connection.config, self._window
+        check_switch(config, state)
+        if self._on_hello is not None:
+            self._on_hello(state)
+        elif self._is_past(state):
+            raise StaleRunError(
+                f"job {config.job}: another run of the job has begun: slot 0 is in round {state.round}, this worker in "
+                f"round {window.newest_round}; was a worker restarted? Then start all workers again",
+                slot=0,
+                round_=state.round,
+            )
+
+    def _is_past(self, state: SwitchState) -> bool:
+        """Whether slot 0 is where this run cannot be: others can be one round ahead of what this worker has sent, and
+        with early closing by any number."""
+        used = state.contributors > 0 or state.closed
+        newest = (self._window.newest_round + 1) % ROUNDS
+        return used and not self._window.options.early_closing and round_newer(state.round, newest)
+
+    def informed(self, inform: Any) -> None:
+        """The answer to a PROBE: the header of an INFORM about this exchange's op."""
+        config, window = self._connection.config, self._window
+        oldest = window.oldest()
+        if (int(inform["slot"]), int(inform["round"])) != window.place(oldest):
+            return
+        contributors, closed = int(inform["contributors"]), bool(int(inform["flags"]) & p4.FLAG_CLOSED)
+        missing = tuple(worker for seat, worker in sorted(config.seats.items()) if not contributors >> seat & 1)
+        # In a tree nothing is known of workers at other switches.
+        known = missing or closed or len(config.seats) == config.workers
+        self._missing = (() if closed else missing) if known else None
+        left_out = window.contributes and not contributors >> config.seat & 1
+        self._needed = closed or left_out
+
+    def refused(self, record: Any) -> bool:
+        """The switch has refused a packet. Returns False if it was none of this exchange's.
+
+        Raises OrderError if other workers make another call. Another reason that persists is a RefusedError before the
+        job's first result; after it, the switch is lost.
+        """
+        config, window, buffers = self._connection.config, self._window, self._buffers
+        reason, op, bucket = int(record["count"]), int(record["op"]), int(record["bucket"])
+        slot, round_ = int(record["slot"]), int(record["round"])
+        own_call = (op, bucket) == (buffers.op, buffers.bucket)
+        if op != p4.OP_NONE and not (own_call and window.waits_for(slot, round_)):
+            return False
+        if reason == p4.REJECT_CALL:
+            raise other_call(config, slot, round_, op)
+        now = self._connection.clock()
+        if self._refused_at is None:
+            self._refused_at = now
+        elif now - self._refused_at >= REFUSED_AGAIN_S:
+            self._refused_at = None
+            error = refused(config, reason)
+            if not window.had_results:
+                raise error
+            self._patience.switch_lost(self._lost(str(error), now - window.progress_at))
+        return True
+
+    def _rest(self) -> None:
+        """A result has come: a wait begins anew."""
+        self._waits_from = self._window.progress_at
+        self._ticks = 0
+        self._unanswered = 0
+        self._narrow = 0
+        self._needed = False
+        self._asked = False
+        self._heard = 0
+        self._missing = None
+
+    def _judge(self, waited_s: float, *, stopped: bool) -> None:
+        """What became of the last question. ``stopped``: this process did not run while it should have waited."""
+        connection = self._connection
+        if not self._asked or stopped:
+            return
+        if connection.stats.packets_received == self._heard:
+            self._unanswered += 1
+            self._narrow = 0
+        else:
+            self._unanswered = 0
+            self._narrow = self._narrow + 1 if self._needed else 0
+        if self._unanswered >= SILENT_PROBES:
+            text = silence(connection.config, waited_s, self._unanswered, connection.link.last_failure)
+            self._unanswered = 0
+            self._patience.switch_lost(self._lost(text, waited_s))
+        elif self._narrow >= _NARROW_PROBES:
+            self._narrow = 0
+            self._patience.switch_lost(self._lost(too_narrow(connection.config), waited_s))
+
+    def _ask(self) -> None:
+        connection, buffers, oldest = self._connection, self._buffers, self._window.oldest()
+        link, tos = connection.link, buffers.protected_tos(oldest)
+        self._asked, self._needed = True, False
+        self._heard = connection.stats.packets_received
+        link.send_one(hello_packet(connection.config), None)
+        link.send_one(buffers.probe(oldest), tos)
+        if self._narrow >= _COPIES_FROM and self._window.contributes and oldest < self._window.filled:
+            buffers.prepare(np.array([oldest]), SendKind.RESEND, 0)
+            for _ in range(_COPIES):
+                link.send_one(buffers.packets[oldest], tos)
+
+    def _lost(self, text: str, waited_s: float) -> SwitchLostError:
+        window = self._window
+        chunk = window.oldest()
+        slot, round_ = window.place(chunk)
+        return SwitchLostError(
+            text,
+            job=self._connection.config.job,
+            slot=slot,
+            round_=round_,
+            chunk=chunk,
+            open_chunks=window.open_chunks,
+            waited_s=waited_s,
+        )

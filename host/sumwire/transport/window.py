@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.config import SLOTS_MIN
-from sumwire.errors import DeadlineError, UsageError
+from sumwire.errors import DeadlineError, StaleRunError, UsageError
 from sumwire.transport.budget import Budget
 from sumwire.transport.congestion import WindowLimit
 from sumwire.transport.early_closing import EarlyClosing
@@ -42,6 +42,9 @@ from sumwire.transport.window_options import WindowOptions
 from sumwire.wire.sequence import ROUND_BITS, ROUNDS, Place, place_of, round_newer
 
 NOTHING: Final = -1
+# A chunk is sent only when all chunks so many rounds before it have their results, so that whoever looks at one slot
+# knows in which rounds the others can be. Only a chunk that is lost again and again makes the others wait.
+SPREAD_ROUNDS: Final = 12
 
 
 class Window:
@@ -78,6 +81,8 @@ class Window:
         self._timers = Timers(rtt, self.options)
         self._results = 0
         self._prefix = 0
+        # Chunks from this on are not sent yet, as far as looked.
+        self._sendable = 0
         self._flight = Flight(0)
         self._turns = Turns(0, slots, self._flight)
         self._fast = FastRetransmit()
@@ -121,6 +126,7 @@ class Window:
         self.filled = chunks if filled is None else filled
         self.contributes = options.contribute
         self._prefix = 0
+        self._sendable = SPREAD_ROUNDS * self.slots
         self._flight = Flight(chunks)
         self._fast = FastRetransmit()
         self._timers.begin(now, sampled=not options.waits_for_workers)
@@ -129,6 +135,14 @@ class Window:
         self._retries = self._new_retries(budget) if self.options.adaptive_retries else None
         if not self.contributes:
             self._flight.send(np.arange(chunks), now)
+
+    def restart(self, sequence: int) -> None:
+        """Drop what is open: the next exchange begins with the chunk of this sequence number."""
+        self.base, self.chunks, self.open_chunks = sequence, 0, 0
+        self._flight = Flight(0)
+        self._turns = Turns(0, self.slots, self._flight)
+        self._urgent = []
+        self._retries = None
 
     def place(self, chunk: int) -> Place:
         """(slot, round) of a chunk."""
@@ -209,7 +223,10 @@ class Window:
         if not round_newer(switch_round, own_round):
             return
         where = f"job {self._job}: slot {slot} is in round {switch_round}, this worker waits for round {own_round}"
-        self._turns.overwritten((switch_round - own_round) % ROUNDS, where, first_results=self._results == 0)
+        try:
+            self._turns.overwritten((switch_round - own_round) % ROUNDS, where, first_results=self._results == 0)
+        except StaleRunError as error:
+            raise StaleRunError(str(error), slot=slot, round_=switch_round) from error
         if self._retries is not None:
             self._retries.lose(chunk)
             self._urgent.append(chunk)
@@ -239,6 +256,22 @@ class Window:
     def progress_at(self) -> float:
         """When the latest new result arrived, or the exchange began."""
         return self._timers.progress_at
+
+    @property
+    def had_results(self) -> bool:
+        """Whether any exchange has had a result."""
+        return self._results > 0
+
+    def waits_for(self, slot: int, round_: int) -> bool:
+        """Whether a chunk in this slot and round is in flight."""
+        chunk = self._flying_in(slot)
+        return chunk != NOTHING and self.place(chunk)[1] == round_
+
+    @property
+    def newest_round(self) -> int:
+        """The round of the newest chunk that this worker has sent in the exchange, or of the exchange's first chunk."""
+        sent = np.flatnonzero(self._flight.first)
+        return self.place(int(sent[-1]) if len(sent) else 0)[1]
 
     def oldest(self) -> int:
         """The chunk in flight whose latest transmission is the oldest; 0 if none is in flight."""
@@ -301,7 +334,11 @@ class Window:
     def _take_ready(self, now: float, most: int) -> Chunks:
         if self.limit is not None:
             most = min(most, max(self.limit.chunks - self._flight.count, 0))
-        chunks = self._turns.next(most if self.contributes else 0, self.filled)
+        most = most if self.contributes else 0
+        chunks = self._turns.next(most, min(self.filled, self._sendable))
+        if not len(chunks) and most and self._sendable < self.filled:
+            self._sendable = self.completed() + SPREAD_ROUNDS * self.slots
+            chunks = self._turns.next(most, min(self.filled, self._sendable))
         if len(chunks):
             self.counters.sent += len(chunks)
             self._flight.send(chunks, now)

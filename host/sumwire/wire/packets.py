@@ -86,27 +86,42 @@ def number_of(head: NDArray[np.uint64]) -> int:
     return int(head.view(">u4")[_OFFSETS[_NAMES.index("cut_chunk")] // 4]) & _CHUNK_MASK
 
 
-# The fields of a result that are known beforehand: those of the chunk's contribution, no flag, and nothing cut.
+# The fields of a result that are known beforehand: those of the chunk's contribution, no flag, and nothing cut. Of a
+# complete result the count is known too.
 RESULT_MASK: Final = ~_mask("count", "contributors")
+COMPLETE_MASK: Final = ~_mask("contributors")
 # Of the first number of a head.
 COUNT_MASK: Final = _mask("count")[0]
 
 
-def result_heads(packets: NDArray[np.uint8], down_words: int) -> NDArray[np.uint64]:
-    """The expected heads of the results of contributions, in the fields of RESULT_MASK."""
+def result_heads(packets: NDArray[np.uint8], down_words: int, count: int = 0) -> NDArray[np.uint64]:
+    """The expected heads of the results of contributions, in the fields of RESULT_MASK. With ``count``, those of
+    complete results of so many contributions, in the fields of COMPLETE_MASK."""
     results = packets[:, :HEADER_BYTES].copy()
     records = headers(results)
     records["version_kind"] = first_byte(p4.KIND_RESULT)
     records["words"] = down_words
-    return heads(results) & RESULT_MASK
+    if not count:
+        return heads(results) & RESULT_MASK
+    records["count"] = count
+    return heads(results) & COMPLETE_MASK
 
 
 def write_headers(
-    packets: NDArray[np.uint8], *, op: int, job: int, seat: int, slots: int, first_sequence: int, bucket: int
+    packets: NDArray[np.uint8],
+    *,
+    op: int,
+    job: int,
+    seat: int,
+    slots: int,
+    first_sequence: int,
+    bucket: int,
+    quorum: int = 0,
 ) -> None:
     """Write the headers of an exchange's contributions, (chunks, bytes of one).
 
-    Chunk k is number ``first_sequence + k`` of the job. ``seat``: the worker's number at its switch.
+    Chunk k is number ``first_sequence + k`` of the job. ``seat``: the worker's number at its switch. ``quorum``: that
+    of the run; 0 for the job's.
     """
     records = headers(packets)
     # uint64 has room for 2**64 chunks, some 10**16 steps.
@@ -118,7 +133,7 @@ def write_headers(
     records["worker"] = seat
     records["count"] = 1
     records["round"] = (sequence // np.uint64(slots)) & np.uint64(0xFFFFFFFF)
-    records["contributors"] = 1 << seat
+    records["contributors"] = quorum
     records["flags"] = 0
     records["words"] = OP_WORDS[op][0]
     records["bucket"] = bucket

@@ -116,7 +116,9 @@ def golden_switch(mapping: dict[str, Any]) -> model.GoldenSwitch:
     """The golden model with the one job of a job file."""
     hosts = tuple(host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"])
     job = model.Job(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], tuple(mapping["thc"]["table"]))
-    return model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (job,))
+    switch = model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (job,))
+    switch.refusals.senders = frozenset((one.port, one.ip) for one in hosts)
+    return switch
 
 
 def aggregator_of(mapping: dict[str, Any]) -> str:

@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a worker joins a run: it finds the run's first round, and greets the others there.
+
+A job's slots hold what earlier runs left there. A run therefore picks rounds that no earlier run has used, without
+anybody's help:
+
+1. The worker asks the switch for slot 0 (HELLO). Slot 0 has the first chunk of every round, and no packet of a run is
+   more than SPREAD_ROUNDS + 1 rounds from it.
+2. Nobody has used it: the run begins in its round. It is open and this worker is not in: another worker has begun a run
+   there, most likely this one; the worker joins it. Otherwise: ROUNDS_APART rounds later.
+3. The workers greet each other there (:mod:`sumwire.job.greeting`). Late packets of dead processes can spoil a
+   greeting, but each worker finds out, and then tries ROUNDS_APART rounds later.
+4. The newest round wins. Whoever waits in a greeting and learns that slot 0 has a newer round joins that.
+
+Example: run 1 of two workers was killed in round 57. Worker 0 asks, is told round 57, closed, and greets in round 73.
+Worker 1 comes a minute later, is told round 73, open, with worker 0 in it, and joins.
+
+Example: then worker 0 alone is killed while worker 1 is still greeting in round 73, and starts again. Slot 0 has a
+packet of worker 0 already, so it greets in round 89. Worker 1 asks every half second, and joins round 89.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+
+from sumwire.config import JobConfig
+from sumwire.errors import DeadlineError, OrderError, StaleRunError, SwitchLostError
+from sumwire.job.greeting import GREETING_BUCKET, Greeting, SpoiledError, UnlikeError
+from sumwire.transport.buffers import Results
+from sumwire.transport.hello import SwitchState
+from sumwire.transport.options import ExchangeOptions
+from sumwire.transport.patience import DeadlinePassedError, Patience
+from sumwire.transport.switch_errors import check_switch, silence, wrong_quorum
+from sumwire.transport.udp import Transport
+from sumwire.transport.waiting import SILENT_PROBES
+from sumwire.wire.sequence import ROUNDS, round_newer
+
+_LOG: Final = logging.getLogger("sumwire")
+# From the newest round of earlier runs to a new run's first.
+ROUNDS_APART: Final = 16
+# How long one HELLO waits for its answer.
+_HELLO_S: Final = 0.5
+# Greetings in a row that packets of dead processes have spoiled: more are something else.
+_SPOILED_MOST: Final = 16
+# Settings that differ may be those of a dead process, so they are compared twice.
+_UNLIKE_MOST: Final = 2
+
+
+def join(transport: Transport, config: JobConfig, settings: Mapping[str, object], *, patience: Patience) -> None:
+    """Join the run of the other workers, or begin it, and greet them. The transport then continues in the run's rounds.
+
+    ``settings``: JSON values that must be equal on all workers. An exchange under way is dropped. Raises MismatchError
+    if the switch and the job file differ, OrderError if the workers' settings do, RefusedError, and what ``patience``
+    raises: by itself SwitchLostError, and DeadlineError with the missing workers.
+    """
+    _Joining(transport, config, settings, patience).run()
+
+
+class _Joining:
+    def __init__(
+        self, transport: Transport, config: JobConfig, settings: Mapping[str, object], patience: Patience
+    ) -> None:
+        self._transport = transport
+        self._config = config
+        self._patience = patience
+        self._greeting = Greeting(config, settings)
+        self._first = 0
+        self._step = 0
+
+    def run(self) -> None:
+        newest = self._transport.newest_round
+        least = None if newest is None else (newest + ROUNDS_APART) % ROUNDS
+        spoiled = unlike = 0
+        while True:
+            self._transport.restart()
+            self._first = self._choose(least)
+            self._transport.rebase(self._first)
+            try:
+                self._greet()
+            except StaleRunError as error:
+                spoiled = 0
+                least = error.round if error.slot == 0 and error.round is not None else self._next()
+            except (SpoiledError, OrderError) as error:
+                spoiled += 1
+                if spoiled > _SPOILED_MOST:
+                    raise StaleRunError(
+                        f"job {self._config.job}: {spoiled} greetings in a row were spoiled by packets of other runs "
+                        f"({error}); end the other processes of this job, then start all workers again"
+                    ) from error
+                least = self._next()
+            except UnlikeError as error:
+                unlike += 1
+                if unlike == _UNLIKE_MOST:
+                    raise OrderError(
+                        f"job {self._config.job}: not all workers have the same job file and settings; give all "
+                        "workers the same job file, and Job the same options"
+                    ) from error
+                least = self._next()
+            else:
+                return
+            _LOG.debug("job %s: greeting in round %d given up", self._config.name, self._first)
+
+    def _next(self) -> int:
+        return (self._first + ROUNDS_APART) % ROUNDS
+
+    def _choose(self, least: int | None) -> int:
+        """The first round of the run. ``least``: the least that it can be, if known."""
+        state = self._ask()
+        if least is not None and round_newer(least, state.round):
+            return least
+        # A quorum below the workers may close the first chunk without this one. Another call's chunk is refused.
+        joins = not state.contributors >> self._config.seat & 1 and (self._greeting.announces or not state.closed)
+        return state.round if joins else (state.round + ROUNDS_APART) % ROUNDS
+
+    def _ask(self) -> SwitchState:
+        config, questions, waited_s = self._config, 0, 0.0
+        while (state := self._transport.hello(_HELLO_S)) is None:
+            questions += 1
+            waited_s += _HELLO_S
+            if questions % SILENT_PROBES == 0:
+                text = silence(config, waited_s, questions, self._transport.link.last_failure)
+                self._patience.switch_lost(SwitchLostError(text, job=config.job, waited_s=waited_s))
+            self._waiting(waited_s, None)
+        check_switch(config, state)
+        return state
+
+    def _greet(self) -> None:
+        """All steps. Raises StaleRunError, SpoiledError, OrderError and UnlikeError if they must be begun again."""
+        greeting, everyone = self._greeting, list(range(self._config.workers))
+        greeting.begin()
+        self._step = 0
+        if greeting.announces:
+            self._exchange(p4.OP_MAX32, greeting.announcement(), everyone)
+        for group in greeting.groups:
+            for block in greeting.blocks:
+                results = self._exchange(p4.OP_MAX32, greeting.nonce(block), group)
+                greeting.take_nonces(block, group, results.words)
+        for group in greeting.groups:
+            greeting.check_digests(self._exchange(p4.OP_MAX32, greeting.digests(), group).words)
+        if self._config.thc is not None:
+            greeting.check_table(self._exchange(p4.OP_THC, greeting.indices(), everyone))
+
+    def _exchange(self, op: int, payload: NDArray[np.uint8], group: list[int]) -> Results:
+        """One step, to which the workers of ``group`` contribute."""
+        config, step = self._config, self._step
+        self._step += 1
+        options = ExchangeOptions(
+            waits_for_workers=True,
+            patience=_Greeting(self, step),
+            contribute=config.worker in group,
+            on_hello=self._on_hello,
+        )
+        results = self._transport.exchange(op, payload, GREETING_BUCKET - step, options)
+        count = int(results.counts[0])
+        if count != min(len(group), config.quorum) and not results.flags[0] & p4.FLAG_MISSING:
+            raise wrong_quorum(config, step % config.slots, self._first + step // config.slots, count)
+        return results
+
+    def _on_hello(self, state: SwitchState) -> None:
+        """Raises StaleRunError if slot 0 has a newer round than this greeting can have reached."""
+        used = state.contributors or state.closed
+        if used and round_newer(state.round, (self._next() - 1) % ROUNDS):
+            raise StaleRunError("a newer run has begun", slot=0, round_=state.round)
+
+    def _waiting(self, waited_s: float, missing: Collection[int] | None, *, step: int = 0) -> None:
+        config = self._config
+        try:
+            self._patience.waiting(waited_s, missing)
+        except DeadlinePassedError:
+            error = DeadlineError(
+                job=config.job,
+                slot=step % config.slots,
+                round_=(self._first + step // config.slots) % ROUNDS,
+                chunk=0,
+                open_chunks=1,
+                waited_s=waited_s,
+                missing=missing,
+                detail="while greeting; start the missing workers, or give them more time: Job(config, join_s=SECONDS)",
+            )
+            raise error from None
+
+
+class _Greeting:
+    """The patience of one step: the caller's. Nobody asks with FLUSH who is missing, since others may wait longer."""
+
+    def __init__(self, joining: _Joining, step: int) -> None:
+        self._joining = joining
+        self._step = step
+
+    def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
+        self._joining._waiting(waited_s, missing, step=self._step)
+
+    def switch_lost(self, error: SwitchLostError) -> None:
+        self._joining._patience.switch_lost(error)

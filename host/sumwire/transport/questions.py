@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""HELLO between exchanges: the worker asks, and waits for the answer."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sumwire_protocol import constants as p4
+
+from sumwire.errors import RefusedError
+from sumwire.transport.connection import Connection
+from sumwire.transport.hello import SwitchState, hello_packet, is_hello_answer, state_of
+from sumwire.transport.switch_errors import refused
+from sumwire.wire.header import HEADER_BYTES
+from sumwire.wire.packets import first_byte
+
+_REFUSED: Final = first_byte(p4.KIND_REFUSED)
+# Seconds after which a question is asked again.
+_AGAIN_S: Final = 0.1
+
+
+def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
+    """The state of slot 0 at the switch; None if it does not answer in time.
+
+    Raises RefusedError if it still refuses at the end of that time: its configuration may just be written. Results that
+    arrive meanwhile for exchanges to come are kept.
+    """
+    question, until = hello_packet(connection.config), connection.clock() + timeout_s
+    ask_at, refusal = connection.clock(), None
+    while (now := connection.clock()) < until:
+        if now >= ask_at:
+            connection.link.send_one(question, None)
+            ask_at = now + _AGAIN_S
+        left_s = min(ask_at, until) - now
+        if not connection.link.wait(int(left_s * 1000) + 1, room=False):
+            continue
+        count = connection.link.receive()
+        answer = _answer(connection, count)
+        if isinstance(answer, SwitchState):
+            return answer
+        refusal = answer or refusal
+    if refusal is not None:
+        raise refusal
+    return None
+
+
+def _answer(connection: Connection, count: int) -> SwitchState | RefusedError | None:
+    """The latest answer among the datagrams that have just been received."""
+    config, link = connection.config, connection.link
+    records, sizes = link.records[:count], link.sizes[:count]
+    if connection.catch_up is not None:
+        connection.catch_up.ahead.put(connection.next_sequence, records, link.received[:count], sizes)
+    answer: SwitchState | RefusedError | None = None
+    for record, size in zip(records, sizes.tolist(), strict=True):
+        if is_hello_answer(config, size, record):
+            answer = state_of(record)
+        elif _is_refusal(config.job, size, record):
+            answer = refused(config, int(record["count"]))
+    return answer
+
+
+def _is_refusal(job: int, size: int, record: Any) -> bool:
+    """Whether this is the switch's refusal of a HELLO."""
+    kind = (int(record["version_kind"]), int(record["op"]), int(record["job"]))
+    return size == HEADER_BYTES and kind == (_REFUSED, p4.OP_NONE, job)

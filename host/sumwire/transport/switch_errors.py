@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Errors about the switch: it is silent, it refuses, or it differs from the job file. Each ends with what mends it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sumwire_protocol import constants as p4
+
+from sumwire.config import OP_CODES, JobConfig
+from sumwire.errors import MismatchError, OrderError, RefusedError
+from sumwire.transport.hello import SwitchState
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import OP_WORDS
+
+_NAMES: Final = {code: name.removeprefix("REJECT_") for name, code in vars(p4).items() if name.startswith("REJECT_")}
+_APPLY: Final = "`sumwire-controller apply CONFIG`, or start sumwire-aggregator with this job file"
+# What mends a difference between switch and job file.
+APPLY_BOTH: Final = (
+    "apply the configuration and write the job files again: `sumwire-controller apply CONFIG`, "
+    "`sumwire-controller job-file CONFIG --job NAME`"
+)
+_VERSIONS: Final = (
+    "bring hosts and switch to the same version of Sumwire, then load its program: `sumwire-controller apply CONFIG`"
+)
+# What a refusal means for the job, and what mends it.
+_REFUSALS: Final = {
+    p4.REJECT_JOB: ("the job is not on the switch", _APPLY),
+    p4.REJECT_WORKER: ("the job at the switch has no such seat", APPLY_BOTH),
+    p4.REJECT_PORT: (
+        "the worker's packets reach the switch at another port than its configuration says",
+        f"correct the port of this host in the configuration, then {_APPLY}",
+    ),
+    p4.REJECT_ADDRESS: ("the switch has another address for this worker", APPLY_BOTH),
+    p4.REJECT_SLOT: ("the job at the switch has fewer slots than in the job file", APPLY_BOTH),
+    p4.REJECT_JOB_OP: ("the job at the switch is without an op that the job file has", APPLY_BOTH),
+}
+
+
+def who(config: JobConfig) -> str:
+    """The worker and its address, for messages."""
+    own = config.own_address
+    return f"worker {config.worker} ({own.ip}, UDP port {own.udp_port})"
+
+
+def least_mtu(config: JobConfig) -> int:
+    """Bytes of the longest IPv4 packet that the job's ops send or receive."""
+    words = max(max(OP_WORDS[OP_CODES[name]]) for name in config.ops)
+    return p4.IPV4_BYTES + p4.UDP_BYTES + HEADER_BYTES + words * WORD_BYTES
+
+
+def silence(config: JobConfig, waited_s: float, questions: int, last_failure: str) -> str:
+    """The message about a switch that answers nothing. ``last_failure``: of the socket, or ""."""
+    failure = f"; {last_failure}" if last_failure else ""
+    return (
+        f"job {config.job}: the switch {config.aggregator} (UDP port {p4.SUMWIRE_PORT}) does not answer "
+        f"{who(config)}: {questions} questions in {waited_s:.1f} s{failure}; check, in this order: is the switch or "
+        f"sumwire-aggregator started; is the job installed (`sumwire-controller apply CONFIG`); do firewalls pass UDP "
+        f"port {p4.SUMWIRE_PORT} both ways; route and MTU, at least {least_mtu(config)} bytes: "
+        f"`ip route get {config.aggregator}`"
+    )
+
+
+def too_narrow(config: JobConfig, mtu: int | None = None) -> str:
+    """The message about a path that short packets pass and long ones do not. ``mtu``: of the path, if known."""
+    known = f"its MTU is {mtu} bytes" if mtu is not None else "it answers short packets, and whole ones vanish"
+    return (
+        f"job {config.job}: the path between {who(config)} and the switch {config.aggregator} is too narrow: {known}; "
+        f"the job's packets need {least_mtu(config)} bytes: `ip link set dev DEVICE mtu {least_mtu(config)}`, or more, "
+        "on every device of the path"
+    )
+
+
+def refused(config: JobConfig, reason: int) -> RefusedError:
+    """The error about a packet that the switch has refused for ``reason``, a REJECT_* code."""
+    name = _NAMES.get(reason, f"code {reason}")
+    meaning, cure = _REFUSALS.get(reason, ("host and switch do not speak the same protocol", _VERSIONS))
+    text = (
+        f"job {config.job}: the switch {config.aggregator} refuses {who(config)}, seat {config.seat}: {name}: "
+        f"{meaning}; {cure}"
+    )
+    return RefusedError(text, reason=reason, name=name)
+
+
+def other_call(config: JobConfig, slot: int, round_: int, op: int) -> OrderError:
+    """The error about a slot in which other workers make another call."""
+    return OrderError(
+        f"job {config.job}: the switch has another call than this worker's (op {op}) in slot {slot}, round {round_}: "
+        "all workers must make the same calls with the same lengths in the same order; compare the workers' programs"
+    )
+
+
+def check_switch(config: JobConfig, state: SwitchState) -> None:
+    """Raises MismatchError if the switch has another program or another configuration of the job."""
+    if state.revision != p4.PROGRAM_REVISION:
+        raise MismatchError(
+            f"job {config.job}: the switch {config.aggregator} runs revision {state.revision} of the switch program, "
+            f"this worker needs {p4.PROGRAM_REVISION}; {_VERSIONS}"
+        )
+    if state.digest and state.digest != config.digest:
+        raise MismatchError(
+            f"job {config.job}: the configuration at the switch {config.aggregator} (digest {state.digest:08x}) is not "
+            f"that of the job file (digest {config.digest:08x}): ops, workers, quorum, slots or table "
+            f"differ; {APPLY_BOTH}"
+        )
+
+
+def wrong_quorum(config: JobConfig, slot: int, round_: int, count: int) -> MismatchError:
+    """The error about a result that lacks workers although the job needs all of them."""
+    return MismatchError(
+        f"job {config.job}: the result of slot {slot}, round {round_} has {count} of {config.quorum} contributions: "
+        f"the quorum at the switch {config.aggregator} is not the job file's; {APPLY_BOTH}"
+    )
