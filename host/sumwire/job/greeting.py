@@ -14,8 +14,9 @@ The greeting is a row of steps, each an exchange of one chunk (:mod:`sumwire.job
 3. Table (THC, if the job has it). Every worker sends known indices. The sums must be what the job file's table gives.
 
 A chunk of a job with a quorum below the workers closes without the others. There steps 1 and 2 are repeated for groups
-of as many workers as close a chunk, and only the group contributes. Before them all workers send a chunk of zeros, whose
-result does not matter: it only shows where the run begins. Example: 5 workers, quorum 2: groups (0, 1), (2, 3), (3, 4).
+of as many workers as close a chunk, and only the group contributes. Before them all workers send a chunk of zeros,
+whose result does not matter: it only shows where the run begins. Example: 5 workers, quorum 2: groups (0, 1), (2, 3),
+(3, 4).
 """
 
 from __future__ import annotations
@@ -73,6 +74,11 @@ class Greeting:
     def blocks(self) -> range:
         """The numbers of the chunks that hold the nonces of a group."""
         return range(-(-self._config.workers // ELEMENTS))
+
+    @property
+    def nonces(self) -> tuple[int, ...]:
+        """The workers' nonces, as far as they are known."""
+        return tuple(self._nonces.tolist())
 
     def begin(self) -> None:
         """Forget what was seen in other rounds."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -53,14 +54,22 @@ _SPOILED_MOST: Final = 16
 _UNLIKE_MOST: Final = 2
 
 
-def join(transport: Transport, config: JobConfig, settings: Mapping[str, object], *, patience: Patience) -> None:
+@dataclass(frozen=True)
+class Run:
+    """A run that a worker has joined: its first round, and the number that each worker's process drew for it."""
+
+    first_round: int
+    nonces: tuple[int, ...]
+
+
+def join(transport: Transport, config: JobConfig, settings: Mapping[str, object], *, patience: Patience) -> Run:
     """Join the run of the other workers, or begin it, and greet them. The transport then continues in the run's rounds.
 
     ``settings``: JSON values that must be equal on all workers. An exchange under way is dropped. Raises MismatchError
     if the switch and the job file differ, OrderError if the workers' settings do, RefusedError, and what ``patience``
     raises: by itself SwitchLostError, and DeadlineError with the missing workers.
     """
-    _Joining(transport, config, settings, patience).run()
+    return _Joining(transport, config, settings, patience).run()
 
 
 class _Joining:
@@ -74,7 +83,7 @@ class _Joining:
         self._first = 0
         self._step = 0
 
-    def run(self) -> None:
+    def run(self) -> Run:
         newest = self._transport.newest_round
         least = None if newest is None else (newest + ROUNDS_APART) % ROUNDS
         spoiled = unlike = 0
@@ -104,7 +113,7 @@ class _Joining:
                     ) from error
                 least = self._next()
             else:
-                return
+                return Run(self._first, self._greeting.nonces)
             _LOG.debug("job %s: greeting in round %d given up", self._config.name, self._first)
 
     def _next(self) -> int:

@@ -49,6 +49,10 @@ class Turns:
         self._from += len(chunks)
         return chunks
 
+    def sort(self) -> None:
+        """Put the chunks whose turn has come in order."""
+        self._ready[self._from : self._to].sort()
+
     def first_open(self, chunks: Chunks) -> NDArray[np.bool_]:
         """Which of the chunks a result can be for, each only where it is named first."""
         return self._flight.first_open(chunks)

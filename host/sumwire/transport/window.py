@@ -338,6 +338,8 @@ class Window:
         chunks = self._turns.next(most, min(self.filled, self._sendable))
         if not len(chunks) and most and self._sendable < self.filled:
             self._sendable = self.completed() + SPREAD_ROUNDS * self.slots
+            # The chunk that the others wait for may stand behind one of them.
+            self._turns.sort()
             chunks = self._turns.next(most, min(self.filled, self._sendable))
         if len(chunks):
             self.counters.sent += len(chunks)

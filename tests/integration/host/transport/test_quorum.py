@@ -39,6 +39,7 @@ from torch import Tensor
 
 WORKERS = 4
 QUORUM = 3
+BUCKET = 5
 SLOW = 3
 
 Exchanges = list[NDArray[np.uint8]]
@@ -266,6 +267,11 @@ def switch_of(mapping: dict[str, Any]) -> model.GoldenSwitch:
     return replace(switch, jobs=tuple(replace(job, ops=ops) for job in switch.jobs))
 
 
+def greet(job: sumwire.Job) -> None:
+    """An operation of all workers, after which the greeting is over."""
+    job.max32(np.zeros(1, np.uint32))
+
+
 class SlowJob:
     """Jobs of three quick workers and a slow one, which begins with ``late`` when they have done their operations."""
 
@@ -279,6 +285,7 @@ class SlowJob:
     def run(self, quick: Callable[[sumwire.Job, int], Any], late: Callable[[sumwire.Job], Any]) -> list[Any]:
         def work(worker: int) -> Any:
             with job_of(self.mapping, worker) as job:
+                greet(job)
                 self.begun.wait(30)
                 if worker == SLOW:
                     assert self.others_done.wait(30)
@@ -328,12 +335,13 @@ def test_a_slow_job_follows_without_computing() -> None:
 
     def late(job: sumwire.Job) -> list[Tensor]:
         means = []
+        sent = job.stats.packets_sent
         for bucket in range(3):
             assert job.results_ahead()
             means.append(job.follow(5000, bucket).clone())
         assert not job.results_ahead()
-        assert job.stats.packets_sent == 0
-        assert job.stats.operations == 3
+        assert job.stats.packets_sent == sent
+        assert job.stats.operations == 1 + 3
         return means
 
     outcomes = SlowJob().run(quick, late)
@@ -345,6 +353,7 @@ def test_following_what_the_others_still_do_and_then_going_on_together() -> None
     """It follows while they wait for nobody, then contributes again: the last sum has all that came in time."""
     data = tensors(3000, 4)
     begun = threading.Event()
+    greeted = threading.Barrier(WORKERS)
 
     def reduce(job: sumwire.Job, worker: int, number: int) -> Tensor:
         return job.reduce(data[worker][number], number)[0].clone()
@@ -354,6 +363,8 @@ def test_following_what_the_others_still_do_and_then_going_on_together() -> None
 
     def work(worker: int) -> list[Tensor]:
         with job_of(mapping, worker) as job:
+            greet(job)
+            greeted.wait(30)
             if worker != SLOW:
                 means = [reduce(job, worker, 0)]
                 begun.set()
@@ -378,9 +389,17 @@ def test_nothing_is_ahead_before_the_others_begin() -> None:
         return None
 
     def late(job: sumwire.Job) -> tuple[bool, int]:
-        return job.results_ahead(), job.stats.packets_sent
+        sent = job.stats.packets_sent
+        return job.results_ahead(), job.stats.packets_sent - sent
 
     assert SlowJob().run(quick, late)[SLOW] == (False, 0)
+
+
+def test_nothing_is_ahead_before_the_greeting() -> None:
+    mapping = quorum_mapping(8)
+    with job_of(mapping, SLOW) as job:
+        assert not job.results_ahead()
+        assert job.stats.packets_sent == 0
 
 
 def test_exponents_agreed_on_without_the_slow_worker_clamp_its_values() -> None:
@@ -392,21 +411,21 @@ def test_exponents_agreed_on_without_the_slow_worker_clamp_its_values() -> None:
     norms = threading.Event()
 
     def deaf(_: int, datagram: bytes) -> bool:
-        """Greeting and exponents without the slow worker, the sums without worker 0 until they are made."""
+        """Exponents without the slow worker, the sums without worker 0 until they are made."""
         sender, packet = bridge.seen[-1][0], model.decode(datagram)
-        if sender == slow_ip and packet.op == model.MAX32:
+        if sender == slow_ip and packet.op == model.MAX32 and packet.bucket == BUCKET:
             return not norms.is_set()
         return sender == first_ip and packet.op == model.SUM32
 
     def mute(_: int, frame: bytes) -> bool:
         packet = model.decode(frame[42:])
-        if packet.op == model.MAX32 and packet.kind == model.RESULT and packet.round * 16 + packet.slot >= 2:
+        if packet.op == model.MAX32 and packet.kind == model.RESULT and packet.bucket == BUCKET:
             norms.set()
         return False
 
     def work(worker: int) -> tuple[Tensor, Tensor]:
         with job_of(mapping, worker) as job:
-            mean, residual = job.reduce_with(job._sum32, values[worker])
+            mean, residual = job.reduce_with(job._sum32, values[worker], BUCKET)
             end.wait(30)
             return mean.clone(), residual()
 
@@ -435,7 +454,7 @@ def test_a_quorum_below_the_workers_needs_one_switch() -> None:
 
 
 @pytest.mark.parametrize("quorum", [QUORUM, WORKERS])
-def test_state_of_an_earlier_run_is_told(quorum: int) -> None:
+def test_a_later_run_is_told(quorum: int) -> None:
     """Slot 0 is in a later round. Where all are needed, nobody can have gone there in this run."""
     mapping = quorum_mapping(8, quorum)
     up = planes(1, [1])[0]
@@ -452,7 +471,7 @@ def test_state_of_an_earlier_run_is_told(quorum: int) -> None:
         options = TransportOptions(deadline_s=0.5, delivery=Delivery(loss_bound=0.1))
         with Transport(configs(mapping)[0], options) as transport:
             error = DeadlineError if quorum < WORKERS else StaleRunError
-            with pytest.raises(error, match=r"state of an earlier run"):
+            with pytest.raises(error, match=r"another run of the job has begun"):
                 transport.exchange(p4.OP_THC, up[0])
 
 

@@ -316,12 +316,13 @@ def test_stale_answers() -> None:
         w.on_stale(1, 2)
 
 
-def test_stale_at_the_start_tells_to_renew() -> None:
+def test_stale_tells_of_another_run() -> None:
     w = window(4)
     w.begin(10, 0.0)
     drain(w, 0.0)
-    with pytest.raises(StaleRunError, match="renew the job's generation"):
+    with pytest.raises(StaleRunError, match="another run of the job has begun") as caught:
         w.on_stale(0, 3)
+    assert (caught.value.slot, caught.value.round) == (0, 3)
 
 
 def test_begin_before_the_end_is_refused() -> None:

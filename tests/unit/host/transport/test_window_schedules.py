@@ -142,11 +142,11 @@ def test_waiting_for_a_slow_worker_costs_few_packets() -> None:
     assert world.workers[0].window.counters.resent < 120, "20 s of waiting: at most some 4 packets a second"
 
 
-def test_state_of_an_earlier_run_is_told() -> None:
+def test_a_later_run_is_told() -> None:
     world = World(1, workers=2, slots=4, lengths=[10])
     for slot in range(4):
         world.switch.slots[slot] = Slot(5, 1, frozenset({0, 1}))
     world.run()
     for worker in world.workers:
         assert isinstance(worker.error, StaleRunError)
-        assert "renew" in str(worker.error)
+        assert "another run of the job has begun" in str(worker.error)

@@ -1,0 +1,125 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Workers join a run whatever happened before and meanwhile: random schedules of starts, kills and bad networks.
+
+Property of every schedule: all live workers end in one run, with the same nonces, and every sum that any process ever
+gets is that of exactly the processes of its run.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from helpers.transport.processes import Node, Trouble, World, fake_link, star, tree
+from helpers.transport.udp_bridge import job_mapping
+from sumwire.job import greeting
+from sumwire.transport import udp
+
+BAD = Trouble(drop=0.03, duplicate=0.05, late=0.03, replay=0.05)
+TREES = [[1, 1], [2, 1], [2, 2], [1, 2, 1]]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transports use the link of the process that is running, and nonces are the seed's."""
+    rng = random.Random(1)
+    monkeypatch.setattr(udp, "Link", fake_link)
+    monkeypatch.setattr(greeting.secrets, "randbelow", rng.randrange)
+
+
+def mapping_of(workers: int, slots: int) -> dict[str, Any]:
+    return {**job_mapping(workers, slots), "ops": ["thc", "max32", "sum32"]}
+
+
+def play(
+    seed: int,
+    mapping: dict[str, Any],
+    nodes: list[Node],
+    trouble: Trouble,
+    *,
+    apart_s: float,
+    kills: int,
+    kill_s: float,
+) -> World:
+    """Workers start within ``apart_s`` seconds; ``kills`` times in ``kill_s`` seconds one or all of them are killed.
+
+    Ends when all are together and have had three more sums after the last kill.
+    """
+    world = World(seed, mapping, nodes, trouble)
+    rng, workers = world.rng, range(len(world.configs))
+    for worker in workers:
+        world.at(rng.uniform(0, apart_s), partial(world.start, worker))
+    last = 0.0
+    for _ in range(kills):
+        at = rng.uniform(0, kill_s)
+        last = max(last, at)
+        everyone = rng.random() < 0.3
+        for worker in workers if everyone else [rng.choice(workers)]:
+            world.at(at, partial(world.kill, worker, rng.uniform(0, 3)))
+    try:
+        world.play(lambda: world.now > max(last, apart_s), limit_s=last + apart_s + 1000)
+        world.play(lambda: world.together(3), limit_s=world.now + 300)
+    finally:
+        world.end()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("slots", [2, 3, 5, 8, 64])
+def test_one_switch(slots: int, seed: int) -> None:
+    mapping = mapping_of(random.Random(seed).randint(1, 4), slots)
+    world = play(seed, mapping, star(mapping), BAD, apart_s=2.0, kills=6, kill_s=8.0)
+    assert world.killed > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("leaves", TREES)
+def test_a_tree_of_switches(leaves: list[int], seed: int) -> None:
+    mapping, nodes = tree(mapping_of(sum(leaves), [2, 3, 8][seed]), leaves)
+    play(seed, mapping, nodes, BAD, apart_s=2.0, kills=6, kill_s=8.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_workers_that_start_minutes_apart(seed: int) -> None:
+    mapping = mapping_of(3, 8)
+    play(seed, mapping, star(mapping), BAD, apart_s=300.0, kills=4, kill_s=400.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_worker_that_starts_again_and_again(seed: int) -> None:
+    mapping = mapping_of(3, 3)
+    world = World(seed, mapping, star(mapping), BAD)
+    for worker in range(3):
+        world.at(0.0, partial(world.start, worker))
+    for number in range(40):
+        world.at(0.3 * number, partial(world.kill, 1, 0.05))
+    try:
+        world.play(lambda: world.now > 12.0 and world.together(3), limit_s=300.0)
+    finally:
+        world.end()
+    assert world.killed > 20
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_quiet_network_needs_one_greeting_for_each_run(seed: int) -> None:
+    """Five runs one after the other, all killed in the middle of it."""
+    mapping = mapping_of(3, 5)
+    world = World(seed, mapping, star(mapping), Trouble())
+    firsts = []
+    try:
+        for number in range(5):
+            for worker in range(3):
+                world.at(world.now + world.rng.uniform(0, 1), partial(world.start, worker))
+            world.play(lambda: world.together(2), limit_s=100.0 * (number + 1))
+            firsts.append({process.run.first_round for process in world.processes.values() if process.run})
+            world.end()
+    finally:
+        world.end()
+    assert [len(first) for first in firsts] == [1] * 5
+    rounds = [first.pop() for first in firsts]
+    assert rounds[0] == 0
+    assert all(later - earlier >= 16 for earlier, later in pairwise(rounds))
