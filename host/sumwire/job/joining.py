@@ -18,6 +18,10 @@ Worker 1 comes a minute later, is told round 73, open, with worker 0 in it, and 
 
 Example: then worker 0 alone is killed while worker 1 is still greeting in round 73, and starts again. Slot 0 has a
 packet of worker 0 already, so it greets in round 89. Worker 1 asks every half second, and joins round 89.
+
+In a tree a worker sees only its own switch's slots. Of a newer run behind other switches it learns when its own packet
+for slot 0 meets it at the switch above (STALE, which the own switch passes on). A worker that waits for long in a later
+step therefore begins its greeting again: all had come to the first step, so one of them must have gone.
 """
 
 from __future__ import annotations
@@ -48,6 +52,8 @@ _LOG: Final = logging.getLogger("sumwire")
 ROUNDS_APART: Final = 16
 # How long one HELLO waits for its answer.
 _HELLO_S: Final = 0.5
+# How long a step after the first one may take in a tree.
+_STUCK_S: Final = 5.0
 # Greetings in a row that packets of dead processes have spoiled: more are something else.
 _SPOILED_MOST: Final = 16
 # Settings that differ may be those of a dead process, so they are compared twice.
@@ -72,6 +78,10 @@ def join(transport: Transport, config: JobConfig, settings: Mapping[str, object]
     return _Joining(transport, config, settings, patience).run()
 
 
+class _StuckError(Exception):
+    """In a tree: a later step of the greeting takes so long that a worker must have gone."""
+
+
 class _Joining:
     def __init__(
         self, transport: Transport, config: JobConfig, settings: Mapping[str, object], patience: Patience
@@ -93,6 +103,8 @@ class _Joining:
             self._transport.rebase(self._first)
             try:
                 self._greet()
+            except _StuckError:
+                least = self._next()
             except StaleRunError as error:
                 spoiled = 0
                 least = error.round if error.slot == 0 and error.round is not None else self._next()
@@ -180,6 +192,8 @@ class _Joining:
 
     def _waiting(self, waited_s: float, missing: Collection[int] | None, *, step: int = 0) -> None:
         config = self._config
+        if step and waited_s >= _STUCK_S and len(config.seats) < config.workers:
+            raise _StuckError
         try:
             self._patience.waiting(waited_s, missing)
         except DeadlinePassedError:

@@ -31,6 +31,7 @@ def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
     while (now := connection.clock()) < until:
         if now >= ask_at:
             connection.link.send_one(question, None)
+            connection.window.counters.probes += 1
             ask_at = now + _AGAIN_S
         left_s = min(ask_at, until) - now
         if not connection.link.wait(int(left_s * 1000) + 1, room=False):

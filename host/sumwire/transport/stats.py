@@ -35,8 +35,8 @@ class JobStats:
     receiving; ``encode_s`` and ``decode_s`` of the codec, while packets are also under way.
 
     Packets: ``retransmissions`` is the sum of ``_quick`` (overtaken, or asked for by the switch) and ``_timeout``;
-    ``flushed`` are those of them with FLUSH; ``probes`` were sent; ``stale`` and ``informs`` were received;
-    ``duplicates`` are repeated or late results; ``ignored`` are malformed or foreign.
+    ``flushed`` are those of them with FLUSH; ``probes`` (and HELLOs) were sent; ``stale`` and ``informs``
+    were received; ``duplicates`` are repeated or late results; ``ignored`` are malformed or foreign.
 
     Chunks: ``left_out``, results without this worker's contribution; ``trimmed``, results that lack planes;
     ``ce_marks``, results with a contribution that met a long queue; ``recovered``, results from other workers;

@@ -185,6 +185,7 @@ class Waiting:
         self._heard = connection.stats.packets_received
         link.send_one(hello_packet(connection.config), None)
         link.send_one(buffers.probe(oldest), tos)
+        self._window.counters.probes += 2
         if self._narrow >= _COPIES_FROM and self._window.contributes and oldest < self._window.filled:
             buffers.prepare(np.array([oldest]), SendKind.RESEND, 0)
             for _ in range(_COPIES):
