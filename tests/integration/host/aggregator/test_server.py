@@ -18,7 +18,7 @@ from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
 from sumwire.aggregator import kernels
 from sumwire.aggregator.state import SILENCE_S
 from sumwire.codec.sign import VoteCodec
-from sumwire.errors import DeadlineError, StaleRunError
+from sumwire.errors import DeadlineError
 from sumwire.transport.delivery import Delivery
 from sumwire_protocol import constants as p4
 from torch import Tensor
@@ -102,12 +102,11 @@ def test_a_bounded_loss_leaves_some_out_and_all_agree(form: str) -> None:
 
 @FORMS
 @pytest.mark.usefixtures("_form")
-def test_a_new_run_needs_a_new_generation(form: str) -> None:
+def test_runs_one_after_the_other_need_no_new_generation(form: str) -> None:
     xs, mapping = gradients(), every_op_mapping()
     with serving(mapping) as state:
         run(mapping, xs)
-        with pytest.raises(StaleRunError, match="renew"):
-            run(mapping, xs)
+        run(mapping, xs)
         now = time.monotonic()
         assert state.shared.renew(now).tolist() == [False], "its workers were heard a moment ago"
         assert state.shared.renew(now + SILENCE_S).tolist() == [True]
@@ -118,7 +117,7 @@ def test_a_missing_worker_is_named() -> None:
     xs, mapping = gradients(), every_op_mapping()
 
     def work(worker: int) -> str:
-        with sumwire.Job(configs(mapping)[worker], fallback="never", join_s=0.5) as job:
+        with sumwire.Job(configs(mapping)[worker], fallback="never", join_s=1.0) as job:
             try:
                 every_operation(job, xs[worker])
             except DeadlineError as error:
