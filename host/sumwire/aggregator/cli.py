@@ -63,7 +63,7 @@ def _described(job: JobConfig) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sumwire-aggregator",
-        description="Do a Sumwire switch's work on this server. SIGHUP readies silent jobs for a new run.",
+        description="Do a Sumwire switch's work on this server.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("jobs", metavar="JOB.json", nargs="+", help="the job file that the job's workers use")

@@ -52,9 +52,9 @@ class Aggregator:
             limit = f"this aggregator takes at most {self.batch}"
             raise UsageError(f"a batch of {batch.count} datagrams: {limit}: make it with batch={batch.count}")
         if self._library is None:
-            reference.process(self.state, batch, now, self.replies)
+            reference.process(self.state, batch, self.replies)
         else:
-            self._process_native(self._library, batch, now)
+            self._process_native(self._library, batch)
         self._refuse(batch, now)
         return self.replies
 
@@ -63,7 +63,7 @@ class Aggregator:
         replies.refused, self._refused = refused - self._refused, refused
         replies.refusals = self._refuser.answers(batch, replies.reasons[: batch.count], now) if replies.refused else []
 
-    def _process_native(self, library: ctypes.CDLL, batch: Batch, now: float) -> None:
+    def _process_native(self, library: ctypes.CDLL, batch: Batch) -> None:
         arrays = self._batch_arrays
         if batch is not self._loaded:
             arrays.rows, arrays.row_bytes = address_of(batch.rows), batch.rows.strides[0]
@@ -71,7 +71,7 @@ class Aggregator:
             arrays.sources, arrays.source_bytes = address_of(batch.sources), batch.sources.strides[0]
             arrays.tos, arrays.tos_bytes = address_of(batch.tos), batch.tos.strides[0]
             self._loaded = batch
-        arrays.count, arrays.now = batch.count, now
+        arrays.count = batch.count
         self.replies.count = library.aggregator_process(self._state_arrays, arrays, self._reply_arrays)
 
 
@@ -79,8 +79,6 @@ def _state_arrays(state: State) -> StateArrays:
     return StateArrays(
         job_of=address_of(state.job_of),
         jobs=address_of(state.jobs),
-        generations=address_of(state.shared.generations),
-        heard_at=address_of(state.shared.heard_at),
         slots=address_of(state.slots),
         words=address_of(state.words),
         verdicts=address_of(state.verdicts),

@@ -3,8 +3,8 @@
 """SIGN's random draws. They do not depend on how packets are cut into batches.
 
 Word i of a stream is mix64(key + (i + 1) * GOLDEN), SplitMix64 at a random position (Steele, Lea, Flood, OOPSLA 2014).
-The key is made of the server's own random seed, the slot, the job's generation, the round, and the number of
-contributors: there is one merge for each of these, and a repeated packet draws nothing.
+The key is made of the server's own random seed, the slot, the round, and the number of contributors: there is one
+merge for each of these, and a repeated packet draws nothing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def _joined(high: NDArray[Any], low: NDArray[Any]) -> Words:
     return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
 
 
-def keys(seed: int, generation: NDArray[Any], slot: NDArray[Any], round_: NDArray[Any], held: NDArray[Any]) -> Words:
+def keys(seed: int, slot: NDArray[Any], round_: NDArray[Any], held: NDArray[Any]) -> Words:
     """The keys of merges, (n,). ``held``: the slot's contributors with the merged one. All arrays are of shape (n,)."""
     golden = np.uint64(GOLDEN)
-    key = mix64((np.uint64(seed) ^ _joined(generation, slot)) + golden)
+    key = mix64((np.uint64(seed) ^ slot.astype(np.uint64)) + golden)
     return mix64((key ^ _joined(round_, held)) + golden)
 
 

@@ -33,11 +33,6 @@ def lanes_of(jobs: Sequence[JobConfig]) -> tuple[JobConfig, ...]:
     return tuple(job.for_lane(lane) for job in jobs for lane in range(len(job.lanes)))
 
 
-def jobs_of_lanes(jobs: Sequence[JobConfig]) -> list[int]:
-    """For each of the lanes of `lanes_of` the index of its job."""
-    return [number for number, job in enumerate(jobs) for _ in job.lanes]
-
-
 def aggregator_of(jobs: Sequence[JobConfig]) -> str:
     """The address that all workers send to."""
     return jobs[0].aggregator

@@ -9,7 +9,7 @@ import functools
 import logging
 import os
 from collections.abc import Mapping
-from ctypes import POINTER, c_double, c_uint64, c_void_p
+from ctypes import POINTER, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,8 +34,6 @@ class StateArrays(ctypes.Structure):
     _fields_ = [
         ("job_of", c_void_p),
         ("jobs", c_void_p),
-        ("generations", c_void_p),
-        ("heard_at", c_void_p),
         ("slots", c_void_p),
         ("words", c_void_p),
         ("verdicts", c_void_p),
@@ -57,7 +55,6 @@ class BatchArrays(ctypes.Structure):
         ("tos", c_void_p),
         ("tos_bytes", c_uint64),
         ("count", c_uint64),
-        ("now", c_double),
     ]
 
 

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -18,7 +17,7 @@ from typing import Final, Self
 
 from sumwire.aggregator import sharing
 from sumwire.aggregator.errors import ListenError, ProcessError
-from sumwire.aggregator.jobs import jobs_of_lanes, lanes_of
+from sumwire.aggregator.jobs import lanes_of
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOver
@@ -81,7 +80,7 @@ class Fleet:
     ) -> None:
         self.jobs = jobs
         self._lanes = lanes_of(jobs)
-        self.shared = Shared(self._lanes, processes, jobs_of_lanes(jobs))
+        self.shared = Shared(self._lanes, processes)
         self._sockets = listen(address, port, processes, named_in)
         self._inboxes = [HandOver() for _ in range(processes)] if processes > 1 else []
         self._stop_reader, self._stop_writer = os.pipe()
@@ -130,23 +129,12 @@ class Fleet:
         )
 
     def wait(self) -> None:
-        """Wait for a signal to stop; SIGHUP renews jobs. Raises ProcessError if a process ends without a signal."""
-        while (received := signal.sigwait(_SIGNALS)) not in _STOP:
-            if received == signal.SIGHUP:
-                self.renew()
+        """Wait for a signal to stop. Raises ProcessError if a process ends without one."""
+        while signal.sigwait(_SIGNALS) not in _STOP:
             ended = [process for process in self._processes if not process.is_alive()]
             if ended:
                 status = f"{ended[0].name} ended with status {ended[0].exitcode}"
                 raise ProcessError(f"{status}: see the log, then start sumwire-aggregator again")
-
-    def renew(self) -> None:
-        """Give every silent job a new generation, for a new run."""
-        renewed = dict(zip((lane.job for lane in self._lanes), self.shared.renew(time.monotonic()), strict=True))
-        for job in self.jobs:
-            if renewed[job.job]:
-                _LOG.info("job %s (%d): renewed", job.name, job.job)
-            else:
-                _LOG.warning("job %s (%d): not renewed, its workers are sending", job.name, job.job)
 
 
 @contextlib.contextmanager

@@ -31,12 +31,11 @@ _LOST_PLANES = p4.THC_INDEX_PLANES - p4.THC_WORDS_TRIMMED
 _HALF_CIRCLE = 1 << 31
 
 
-def process(state: State, batch: Batch, now: float, replies: Replies) -> None:
-    """Process a batch at ``now``. Afterwards ``replies`` has the replies, in the order of the packets they answer."""
+def process(state: State, batch: Batch, replies: Replies) -> None:
+    """Process a batch. Afterwards ``replies`` has the replies, in the order of the packets they answer."""
     batch = batch.only()
     reasons, index = refusals(state, batch)
     admitted = np.flatnonzero(reasons == p4.REJECT_NONE)
-    state.shared.heard_at[index[admitted]] = now
     verdicts = np.full(batch.count, p4.VERDICT_REJECT, np.uint8)
     records = headers(batch.rows)
     answers = Answers(state, batch, index)
@@ -81,7 +80,6 @@ class _Step:
         self._hellos = are_hellos(self._packets)
         self._trimmed = lost_planes(self._packets)
         self.numbers = self._jobs["first_slot"] + self._packets["slot"]
-        self._generations = state.shared.generations[index]
         self.slots = state.slots[self.numbers]
         self._fresh = np.zeros(len(rows), np.bool_)
         self.verdicts = np.zeros(len(rows), np.uint8)
@@ -105,7 +103,7 @@ class _Step:
         # Serial-number arithmetic (RFC 1982): newer by less than half the circle.
         ahead = packets["round"].astype(np.uint32) - slots["round"]
         newer = (ahead != 0) & (ahead < _HALF_CIRCLE) & ~self._hellos
-        self._fresh = (slots["owner"] != self._generations) | newer
+        self._fresh = (slots["used"] == 0) | newer
         older = ~self._fresh & (ahead != 0)
         self._forget()
         bit = np.uint32(1) << packets["worker"].astype(np.uint32)
@@ -139,10 +137,10 @@ class _Step:
         return np.asarray((self.slots["closed"] != 0) & self._trimmed & whole)
 
     def _forget(self) -> None:
-        """Clear the slots that are another owner's, or of an older round."""
+        """Clear the slots that are unused, or of an older round."""
         fresh = self._fresh
         self.slots[fresh] = 0
-        self.slots["owner"][fresh] = self._generations[fresh]
+        self.slots["used"][fresh] = 1
         self.slots["round"][fresh] = self._packets["round"][fresh]
         self.slots["op"][fresh] = self._packets["op"][fresh]
         self.slots["bucket"][fresh] = self._packets["bucket"][fresh]
@@ -183,7 +181,7 @@ class _Step:
         if len(trimmed):
             payload[trimmed, p4.THC_WORDS_TRIMMED :] = folds.FILL
         slots = self.slots[which]
-        keys = draws.keys(self._state.seed, slots["owner"], self.numbers[which], slots["round"], slots["count"])
+        keys = draws.keys(self._state.seed, self.numbers[which], slots["round"], slots["count"])
         return folds.Contributions(payload, self._jobs["coefficients"][which], slots["count"], keys)
 
     def _close_votes(self, which: Numbers) -> None:

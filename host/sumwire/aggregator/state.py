@@ -13,16 +13,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.digest import job_digest
 from sumwire_protocol.ops import CODES
 
 from sumwire.aggregator.senders import Senders, packed_address
 from sumwire.config import JobConfig
 
-# struct aggregator_slot. The owner is a generation, 0 for none. A contributor counts as one.
+# struct aggregator_slot. A contributor counts as one.
 SLOT: Final = np.dtype(
     [
-        ("owner", np.uint32),
         ("round", np.uint32),
         ("contributors", np.uint32),
         ("count", np.uint8),
@@ -30,7 +28,7 @@ SLOT: Final = np.dtype(
         ("op", np.uint8),
         ("closed", np.uint8),
         ("cut", np.uint8),
-        ("", np.uint8),
+        ("used", np.uint8),
         ("bucket", np.uint16),
     ]
 )
@@ -53,44 +51,23 @@ _JOB_NUMBERS: Final = 1 << 16
 # Each process counts verdicts, reject reasons and, of its sockets, these.
 SENT, UNSENT, HANDED_OVER = range(3)
 _SOCKET_COUNTERS: Final = 3
-# A waiting worker sends again at least every second (sumwire.transport.rtt). So nobody waits for a result of a job that
-# has been silent for longer, and its generation can change.
-SILENCE_S: Final = 1.5
 
 
 class Shared:
-    """What the processes of an aggregator share: generations, the times of the jobs' last packets, counters, and when
-    which sender was last told or logged.
+    """What the processes of an aggregator share: counters, and when which sender was last told or logged.
 
-    ``together`` has a number for each job. Jobs with the same number are renewed together, as the lanes of a job are;
-    by default each job alone. Processes that are forked later share the memory.
+    Processes that are forked later share the memory.
     """
 
-    def __init__(self, jobs: Sequence[JobConfig], processes: int = 1, together: Sequence[int] | None = None) -> None:
-        self._together = np.arange(len(jobs)) if together is None else np.asarray(together)
+    def __init__(self, jobs: Sequence[JobConfig], processes: int = 1) -> None:
         counters = p4.VERDICTS + p4.REJECTS + _SOCKET_COUNTERS
         self.senders = Senders(jobs)
         self.counters = _shared((processes, counters), np.uint64)
-        self.generations = _shared((len(jobs),), np.uint32)
-        self.heard_at = _shared((len(jobs),), np.float64)
         # By sender, and of the log also by reason.
         self.told_at = _shared((self.senders.known,), np.float64)
         self.logged_at = _shared((self.senders.rows, p4.REJECTS), np.float64)
-        for times in (self.heard_at, self.told_at, self.logged_at):
+        for times in (self.told_at, self.logged_at):
             times[:] = -np.inf
-        self.generations[:] = 1
-
-    def renew(self, now: float) -> NDArray[np.bool_]:
-        """Give every silent job a new generation, which makes the contents of its slots void.
-
-        Returns which jobs those are. The others are in use.
-        """
-        heard_at = np.full(len(self.heard_at), -np.inf)
-        np.maximum.at(heard_at, self._together, self.heard_at)
-        silent = np.asarray(now - heard_at[self._together] >= SILENCE_S)
-        # 0 means no owner, so the generation after the largest is 1.
-        self.generations[silent] = np.maximum(self.generations[silent] + np.uint32(1), 1)
-        return silent
 
 
 def _shared(shape: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
@@ -133,8 +110,7 @@ class State:
         entry["first_slot"], entry["slots"], entry["quorum"] = first_slot, job.slots, job.quorum
         entry["quorum_least"] = job.quorum_least
         entry["ops"] = sum(1 << CODES[op] for op in job.ops)
-        table = job.thc.table if job.thc else None
-        entry["digest"] = job_digest(job.job, job.ops, job.workers, job.quorum, job.slots, table, job.quorum_least)
+        entry["digest"] = job.digest
         if job.thc is not None:
             entry["coefficients"] = coefficients(job.thc.table)
         entry["places"] = -1

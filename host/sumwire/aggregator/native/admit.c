@@ -65,7 +65,6 @@ int packet_admit(const struct aggregator_state *state, const struct aggregator_b
   const struct aggregator_job *job = &state->jobs[number];
   reason = not_admitted(job, row, batch->sources + i * batch->source_bytes);
   if (reason != REJECT_NONE) return reason;
-  state->heard_at[number] = batch->now;
   const uint32_t slot = job->first_slot + load16(row + AT_SLOT);
   *p = (struct one){.state = state,
                     .job = job,
@@ -73,7 +72,6 @@ int packet_admit(const struct aggregator_state *state, const struct aggregator_b
                     .slot = &state->slots[slot],
                     .words = state->words + (uint64_t)slot * SLOT_BYTES,
                     .number = slot,
-                    .generation = __atomic_load_n(&state->generations[number], __ATOMIC_RELAXED),
                     .round = load32(row + AT_ROUND),
                     .seat = row[AT_WORKER],
                     .bucket = load16(row + AT_BUCKET),

@@ -20,7 +20,6 @@ struct op_words {
 extern const struct op_words OP_WORDS[];
 
 struct aggregator_slot {
-  uint32_t owner;
   uint32_t round;
   uint32_t contributors;
   uint8_t count;
@@ -29,7 +28,8 @@ struct aggregator_slot {
   uint8_t closed;
   // As in a result's header: the planes that contributions lack, and CUT_RESULT.
   uint8_t cut;
-  uint8_t unused;
+  // Nobody has sent anything to it if 0.
+  uint8_t used;
   uint16_t bucket;
 };
 
@@ -51,8 +51,6 @@ struct aggregator_job {
 struct aggregator_state {
   const int32_t *job_of;
   const struct aggregator_job *jobs;
-  const uint32_t *generations;
-  double *heard_at;
   struct aggregator_slot *slots;
   uint8_t *words;
   uint64_t *verdicts;
@@ -71,7 +69,6 @@ struct aggregator_batch {
   const uint8_t *tos;
   uint64_t tos_bytes;
   uint64_t count;
-  double now;
 };
 
 struct aggregator_replies {

@@ -45,7 +45,7 @@ struct one {
   const uint8_t *row;
   struct aggregator_slot *slot;
   uint8_t *words;
-  uint32_t number, generation, round, seat;
+  uint32_t number, round, seat;
   uint16_t bucket;
   uint8_t op, flags, tos;
   // A contribution without its low index planes.

@@ -6,12 +6,12 @@
 // Flags of a contribution that become flags of the result.
 enum { FLAGS_KEPT = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING };
 
-// The verdict if the round alone decides, else VERDICT_NONE. Clears a slot of another owner or of an older round.
+// The verdict if the round alone decides, else VERDICT_NONE. Clears a slot that is unused or of an older round.
 static int compare_rounds(struct one *p) {
   struct aggregator_slot *slot = p->slot;
   const uint32_t ahead = p->round - slot->round;
-  if (slot->owner != p->generation || (ahead != 0 && ahead < 0x80000000u)) {
-    *slot = (struct aggregator_slot){.owner = p->generation, .round = p->round, .op = p->op, .bucket = p->bucket};
+  if (!slot->used || (ahead != 0 && ahead < 0x80000000u)) {
+    *slot = (struct aggregator_slot){.used = 1, .round = p->round, .op = p->op, .bucket = p->bucket};
     return VERDICT_NONE;
   }
   if (ahead != 0) return VERDICT_STALE;
@@ -21,7 +21,7 @@ static int compare_rounds(struct one *p) {
 // The key depends on nothing else, so the draws are the same however packets are cut into batches (see
 // sumwire.aggregator.draws).
 static uint64_t draw_key(const struct one *p) {
-  uint64_t key = mix64((p->state->seed ^ ((uint64_t)p->generation << 32 | p->number)) + GOLDEN);
+  uint64_t key = mix64((p->state->seed ^ p->number) + GOLDEN);
   return mix64((key ^ ((uint64_t)p->round << 32 | p->slot->count)) + GOLDEN);
 }
 
@@ -94,9 +94,9 @@ static int probe(struct one *p, struct aggregator_slot *copy) {
   return verdict == VERDICT_NONE ? VERDICT_INFORM : verdict;
 }
 
-// The verdict on a HELLO: the slot as it is, whatever the packet's round. Another owner's has nothing to tell.
+// The verdict on a HELLO: the slot as it is, whatever the packet's round. An unused one has nothing to tell.
 static int hello(struct one *p, struct aggregator_slot *copy) {
-  *copy = p->slot->owner == p->generation ? *p->slot : (struct aggregator_slot){.round = p->round};
+  *copy = p->slot->used ? *p->slot : (struct aggregator_slot){.round = p->round};
   p->slot = copy;
   return VERDICT_INFORM;
 }

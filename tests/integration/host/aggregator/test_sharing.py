@@ -119,7 +119,7 @@ def test_every_slot_is_worked_on_by_its_own_process(picked: bool, monkeypatch: p
         inbox.close()
     assert all(torch.allclose(mean, x * 1.5, atol=1e-4) for mean in means)
     for number, state in enumerate(states):
-        used = np.flatnonzero(state.slots["owner"])
+        used = np.flatnonzero(state.slots["used"])
         assert set((mapping["job"] + used // BLOCK) % 2) == {number}
     assert shared.counters[:, 8].sum() == 0, "a packet was refused"
     if not picked:

@@ -55,16 +55,18 @@ def test_every_worker_has_the_same_say(native: bool, order: tuple[int, ...]) -> 
         assert abs(plus / values - 0.25) < 5 * (0.25 * 0.75 / values) ** 0.5
 
 
-def test_two_servers_and_two_generations_draw_differently() -> None:
+def test_two_servers_and_two_rounds_draw_differently() -> None:
     payloads = (b"\xff" * 1024, bytes(1024), b"\xff" * 1024, bytes(1024))
-    stream = [
-        Datagram(HOSTS[worker].ip, contribution(EVERY, worker, 0, 0, payload, model.SIGN).encode())
-        for worker, payload in enumerate(payloads)
-    ]
+    stream, next_round = (
+        [
+            Datagram(HOSTS[worker].ip, contribution(EVERY, worker, 0, round_, payload, model.SIGN).encode())
+            for worker, payload in enumerate(payloads)
+        ]
+        for round_ in (0, 16)
+    )
     rng = np.random.default_rng(0)
     first, second = aggregator(native=False), aggregator(native=False)
     second.state.seed += 1
     results = [play(first, stream, rng, 4), play(second, stream, rng, 4)]
-    first.state.shared.renew(1e9)
-    results.append(play(first, stream, rng, 4))
-    assert len({played.replies[0].data for played in results}) == 3
+    results.append(play(first, next_round, rng, 4))
+    assert len({played.replies[0].data[24:] for played in results}) == 3

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from helpers.transport.udp_bridge import TABLE, job_mapping, write_job
-from sumwire.aggregator.jobs import jobs_of_lanes, lanes_of, load_jobs
-from sumwire.aggregator.state import SILENCE_S, Shared, State, coefficients
+from sumwire.aggregator.jobs import lanes_of, load_jobs
+from sumwire.aggregator.state import State, coefficients
 from sumwire.errors import ConfigError
 
 
@@ -80,18 +80,6 @@ def test_lanes_are_jobs_of_their_own(tmp_path: Path) -> None:
     assert [(int(j["first_slot"]), int(j["slots"])) for j in state.jobs] == [(0, 8), (8, 4), (12, 2)]
     ips = [entry["ip"] for entry in first["addresses"]]
     assert state.places == [(ip, 21335 + lane) for lane in range(3) for ip in ips]
-
-
-def test_lanes_are_renewed_together(tmp_path: Path) -> None:
-    """One that is heard keeps the whole job from it; another job is on its own."""
-    mapping = job_mapping(2, 8)
-    files = [laned(mapping, (5, 8), (6, 8)), {**mapping, "job": 7}]
-    jobs = load_jobs([write_job(content, tmp_path / f"{k}.json") for k, content in enumerate(files)])
-    shared = Shared(lanes_of(jobs), together=jobs_of_lanes(jobs))
-    shared.heard_at[:] = 90.0, 100.0, 90.0
-    assert shared.renew(100.0).tolist() == [False, False, True]
-    assert shared.generations.tolist() == [1, 1, 2]
-    assert shared.renew(100.0 + SILENCE_S).tolist() == [True, True, True]
 
 
 def test_a_lanes_number_is_nobody_elses(tmp_path: Path) -> None:

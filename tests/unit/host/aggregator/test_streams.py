@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from golden import model
 from helpers.aggregator.streams import Datagram, aggregator, bad_network, counted, expected, load, play
-from helpers.packet.aggregator_rig import SERVED, TREE_JOBS
+from helpers.packet.aggregator_rig import TREE_JOBS
 from helpers.packet.play import contribution
-from helpers.packet.star import EVERY, FULL, HOSTS
+from helpers.packet.star import FULL, HOSTS
 from sumwire.aggregator.core import Aggregator
-from sumwire.aggregator.state import SILENCE_S
 from sumwire.errors import UsageError
 from sumwire_protocol import constants as p4
 
@@ -143,20 +142,6 @@ def test_newer_is_less_than_half_the_circle_ahead(native: bool, begin: int) -> N
         play(served, [one(FULL, 0, begin), one(FULL, 1, (begin + ahead) % 2**32)], rng, 2)
         wanted = {"FIRST": 2} if newer else {"FIRST": 1, "STALE": 1}
         assert counted(served.state.verdicts, NAMES["VERDICT_"]) == wanted
-
-
-@FORMS
-def test_a_generation_is_one_jobs(native: bool) -> None:
-    """Renewed is the job that is silent; the other's slot keeps what it has."""
-    rng, served = np.random.default_rng(0), aggregator(native=native)
-    for job, now in ((FULL, 100.0), (EVERY, 110.0)):
-        served.process(load([one(job, 0, 0)], rng), now)
-    renewed = served.state.shared.renew(110.0 + SILENCE_S / 2)
-    numbers = [job.number for job in SERVED]
-    assert [number for number, done in zip(numbers, renewed, strict=True) if not done] == [EVERY.number]
-    for job in (FULL, EVERY):
-        served.process(load([one(job, 0, 0)], rng), 111.0)
-    assert counted(served.state.verdicts, NAMES["VERDICT_"]) == {"FIRST": 3, "REPEAT": 1}
 
 
 def test_more_than_there_is_room_for_is_refused() -> None:
