@@ -32,9 +32,9 @@ control Admission(inout headers_t hdr,
         meta.admission.generation = generation;
         meta.admission.slot = slot_base + (slot_t)hdr.sumwire.slot;
         // A run of fewer workers says how many they are.
-        bit<32> asked = hdr.sumwire.contributors;
         meta.admission.quorum = quorum_least != 0 && hdr.sumwire.flags & FLAG_FLUSH == 0 &&
-            asked >= (bit<32>)quorum_least && asked < (bit<32>)quorum ? asked[7:0] : quorum;
+            hdr.sumwire.contributors >= (bit<32>)quorum_least &&
+            hdr.sumwire.contributors < (bit<32>)quorum ? hdr.sumwire.contributors[7:0] : quorum;
         meta.admission.digest = job_digest;
         meta.admission.group = group;
         meta.uplink.sprays = spray;

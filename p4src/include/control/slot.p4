@@ -31,6 +31,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     register<bit<2>>(SLOTS_TOTAL) phase;
 
     bit<32> slot_owner;
+    bit<32> ahead;       // the packet's round - the slot's
     bit<1> older;        // the packet is of a round before the slot's
     bit<1> contributed;  // the worker is in already
     bit<1> flush;        // a FLUSH, and as many are in as its sender asks for
@@ -49,6 +50,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         call.read(meta.state.call, meta.admission.slot);
         cut.read(meta.state.cut, meta.admission.slot);
         phase.read(meta.state.phase, meta.admission.slot);
+        // A HELLO asks for the round that the slot has.
+        ahead = hdr.sumwire.op == OP_NONE ? 0 : hdr.sumwire.round - meta.state.round;
+        older = 0;
     }
 
     action forget_state() {
@@ -250,10 +254,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         read_state();
-        older = 0;
         // Serial-number arithmetic (RFC 1982): newer by less than half the circle.
-        // A HELLO asks for the round that the slot has.
-        bit<32> ahead = hdr.sumwire.op == OP_NONE ? 0 : hdr.sumwire.round - meta.state.round;
         if (slot_owner != meta.admission.generation || (ahead != 0 && ahead < 0x80000000)) {
             forget_state();
         } else if (ahead != 0) {
