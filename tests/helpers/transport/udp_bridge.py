@@ -13,6 +13,7 @@ import random
 import select
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -215,6 +216,8 @@ class Bridge:
             known = self._hosts.get(ip)
             if known is None:
                 continue
+            if isinstance(self.switch, model.GoldenSwitch):
+                self.switch.now = time.monotonic_ns() // 1000
             for port, frame in self.switch.receive(known.port, model.udp_frame(known, self._aggregator, data)):
                 self._tell(port, frame)
 
