@@ -112,6 +112,26 @@ def test_runs_follow_each_other(form: str) -> None:
             assert all(torch.equal(first[0][k], again[0][k]) for k in (0, 1, 3, 4))
 
 
+@FORMS
+@pytest.mark.usefixtures("_form")
+def test_runs_of_fewer_workers_and_of_all(form: str) -> None:
+    """One after the other, on the same slots."""
+    xs, mapping = gradients(), {**every_op_mapping(), "workers_min": 2}
+
+    with serving(mapping):
+        for workers in (2, 4, 3):
+
+            def work(worker: int, workers: int = workers) -> Tensor:
+                config = configs(mapping)[worker].for_run(workers)
+                with sumwire.Job(config, fallback="never", deadline_s=20.0) as job:
+                    return job.mean(xs[worker])
+
+            means = run_workers(work, workers)
+            mean = torch.stack(xs[:workers]).mean(0)
+            assert all(torch.equal(other, means[0]) for other in means)
+            assert float((means[0] - mean).abs().max()) < 1e-6
+
+
 def test_a_missing_worker_is_named() -> None:
     xs, mapping = gradients(), every_op_mapping()
 
