@@ -12,6 +12,8 @@ import sumwire
 import torch
 import torch.distributed as dist
 from sumwire import systems
+from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
 from sumwire.training.optim import Marsit
 from torch import Tensor, nn
@@ -145,6 +147,28 @@ def collectives(rank: int, mapping: dict[str, Any], length: int) -> list[list[in
             outcome.append([len(str(error)) > 0])
         outcome.append([job.stats.fallbacks, job.stats.fallback_operations, job.stats.operations])
     return outcome
+
+
+def bad_after_fall_back(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
+    """Where the results of a tensor with one bad value on rank 1 are not finite, by codec; and agreements."""
+    x = torch.arange(9.0) - 4.5
+    if rank == 1:
+        x[3] = torch.nan
+    codecs = {
+        "sum32": Sum32Codec(workers=4),
+        "sign": SignCodec(),
+        "vote": VoteCodec(),
+        "ef-sign": EfSignCodec(worker=rank, workers=4),
+        "ssdm": SsdmCodec(job=1, worker=rank),
+    }
+    with open_job(rank, mapping, deadline_s=0.5, join_s=0.5) as job:
+        results = {"thc": job.reduce(x)[0]} | {name: job.reduce_with(c, x)[0] for name, c in codecs.items()}
+        agreed = [job.all_finite(rank != 2), job.all_finite(True)]
+        return {
+            "bad": {name: result.isfinite().logical_not().nonzero()[:, 0].tolist() for name, result in results.items()},
+            "agreed": agreed,
+            "fallen": job.fallen_back,
+        }
 
 
 def marsit_on_group(rank: int) -> list[list[float]]:

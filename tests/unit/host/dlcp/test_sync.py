@@ -187,6 +187,27 @@ def test_without_error_feedback(make_lanes: MakeLanes) -> None:
         assert torch.equal(submit(state, ([weight], torch.full((1000,), 0.1)))[0], torch.zeros(1000))
 
 
+def test_a_bad_bucket_leaves_the_residuals_of_all_lanes(make_lanes: MakeLanes) -> None:
+    """The lanes work at the same time; one of them has infinity."""
+    lanes = make_lanes()
+    front, back = nn.Parameter(torch.zeros(500)), nn.Parameter(torch.zeros(500))
+    state = LaneState(lanes, [front, back])
+    good = torch.linspace(0.0, 1.0, 500)
+    submit(state, ([back], good.clone()), ([front], good.clone()))
+    state.settle()
+    assert state.feedback is not None
+    before = [cast(Tensor, state.feedback.residual(number)).clone() for number in (0, 1)]
+    assert all(residual.any() for residual in before)
+    for bad in (0, 1):
+        gradients = [good.clone(), good.clone()]
+        gradients[bad][7] = float("inf")
+        submit(state, ([back], gradients[0]), ([front], gradients[1]))
+        state.settle()
+        for number, kept in enumerate(before):
+            assert torch.equal(cast(Tensor, state.feedback.residual(number)), kept)
+    lanes.close()
+
+
 def test_a_straggler_follows(make_lanes: MakeLanes) -> None:
     """Two of three workers close; the third does step 0 with them, then is two steps late."""
     made = [make_lanes(worker, workers=3, quorum=2) for worker in range(3)]
