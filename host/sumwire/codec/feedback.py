@@ -130,6 +130,11 @@ class ParameterFeedback(Saved):
         """Continue with these residuals only."""
         self._residuals = dict(content.residuals)
 
+    def rescale(self, factor: float) -> None:
+        """Multiply all residuals: gradients have another unit from now on."""
+        for residual in self._residuals.values():
+            residual.mul_(factor)
+
     def keep_only(self, parameters: Iterable[Hashable]) -> None:
         """Forget every parameter not named: those that left the model."""
         wanted = set(parameters)

@@ -75,6 +75,10 @@ class ParameterState(ABC):
         """Keep the step's state."""
 
     @abstractmethod
+    def rescale(self, factor: float) -> None:
+        """Multiply the error: gradients have another unit from now on."""
+
+    @abstractmethod
     def state(self) -> dict[str, Tensor | None]:
         """Return copies of the tensors that are kept between steps."""
 
@@ -119,6 +123,10 @@ class WholeState(ParameterState):
 
     def commit(self) -> None:
         self.error, self._next = self._next, None
+
+    def rescale(self, factor: float) -> None:
+        if self.error is not None:
+            self.error.mul_(factor)
 
     def state(self) -> dict[str, Tensor | None]:
         return {"error": None if self.error is None else self.error.clone()}
@@ -166,6 +174,10 @@ class MatrixState(ParameterState):
         self.factors[self._phase] = self._mean
         self.factors[1 - self._phase] = self._basis
         self.error, self._total = self._total, self.error
+
+    def rescale(self, factor: float) -> None:
+        # Of P and Q only the columns' directions are used.
+        self.error.mul_(factor)
 
     def state(self) -> dict[str, Tensor | None]:
         p, q = self.factors

@@ -25,6 +25,7 @@ from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future
 from torch.optim import Optimizer
 
@@ -131,6 +132,9 @@ class AcpSgd(GradientOptimizer):
         self._submit = submit
         self._accumulation = accumulation
         self._sends_scaled = accumulation is not None
+        # What has scaled the gradients of the latest step, and the scale of the errors.
+        self._scaler: GradScaler | None = None
+        self._scale = 1.0
         self._seed = seed
         self.states = [
             make_state(item, p, seed=seed, number=number)
@@ -244,11 +248,25 @@ class AcpSgd(GradientOptimizer):
 
     def _take(self, number: int) -> None:
         """Compress a gradient, and send the groups that it completes."""
+        if self._scaler is not None and all(piece is None for piece in self._now.pieces):
+            self._follow_scale(self._scaler)
         gradient = self._parameters[number].grad
         if gradient is not None and gradient.layout != torch.strided:
             raise UsageError(f"gradient of parameter {number} of layout {gradient.layout}: must be dense")
         self._now.pieces[number] = self.states[number].compress(gradient, self.steps)
         self._launch()
+
+    def _follow_scale(self, scaler: GradScaler) -> None:
+        scale = scaler.get_scale()
+        if scale != self._scale:
+            for state in self.states:
+                state.rescale(scale / self._scale)
+            self._scale = scale
+
+    def _synchronize_scaled(self, scaler: GradScaler) -> bool:
+        if self._sends_scaled and self._scaler is not scaler:
+            self._scaler, self._scale = scaler, scaler.get_scale()
+        return super()._synchronize_scaled(scaler)
 
     def _launch(self) -> None:
         """Submit the groups that are full, in their order: one that is not full stops those after it."""

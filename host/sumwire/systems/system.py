@@ -10,11 +10,13 @@ from typing import Any, NoReturn, SupportsIndex
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from sumwire.checkpoint import Content, Kept, Place, Saved, place_of, refuse_pickling
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
+from sumwire.training.ddp import DdpState
 from sumwire.training.optim import Inner
 
 Stats = Callable[[], dict[str, float]]
@@ -55,9 +57,10 @@ class System(Saved):
         """Return the `hook` for a model, for callers that register it themselves and leave `attach` out."""
         return self.hook()
 
-    def attach(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
+    def attach(self, model: nn.Module, optimizer: Optimizer, *, scaler: GradScaler | None = None) -> Optimizer:
         """Return the optimizer to use from now on; register the hook with a DistributedDataParallel model.
 
+        ``scaler`` is the training's GradScaler: a hook's residuals then follow its scale.
         Raises UsageError for a second model, for one without parameters to train, and for one that the system cannot
         serve.
         """
@@ -69,7 +72,10 @@ class System(Saved):
         self._check(trained)
         self._attached = True
         if isinstance(model, nn.parallel.DistributedDataParallel):
-            model.register_comm_hook(*self.hook_for(model))
+            state, hook = self.hook_for(model)
+            if isinstance(state, DdpState):
+                state.scaler = scaler
+            model.register_comm_hook(state, hook)
             self._optimizer = self._with_hook(model, optimizer)
         else:
             self._optimizer = self._without_hook(model, optimizer)

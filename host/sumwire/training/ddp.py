@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future
 
 from sumwire.checkpoint import Content, Kept, Place, Saved, owner_of, place_of, refuse_pickling
@@ -85,6 +86,7 @@ class DdpState(Saved):
     buckets of the step before the checkpoint (:mod:`sumwire.training.buckets`).
 
     If the result of any bucket has NaN or infinity, the residuals of all buckets of that step stay as they were.
+    ``scaler`` is the GradScaler of the training, if it has one: gradients come scaled, so residuals follow its scale.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class DdpState(Saved):
         reduce: Reduce | None = None,
         error_feedback: bool = True,
         model: Model | None = None,
+        scaler: GradScaler | None = None,
     ) -> None:
         if reduce is None and job is None:
             raise UsageError("a DDP hook needs a job, or a reduction that does without")
@@ -104,6 +107,9 @@ class DdpState(Saved):
         self._buckets = Buckets(self._parameters)
         # The latest step that has begun.
         self._latest: Step | None = None
+        self.scaler = scaler
+        # Of the residuals; None before the first step with a scaler.
+        self._scale: float | None = None
         self._thread = CommThread(f"job {job.config.name}" if job else "hook without switch")
         if job is not None:
             job.on_close(self.close)
@@ -148,9 +154,17 @@ class DdpState(Saved):
         if self._latest is None or bucket.index() == 0:
             if self._latest is not None:
                 self._latest.abandon()
+            self._follow_scale(self.feedback)
             self._latest = Step(self.feedback, self._latest)
         self._latest.hand_over(last=bucket.is_last())
         return self._latest
+
+    def _follow_scale(self, feedback: ParameterFeedback) -> None:
+        scale = None if self.scaler is None else self.scaler.get_scale()
+        if scale is not None and self._scale is not None and scale != self._scale:
+            self.settle()
+            feedback.rescale(scale / self._scale)
+        self._scale = scale
 
     def _reduce(self, task: Task) -> Tensor:
         if task.filled is not None:
@@ -237,7 +251,7 @@ class DdpState(Saved):
         feedback = Content() if self.feedback is None else self.feedback.kept()
         shapes = self._parameters.shapes
         residuals = {shapes[number][0]: flat.view(shapes[number][1]) for number, flat in feedback.residuals.items()}
-        own = Content(residuals, {"parameters": shapes, **self._buckets.kept().rest})
+        own = Content(residuals, {"parameters": shapes, "scale": self._scale, **self._buckets.kept().rest})
         return Content.joined({"hook": own, **{name: owner.kept() for name, owner in self._owners().items()}})
 
     def restore(self, content: Content, /) -> None:
@@ -248,6 +262,7 @@ class DdpState(Saved):
         places = self._parameters.places_of(own.rest["parameters"], f"state of {self.kind()}")
         for name, owner in self._owners().items():
             owner.restore(content.part(name, self.kind()))
+        self._scale = own.rest["scale"]
         numbers = dict(zip((name for name, _ in own.rest["parameters"]), places, strict=True))
         if self.feedback is not None:
             flat = {numbers[name]: residual.reshape(-1) for name, residual in own.residuals.items()}
