@@ -134,6 +134,20 @@ def bounded_mean(names: Names) -> Tensor:
     return torch.as_tensor(names["mean"])
 
 
+def overflowing(rank: int) -> Names:
+    """Rank 1's first inputs are beyond float16."""
+    names = with_job(rank)
+    if rank == 1:
+        names["batches"][0] = (names["batches"][0][0] * 1e30, names["batches"][0][1])
+    return names
+
+
+def skipped_once(names: Names) -> Tensor:
+    scale = names["scaler"].get_scale()
+    assert scale == 2.0**15
+    return torch.cat([trained(names), torch.tensor([scale])])
+
+
 def policy_is_taken(names: Names) -> Tensor:
     policy = names["Mine"]()
     config = sumwire.load_job("digits.json", worker=dist.get_rank())
@@ -248,6 +262,7 @@ SETTINGS: dict[str, Setting] = {
     "host.md: Checkpoints": Setting(cut, saved_by_all, _THC, closes=("system", "job")),
     "host.md: Checkpoints (2)": Setting(hooked, trained_by_a_step, _THC, closes=("job",)),
     "host.md: Checkpoints (3)": Setting(saved_by_more, residuals_are_divided, _THC, closes=("system", "job")),
+    "host.md: Infinity and NaN": Setting(overflowing, skipped_once, _THC, closes=("job",)),
     "host.md: Bounded loss": Setting(bounded, bounded_mean, _THC),
     "dlcp.md: DLCP: packets that know what they carry": Setting(
         training, trained_by_a_step, _THC, lanes=2, closes=("system", "lanes")
