@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sumwire.errors import SwitchLostError as SwitchLostError
     from sumwire.errors import TransportError as TransportError
     from sumwire.errors import UsageError as UsageError
+    from sumwire.job.change import Change as Change
     from sumwire.job.job import Job as Job
     from sumwire.training.all_reduce import all_reduce as all_reduce
     from sumwire.training.ddp import DdpState as DdpState
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from sumwire.transport.stats import JobStats as JobStats
 
 _HOMES: Final = {
+    "Change": "job.change",
     "AddressError": "errors",
     "ClosedError": "errors",
     "ConfigError": "errors",

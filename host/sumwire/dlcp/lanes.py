@@ -10,9 +10,10 @@ first.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self, SupportsIndex, TypeVar
@@ -27,6 +28,7 @@ from sumwire.codec.thc import BLOCK_VALUES
 from sumwire.config import JobConfig
 from sumwire.dlcp.tags import LayerMagnitude, Policy, check_priorities, tagger
 from sumwire.errors import ConfigError, UsageError
+from sumwire.job.change import Change
 from sumwire.job.job import Job, Residual
 from sumwire.job.operations import require
 from sumwire.training.comm_thread import CommThread
@@ -111,8 +113,8 @@ class Lanes(Saved):
 
     @property
     def workers(self) -> int:
-        """Workers of the job."""
-        return self.config.workers
+        """Workers of this run."""
+        return self.jobs[0].workers
 
     @property
     def stats(self) -> JobStats:
@@ -142,12 +144,28 @@ class Lanes(Saved):
 
     def close(self, *, agree: bool = True) -> None:
         """End all lanes after what was submitted; closing twice is allowed. See :meth:`sumwire.Job.close`."""
+        if not agree:
+            for job in self.jobs:
+                job.give_up()
         while self._closers:
             self._closers.pop(0)()
         for thread in self._threads:
             thread.close()
         for job in self.jobs:
             job.close(agree=agree)
+
+    def on_change(self, callback: Callable[[Change], None]) -> None:
+        """Call ``callback`` after every change of a lane. See :meth:`sumwire.Job.on_change`."""
+        for job in self.jobs:
+            job.on_change(callback)
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Say that this worker is silent on purpose. See :meth:`sumwire.Job.pause`."""
+        with contextlib.ExitStack() as lanes:
+            for job in self.jobs:
+                lanes.enter_context(job.pause())
+            yield
 
     def place(self) -> Place:
         return self.jobs[0].place()

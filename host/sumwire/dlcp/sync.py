@@ -24,7 +24,7 @@ from sumwire.checkpoint import Content, Kept, Place
 from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import UsageError
 from sumwire.job.job import Residual
-from sumwire.training.comm_thread import CommThread
+from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState, Task
 from sumwire.training.optim import GradientOptimizer
 
@@ -109,7 +109,7 @@ class LaneState(DdpState):
             lane = self.lanes.lane_of(operation.position)
             futures.append(self.lanes.submit(lane, _following(self.lanes, operation)))
         for operation, future in zip(self._step, futures, strict=True):
-            self._write(operation, future.wait())
+            self._write(operation, wait_for(future))
 
     @torch.no_grad()
     def _write(self, operation: _Operation, mean: Tensor) -> None:
@@ -154,7 +154,7 @@ class LaneSync(GradientOptimizer):
         buckets = _buckets(self._state)
         futures = [self._state.submit(cast(GradBucket, bucket)) for bucket in buckets]
         for bucket, future in zip(buckets, futures, strict=True):
-            bucket.take(future.wait())
+            bucket.take(wait_for(future))
 
     def place(self) -> Place:
         return self._state.place()

@@ -1,73 +1,74 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A job's use of its fall-back: agreeing on it, handing out the last result, and the operations after it."""
+"""An operation of a job with a process group: through the switch while there is one, else by the group's collectives.
+
+The ranks agree on every change (:mod:`sumwire.job.agreement`). An operation that the network did not finish gets the
+result that another rank has, or is made once more by the process group on all ranks.
+"""
 
 from __future__ import annotations
 
-import logging
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from sumwire.errors import DeadlineError, FallbackError
-from sumwire.job.fallback import Fallback
+from sumwire.errors import GroupError, PeerLostError, RetryError, SumwireError, SwitchLostError, TransportError
+from sumwire.job.control import Control, HaltedError
 from sumwire.job.operations import Operation
 from sumwire.transport.stats import JobStats
 
-_LOG: Final = logging.getLogger("sumwire")
 
-
+@dataclass(frozen=True)
 class AgreedFallback:
-    """``active``: the workers have agreed on the fall-back; all operations now use the process group."""
+    """``always``: a switch that cannot be reached at the start is no error either."""
 
-    def __init__(self, group: Fallback, job: str, stats: JobStats) -> None:
-        self.active = False
-        self._group = group
-        self._job = job
-        self._stats = stats
-        # Ranks that had closed the job when the workers agreed.
-        self._closed: list[int] = []
-        # The latest result, for workers that did not receive it. Callers never get this tensor.
-        self._last: Tensor | None = None
+    control: Control
+    stats: JobStats
+    always: bool
+    never: bool
 
-    def keep(self, result: Tensor) -> None:
-        """Keep the result of a completed operation, in case another worker did not receive it."""
-        self._last = result
+    def carry_out(self, operation: Operation, call: str, through_switch: Callable[[], Tensor]) -> Tensor:
+        """The result of the job's next operation. ``call`` describes it, equally on all workers.
 
-    def close(self, completed: int) -> None:
-        """Agree once more before the job closes, so that a worker without the last result gets it.
-
-        Raises FallbackError if another worker is gone.
+        Raises RetryError if the operation was not made, and the error that has ended the job on all ranks.
         """
-        if not self.active:
-            self._agree(completed, closing=True, like=None)
+        by_network = self.control.begin(call)
+        try:
+            if by_network:
+                result = self._through_switch(through_switch)
+                if result is not None:
+                    self.control.finish(result, by_network=True)
+                    return result
+            result = self._without_switch(operation, call, begun=by_network)
+        except RetryError:
+            self.control.cancel(by_network=by_network)
+            raise
+        except SumwireError as error:
+            raise self.control.fail(error) from error
+        self.control.finish(result, by_network=False)
+        return result
 
-    def finish(self, operation: Operation, completed: int, reason: DeadlineError) -> Tensor:
-        """Finish an operation without the switch, together with all other workers, which do the same."""
-        handed_out = self._agree(completed, closing=False, like=operation.like())
-        _LOG.warning("job %s falls back to the ordinary all-reduce for good: %s", self._job, reason)
-        self._stats.fallbacks += 1
-        return self.carry_out(operation, completed) if handed_out is None else operation.take(handed_out)
+    def _through_switch(self, through_switch: Callable[[], Tensor]) -> Tensor | None:
+        """None if the ranks have agreed on the fall-back meanwhile."""
+        try:
+            return through_switch()
+        except HaltedError:
+            self.control.await_fallback()
+        except (SwitchLostError, TransportError) as error:
+            if self.never or not (self.always or self.control.greeted):
+                raise
+            self.control.await_fallback(str(error))
+        return None
 
-    def carry_out(self, operation: Operation, completed: int) -> Tensor:
-        """An operation by the process group's collectives. Raises FallbackError if a rank has closed the job."""
-        if self._closed:
-            raise FallbackError(f"operation {completed} cannot be finished: ranks {self._closed} have closed the job")
-        self._stats.fallback_operations += 1
-        return operation.ordinary(self._group)
-
-    def _agree(self, completed: int, *, closing: bool, like: Tensor | None) -> Tensor | None:
-        """Agree with all workers. Returns the result of operation ``completed`` if others have completed it already.
-
-        ``like``: a tensor of that result's shape and dtype.
-        """
-        standing = self._group.agree(completed, closing=closing)
-        behind = completed < standing.last
-        if standing.uneven:
-            own = like if behind else self._last
-            if own is None:
-                raise FallbackError(f"closed before operation {completed}, which other workers have completed")
-            self._last = self._group.hand_out(standing, own.cpu())
-        self._closed = [rank for rank, closed in enumerate(standing.closing) if closed]
-        self.active = True
-        return self._last if behind else None
+    def _without_switch(self, operation: Operation, call: str, *, begun: bool) -> Tensor:
+        """``begun``: this worker has sent contributions to the switch."""
+        handed_out = self.control.handed_out()
+        if handed_out is not None:
+            return operation.take(handed_out, begun=begun)
+        self.stats.fallback_operations += 1
+        try:
+            self.control.fallback.compare(call)
+            return operation.ordinary(self.control.fallback)
+        except GroupError as error:
+            raise PeerLostError(f"a collective of the fall-back failed: {error}") from error

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -69,19 +70,25 @@ class CodecOperation(Operation):
             self._round.divide_by(options.divide_by)
         self._codec = codec
         self._x = x
+        self.what = f"mean by {codec.info.name}"
         self.values = x.numel()
         self.bucket = bucket
         self._options = options
+        self._encoded = 0
         # Chunks whose sum contains this worker's contribution; None for all of them.
         self._included: NDArray[np.bool_] | None = None
         # An ordinary all-reduce is exact, so it leaves no residual.
         self._exact = False
+        # The result was handed out, and this worker had no part in it.
+        self._left_out = False
 
     def residual(self) -> Tensor:
         """This worker's compression error, and its contributions to chunks whose sums lack them: shape (length,). To be
         called after the result is there."""
         if self._exact:
             return torch.zeros_like(self._x, dtype=self.like().dtype)
+        if self._left_out:
+            return torch.nan_to_num(self._x.detach().to(self.like().dtype), nan=0.0, posinf=0.0, neginf=0.0)
         return self._round.residual(self._included)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
@@ -96,9 +103,9 @@ class CodecOperation(Operation):
             # The norms of a tensor have the priority of its most urgent chunk, and are never dropped on purpose.
             first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
             first = ExchangeOptions(waits_for_workers=True, tos=first_tos, contribute=contribute)
-            agreed = from_words(transport.exchange(info.preliminary_op, words, self.bucket, first).words, len(own))
+            agreed = from_words(transport.exchange(info.preliminary_op, words, self.tag, first).words, len(own))
         options = ExchangeOptions(bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=contribute)
-        with transport.open(info.op, round_.chunks, self.bucket, options) as exchange:
+        with transport.open(info.op, round_.chunks, self.tag, options) as exchange:
             step = part_chunks(info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats)
@@ -117,6 +124,7 @@ class CodecOperation(Operation):
                 raise RecreateError(f"job {config.job}: agreed on what no worker can mean: {error}") from error
             if outside is not None:
                 exchange.mark(first, outside[first:last] * np.uint8(p4.FLAG_OVERFLOW))
+            self._encoded = last
 
         def decode(first: int, last: int) -> None:
             results = exchange.results
@@ -130,12 +138,15 @@ class CodecOperation(Operation):
 
     def ordinary(self, fallback: Fallback) -> Tensor:
         self._exact = True
-        return self._codec.ordinary(self._x.detach().to("cpu", torch.float32), fallback.mean).to(self._x.device)
+        mean = partial(fallback.mean, counts=self._options.contribute)
+        return self._codec.ordinary(self._x.detach().to("cpu", torch.float32), mean).to(self._x.device)
 
     def like(self) -> Tensor:
         return self._x.detach().to("cpu", torch.float64 if self._x.dtype == torch.float64 else torch.float32)
 
-    def take(self, result: Tensor) -> Tensor:
+    def take(self, result: Tensor, *, begun: bool) -> Tensor:
+        # Others may have closed a sum before this worker had encoded all of it.
+        self._left_out = not begun or self._encoded < self._round.chunks
         return result.to(self._x.device)
 
 

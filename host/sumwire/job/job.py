@@ -7,12 +7,13 @@ All entry points (all_reduce, the DDP hook, the optimizer wrappers) use a :class
 
 from __future__ import annotations
 
-import logging
+import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Literal, NoReturn, Self, SupportsIndex
+from typing import Final, NoReturn, Self, SupportsIndex
 
 import numpy as np
 import torch
@@ -27,22 +28,27 @@ from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.config import OP_NAMES, JobConfig
-from sumwire.errors import ClosedError, ConfigError, DeadlineError, FallbackError, RecreateError, SumOverflowError
-from sumwire.job.agreed_fallback import AgreedFallback
+from sumwire.errors import (
+    ClosedError,
+    ConfigError,
+    ForkError,
+    InterruptedJobError,
+    RecreateError,
+    RetryError,
+    SumOverflowError,
+    UsageError,
+)
+from sumwire.job.call import Call
+from sumwire.job.change import Change
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging
-from sumwire.job.fallback import Fallback
-from sumwire.job.joining import join
 from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.job.operations import Max32, Min32, Operation, SignMerge, Sum32, Vote, require
+from sumwire.job.session import FallbackOption, SessionOptions, open_session, run_of
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
-from sumwire.transport.options import TransportOptions
-from sumwire.transport.patience import Alone
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
-from sumwire.transport.udp import Transport
 
-_LOG: Final = logging.getLogger("sumwire")
 _BUCKETS: Final = 1 << 16
 
 # Gives what a mean lacks of this worker's tensor. To be called at most once, before the tensor changes.
@@ -56,15 +62,21 @@ class Job(Saved):
     Every call needs its ops in the job file, and all calls need max32. ``block``: the length of THC's rotation (see
     ThcCodec), equal on all workers.
 
-    ``deadline_s``: seconds without any new result after which an operation ends with DeadlineError. ``join_s``: the
-    same for the first packets, while other workers may still be starting. ``rtt``: the estimator of the retransmission
-    timeout. ``delivery``: the loss bound, congestion control and probes; without it tensors arrive complete, by plain
-    retransmission in a window of half the slots.
+    With torch.distributed initialised the job makes two gloo groups and a control thread of its own. Making and closing
+    it are then collective calls, in the same order on all ranks. Operations wait for slow or stopped workers as long as
+    the process group does. If the switch is lost, all workers agree to go on with the group's collectives, and to
+    return when all of them see the switch again (:mod:`sumwire.job.agreement`). If a worker's process ends, the others
+    get PeerLostError.
 
-    ``fallback``: with "auto" and torch.distributed initialised, the job creates a gloo group of its own (a collective
-    call). If the switch stops answering, all workers finish the operation with that group's collectives, and use them
-    from then on (:mod:`sumwire.job.fallback`). With "never", or without torch.distributed, DeadlineError reaches the
-    caller.
+    ``fallback``: with "auto" a switch that does not answer at the start is an error on all workers, since something is
+    set up wrongly; with "always" training begins without it. With "never" a lost switch is always an error.
+
+    Without a process group, ``deadline_s`` is after how many seconds without any new result an operation ends with
+    DeadlineError, and ``join_s`` the same for the greeting, while other workers may still be starting.
+
+    ``workers``: how many of the job's workers take part, if the job file allows a range; with a process group it is the
+    number of ranks. ``rtt``: the estimator of the retransmission timeout. ``delivery``: the loss bound, congestion
+    control and probes; without it tensors arrive complete, by plain retransmission in a window of half the slots.
 
     With a quorum below the number of workers (on one switch only), the other workers do not wait for a straggler. It
     gets the results that it missed from the switch, or from other workers, which keep the latest ones; so all workers
@@ -75,7 +87,8 @@ class Job(Saved):
     ``nonfinite``: where some worker's tensor has NaN or infinity, all workers get NaN ("propagate"), or the same
     NonFiniteError after the operation ("raise"), and the job stays usable.
 
-    After a RecreateError the job is unusable and raises that error again.
+    After a RecreateError or UsageError of an operation the job is unusable and raises that error again, and after any
+    other exception, such as KeyboardInterrupt, InterruptedJobError.
     """
 
     def __init__(
@@ -85,8 +98,8 @@ class Job(Saved):
         deadline_s: float = 10.0,
         join_s: float = 30.0,
         block: int | None = BLOCK_VALUES,
-        fallback: Literal["auto", "never"] = "auto",
-        peer_timeout_s: float = 120.0,
+        fallback: FallbackOption = "auto",
+        workers: int | None = None,
         rtt: RttEstimator | None = None,
         delivery: Delivery | None = None,
         kept_chunks: int = KEPT_CHUNKS,
@@ -94,41 +107,47 @@ class Job(Saved):
     ) -> None:
         _check(config, deadline_s, join_s)
         self._checked = result_check(nonfinite)
-        self.config = config
+        self.config = config = run_of(config, workers, fallback)
         self.stats = JobStats()
         self.feedback = ErrorFeedback()
-        self._join_s = join_s
         self._thc = _thc_codec(config, block)
         self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
         self._sign = SignCodec()
-        self._settings = {"block": block, "delivery": None if delivery is None else delivery.settings()}
-        self._greeted = False
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
         self._closed = False
-        self._broken: RecreateError | None = None
+        self._broken: RecreateError | UsageError | None = None
         self._completed = 0
         # Number of the first operation, which earlier processes have reached. Codecs draw random bits by the number.
         self._first = 0
-        self._transport = Transport(
-            config, TransportOptions(deadline_s, delivery, kept_chunks), rtt=rtt, stats=self.stats
-        )
+        self._process = os.getpid()
         # The number to divide every sum by; None for its contributors.
         self._divide_by = config.workers if delivery is not None and delivery.divisor == "workers" else None
-        self._fallback: AgreedFallback | None = None
-        if fallback == "auto" and Fallback.available():
-            group = Fallback(config.workers, peer_timeout_s)
-            self._fallback = AgreedFallback(group, config.name, self.stats)
+        settings = {"block": block, "delivery": None if delivery is None else delivery.settings()}
+        options = SessionOptions(settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt)
+        self._session = open_session(config, options, self.stats)
 
     @property
     def workers(self) -> int:
-        """Workers of the job."""
+        """Workers of this run."""
         return self.config.workers
 
     @property
     def fallen_back(self) -> bool:
-        """Whether the workers have agreed on the fall-back: operations now use the process group."""
-        return self._fallback is not None and self._fallback.active
+        """Whether operations now use the process group instead of the switch."""
+        return self._session.fallen_back
+
+    def on_change(self, callback: Callable[[Change], None]) -> None:
+        """Call ``callback(change)`` after every fall-back and every return to the network.
+
+        The control thread calls it: it must be quick, and make no operation. Its exceptions are logged.
+        """
+        self._session.on_change(callback)
+
+    def pause(self) -> contextlib.AbstractContextManager[None]:
+        """``with job.pause():`` says that this worker is silent on purpose, for example because it evaluates: others
+        wait for it without warnings. Has no effect without a process group."""
+        return self._session.pause()
 
     def __enter__(self) -> Self:
         return self
@@ -167,8 +186,14 @@ class Job(Saved):
         """End this worker's part; closing twice is allowed.
 
         With a process group it waits until the other workers close or fail, so that a worker without the last result
-        still gets it. ``agree=False``, used when an exception ends the run, does not wait.
+        still gets it. ``agree=False``, used when an exception ends the run, does not wait: an operation under way in
+        another thread ends with ClosedError, and other workers' operations with PeerLostError. In a forked child
+        nothing happens.
         """
+        if os.getpid() != self._process:
+            return
+        if not agree:
+            self.give_up()
         for closer in self._closers:
             closer()
         self._closers.clear()
@@ -176,20 +201,22 @@ class Job(Saved):
             if self._closed:
                 return
             self._closed = True
-            try:
-                if agree and self._fallback is not None and self._broken is None:
-                    self._fallback.close(self._completed)
-            except FallbackError as error:
-                _LOG.warning("job %s: closed without the other workers: %s", self.config.name, error)
-            finally:
-                self._transport.close()
+            self._session.close(None if agree and self._broken is None else self._why_closed())
+
+    def give_up(self) -> None:
+        """Let operations end with ClosedError, those under way in other threads and all later ones. :meth:`close` must
+        follow."""
+        self._session.give_up(self._why_closed())
+
+    def _why_closed(self) -> str:
+        return "it closed the job after an error" if self._broken is None else str(self._broken)
 
     def reduce(self, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None) -> tuple[Tensor, Residual]:
         """Mean of the workers' flat tensors by THC, and a function that returns this worker's residual.
 
         Both are float32 of x's length. The mean has equal bits on all workers and must not be changed. The residual is
         x minus what the mean contains of it; it is only computed when the function is called, and needs x unchanged.
-        ``bucket``: its low 16 bits are in every packet, so that workers that reduce different tensors are noticed.
+        ``bucket``: a number equal on all workers. Calls that differ in it, in length or in order end with OrderError.
         ``tag``: see :meth:`reduce_with`. Raises the errors of
         :mod:`sumwire.errors`.
         """
@@ -222,13 +249,10 @@ class Job(Saved):
 
         Only possible with a quorum below the number of workers.
         """
+        self._check_process()
         with self._lock:
             self._check_usable()
-            # All workers greet each other first, so nobody is ahead before.
-            if self.fallen_back or not self._greeted:
-                return False
-            self._transport.drain()
-            return self._transport.others_reached(self._transport.next_sequence)
+            return self._session.results_ahead()
 
     def follow(self, values: int, bucket: int = 0, *, codec: GradientCodec | None = None) -> Tensor:
         """The mean of an operation that the other workers do without this one. This worker sends nothing.
@@ -319,6 +343,7 @@ class Job(Saved):
         length; for length 0 the result is ``empty``."""
         ops, length = needs
         require(self.config, ops, "for this operation")
+        self._check_process()
         with self._lock:
             self._check_usable()
             if length == 0:
@@ -326,19 +351,24 @@ class Job(Saved):
                 return empty
             began = time.monotonic()
             operation = make(self._sequence)
+            call = Call(self._sequence, operation.what, length, operation.bucket)
+            operation.tag = call.tag
             try:
-                result = self._carry_out(operation)
-            except RecreateError as error:
-                self._broken = error
-                raise
+                result = self._carry_out(operation, call)
             finally:
                 self.stats.operation_s += time.monotonic() - began
             self._completed += 1
-            if self._fallback is not None:
-                self._fallback.keep(result)
             self.stats.operations += 1
             self.stats.values += operation.values
             return result
+
+    def _check_process(self) -> None:
+        # Before the lock, which another thread may have held when this process was forked.
+        if os.getpid() != self._process:
+            raise ForkError(
+                f"job {self.config.name}: used in a forked child of the process that made it; make the job in the "
+                'child, or start processes with the method "spawn" of torch.multiprocessing'
+            )
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -346,22 +376,21 @@ class Job(Saved):
         if self._broken is not None:
             raise self._broken
 
-    def _carry_out(self, operation: Operation) -> Tensor:
-        fallback = self._fallback
-        if fallback is not None and fallback.active:
-            return fallback.carry_out(operation, self._completed)
+    def _carry_out(self, operation: Operation, call: Call) -> Tensor:
         try:
-            if not self._greeted:
-                self._greet()
-            return operation.through_switch(self._transport, self.config, self.stats)
-        except DeadlineError as error:
-            if fallback is None:
-                raise
-            return fallback.finish(operation, self._completed, error)
-
-    def _greet(self) -> None:
-        join(self._transport, self.config, self._settings, patience=Alone(self._join_s))
-        self._greeted = True
+            return self._session.carry_out(operation, call)
+        except RetryError:
+            raise
+        except (RecreateError, UsageError) as error:
+            self._broken = error
+            raise
+        except BaseException as error:
+            self._broken = InterruptedJobError(
+                f"job {self.config.name}: operation {call.number} was interrupted by {type(error).__name__}; close the "
+                "job and make a new one on every worker: Job(config)"
+            )
+            self.give_up()
+            raise
 
     def _thc_for(self, what: str) -> ThcCodec:
         if self._thc is None:

@@ -36,11 +36,14 @@ _INT32: Final = np.iinfo(np.int32)
 
 
 class Operation(ABC):
-    """One collective call. ``values``: its length, for the statistics. ``bucket``: in every packet."""
+    """One collective call. ``values``: its length. ``what``, ``bucket``: for its description, which workers compare.
+    ``tag``: in every packet."""
 
     ops: ClassVar[tuple[str, ...]]
+    what: str
     values: int
     bucket: int
+    tag: int = 0
 
     @abstractmethod
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
@@ -54,8 +57,9 @@ class Operation(ABC):
     def like(self) -> Tensor:
         """A CPU tensor of the result's shape and dtype, to receive a result that another worker hands out."""
 
-    def take(self, result: Tensor) -> Tensor:
-        """Accept a result that another worker handed out. Its sum contains this worker's contribution."""
+    def take(self, result: Tensor, *, begun: bool) -> Tensor:
+        """Accept a result that another worker handed out. Its sum contains this worker's contribution only if this
+        worker had ``begun`` to send it."""
         return result
 
 
@@ -79,7 +83,7 @@ class _Extreme(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        results = transport.exchange(self._op.code, to_words(self._values), self.bucket)
+        results = transport.exchange(self._op.code, to_words(self._values), self.tag)
         return torch.from_numpy(from_words(results.words, self.values).astype(np.int64))
 
     def like(self) -> Tensor:
@@ -90,6 +94,7 @@ class Max32(_Extreme):
     """Elementwise maximum."""
 
     ops = ("max32",)
+    what = "max32"
     _op = MAX32
 
     def ordinary(self, fallback: Fallback) -> Tensor:
@@ -100,6 +105,7 @@ class Min32(_Extreme):
     """Elementwise minimum."""
 
     ops = ("min32",)
+    what = "min32"
     _op = MIN32
 
     def ordinary(self, fallback: Fallback) -> Tensor:
@@ -113,6 +119,7 @@ class Sum32(Operation):
     """
 
     ops = ("sum32",)
+    what = "sum32"
 
     def __init__(self, values: NDArray[np.int32], bucket: int) -> None:
         if values.dtype != np.int32 or values.ndim != 1:
@@ -122,7 +129,7 @@ class Sum32(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
-        results = transport.exchange(p4.OP_SUM32, pack_elements(self._values), self.bucket)
+        results = transport.exchange(p4.OP_SUM32, pack_elements(self._values), self.tag)
         sums = torch.from_numpy(unpack_elements(results.words, self.values))
         return torch.cat([sums, torch.tensor([overflows(results)], dtype=torch.int32)])
 
@@ -150,7 +157,7 @@ class _Signs(Operation):
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         plus, result = self._plus.numpy(), np.empty(self.values, np.bool_)
         words, per_chunk = self._op.up.words, self._op.values
-        with transport.open(self._op.code, -(-self.values // per_chunk), self.bucket) as exchange:
+        with transport.open(self._op.code, -(-self.values // per_chunk), self.tag) as exchange:
 
             def encode(first: int, last: int) -> None:
                 exchange.payload[first:last] = pack_signs(plus[first * per_chunk : last * per_chunk], words)
@@ -170,6 +177,7 @@ class SignMerge(_Signs):
     """Marsit's merge: for every value the sign of one worker, drawn with equal probabilities."""
 
     ops = ("sign",)
+    what = "merged signs"
     _op = SIGN
 
     def __init__(self, plus: Tensor, bucket: int, *, job: int, sequence: int) -> None:
@@ -189,6 +197,7 @@ class Vote(_Signs):
     """Majority of the workers' signs. A tie is plus."""
 
     ops = ("vote",)
+    what = "vote"
     _op = VOTE
 
     def ordinary(self, fallback: Fallback) -> Tensor:

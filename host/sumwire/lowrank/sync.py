@@ -34,6 +34,7 @@ from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
 from sumwire.lowrank.matrices import HALVES, make_state
+from sumwire.training.comm_thread import wait_for
 from sumwire.training.ddp import Reduce
 from sumwire.training.optim import GradientOptimizer, owner_state, restore_owner
 
@@ -305,7 +306,7 @@ class AcpSgd(GradientOptimizer):
         finite = True
         for flight in self._now.flights:
             assert flight.future is not None
-            flight.future.wait()
+            wait_for(flight.future)
             if self._now.failure is not None:
                 raise self._now.failure
             assert flight.mean is not None and flight.residual is not None
@@ -331,7 +332,7 @@ class AcpSgd(GradientOptimizer):
         """Wait for all submitted calls, so that none of an abandoned step comes later."""
         for flight in self._now.flights:
             if flight.future is not None and not flight.future.done():
-                flight.future.wait()
+                wait_for(flight.future)
 
 
 def _check_parameters(parameters: list[Tensor], optimizer: Optimizer) -> None:

@@ -73,3 +73,11 @@ class CommThread:
                 future.set_exception(error)
             else:
                 future.set_result(result)
+
+
+def wait_for(future: Future[_Result]) -> _Result:
+    """The future's value, or its error. Ctrl-C ends the wait, which it would not in torch's own."""
+    done = threading.Event()
+    future.add_done_callback(lambda _: done.set())
+    done.wait()
+    return future.wait()

@@ -37,7 +37,7 @@ from sumwire.codec.values import all_finite
 from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.training.buckets import Buckets, Model, Parameters
-from sumwire.training.comm_thread import CommThread
+from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.steps import Step
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def _raise_from_backward(future: Future[Tensor]) -> None:
 
 
 def _wait(future: Future[Tensor]) -> None:
-    future.wait()
+    wait_for(future)
 
 
 def _filled(buffer: Tensor) -> torch.cuda.Event | None:

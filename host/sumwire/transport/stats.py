@@ -42,6 +42,9 @@ class JobStats:
     ``ce_marks``, results with a contribution that met a long queue; ``recovered``, results from other workers;
     ``ahead``, results that arrived before this worker began their exchange. ``missing`` counts the contributions that
     results lack, over all workers.
+
+    ``fallbacks``: how often the workers have agreed on the fall-back, and ``returns`` on going back to the switch.
+    ``fallback_operations`` were made by the process group.
     """
 
     operations: int = 0
@@ -72,6 +75,7 @@ class JobStats:
     ahead: int = 0
     fallbacks: int = 0
     fallback_operations: int = 0
+    returns: int = 0
 
     def as_dict(self) -> dict[str, float]:
         """For JSON."""

@@ -15,6 +15,9 @@ from sumwire import systems
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
+from sumwire.job.call import Call
+from sumwire.job.change import Change
+from sumwire.job.session import FallbackOption
 from sumwire.training.optim import Marsit
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -90,7 +93,7 @@ def fail_without_fallback(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
     torch.manual_seed(1)
     model = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
     raised = []
-    with open_job(rank, mapping, deadline_s=0.3, join_s=0.3, fallback="never") as job:
+    with open_job(rank, mapping, fallback="never") as job:
         model.register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
         try:
             model(torch.randn(8, 20), True).square().mean().backward()
@@ -99,16 +102,23 @@ def fail_without_fallback(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
     return {"raised": raised}
 
 
+def call_tags(operations: int, length: int) -> dict[int, int]:
+    """The number of the operation by the tag that is in the packets of :func:`operations`."""
+    return {Call(number, "mean by thc", length, number).tag: number for number in range(operations)}
+
+
 def operations(
-    rank: int, mapping: dict[str, Any], counts: list[int], length: int, deadline_s: float = 0.5
+    rank: int, mapping: dict[str, Any], counts: list[int], length: int, fallback: FallbackOption = "auto"
 ) -> dict[str, Any]:
     """``counts[rank]`` all-reduces, bucket k = operation k, of tensors that :func:`inputs` tells the test too."""
     records: list[str] = []
     handler = _Records(records)
     logging.getLogger("sumwire").addHandler(handler)
     results, residuals, error = [], [], ""
+    changes: list[Change] = []
     try:
-        with open_job(rank, mapping, deadline_s=deadline_s, join_s=deadline_s) as job:
+        with open_job(rank, mapping, fallback=fallback) as job:
+            job.on_change(changes.append)
             for number in range(counts[rank]):
                 tensor = inputs(rank, number, length)
                 results.append(sumwire.all_reduce(tensor, job, feedback="x", bucket=number).tolist())
@@ -126,12 +136,13 @@ def operations(
         "log": records,
         "fallbacks": job.stats.fallbacks,
         "ordinary": job.stats.fallback_operations,
+        "changes": changes,
     }
 
 
 def collectives(rank: int, mapping: dict[str, Any], length: int) -> list[list[int]]:
     """Every collective without a codec, as integers, one after the other."""
-    with open_job(rank, mapping, deadline_s=0.5, join_s=0.5) as job:
+    with open_job(rank, mapping, fallback="always") as job:
         plus = inputs(rank, 0, length) >= 0
         lanes = torch.arange(length, dtype=torch.int32).mul_(rank + 1).numpy()
         outcome = [

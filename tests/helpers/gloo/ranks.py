@@ -7,6 +7,7 @@ They are forked by multiprocessing's fork server, which has loaded torch once an
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import traceback
@@ -22,8 +23,9 @@ Case = Callable[..., Any]
 # torch._dynamo: an optimizer's first call imports it, for longer than all else takes.
 PRELOAD = [
     "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sumwire.systems", "sumwire.training.ddp",
-    "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases", "helpers.gloo.multihop_cases",
-    "helpers.gloo.nonfinite_cases", "helpers.gloo.state_cases", "helpers.gloo.systems_cases",
+    "helpers.gloo.control_cases", "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases",
+    "helpers.gloo.multihop_cases", "helpers.gloo.nonfinite_cases", "helpers.gloo.state_cases",
+    "helpers.gloo.systems_cases",
 ]  # fmt: skip
 
 
@@ -74,7 +76,8 @@ class Ranks:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for pipe in self._pipes:
-            if not pipe.closed:
+            # Some test kills a rank.
+            with contextlib.suppress(BrokenPipeError):
                 pipe.send(None)
         for process in self._processes:
             process.join(10)
@@ -84,11 +87,21 @@ class Ranks:
 
     def run(self, case: Case, *arguments: Any, timeout_s: float = 60.0) -> list[Any]:
         """Results by rank. Fails with the text of every rank's error, or if a rank does not answer in time."""
+        self.begin(case, *arguments)
+        return self.outcomes(timeout_s=timeout_s)
+
+    def begin(self, case: Case, *arguments: Any) -> None:
+        """Like :meth:`run`, which returns before the ranks have finished: :meth:`outcomes` must follow."""
         for pipe in self._pipes:
             pipe.send((case, arguments))
+
+    def outcomes(self, *, without: int | None = None, timeout_s: float = 60.0) -> list[Any]:
+        """Results by rank, of all but one that was killed."""
         outcomes: list[Any] = []
         failures: list[str] = []
         for rank, pipe in enumerate(self._pipes):
+            if rank == without:
+                continue
             if not pipe.poll(timeout_s):
                 failures.append(f"rank {rank} hangs")
                 self._processes[rank].kill()
@@ -97,3 +110,9 @@ class Ranks:
             (outcomes if good else failures).append(outcome)
         assert not failures, "\n".join(failures)
         return outcomes
+
+    def signal(self, rank: int, number: int) -> None:
+        """Send a signal to one rank's process."""
+        process = self._processes[rank]
+        assert process.pid is not None
+        os.kill(process.pid, number)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,18 @@ def packet(datagram: bytes) -> model.Packet:
     return model.decode(datagram)
 
 
+class Silence:
+    """A switch that hears nothing from a certain packet on."""
+
+    def __init__(self, last: Callable[[model.Packet], bool]) -> None:
+        self.last = last
+        self.begun = False
+
+    def __call__(self, _: int, datagram: bytes) -> bool:
+        self.begun = self.begun or self.last(packet(datagram))
+        return self.begun
+
+
 def exact_means(operations: int) -> list[torch.Tensor]:
     return [torch.stack([ddp_cases.inputs(r, k, LENGTH) for r in range(RANKS)]).mean(0) for k in range(operations)]
 
@@ -54,7 +66,8 @@ def assert_equal_and_near(outcomes: list[dict[str, Any]], operations: int) -> No
 
 def test_switch_falls_silent_in_the_middle(ranks: Ranks) -> None:
     mapping = job_mapping(RANKS, 8)
-    with Bridge(mapping, golden_switch(mapping), deaf=lambda _, d: packet(d).bucket >= 2 and packet(d).chunk > 1):
+    tags = ddp_cases.call_tags(4, LENGTH)
+    with Bridge(mapping, golden_switch(mapping), deaf=Silence(lambda p: tags.get(p.bucket, 0) >= 2 and p.chunk > 1)):
         outcomes = ranks.run(ddp_cases.operations, mapping, [4] * RANKS, LENGTH)
     assert_equal_and_near(outcomes, 4)
     for outcome in outcomes:
@@ -62,13 +75,12 @@ def test_switch_falls_silent_in_the_middle(ranks: Ranks) -> None:
         assert not any(outcome["residuals"][3]), "the ordinary all-reduce leaves nothing out"
         [line] = outcome["log"]
         assert "falls back" in line
-        assert "does not answer worker" in line
-        assert "sumwire-controller apply" in line
+        assert "does not answer" in line
 
 
 def test_switch_silent_from_the_start(ranks: Ranks) -> None:
     mapping = job_mapping(RANKS, 8)
-    outcomes = ranks.run(ddp_cases.operations, mapping, [2] * RANKS, LENGTH)
+    outcomes = ranks.run(ddp_cases.operations, mapping, [2] * RANKS, LENGTH, "always")
     assert_equal_and_near(outcomes, 2)
     assert [outcome["ordinary"] for outcome in outcomes] == [2] * RANKS
 
@@ -79,20 +91,21 @@ def test_one_worker_misses_a_result(ranks: Ranks, last: bool) -> None:
     mapping = job_mapping(RANKS, 8)
     victim = 1
     address = mapping["addresses"][victim]["ip"]
+    tags = ddp_cases.call_tags(4, LENGTH)
 
     def lost(_: int, frame: bytes) -> bool:
         result = packet(frame[42:])
         to_victim = on_loopback(".".join(map(str, frame[30:34]))) == address
-        return to_victim and result.op == model.THC and result.bucket == 1 and result.chunk == 4
+        return to_victim and result.op == model.THC and tags.get(result.bucket) == 1 and result.chunk == 4
 
     operations = 2 if last else 4
     with Bridge(mapping, golden_switch(mapping), mute=lost):
         outcomes = ranks.run(ddp_cases.operations, mapping, [operations] * RANKS, LENGTH)
     assert_equal_and_near(outcomes, operations)
-    for rank, outcome in enumerate(outcomes):
-        assert outcome["ordinary"] == operations - 2, "operation 1 was summed by the switch for all"
+    for outcome in outcomes:
+        assert outcome["changes"][0].operation == 2, "operation 1 was summed by the switch for all"
         assert any(outcome["residuals"][1]), "so its residuals stand"
-        assert outcome["fallbacks"] == (0 if last and rank != victim else 1)
+        assert outcome["fallbacks"] == 1
 
 
 def test_nobody_waits_for_a_worker_that_closed(ranks: Ranks) -> None:
@@ -101,7 +114,9 @@ def test_nobody_waits_for_a_worker_that_closed(ranks: Ranks) -> None:
         outcomes = ranks.run(ddp_cases.operations, mapping, [1, 2, 2, 2], LENGTH)
     assert outcomes[0]["error"] == ""
     for outcome in outcomes[1:]:
-        assert outcome["error"] == "FallbackError: operation 1 cannot be finished: ranks [0] have closed the job"
+        assert outcome["error"].startswith(
+            "PeerLostError: job test: operation 1 cannot be finished: workers [0] have closed the job; "
+        )
         assert outcome["results"] == outcomes[0]["results"]
 
 
@@ -133,8 +148,8 @@ def test_ddp_gradients(ranks: Ranks, unused: bool, accumulate: bool, half: bool,
 def test_errors_come_out_of_backward(ranks: Ranks) -> None:
     for outcome in ranks.run(ddp_cases.fail_without_fallback, job_mapping(RANKS, 8)):
         [(kind, text)] = outcome["raised"]
-        assert kind == "DeadlineError"
-        assert "slot 0" in text
+        assert kind == "SwitchLostError"
+        assert "does not answer" in text
 
 
 @pytest.mark.parametrize("silent", [False, True])

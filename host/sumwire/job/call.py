@@ -1,0 +1,35 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What workers compare of their calls: a text, and its tag in every packet of the operation.
+
+A slot of the switch takes packets of one tag only, so calls that differ are never summed.
+
+Example: operation 12 is "mean by thc of 2000 values, bucket 3" on all workers, and tagged with the CRC-16 of that.
+"""
+
+from __future__ import annotations
+
+import binascii
+from dataclasses import dataclass
+from typing import Final
+
+# Higher ones are the greeting's.
+_TAGS: Final = 0xFF00
+
+
+@dataclass(frozen=True)
+class Call:
+    """``number``: of the operation in the job, from 0."""
+
+    number: int
+    what: str
+    values: int
+    bucket: int
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.values} values, bucket {self.bucket}"
+
+    @property
+    def tag(self) -> int:
+        """16 bits for the packets' field ``bucket``."""
+        return binascii.crc_hqx(f"{self.number}: {self}".encode(), 0) % _TAGS

@@ -1,0 +1,382 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The control thread of a job with a process group: it tells the other ranks how this one stands, in rounds, and
+carries out what all of them decide.
+
+A round takes place every second, and every 20 ms while something is being decided. It needs all ranks. A stopped rank
+only delays it, and a dead one makes it fail: then the job ends with PeerLostError, without waiting for any time-out.
+
+The thread that makes operations meets it in :meth:`Control.begin` and the methods after that.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from torch import Tensor
+
+from sumwire.errors import ClosedError, GroupError, PeerLostError, RecreateError, SumwireError, UsageError
+from sumwire.job.agreement import Agreement, Decision, Fail, FallBack, Return
+from sumwire.job.change import Change
+from sumwire.job.fallback import Fallback
+from sumwire.job.kept_results import KeptResults
+from sumwire.job.member import Member
+from sumwire.job.rounds import Rounds
+from sumwire.job.standing import Failure, Standing
+from sumwire.transport.stats import JobStats
+
+_LOG: Final = logging.getLogger("sumwire")
+# Seconds between two rounds, and while something is being decided.
+ROUND_S: Final = 1.0
+URGENT_ROUND_S: Final = 0.02
+# How long a rank that leaves waits for the round that tells the others. Longer if one of them is stopped.
+_LEAVING_S: Final = 5.0
+
+
+class HaltedError(Exception):
+    """The ranks are deciding: this one must leave its exchange."""
+
+
+class _StoppedError(Exception):
+    """The process ends, and so must the control thread."""
+
+
+class Control:
+    """``agreement``: of this job. ``kept``: its latest results by the network. ``sees_switch``: during the fall-back,
+    asks the switch whether it serves this job; may take some tenths of a second.
+
+    Creating one is a collective call of all ranks. Raises GroupError if it fails.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        worker: int,
+        agreement: Agreement,
+        kept: KeptResults,
+        stats: JobStats,
+    ) -> None:
+        self.sees_switch: Callable[[], bool] = lambda: False
+        self.on_change: list[Callable[[Change], None]] = []
+        self._job = job
+        self._agreement = agreement
+        self._kept = kept
+        self._stats = stats
+        self._member = Member(worker)
+        self._handed_out: dict[int, Tensor] = {}
+        # Guards all that both threads use. Notified after every change.
+        self._changed = threading.Condition()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._process = os.getpid()
+        self._rounds = Rounds(self._check_stopping)
+        self.fallback = Fallback(self.check)
+        self._vector: list[Standing] = self._rounds.exchange(self._member.standing(0))
+        self._thread = threading.Thread(target=self._work, name="sumwire control", daemon=True)
+
+    @property
+    def workers(self) -> list[int]:
+        """The workers of the ranks, by rank."""
+        return [rank.worker for rank in self._vector]
+
+    @property
+    def network(self) -> bool:
+        """Whether operations go through the switch."""
+        with self._changed:
+            return self._member.network
+
+    @property
+    def alive(self) -> bool:
+        """Whether the ranks still talk to each other."""
+        return not self._member.ended
+
+    @property
+    def greeted(self) -> bool:
+        """Whether this rank has ever taken part in a greeting."""
+        return self._member.greeted
+
+    @property
+    def joined(self) -> bool:
+        """Whether this rank has taken part in the greeting of the present run."""
+        return self._member.joined
+
+    def note_joined(self) -> None:
+        """This rank has taken part in the greeting of the present run."""
+        with self._changed:
+            self._member.greeted = self._member.joined = True
+
+    @property
+    def completed(self) -> int:
+        """Operations that this rank has completed."""
+        with self._changed:
+            return self._member.completed
+
+    def start(self) -> None:
+        """Start the thread."""
+        # Not at a later time: gloo's threads must find no thread of Python's when the interpreter is gone.
+        atexit.register(self._stop)
+        self._thread.start()
+
+    def abandon(self) -> None:
+        """End a control that was not started."""
+        self._rounds.close()
+        self.fallback.close()
+
+    # -- the thread that makes operations ---------------------------------------------------------------
+
+    def begin(self, call: str) -> bool:
+        """Begin the next operation, once it may. Returns whether it goes through the network.
+
+        Raises the error that has ended the job.
+        """
+        with self._changed:
+            while not self._member.may_begin:
+                self._check()
+                self._changed.wait()
+            self._check()
+            return self._member.begin(call)
+
+    def finish(self, result: Tensor, *, by_network: bool) -> None:
+        """The operation has its result."""
+        with self._changed:
+            if by_network:
+                self._member.leave_network()
+                self._kept.add(self._member.completed, result)
+                self._kept.trim(min(rank.completed for rank in self._vector))
+            self._handed_out.pop(self._member.completed, None)
+            self._member.finish()
+
+    def cancel(self, *, by_network: bool) -> None:
+        """The operation was not made, on any rank."""
+        with self._changed:
+            if by_network:
+                self._member.leave_network()
+            self._member.cancel()
+
+    def await_fallback(self, lost: str = "") -> None:
+        """Leave the operation's exchange, and wait until the ranks have agreed on the fall-back.
+
+        ``lost``: why this rank asks for it. Raises the error that has ended the job.
+        """
+        with self._changed:
+            self._member.leave_network()
+            self._member.lost = lost
+            self._wake.set()
+            while self._member.network:
+                self._check()
+                self._changed.wait()
+            self._check()
+
+    def fail(self, error: SumwireError) -> RecreateError | UsageError | SumwireError:
+        """End the job on all ranks with this error, or with one that another rank has told first. Returns which."""
+        with self._changed:
+            if self._member.left:
+                return error
+            self._member.failing = Failure.of(error)
+            self._wake.set()
+            self._changed.wait_for(lambda: self._member.ended, _LEAVING_S)
+            agreed = self._member.failure
+        if agreed is None or agreed == self._member.failing:
+            return error
+        return agreed.error()
+
+    def check(self) -> None:
+        """Raises the error that has ended the job."""
+        with self._changed:
+            self._check()
+
+    def check_exchange(self, *, stalled: bool) -> None:
+        """To be called while an exchange waits.
+
+        Raises HaltedError if it must end, or the error that has ended the job.
+        """
+        with self._changed:
+            self._check()
+            self._member.stalled = stalled
+            if self._member.halting:
+                raise HaltedError
+
+    def handed_out(self) -> Tensor | None:
+        """The result of the operation under way, or else of the next one, if it is handed out."""
+        with self._changed:
+            return self._handed_out.get(self._member.completed)
+
+    @contextlib.contextmanager
+    def using_network(self) -> Iterator[bool]:
+        """Keep the transport for the caller, between operations, if the network is in use; else the value is False.
+
+        Raises the error that has ended the job.
+        """
+        with self._changed:
+            self._check()
+            member = self._member
+            free = member.network and not member.halting
+            member.users += free
+        try:
+            yield free
+        finally:
+            with self._changed:
+                member.users -= free
+                self._changed.notify_all()
+
+    def paused_workers(self) -> set[int]:
+        """Workers that are silent on purpose."""
+        with self._changed:
+            return {rank.worker for rank in self._vector if rank.paused}
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Tell the others that this worker is silent on purpose."""
+        self._set_paused(paused=True)
+        try:
+            yield
+        finally:
+            self._set_paused(paused=False)
+
+    def close(self) -> None:
+        """Wait until all ranks close the job. Raises the error that has ended it instead."""
+        with self._changed:
+            self._member.closing = True
+            self._wake.set()
+            self._changed.wait_for(lambda: self._member.ended)
+            failure = self._member.failure
+        self._end()
+        if failure is not None:
+            raise failure.error()
+
+    def announce_leaving(self, why: str) -> None:
+        """Tell the others that this rank leaves: the job ends for them with PeerLostError, and for this rank's threads
+        with ClosedError."""
+        with self._changed:
+            self._member.left = self._member.left or why
+            self._wake.set()
+            self._changed.notify_all()
+
+    def leave(self, why: str) -> None:
+        """Like :meth:`announce_leaving`, and wait some seconds for the round that tells the others."""
+        self.announce_leaving(why)
+        with self._changed:
+            over = self._changed.wait_for(lambda: self._member.ended, _LEAVING_S)
+        if over:
+            self._end()
+
+    def _set_paused(self, *, paused: bool) -> None:
+        with self._changed:
+            self._member.paused = paused
+            self._wake.set()
+
+    def _check(self) -> None:
+        if self._member.failure is not None:
+            raise self._member.failure.error()
+        if self._member.left or self._member.done:
+            raise ClosedError(f"job {self._job} is closed")
+
+    def _end(self) -> None:
+        """The thread has nothing more to do."""
+        self._thread.join()
+        atexit.unregister(self._stop)
+        self._rounds.close()
+        self.fallback.close()
+
+    # -- the control thread -----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while not self._member.ended:
+                self._wait()
+                self._round()
+        except _StoppedError:
+            return
+        except GroupError as error:
+            self._lose_peers(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for this rank
+            _LOG.exception("job %s: the control thread failed", self._job)
+            self._lose_peers(f"{type(error).__name__}: {error}")
+
+    def _wait(self) -> None:
+        self._wake.wait(URGENT_ROUND_S if self._agreement.urgent else ROUND_S)
+        self._wake.clear()
+        self._check_stopping()
+        if not self._member.network and not self._agreement.urgent:
+            seen = self.sees_switch()
+            with self._changed:
+                self._member.sees_switch = seen
+
+    def _round(self) -> None:
+        with self._changed:
+            member = self._member
+            standing = member.standing(self._kept.first if len(self._kept) else member.completed)
+        vector = self._rounds.exchange(standing)
+        decision = self._agreement.step(vector)
+        handed_out = self._hand_out(decision) if isinstance(decision, FallBack) else {}
+        # Before an operation is made in the new way.
+        self._tell(decision)
+        with self._changed:
+            self._vector = vector
+            if decision is not None:
+                self._handed_out.update(handed_out)
+                member.apply(decision)
+            self._changed.notify_all()
+
+    def _hand_out(self, decision: FallBack) -> dict[int, Tensor]:
+        """The results that this rank lacks, by operation. All ranks take part in all of them."""
+        found = {}
+        for hand_out in decision.hand_outs:
+            own = self._kept.result(hand_out.operation) if hand_out.giver == self._rounds.rank else None
+            result = self._rounds.hand_out(hand_out.giver, own)
+            if hand_out.operation >= self._member.completed:
+                found[hand_out.operation] = result
+        return found
+
+    def _tell(self, decision: Decision | None) -> None:
+        if isinstance(decision, FallBack):
+            self._stats.fallbacks += 1
+            change = Change("fallback", decision.operation, decision.reason)
+            _LOG.warning(
+                "job %s falls back to the ordinary all-reduce from operation %d on: %s",
+                self._job, decision.operation, decision.reason,
+            )  # fmt: skip
+        elif isinstance(decision, Return):
+            self._stats.returns += 1
+            # All ranks have the results that are still kept.
+            self._kept.trim(decision.operation)
+            change = Change("return", decision.operation, "all workers see the switch")
+            _LOG.warning("job %s returns to the switch from operation %d on", self._job, decision.operation)
+        else:
+            return
+        for callback in self.on_change:
+            try:
+                callback(change)
+            except Exception:  # noqa: BLE001 - the caller's, which must not end the job
+                _LOG.exception("job %s: a callback of on_change failed", self._job)
+
+    def _lose_peers(self, why: str) -> None:
+        error = PeerLostError(
+            f"job {self._job}: another worker's process has ended or cannot be reached ({why}); start the training on "
+            f"every worker again, as torchrun --max-restarts does"
+        )
+        with self._changed:
+            self._member.apply(Fail(Failure.of(error)))
+            self._changed.notify_all()
+        # So that ranks that still wait for this one learn it too.
+        self._rounds.close()
+
+    def _check_stopping(self) -> None:
+        if self._stopping:
+            raise _StoppedError
+
+    def _stop(self) -> None:
+        """The process ends: end the thread, whatever it waits for."""
+        if os.getpid() != self._process:
+            return
+        self._stopping = True
+        self._wake.set()
+        self._thread.join()
+        self._rounds.close()
+        self.fallback.close()

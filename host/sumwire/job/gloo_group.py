@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A gloo group of the job's own, whose collectives can be left while they wait.
+
+A collective runs in gloo's own threads, and this side only looks from time to time whether it is done. So Ctrl-C
+works, nothing of Python runs in gloo's threads (that could abort the process at its exit), and a thread that must end
+ends. gloo cannot cancel a collective, and a group with one under way waits for it when it is destroyed. So such a group
+is left alone until the process exits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+import torch
+import torch.distributed as dist
+
+from sumwire.errors import GroupError
+
+# Seconds between two looks: first, and after many.
+_FIRST_LOOK_S: Final = 2e-5
+_LAST_LOOK_S: Final = 2e-3
+_GROWTH: Final = 1.3
+
+
+class Work(Protocol):
+    """A collective under way."""
+
+    def is_completed(self) -> bool:
+        """Whether it is over, well or not."""
+
+    def wait(self) -> Any:
+        """Raises RuntimeError if it failed."""
+
+
+def available() -> bool:
+    """Whether this process has a default process group."""
+    return dist.is_available() and dist.is_initialized()
+
+
+class GlooGroup:
+    """A gloo group of all ranks of the default group, with that one's time-out.
+
+    Creating one is a collective call: all ranks create theirs in the same order.
+    """
+
+    def __init__(self) -> None:
+        self._group = dist.new_group(backend="gloo", timeout=_timeout())
+        self.ranks = self._group.size()
+        self.rank = self._group.rank()
+        self._under_way = False
+
+    def run(self, start: Callable[[Any], Work], check: Callable[[], None]) -> None:
+        """Carry out one collective. ``start(group)`` begins it. ``check`` is called while it lasts, and may raise; then
+        the group must not be used any more. Raises GroupError if the collective fails."""
+        if self._under_way:
+            raise GroupError("an earlier collective was left: the group cannot be used any more; make a new Job")
+        self._under_way = True
+        try:
+            work = start(self._group)
+            pause_s = _FIRST_LOOK_S
+            while not work.is_completed():
+                check()
+                time.sleep(pause_s)
+                pause_s = min(pause_s * _GROWTH, _LAST_LOOK_S)
+            self._under_way = False
+            work.wait()
+        except RuntimeError as error:
+            raise GroupError(str(error).partition("\n")[0]) from error
+
+    def close(self) -> None:
+        """Destroy the group. Its connections end, so other ranks that still wait in it get an error."""
+        group, self._group = self._group, None
+        if group is None:
+            return
+        if self._under_way:
+            # Never destroyed, or the process would wait for the collective's end.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+        elif dist.is_initialized() and group in dist.distributed_c10d._world.pg_map:
+            dist.destroy_process_group(group)
+
+
+def _timeout() -> timedelta:
+    """The default group's time-out."""
+    group = dist.distributed_c10d._get_default_group()
+    for device in group._device_types:
+        options = getattr(group._get_backend(torch.device(device)), "options", None)
+        if options is not None:
+            found: timedelta = options._timeout
+            return found
+    return dist.default_pg_timeout

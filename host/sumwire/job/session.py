@@ -1,0 +1,254 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One worker's end of a job between its first operation and its close: alone, or together with a process group.
+
+Both carry out operations one after the other and in one thread at a time. Alone, an exchange without results ends with
+DeadlineError. With a group it waits for as long as all ranks live, and the group takes the switch's place when it is
+lost (:mod:`sumwire.job.agreement`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import torch.distributed as dist
+from torch import Tensor
+
+from sumwire.config import JobConfig
+from sumwire.errors import ConfigError, SumwireError
+from sumwire.job.agreed_fallback import AgreedFallback
+from sumwire.job.agreement import Agreement
+from sumwire.job.call import Call
+from sumwire.job.change import Change
+from sumwire.job.control import Control
+from sumwire.job.gloo_group import available
+from sumwire.job.joining import join
+from sumwire.job.kept_results import BYTES_PER_CHUNK, KeptResults
+from sumwire.job.operations import Operation
+from sumwire.job.patience import AlonePatience, GroupPatience
+from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
+from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import TransportOptions
+from sumwire.transport.patience import Patience
+from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.stats import JobStats
+from sumwire.transport.switch_errors import check_switch
+from sumwire.transport.udp import Transport
+
+_LOG: Final = logging.getLogger("sumwire")
+# How long the control thread waits for the switch's answer during the fall-back.
+_HELLO_S: Final = 0.3
+
+FallbackOption = Literal["auto", "always", "never"]
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """Those of :class:`sumwire.Job`. ``settings``: JSON values that must be equal on all workers."""
+
+    settings: Mapping[str, object]
+    deadline_s: float = 10.0
+    join_s: float = 30.0
+    fallback: FallbackOption = "auto"
+    delivery: Delivery | None = None
+    kept_chunks: int = KEPT_CHUNKS
+    rtt: RttEstimator | None = None
+
+
+class Session(ABC):
+    """See the module. ``stats``: the job's."""
+
+    def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
+        self._config = config
+        self._options = options
+        self._stats = stats
+
+    @property
+    def fallen_back(self) -> bool:
+        """Whether operations now use the process group."""
+        return False
+
+    @abstractmethod
+    def carry_out(self, operation: Operation, call: Call) -> Tensor:
+        """The result of the next operation."""
+
+    @abstractmethod
+    def results_ahead(self) -> bool:
+        """Whether the next operation will be completed without this worker's contribution."""
+
+    @abstractmethod
+    def give_up(self, why: str) -> None:
+        """Let an operation under way in another thread, and all later ones, end with ClosedError. Does not wait."""
+
+    @abstractmethod
+    def close(self, why: str | None) -> None:
+        """End this worker's part. ``why``: for a worker that leaves without the others."""
+
+    @abstractmethod
+    def pause(self) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, other workers do not warn that they wait for this one."""
+
+    @abstractmethod
+    def on_change(self, callback: Callable[[Change], None]) -> None:
+        """Call ``callback`` at every change between the network and the process group."""
+
+    def _open(self, patience: Patience) -> Transport:
+        options = self._options
+        made = TransportOptions(options.deadline_s, options.delivery, options.kept_chunks, patience)
+        return Transport(self._config, made, rtt=options.rtt, stats=self._stats)
+
+    def _join(self, transport: Transport, patience: Patience) -> None:
+        join(transport, self._config, self._options.settings, patience=patience)
+
+
+class AloneSession(Session):
+    """Without a process group."""
+
+    def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
+        super().__init__(config, options, stats)
+        self._patience = AlonePatience(config.name, options.deadline_s)
+        self._joining = AlonePatience(config.name, options.join_s)
+        self._joined = False
+        self._transport = self._open(self._patience)
+
+    def carry_out(self, operation: Operation, call: Call) -> Tensor:
+        if not self._joined:
+            self._join(self._transport, self._joining)
+            self._joined = True
+        return operation.through_switch(self._transport, self._config, self._stats)
+
+    def results_ahead(self) -> bool:
+        # All workers greet each other first, so nobody is ahead before.
+        return self._joined and others_are_ahead(self._transport)
+
+    def give_up(self, why: str) -> None:
+        self._patience.end()
+        self._joining.end()
+
+    def close(self, why: str | None) -> None:
+        self._transport.close()
+
+    def pause(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def on_change(self, callback: Callable[[Change], None]) -> None:
+        """Nothing ever changes."""
+
+
+class GroupSession(Session):
+    """With a process group. Creating and closing one are collective calls.
+
+    Raises ConfigError on all ranks if their workers are not those of the job.
+    """
+
+    def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
+        super().__init__(config, options, stats)
+        always = options.fallback == "always"
+        whole = config.quorum == config.workers
+        kept = KeptResults(most=1 if whole else None, most_bytes=options.kept_chunks * BYTES_PER_CHUNK)
+        agreement = Agreement(config.name, config.quorum, always=always)
+        self._control = control = Control(config.name, config.worker, agreement, kept, stats)
+        if sorted(control.workers) != list(range(config.workers)):
+            control.abandon()
+            rule = f"must be 0 to {config.workers - 1}, one for each rank: load_job(..., worker=dist.get_rank())"
+            raise ConfigError("worker", control.workers, rule, where=f"job {config.name}")
+        control.start()
+        self._patience = GroupPatience(control, config.name)
+        try:
+            self._transport = self._open(self._patience)
+        except SumwireError as error:
+            # The other ranks learn why this one has no socket, instead of waiting for it.
+            control.fail(error)
+            control.leave(str(error))
+            raise
+        control.sees_switch = self._sees_switch
+        self._agreed = AgreedFallback(control, stats, always=always, never=options.fallback == "never")
+        self._unfit = ""
+
+    @property
+    def fallen_back(self) -> bool:
+        return not self._control.network
+
+    def carry_out(self, operation: Operation, call: Call) -> Tensor:
+        control = self._control
+
+        def through_switch() -> Tensor:
+            if not control.joined:
+                self._join(self._transport, self._patience)
+                control.note_joined()
+            return operation.through_switch(self._transport, self._config, self._stats)
+
+        return self._agreed.carry_out(operation, str(call), through_switch)
+
+    def results_ahead(self) -> bool:
+        with self._control.using_network() as free:
+            if not free:
+                return self._control.handed_out() is not None
+            return self._control.joined and others_are_ahead(self._transport)
+
+    def give_up(self, why: str) -> None:
+        self._control.announce_leaving(why)
+
+    def close(self, why: str | None) -> None:
+        try:
+            if why is None:
+                self._control.close()
+            else:
+                self._control.leave(why)
+        except SumwireError as error:
+            _LOG.warning("job %s: closed without the other workers: %s", self._config.name, error)
+        finally:
+            self._transport.close()
+
+    def pause(self) -> contextlib.AbstractContextManager[None]:
+        return self._control.pause()
+
+    def on_change(self, callback: Callable[[Change], None]) -> None:
+        self._control.on_change.append(callback)
+
+    def _sees_switch(self) -> bool:
+        """Whether the switch answers, serves this job, and has its configuration. In the control thread."""
+        try:
+            state = self._transport.hello(_HELLO_S)
+            if state is None:
+                return False
+            check_switch(self._config, state)
+        except SumwireError as error:
+            if str(error) != self._unfit:
+                self._unfit = str(error)
+                _LOG.warning("job %s: the switch answers, but does not fit: %s", self._config.name, error)
+            return False
+        return True
+
+
+def others_are_ahead(transport: Transport) -> bool:
+    """Whether the other workers have finished chunks of the next exchange."""
+    transport.drain()
+    return transport.others_reached(transport.next_sequence)
+
+
+def run_of(config: JobConfig, workers: int | None, fallback: FallbackOption) -> JobConfig:
+    """The job as the run sees it that is about to begin: of ``workers`` workers, or as many as the process group has
+    ranks, or all.
+
+    Raises ConfigError if the job has no such run.
+    """
+    if fallback not in ("auto", "always", "never"):
+        raise ConfigError("fallback", fallback, 'must be "auto", "always" or "never"', where=f"job {config.name}")
+    if not available():
+        return config if workers is None else config.for_run(workers)
+    ranks = dist.get_world_size()
+    if workers is not None and workers != ranks:
+        rule = f"must be {ranks}, the ranks of the process group, or left out"
+        raise ConfigError("workers", workers, rule, where=f"job {config.name}")
+    return config.for_run(ranks)
+
+
+def open_session(config: JobConfig, options: SessionOptions, stats: JobStats) -> Session:
+    """With the default process group if there is one: a collective call."""
+    return GroupSession(config, options, stats) if available() else AloneSession(config, options, stats)

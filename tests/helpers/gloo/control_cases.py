@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of the control thread's tests do. Each function runs on every rank and returns plain data."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import sumwire
+import torch
+from helpers.gloo.ddp_cases import inputs, open_job
+from sumwire.job.change import Change
+from sumwire.training.comm_thread import CommThread
+
+LENGTH = 3000
+
+
+@contextlib.contextmanager
+def log_lines() -> Iterator[list[str]]:
+    lines: list[str] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    handler = Lines()
+    logging.getLogger("sumwire").addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logging.getLogger("sumwire").removeHandler(handler)
+
+
+def text_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def until_returned(rank: int, mapping: dict[str, Any], after: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Operations until ``after`` have been made since the return to the switch. Digests of their results."""
+    results: list[float] = []
+    changes: list[Change] = []
+    error = ""
+    with open_job(rank, mapping, **options) as job:
+        job.on_change(changes.append)
+        try:
+            while not (job.stats.returns and len(results) == changes[-1].operation + after):
+                mean, _ = job.reduce(inputs(rank, len(results), LENGTH), len(results))
+                results.append(float(mean.double().square().sum()))
+        except sumwire.SumwireError as raised:
+            error = text_of(raised)
+    return {"results": results, "changes": changes, "error": error, "stats": job.stats.as_dict()}
+
+
+def fixed_operations(rank: int, mapping: dict[str, Any], count: int, options: dict[str, Any]) -> dict[str, Any]:
+    """``count`` operations, or as many as there are before an error."""
+    results: list[float] = []
+    error = again = ""
+    with log_lines() as log:
+        job: sumwire.Job | None = None
+        try:
+            job = open_job(rank, mapping, **options)
+            for number in range(count):
+                mean, _ = job.reduce(inputs(rank, number, LENGTH), number)
+                results.append(float(mean.double().square().sum()))
+        except (sumwire.SumwireError, KeyboardInterrupt) as raised:
+            error = text_of(raised)
+            try:
+                if job is not None:
+                    job.reduce(inputs(rank, 0, LENGTH))
+            except sumwire.SumwireError as later:
+                again = text_of(later)
+        if job is not None:
+            job.close(agree=not error)
+    stats = {} if job is None else job.stats.as_dict()
+    return {"results": results, "error": error, "again": again, "log": log, "stats": stats}
+
+
+def lengths(rank: int, mapping: dict[str, Any], by_rank: list[int], options: dict[str, Any]) -> str:
+    """One operation of a common length, then one whose length is the rank's own: its error."""
+    with open_job(rank, mapping, **options) as job:
+        job.reduce(torch.ones(100))
+        try:
+            job.reduce(torch.ones(by_rank[rank]), bucket=3)
+        except sumwire.SumwireError as error:
+            return text_of(error)
+    return ""
+
+
+def close_in_the_middle(rank: int, mapping: dict[str, Any]) -> list[str]:
+    """Rank 0 waits in a thread for an operation that no other rank makes, and closes the job because of an error."""
+    errors: list[str] = []
+    job = open_job(rank, mapping)
+    job.reduce(torch.ones(100))
+    thread = CommThread("test")
+    job.on_close(thread.close)
+    if rank == 0:
+        future = thread.submit(lambda: job.reduce(torch.ones(100)))
+        job.close(agree=False)
+        try:
+            future.wait()
+        except sumwire.SumwireError as error:
+            errors.append(type(error).__name__)
+    else:
+        try:
+            while True:
+                job.results_ahead()
+                threading.Event().wait(0.01)
+        except sumwire.SumwireError as error:
+            errors.append(text_of(error))
+        job.close()
+    return errors
+
+
+def forked(rank: int, mapping: dict[str, Any]) -> str:
+    """What a forked child gets that uses the job. Closing it there does nothing to the parent's."""
+    with open_job(rank, mapping) as job:
+        job.reduce(torch.ones(100))
+        reader, writer = os.pipe()
+        if not (child := os.fork()):
+            try:
+                job.close()
+                job.reduce(torch.ones(100))
+            except BaseException as error:  # noqa: BLE001 - travels to the parent
+                os.write(writer, text_of(error).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        text = os.read(reader, 1000).decode()
+        job.reduce(torch.ones(100))
+    return text

@@ -1,0 +1,245 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The control thread on real gloo ranks: ranks that are killed, stopped or interrupted, and a switch that returns."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden import model
+from helpers.gloo import control_cases
+from helpers.gloo.ranks import Ranks
+from helpers.transport.udp_bridge import Bridge, golden_switch, job_mapping
+from helpers.waiting import until
+
+RANKS = 3
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
+        yield started
+
+
+@pytest.fixture
+def mortal_ranks(tmp_path: Path) -> Iterator[Ranks]:
+    """Of one test, which kills one."""
+    with Ranks(RANKS, tmp_path) as started:
+        yield started
+
+
+class Outage:
+    """A switch that hears nothing from a certain datagram on, until it was asked by HELLO alone ``hellos`` times in a
+    row: then no exchange is under way any more. ``of``: whose datagrams are lost, by address; None for all."""
+
+    def __init__(self, begin: Callable[[int], bool], hellos: int = 2 * RANKS, of: str | None = None) -> None:
+        self.begin = begin
+        self.hellos = hellos
+        self.state = "before"
+        self.heard = 0
+
+    def __call__(self, number: int, datagram: bytes) -> bool:
+        if self.state == "before" and self.begin(number):
+            self.state = "silent"
+        if self.state != "silent":
+            return False
+        self.heard = self.heard + 1 if model.decode(datagram).op == 0 else 0
+        if self.heard == self.hellos:
+            self.state = "after"
+        return True
+
+
+def assert_equal(outcomes: list[dict[str, Any]]) -> None:
+    for outcome in outcomes:
+        assert outcome["error"] == ""
+        assert outcome["results"] == outcomes[0]["results"]
+
+
+# -- fall-back and return ------------------------------------------------------------------------------
+
+
+def test_fall_back_and_return(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping), deaf=Outage(lambda number: number > 60)):
+        outcomes = ranks.run(control_cases.until_returned, mapping, 3, {})
+    assert_equal(outcomes)
+    for outcome in outcomes:
+        assert [change.kind for change in outcome["changes"]] == ["fallback", "return"]
+        assert outcome["changes"] == outcomes[0]["changes"]
+        fallen, returned = outcome["changes"]
+        assert "worker" in fallen.reason
+        assert outcome["stats"]["fallback_operations"] == returned.operation - fallen.operation > 0
+        assert (outcome["stats"]["fallbacks"], outcome["stats"]["returns"]) == (1, 1)
+
+
+def test_the_switch_comes_back_empty(ranks: Ranks) -> None:
+    """As after its restart: it knows the job, and nothing of its rounds."""
+    mapping = job_mapping(RANKS, 8)
+    outage = Outage(lambda number: number > 60)
+    with Bridge(mapping, golden_switch(mapping), deaf=outage) as bridge:
+        ranks.begin(control_cases.until_returned, mapping, 3, {})
+        until(lambda: outage.state == "silent")
+        bridge.switch = golden_switch(mapping)
+        outcomes = ranks.outcomes()
+    assert_equal(outcomes)
+    assert [change.kind for change in outcomes[0]["changes"]] == ["fallback", "return"]
+
+
+def test_a_restart_that_loses_a_result_of_some(ranks: Ranks) -> None:
+    """The switch answers all the time, but worker 1 never gets the result that the others have: nobody will send its
+    chunk again. All fall back, and return at once."""
+    mapping = job_mapping(RANKS, 8)
+    lost = iter([True])
+    with Bridge(mapping, golden_switch(mapping)) as bridge:
+
+        def restart(number: int, frame: bytes) -> bool:
+            packet = model.decode(frame[42:])
+            victim = frame[33] == 2 and packet.kind == model.RESULT and packet.op == model.THC and number > 40
+            if victim and next(lost, False):
+                bridge.switch = golden_switch(mapping)
+                return True
+            return False
+
+        bridge.mute = restart
+        outcomes = ranks.run(control_cases.until_returned, mapping, 2, {})
+    assert_equal(outcomes)
+    assert outcomes[0]["changes"][0].reason == "all workers have sent, and no result comes"
+
+
+def test_one_worker_loses_its_path(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    victim = mapping["addresses"][1]["ip"]
+    with Bridge(mapping, golden_switch(mapping)) as bridge:
+        outage = Outage(lambda number: number > 60, hellos=3)
+        bridge.deaf = lambda number, datagram: bridge.seen[-1][0] == victim and outage(number, datagram)
+        outcomes = ranks.run(control_cases.until_returned, mapping, 3, {})
+    assert_equal(outcomes)
+    assert [change.kind for change in outcomes[2]["changes"]] == ["fallback", "return"]
+    assert outcomes[2]["changes"][0].reason.startswith("worker 1: ")
+
+
+def test_without_fall_back_a_lost_switch_is_an_error_on_all(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping), deaf=lambda number, _: number > 60):
+        outcomes = ranks.run(control_cases.fixed_operations, mapping, 50, {"fallback": "never"})
+    for outcome in outcomes:
+        assert outcome["error"].startswith("SwitchLostError: ")
+        assert outcome["error"] == outcomes[0]["error"] == outcome["again"]
+
+
+def test_no_switch_at_the_start_is_the_same_error_on_all(ranks: Ranks) -> None:
+    outcomes = ranks.run(control_cases.fixed_operations, job_mapping(RANKS, 8), 2, {})
+    for outcome in outcomes:
+        assert outcome["error"].startswith("SwitchLostError: ")
+        assert outcome["error"] == outcomes[0]["error"] == outcome["again"]
+
+
+def test_training_can_begin_without_a_switch(ranks: Ranks) -> None:
+    outcomes = ranks.run(control_cases.fixed_operations, job_mapping(RANKS, 8), 3, {"fallback": "always"})
+    assert_equal(outcomes)
+    assert [outcome["stats"]["fallback_operations"] for outcome in outcomes] == [3] * RANKS
+
+
+def test_a_worker_without_a_socket_is_the_same_error_on_all(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind((mapping["addresses"][1]["ip"], mapping["addresses"][1]["udp_port"]))
+        outcomes = ranks.run(control_cases.fixed_operations, mapping, 2, {})
+    for outcome in outcomes:
+        assert outcome["error"].startswith("JobBusyError: ")
+        assert outcome["error"] == outcomes[0]["error"]
+
+
+# -- ranks ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["through the switch", "during the fall-back"])
+def test_a_killed_rank_is_an_error_on_the_others(mortal_ranks: Ranks, silent: bool) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping), deaf=lambda number, _: silent and number > 60) as bridge:
+        mortal_ranks.begin(control_cases.fixed_operations, mapping, 10**9, {})
+        hello = Outage(lambda _: True)
+        if silent:
+            until(lambda: any(hello(0, datagram) for _, datagram in [*bridge.seen]) and hello.state == "after", 30)
+        else:
+            until(lambda: bridge.heard > 100, 30)
+        mortal_ranks.signal(1, signal.SIGKILL)
+        outcomes = mortal_ranks.outcomes(without=1)
+    for outcome in outcomes:
+        assert outcome["error"].startswith("PeerLostError: ")
+        assert "start the training on every worker again" in outcome["error"]
+        assert outcome["again"] == outcome["error"]
+    shortest = min(len(outcome["results"]) for outcome in outcomes)
+    assert outcomes[0]["results"][:shortest] == outcomes[1]["results"][:shortest]
+
+
+def test_a_stopped_rank_is_waited_for(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    hellos = 0
+
+    def listen(_: int, datagram: bytes) -> bool:
+        nonlocal hellos
+        hellos += model.decode(datagram).op == 0
+        return False
+
+    with Bridge(mapping, golden_switch(mapping), deaf=listen) as bridge:
+        ranks.begin(control_cases.fixed_operations, mapping, 100, {})
+        until(lambda: bridge.heard > 100, 30)
+        ranks.signal(1, signal.SIGSTOP)
+        before = hellos
+        # Each of the others asks twice a second.
+        until(lambda: hellos > before + 24, 30)
+        ranks.signal(1, signal.SIGCONT)
+        outcomes = ranks.outcomes()
+    assert_equal(outcomes)
+    assert [outcome["stats"]["fallbacks"] for outcome in outcomes] == [0] * RANKS
+
+
+def test_ctrl_c_ends_one_rank_and_then_the_others(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping)) as bridge:
+        ranks.begin(control_cases.fixed_operations, mapping, 10**9, {})
+        until(lambda: bridge.heard > 100, 30)
+        ranks.signal(1, signal.SIGINT)
+        interrupted, others = (outcomes := ranks.outcomes()).pop(1), outcomes
+    assert interrupted["error"] == "KeyboardInterrupt: "
+    assert interrupted["again"].startswith("InterruptedJobError: ")
+    for outcome in others:
+        assert outcome["error"].startswith("PeerLostError: job test: worker 1 has left: ")
+        assert "KeyboardInterrupt" in outcome["error"]
+
+
+def test_a_job_that_is_closed_after_an_error_leaves_nobody_hanging(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping)):
+        first, *others = ranks.run(control_cases.close_in_the_middle, mapping)
+    assert first == ["ClosedError"]
+    for errors in others:
+        assert errors[0].startswith("PeerLostError: job test: worker 0 has left")
+
+
+def test_a_forked_child_cannot_use_the_job(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping)):
+        for text in ranks.run(control_cases.forked, mapping):
+            assert text.startswith("ForkError: job test: used in a forked child")
+
+
+# -- calls that differ ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["through the switch", "during the fall-back"])
+def test_different_lengths_are_refused_on_all_ranks(ranks: Ranks, silent: bool) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping), deaf=lambda *_: silent):
+        texts = ranks.run(control_cases.lengths, mapping, [2000, 6000, 2000], {"fallback": "always"})
+    for text in texts:
+        assert text == texts[0]
+        assert text.startswith("OrderError: ")
+        assert "mean by thc of 2000 values, bucket 3" in text
+        assert "mean by thc of 6000 values, bucket 3" in text

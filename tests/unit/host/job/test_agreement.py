@@ -1,0 +1,266 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The agreement of ranks: single vectors, and many ranks with drawn schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from helpers.job.simulated_ranks import World
+from sumwire.job.agreement import Agreement, Done, Fail, FallBack, Halt, HandOut, Hold, Limit, Phase, Return
+from sumwire.job.standing import Failure, Standing
+
+
+def vector(*completed: int, working: bool = False, greeted: bool = True, **common: object) -> list[Standing]:
+    return [
+        Standing(worker, done, done + working, greeted=greeted, **common)  # type: ignore[arg-type]
+        for worker, done in enumerate(completed)
+    ]
+
+
+def agreement(quorum: int = 3, phase: Phase = Phase.NETWORK, *, always: bool = False) -> Agreement:
+    made = Agreement("digits", quorum, always=always)
+    made.phase = phase
+    return made
+
+
+def failure_of(made: Agreement, standings: list[Standing]) -> Failure:
+    decision = made.step(standings)
+    assert isinstance(decision, Fail)
+    assert made.phase == Phase.ENDED
+    return decision.failure
+
+
+# -- single vectors ------------------------------------------------------------------------------------
+
+
+def test_nothing_changes_while_all_work() -> None:
+    made = agreement()
+    assert made.step(vector(8, 7, 8, working=True)) is None
+    assert not made.urgent
+
+
+def test_one_rank_that_lost_the_switch_halts_all() -> None:
+    made = agreement()
+    ranks = vector(8, 7, 8, working=True)
+    assert made.step([ranks[0], replace(ranks[1], lost="silent"), ranks[2]]) == Halt()
+    assert made.urgent
+    assert made.step(ranks) is None
+    halted = vector(8, 7, 8, halted=True, working=True)
+    assert made.step([*halted[:2], replace(halted[2], halted=False)]) is None
+    assert made.step(halted) == FallBack(8, "worker 1: silent", (HandOut(7, 0),))
+    assert made.phase == Phase.FALLBACK
+
+
+def test_results_are_handed_out_however_far_apart_the_ranks_are() -> None:
+    made = agreement(quorum=2, phase=Phase.HALTING)
+    ranks = [replace(rank, kept_from=kept) for rank, kept in zip(vector(5, 2, 4, halted=True), (4, 2, 1), strict=True)]
+    decision = made.step(ranks)
+    assert isinstance(decision, FallBack)
+    assert decision.hand_outs == (HandOut(2, 2), HandOut(3, 2), HandOut(4, 0))
+
+
+def test_a_result_that_nobody_keeps_ends_the_job() -> None:
+    made = agreement(quorum=2, phase=Phase.HALTING)
+    failure = failure_of(made, [replace(rank, kept_from=4) for rank in vector(5, 2, 4, halted=True)])
+    assert failure.kind == "FallbackError"
+    assert "{0: 5, 1: 2, 2: 4}" in failure.text
+    assert "kept_chunks" in failure.text
+
+
+def test_return_at_an_operation_that_all_have_completed() -> None:
+    made = agreement(phase=Phase.FALLBACK)
+    seeing = vector(8, 7, 8, sees_switch=True)
+    assert made.step([*seeing[:2], replace(seeing[2], sees_switch=False)]) is None
+    assert made.step(seeing) == Hold()
+    started = [seeing[0], seeing[1], replace(seeing[2], started=9)]
+    assert made.step(started) == Limit(9)
+    assert made.step([*vector(9, 8, 9)]) is None
+    assert made.step(vector(9, 9, 9)) == Return(9)
+    assert made.phase == Phase.NETWORK
+
+
+def test_no_return_while_a_rank_closes() -> None:
+    made = agreement(phase=Phase.FALLBACK)
+    seeing = vector(8, 8, 8, sees_switch=True)
+    assert made.step([replace(seeing[0], closing=True), *seeing[1:]]) is None
+
+
+def test_a_return_that_fails_at_once_makes_the_next_one_wait() -> None:
+    made, rounds = agreement(quorum=1), []
+    for completed in (4, 4, 4, 4, 4, 5, 5):
+        made.step(vector(completed, lost="silent"))
+        made.step(vector(completed, halted=True))
+        count = 1
+        while made.step(vector(completed, sees_switch=True)) is None:
+            count += 1
+        rounds.append(count)
+        made.step(vector(completed))
+        assert made.step(vector(completed)) == Return(completed)
+    assert rounds == [1, 2, 4, 8, 8, 1, 2]
+
+
+def test_different_calls_end_the_job_and_both_are_named() -> None:
+    ranks = vector(3, 3, 4, working=True, call="thc of 2000 values")
+    failure = failure_of(agreement(), [ranks[0], replace(ranks[1], call="thc of 6000 values"), ranks[2]])
+    assert failure.kind == "OrderError"
+    assert "operation 3 is thc of 2000 values on worker 0, but thc of 6000 values on worker 1" in failure.text
+
+
+def test_an_error_of_one_rank_is_that_of_all() -> None:
+    told = Failure("RefusedError", "job 23 is not on this switch", {"reason": 7})
+    ranks = vector(0, 0, 0)
+    assert failure_of(agreement(), [ranks[0], replace(ranks[1], failure=told), ranks[2]]) == told
+
+
+def test_a_rank_that_left_ends_the_job() -> None:
+    ranks = vector(0, 0, 0)
+    failure = failure_of(agreement(), [ranks[0], replace(ranks[1], left="KeyboardInterrupt"), ranks[2]])
+    assert failure.kind == "PeerLostError"
+    assert "worker 1 has left: KeyboardInterrupt" in failure.text
+
+
+def test_all_close() -> None:
+    made = agreement()
+    ranks = vector(3, 3, 3)
+    closing = [replace(rank, closing=True) for rank in ranks]
+    assert made.step([*closing[:2], ranks[2]]) is None
+    assert made.step(closing) == Done()
+
+
+@pytest.mark.parametrize(("quorum", "phase", "fails"), [(3, Phase.NETWORK, True), (2, Phase.NETWORK, False),
+                                                        (2, Phase.FALLBACK, True)])  # fmt: skip
+def test_an_operation_that_a_closed_rank_does_not_make(quorum: int, phase: Phase, fails: bool) -> None:
+    made = agreement(quorum, phase)
+    first, *others = vector(1, 1, 1)
+    ranks = [replace(first, closing=True), *(replace(rank, started=2) for rank in others)]
+    if fails:
+        assert "operation 1 cannot be finished: workers [0] have closed" in failure_of(made, ranks).text
+    else:
+        assert made.step(ranks) is None
+
+
+def test_a_result_that_does_not_come_although_all_have_sent() -> None:
+    """Rank 0 has operation 4 already; the switch was restarted before the others got it."""
+    made = agreement()
+    ranks = [Standing(0, 5, 6, greeted=True), *vector(0, 4, 4, working=True, stalled=True)[1:]]
+    assert made.step([ranks[0], ranks[1], replace(ranks[2], stalled=False)]) is None
+    assert made.step([replace(ranks[0], completed=4, started=4), *ranks[1:]]) is None, "it may still send"
+    assert made.step(ranks) == Halt()
+
+
+def test_a_greeting_without_result_is_an_error() -> None:
+    ranks = vector(0, 0, 0, working=True, stalled=True, greeted=False)
+    assert failure_of(agreement(), ranks).kind == "SwitchLostError"
+    assert agreement(always=True).step(ranks) == Halt()
+
+
+# -- many ranks, drawn schedules -----------------------------------------------------------------------
+
+
+# Worlds of one test.
+SEEDS = 10
+
+
+def drawn(seed: int) -> World:
+    rng = World(seed, 1, 1, [0]).rng
+    ranks = rng.randrange(1, 6)
+    return World(rng.randrange(1 << 30), ranks, rng.choice([ranks, max(1, ranks - 1)]), [rng.randrange(1, 25)] * ranks)
+
+
+def may_restart(world: World) -> bool:
+    """With a quorum below the ranks, a switch that comes back unnoticed could make another sum of an operation."""
+    noticed = all(not rank.member.network for rank in world.ranks)
+    return world.network.quorum == len(world.ranks) or noticed
+
+
+def troubles(world: World, *, until: int = 3000) -> Iterator[None]:
+    """The switch dies and returns, links fail, ranks are stopped; towards the end all is well."""
+    rng, network = world.rng, world.network
+    for _ in range(until):
+        draw = rng.random()
+        if draw < 0.004:
+            network.up = False
+        elif (draw < 0.010 and not network.up and may_restart(world)) or (draw < 0.011 and may_restart(world)):
+            network.restart()
+        elif draw < 0.016:
+            rank = rng.randrange(len(world.ranks))
+            network.links[rank] = not network.links[rank]
+        elif draw < 0.018:
+            rng.choice(world.ranks).stopped_until = world.now + rng.randrange(600)
+        yield
+    while not network.up and not may_restart(world):
+        yield
+    if not network.up:
+        network.restart()
+    network.links = [True] * len(world.ranks)
+
+
+def greeted(world: World) -> World:
+    for rank in world.ranks:
+        rank.member.greeted = True
+    return world
+
+
+def assert_agreed(world: World) -> None:
+    living = [rank for rank in world.ranks if not rank.dead]
+    longest = max((rank.results for rank in world.ranks), key=len)
+    for rank in world.ranks:
+        assert rank.results == longest[: len(rank.results)]
+        # A killed rank, or one that has not followed the last decision, has taken the first of them.
+        most = max((other.decisions for other in world.ranks), key=len)
+        assert rank.decisions == most[: len(rank.decisions)]
+    assert len({repr(rank.member.failure) for rank in living}) <= 1
+
+
+@pytest.mark.parametrize("batch", range(10))
+def test_all_ranks_decide_alike_and_nobody_hangs(batch: int) -> None:
+    kinds = set()
+    for seed in range(batch * SEEDS, batch * SEEDS + SEEDS):
+        world = greeted(drawn(seed))
+        world.run(troubles(world))
+        assert_agreed(world)
+        for rank in world.ranks:
+            assert rank.member.done, rank.member.failure
+            assert len(rank.results) == world.operations[0]
+            kinds.update(type(decision) for decision in rank.decisions)
+    assert kinds == {Halt, FallBack, Hold, Limit, Return, Done}
+
+
+@pytest.mark.parametrize("batch", range(5))
+def test_a_rank_dies_at_any_time(batch: int) -> None:
+    """Also during the agreement: all others end with an error, and what they have is equal."""
+    for seed in range(batch * SEEDS, batch * SEEDS + SEEDS):
+        world = greeted(drawn(seed))
+
+        def events(world: World = world) -> Iterator[None]:
+            death, trouble = world.rng.randrange(400), troubles(world)
+            for _ in range(death):
+                yield next(trouble)
+            world.rng.choice(world.ranks).dead = True
+            yield from trouble
+
+        world.run(events())
+        assert_agreed(world)
+        if world.died:
+            assert all(rank.dead or rank.member.failure for rank in world.ranks)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_different_calls_and_different_numbers_of_calls(seed: int) -> None:
+    world = greeted(drawn(seed + 500))
+    if len(world.ranks) < 2:
+        return
+    if seed % 2:
+        world.calls[0, world.operations[0] // 2] = "max32 of 3 values"
+    else:
+        world.operations[0] += 1
+    world.network.quorum = len(world.ranks)
+    for rank in world.ranks:
+        rank.agreement = Agreement("sim", len(world.ranks))
+    world.run(troubles(world))
+    assert_agreed(world)
+    kinds = {rank.member.failure.kind for rank in world.ranks if rank.member.failure is not None}
+    assert kinds == {"OrderError" if seed % 2 else "PeerLostError"}
