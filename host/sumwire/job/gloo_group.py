@@ -21,9 +21,7 @@ import torch.distributed as dist
 
 from sumwire.errors import GroupError
 
-# Seconds between two looks: first, and after many.
-_FIRST_LOOK_S: Final = 2e-5
-_LAST_LOOK_S: Final = 2e-3
+# Seconds between two looks grow by this factor.
 _GROWTH: Final = 1.3
 
 
@@ -45,13 +43,15 @@ def available() -> bool:
 class GlooGroup:
     """A gloo group of all ranks of the default group, with that one's time-out.
 
-    Creating one is a collective call: all ranks create theirs in the same order.
+    Creating one is a collective call: all ranks create theirs in the same order. ``looks_s``: seconds between two looks
+    at a collective under way, first and after many.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, looks_s: tuple[float, float]) -> None:
         self._group = dist.new_group(backend="gloo", timeout=_timeout())
         self.ranks = self._group.size()
         self.rank = self._group.rank()
+        self._looks_s = looks_s
         self._under_way = False
 
     def run(self, start: Callable[[Any], Work], check: Callable[[], None]) -> None:
@@ -62,11 +62,11 @@ class GlooGroup:
         self._under_way = True
         try:
             work = start(self._group)
-            pause_s = _FIRST_LOOK_S
+            pause_s, longest_s = self._looks_s
             while not work.is_completed():
                 check()
                 time.sleep(pause_s)
-                pause_s = min(pause_s * _GROWTH, _LAST_LOOK_S)
+                pause_s = min(pause_s * _GROWTH, longest_s)
             self._under_way = False
             work.wait()
         except RuntimeError as error:

@@ -259,6 +259,10 @@ SETTINGS: dict[str, Setting] = {
         reduced, _THC,
     ),
     "host.md: Entry points (2)": Setting(with_job, signs, ("sign", "max32"), closes=("job",)),
+    "host.md: Waiting, fall-back and return": Setting(
+        lambda rank: {**with_job(rank), "evaluate": lambda model: None}, closes=("job",), ops=_THC
+    ),
+    "host.md: Waiting, fall-back and return (2)": Setting(with_job, closes=("job",), ops=_THC),
     "host.md: Checkpoints": Setting(cut, saved_by_all, _THC, closes=("system", "job")),
     "host.md: Checkpoints (2)": Setting(hooked, trained_by_a_step, _THC, closes=("job",)),
     "host.md: Checkpoints (3)": Setting(saved_by_more, residuals_are_divided, _THC, closes=("system", "job")),
