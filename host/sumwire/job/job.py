@@ -33,7 +33,9 @@ from sumwire.errors import (
     ConfigError,
     ForkError,
     InterruptedJobError,
+    MismatchError,
     RecreateError,
+    RefusedError,
     RetryError,
     SumOverflowError,
     UsageError,
@@ -87,8 +89,8 @@ class Job(Saved):
     ``nonfinite``: where some worker's tensor has NaN or infinity, all workers get NaN ("propagate"), or the same
     NonFiniteError after the operation ("raise"), and the job stays usable.
 
-    After a RecreateError or UsageError of an operation the job is unusable and raises that error again, and after any
-    other exception, such as KeyboardInterrupt, InterruptedJobError.
+    After a RecreateError, RefusedError or MismatchError the job is unusable and raises that error again, and after
+    KeyboardInterrupt or any foreign exception InterruptedJobError.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Job(Saved):
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
         self._closed = False
-        self._broken: RecreateError | UsageError | None = None
+        self._broken: RecreateError | RefusedError | MismatchError | None = None
         self._completed = 0
         # Number of the first operation, which earlier processes have reached. Codecs draw random bits by the number.
         self._first = 0
@@ -379,10 +381,11 @@ class Job(Saved):
     def _carry_out(self, operation: Operation, call: Call) -> Tensor:
         try:
             return self._session.carry_out(operation, call)
-        except RetryError:
-            raise
-        except (RecreateError, UsageError) as error:
+        except (RecreateError, RefusedError, MismatchError) as error:
             self._broken = error
+            raise
+        except (RetryError, UsageError):
+            # Nothing was sent, or all workers got the same error.
             raise
         except BaseException as error:
             self._broken = InterruptedJobError(
