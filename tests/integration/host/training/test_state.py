@@ -50,45 +50,63 @@ DRAWN: dict[str, dict[str, Any]] = {
 }
 
 
-def run(ranks: int, folder: Path, name: str, mapping: cases.Job, *case: Any) -> list[list[float]]:
-    """What every rank returns, in processes that end afterwards, with an aggregator that does so too."""
-    folder.mkdir()
-    with contextlib.nullcontext() if mapping is None else serving(dict(mapping)), Ranks(ranks, folder) as started:
-        return started.run(cases.train, name, mapping, *case)
+# (system, over a switch, within DDP)
+Case = tuple[str, bool, bool]
+CASES: list[Case] = [
+    (name, switch, ddp)
+    for switch, names in ((False, OVER_A_GROUP), (True, OVER_A_SWITCH))
+    for name in names
+    for ddp in (False, True)
+]
+# Steps of each process, and the folder of its checkpoint.
+PHASES = {
+    "whole": (0, END, "unused"),
+    "again": (0, END, "unused again"),
+    "before": (0, CUT, "kept"),
+    "after": (CUT, END, "kept"),
+}
 
 
-def compare(tmp_path: Path, name: str, mapping: cases.Job, options: Mapping[str, Any], ddp: bool) -> None:
-    store = str(tmp_path)
-    whole = [
-        run(2, tmp_path / f"whole{number}", name, mapping, options, ddp, (0, END), str(tmp_path / f"unused{number}"))
-        for number in range(2)
-    ]
-    assert whole[0] == whole[1], "two runs without a cut differ"
-    assert whole[0][0] == whole[0][1], "the replicas differ"
-    before = run(2, tmp_path / "before", name, mapping, options, ddp, (0, CUT), store)
-    assert before[0] != whole[0][0]
-    after = run(2, tmp_path / "after", name, mapping, options, ddp, (CUT, END), store)
-    assert after == whole[0]
+def job_of(name: str) -> dict[str, Any]:
+    return lane_mapping(2, 2) if name == "dlcp" else every_op_mapping(workers=2)
 
 
-@pytest.mark.parametrize("ddp", [False, True], ids=["plain", "ddp"])
-@pytest.mark.parametrize("name", OVER_A_GROUP)
-def test_over_a_group_it_goes_on_with_the_same_bits(tmp_path: Path, name: str, ddp: bool) -> None:
-    compare(tmp_path, name, None, OVER_A_GROUP[name], ddp)
+def run(ranks: Ranks, case: Case, first: int, last: int, folder: Path) -> list[list[float]]:
+    """What every rank returns, with an aggregator of the case's own."""
+    name, switch, ddp = case
+    mapping = job_of(name) if switch else None
+    options = (OVER_A_SWITCH if switch else OVER_A_GROUP)[name]
+    place = folder / f"{'switch' if switch else 'group'} {'ddp' if ddp else 'plain'}"
+    with contextlib.nullcontext() if mapping is None else serving(mapping):
+        return ranks.run(cases.train, name, mapping, options, ddp, (first, last), str(place))
 
 
-@pytest.mark.parametrize("ddp", [False, True], ids=["plain", "ddp"])
-@pytest.mark.parametrize("name", OVER_A_SWITCH)
-def test_over_a_switch_it_goes_on_with_the_same_bits(tmp_path: Path, name: str, ddp: bool) -> None:
-    mapping = lane_mapping(2, 2) if name == "dlcp" else every_op_mapping(workers=2)
-    compare(tmp_path, name, mapping, OVER_A_SWITCH[name], ddp)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Case, list[list[float]]]]:
+    """Parameters by phase, case and rank. The processes of a phase have ended before the next one begins."""
+    folder, found = tmp_path_factory.mktemp("checkpoints"), {}
+    for phase, (first, last, kept) in PHASES.items():
+        with Ranks(2, tmp_path_factory.mktemp("ranks")) as ranks:
+            found[phase] = {case: run(ranks, case, first, last, folder / kept) for case in CASES}
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_training_goes_on_with_the_same_bits(trained: dict[str, dict[Case, list[list[float]]]], case: Case) -> None:
+    whole = trained["whole"][case]
+    assert trained["again"][case] == whole, "two runs without a cut differ"
+    assert whole[0] == whole[1], "the replicas differ"
+    assert trained["before"][case] != whole
+    assert trained["after"][case] == whole
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_state_is_restored_bit_for_bit_where_the_switch_draws(tmp_path: Path, name: str) -> None:
     mapping, options = every_op_mapping(workers=2), DRAWN[name]
-    run(2, tmp_path / "before", name, mapping, options, False, (0, CUT), str(tmp_path))
-    (tmp_path / "after").mkdir()
+    for phase in ("before", "after"):
+        (tmp_path / phase).mkdir()
+    with serving(mapping), Ranks(2, tmp_path / "before") as ranks:
+        ranks.run(cases.train, name, mapping, options, False, (0, CUT), str(tmp_path))
     with serving(mapping), Ranks(2, tmp_path / "after") as ranks:
         assert ranks.run(cases.saved, name, mapping, options, str(tmp_path)) == [True, True]
 
