@@ -44,12 +44,14 @@ def play(
     apart_s: float,
     kills: int,
     kill_s: float,
+    pause_s: float = 0.1,
 ) -> World:
     """Workers start within ``apart_s`` seconds; ``kills`` times in ``kill_s`` seconds one or all of them are killed.
 
     Ends when all are together and have had three more sums after the last kill.
     """
     world = World(seed, mapping, nodes, trouble)
+    world.pause_s = pause_s
     rng, workers = world.rng, range(len(world.configs))
     for worker in workers:
         world.at(rng.uniform(0, apart_s), partial(world.start, worker))
@@ -83,10 +85,10 @@ def test_a_tree_of_switches(leaves: list[int], seed: int) -> None:
     play(seed, mapping, nodes, BAD, apart_s=2.0, kills=6, kill_s=8.0)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_workers_that_start_minutes_apart(seed: int) -> None:
     mapping = mapping_of(3, 8)
-    play(seed, mapping, star(mapping), BAD, apart_s=300.0, kills=4, kill_s=400.0)
+    play(seed, mapping, star(mapping), BAD, apart_s=150.0, kills=3, kill_s=150.0, pause_s=3.0)
 
 
 @pytest.mark.parametrize("seed", range(4))
