@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from sumwire.errors import ClosedError
+from sumwire.job.control import Control
+from sumwire.job.patience import AlonePatience, GroupPatience
+
+
+class FakeControl:
+    def __init__(self) -> None:
+        self.paused: set[int] = set()
+        self.stalled: list[bool] = []
+        self.completed = 12
+
+    def check_exchange(self, *, stalled: bool) -> None:
+        self.stalled.append(stalled)
+
+    def paused_workers(self) -> set[int]:
+        return self.paused
+
+
+@pytest.fixture
+def control() -> FakeControl:
+    return FakeControl()
+
+
+@pytest.fixture
+def patience(control: FakeControl) -> GroupPatience:
+    return GroupPatience(cast(Control, control), "digits")
+
+
+def test_who_is_waited_for_after_10_s_and_then_every_30_s(
+    patience: GroupPatience, caplog: pytest.LogCaptureFixture
+) -> None:
+    for quarter in range(1, 4 * 75):
+        patience.waiting(quarter / 4, (2, 1))
+    texts = [record.getMessage() for record in caplog.records]
+    assert ["has waited 10 s for workers [1, 2]" in text for text in texts] == [True, False, False]
+    assert ["has waited 40 s" in text for text in texts] == [False, True, False]
+
+
+def test_no_warning_for_workers_that_pause(
+    patience: GroupPatience, control: FakeControl, caplog: pytest.LogCaptureFixture
+) -> None:
+    control.paused = {1, 2}
+    patience.waiting(15.0, (2, 1))
+    assert not caplog.records
+
+
+def test_an_exchange_stalls_only_by_what_was_really_waited_for(patience: GroupPatience, control: FakeControl) -> None:
+    patience.waiting(60.0, None)
+    for quarter in range(1, 19):
+        patience.waiting(60 + quarter / 4, None)
+    assert not any(control.stalled)
+    patience.waiting(66.0, None)
+    assert control.stalled[-1]
+    patience.waiting(0.25, None)
+    assert not control.stalled[-1], "a result has come"
+
+
+def test_a_job_that_was_given_up_waits_no_longer() -> None:
+    patience = AlonePatience("digits", 10.0)
+    patience.waiting(1.0, None)
+    patience.end()
+    with pytest.raises(ClosedError, match="digits"):
+        patience.waiting(1.25, None)
