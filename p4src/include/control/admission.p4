@@ -14,6 +14,7 @@ control Admission(inout headers_t hdr,
                   inout metadata_t meta,
                   in standard_metadata_t standard_metadata) {
     bit<16> slots = 0;
+    bit<8> least = 0;           // the fewest workers that a run may have; 0 for a job that has no such runs
     bit<8> ops = 0;
     port_t worker_port = 0;
     ipv4_t worker_address = 0;
@@ -31,10 +32,8 @@ control Admission(inout headers_t hdr,
                      @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest) {
         meta.admission.generation = generation;
         meta.admission.slot = slot_base + (slot_t)hdr.sumwire.slot;
-        // A run of fewer workers says how many they are.
-        meta.admission.quorum = quorum_least != 0 && hdr.sumwire.flags & FLAG_FLUSH == 0 &&
-            hdr.sumwire.contributors >= (bit<32>)quorum_least &&
-            hdr.sumwire.contributors < (bit<32>)quorum ? hdr.sumwire.contributors[7:0] : quorum;
+        meta.admission.quorum = quorum;
+        least = quorum_least;
         meta.admission.digest = job_digest;
         meta.admission.group = group;
         meta.uplink.sprays = spray;
@@ -92,6 +91,13 @@ control Admission(inout headers_t hdr,
         size = WORKERS_MAX;
     }
 
+    // A run of fewer workers says how many they are.
+    action take_run_quorum() {
+        meta.admission.quorum = hdr.sumwire.flags & FLAG_FLUSH == 0 && hdr.sumwire.contributors >= (bit<32>)least &&
+            hdr.sumwire.contributors < (bit<32>)meta.admission.quorum ?
+            hdr.sumwire.contributors[7:0] : meta.admission.quorum;
+    }
+
     // Rules of the job, for every sender: the slot and the op.
     action check_job() {
         // The parser knows only ops below 8, and OP_NONE only of a HELLO.
@@ -104,6 +110,9 @@ control Admission(inout headers_t hdr,
         if (standard_metadata.checksum_error == 1) {
             meta.reject = REJECT_CHECKSUM;
         } else if (job.apply().hit) {
+            if (least != 0) {
+                take_run_quorum();
+            }
             if (meta.from_above == 0 && worker.apply().hit) {
                 if (standard_metadata.ingress_port != worker_port) {
                     meta.reject = REJECT_PORT;
