@@ -69,7 +69,7 @@ def carry_out(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def repeat(world: World, runs: Runs) -> dict[str, Any]:
-    """`runs`: the workers' records of the runs that were not killed, by number. `recorded_bytes` of frames."""
+    """`runs`: the workers' records of the runs that were not killed, by number."""
     records: dict[str, list[dict[str, Any]]] = {}
     for number in range(1, runs.count + 1):
         spec = _spec(world, number, runs.rounds_of(number))
@@ -80,7 +80,7 @@ def repeat(world: World, runs: Runs) -> dict[str, Any]:
             else:
                 wait_ended(workers, _RUN_S)
                 records[str(number)] = _records(spec)
-    return {"runs": records, "recorded_bytes": sum(path.stat().st_size for path in world.folder.glob("*.frames"))}
+    return {"runs": records}
 
 
 def _spec(world: World, number: int, rounds: int | None) -> AdderSpec:

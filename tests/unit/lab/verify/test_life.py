@@ -58,16 +58,20 @@ def test_all_twelve_set_ups_are_made() -> None:
     assert len(made) == 12
 
 
+def adder(old: int = 1000, **wrong: list[str]) -> dict[str, Any]:
+    return {"wrong": wrong, "stats": {"duplicates": 3, "stale": old, "ignored": 0}}
+
+
 def runs(**changes: Any) -> dict[str, Any]:
-    done = {str(n): [{"wrong": {}}] * 3 for n in range(1, repeated.RUNS.count + 1) if n not in repeated.RUNS.killed}
-    return {"runs": done | changes, "recorded_bytes": 1000}
+    done = {str(n): [adder()] * 3 for n in range(1, repeated.RUNS.count + 1) if n not in repeated.RUNS.killed}
+    return {"runs": done | changes}
 
 
 def test_ten_runs() -> None:
     assert problems("runs", runs()) == []
-    assert problems("runs", runs(**{"8": [{"wrong": {}}, {"wrong": {"3": ["thc"]}}]}))
+    assert problems("runs", runs(**{"8": [adder(), adder(**{"3": ["thc"]})]}))
     assert problems("runs", runs(**{"9": []}))
-    assert problems("runs", {**runs(), "recorded_bytes": 0}), "nothing was sent again"
+    assert problems("runs", runs(**{"8": [adder(), adder(old=7)]})), "nothing was sent again"
 
 
 @pytest.mark.parametrize(
