@@ -30,6 +30,9 @@ _PACE_S: Final = 0.02
 _LIMIT_S: Final = 300.0
 _TRAIN_S: Final = 240.0
 _RENDEZVOUS_PORT: Final = 29400
+# Otherwise torch 2.13 gives restarted ranks the store of the earlier attempt, in which gloo finds the addresses of dead
+# processes and waits for them.
+_VARIABLES: Final = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
 
 
 def cases(switch: str, seeds: int) -> list[Case]:
@@ -71,9 +74,7 @@ def _torchrun(world: World, spec: TraineeSpec, tick: Any) -> None:
         for rank, host in enumerate(world.session.fabric.hosts):
             command = [sys.executable, "-m", "torch.distributed.run", *_options(world, rank)]
             command += ["-m", "sumwire_lab.life.trainee", str(path)]
-            # The agents talk over the process group's network, too.
-            variables = {"GLOO_SOCKET_IFNAME": world.group.interfaces[rank], "OMP_NUM_THREADS": "1"}
-            agents[f"agent{rank}"] = world.session.start(f"agent{rank}", host, command, **variables)
+            agents[f"agent{rank}"] = world.session.start(f"agent{rank}", host, command, **_VARIABLES)
         wait_all(agents, world.session.serving(), world.session.logs(agents), _TRAIN_S, tick)
 
 
