@@ -64,7 +64,7 @@ class _Hops:
                 if work is not None:
                     work.wait()
         except RuntimeError as error:
-            raise HopError(f"rank {self.rank}: hop to {step.to}, from {step.source} failed: {error}") from error
+            raise HopError(f"rank {self.rank}: the hop to {step.to}, from {step.source} failed: {error}") from error
         self.traffic.messages += 1
         self.traffic.header_bytes += self._head_bytes
         self.traffic.payload_bytes += message.numel() - self._head_bytes

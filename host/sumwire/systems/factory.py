@@ -84,7 +84,7 @@ def _checked_options(name: str, transport: str, given: Mapping[str, Any]) -> Opt
     kind: type[Options] = TABLE[name].routes[transport].options
     for option in given:
         if option not in kind.names():
-            rule = f"over {transport} it has {', '.join(kind.names()) or 'none'}"
+            rule = f"over {transport} its options are {', '.join(kind.names()) or 'none'}"
             raise UsageError(f"system {name}: option {option!r}: {rule}")
     for option in kind.required():
         if option not in given:

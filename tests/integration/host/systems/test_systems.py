@@ -178,9 +178,9 @@ def test_made_by_name_only_with_what_it_needs() -> None:
             systems.make("vote", transport="switch")
         with pytest.raises(sumwire.UsageError, match="no process group: call torch"):
             systems.make("vote")
-        with pytest.raises(sumwire.UsageError, match="ssdm: option 'speed': over switch it has scale"):
+        with pytest.raises(sumwire.UsageError, match="ssdm: option 'speed': over switch its options are scale"):
             systems.make("ssdm", job, speed=1)
-        with pytest.raises(sumwire.UsageError, match="thc: option 'bits': over switch it has error_feedback"):
+        with pytest.raises(sumwire.UsageError, match="thc: option 'bits': over switch its options are error_feedback"):
             systems.make("thc", job, bits=3)
         with pytest.raises(sumwire.UsageError, match="marsit: needs option global_lr"):
             systems.make("marsit", job)

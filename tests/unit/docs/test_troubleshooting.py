@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every error that a user can meet has its entry in docs/troubleshooting.md, and every entry an error.
+
+An entry is a heading of the third level or a row of a table. Its keys are the quoted words in the heading or in the
+row's first cell: constant words of the error's text. A class in code there stands for all errors of the class.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+import pytest
+from helpers.docs.error_sites import Site, Sources
+from helpers.paths import ROOT
+
+PAGE: Final = ROOT / "docs" / "troubleshooting.md"
+# The lab's errors are not here: it is for those who measure and change Sumwire, and its errors show the end of the log
+# that says more. Errors of sumwire_protocol are errors of its build.
+FOLDERS: Final = ("host/sumwire", "controller/sumwire_controller", "native/nativelib", "switch/softswitch")
+# Families that a user meets. Other classes are caught before they reach him, or are the soft switch's answers to a
+# P4Runtime client: the controller shows those within a SwitchRefusedError.
+FAMILIES: Final = {
+    "SumwireError", "CodecError", "StageError", "WireError", "ControllerError", "NativeError",
+    "UnsupportedProgramError", "PortError", "ImpairmentError", "BindError",
+}  # fmt: skip
+HIDDEN: Final = {
+    "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
+    "DeviceError", "P4RuntimeError",
+}  # fmt: skip
+# Their texts name the value and the rule that it breaks, so one entry for all of a class is enough.
+WHOLE_CLASSES: Final = {
+    "ConfigError",
+    "CodecError",
+    "StageError",
+    "WireError",
+    "UnsupportedProgramError",
+    "ImpairmentError",
+}
+# Words of such texts of other classes. They count only for wrong calls: all else needs an entry of its own.
+RULES: Final = {"must be", "must have", "need", "known are"}
+WRONG_CALLS: Final = {"UsageError"}
+LETTERS_MIN: Final = 7
+_HEADING: Final = re.compile(r"### (.*)")
+_ROW: Final = re.compile(r"\| ?(.*?) \|")
+_WORDS: Final = re.compile(r'"([^"]+)"')
+_CLASS: Final = re.compile(r"`(\w+Error)`")
+
+
+def places() -> list[str]:
+    """Headings, and first cells of rows."""
+    lines = PAGE.read_text().splitlines()
+    return [match[1] for line in lines if (match := _HEADING.match(line) or _ROW.match(line))]
+
+
+def keys() -> list[str]:
+    return [key for place in places() for key in _WORDS.findall(place)]
+
+
+def classes() -> set[str]:
+    return {name for place in places() for name in _CLASS.findall(place)}
+
+
+@functools.cache
+def packages() -> list[Sources]:
+    return [Sources(folder) for folder in FOLDERS]
+
+
+@functools.cache
+def sites() -> list[Site]:
+    """Of the errors that a user meets."""
+    return [site for package in packages() for site in package.sites() if FAMILIES.intersection(site.families)]
+
+
+def letters(text: str) -> int:
+    return sum(character.isalpha() for character in text)
+
+
+def is_key(key: str, site: Site, text: str) -> bool:
+    return key in text and (key not in RULES or bool(WRONG_CALLS.intersection(site.families)))
+
+
+def without_entry(site: Site) -> list[str]:
+    """Texts of a site that no entry has words of. One of a few letters comes from elsewhere, with its entry there."""
+    if WHOLE_CLASSES.intersection(site.families):
+        return [] if classes().intersection(site.families) else [site.families[0]]
+    return [
+        text
+        for text in site.texts
+        if letters(text) >= LETTERS_MIN and not any(is_key(key, site, text) for key in keys())
+    ]
+
+
+def test_every_class_is_for_users_or_hidden() -> None:
+    known = FAMILIES | HIDDEN
+    found = {name for package in packages() for name in package.classes() if not known & {*package.families(name)}}
+    assert found == set()
+
+
+def test_every_error_has_an_entry() -> None:
+    assert len(sites()) > 200
+    assert [(site.where, texts) for site in sites() if (texts := without_entry(site))] == []
+
+
+@pytest.mark.parametrize("key", keys())
+def test_every_entry_has_an_error(key: str) -> None:
+    assert key in RULES or letters(key) >= LETTERS_MIN, "too short to find an error by"
+    assert any(is_key(key, site, text) for site in sites() for text in site.texts)
+
+
+def test_every_class_of_the_page_exists() -> None:
+    assert classes() == WHOLE_CLASSES
+
+
+def test_keys_are_there_once() -> None:
+    assert len(keys()) == len(set(keys())) > 100
