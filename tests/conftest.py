@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from helpers.needs import NEEDS, missing
 
@@ -17,6 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     for name in NEEDS:
         parser.addoption(f"--require-{name}", action="store_true", help=f"fail, not skip, where {name} is missing")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C ends what tests and their processes wait for, also where a shell has begun this in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -71,6 +71,7 @@ class FakeJob:
         self.stats = JobStats()
         self.fallen_back = False
         self.closed: bool | None = None
+        self.given_up = False
         # (bucket, TOS bytes) of every operation.
         self.sent: list[tuple[int, NDArray[np.uint8]]] = []
         # Residuals are worked out once it is set.
@@ -80,6 +81,10 @@ class FakeJob:
         self.lost = 0
         self._sequence = 0
         self.made.append(self)
+
+    @property
+    def workers(self) -> int:
+        return self.config.workers
 
     def reduce(
         self, x: Tensor, bucket: int = 0, *, tag: Callable[[NDArray[np.float32]], NDArray[np.uint8]] | None = None
@@ -101,6 +106,9 @@ class FakeJob:
 
     def follow(self, values: int, bucket: int = 0) -> Tensor:
         return self._result(values)
+
+    def give_up(self) -> None:
+        self.given_up = True
 
     def close(self, *, agree: bool = True) -> None:
         self.closed = agree

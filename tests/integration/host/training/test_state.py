@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,9 @@ CASES: list[Case] = [
     for name in names
     for ddp in (False, True)
 ]
-# Steps of each process, and the folder of its checkpoint.
+# Steps of each phase, and the folder of its checkpoint.
 PHASES = {
     "whole": (0, END, "unused"),
-    "again": (0, END, "unused again"),
     "before": (0, CUT, "kept"),
     "after": (CUT, END, "kept"),
 }
@@ -76,28 +75,27 @@ def run(ranks: Ranks, case: Case, first: int, last: int, folder: Path) -> list[l
     name, switch, ddp = case
     mapping = job_of(name) if switch else None
     options = (OVER_A_SWITCH if switch else OVER_A_GROUP)[name]
-    place = folder / f"{'switch' if switch else 'group'} {'ddp' if ddp else 'plain'}"
     with contextlib.nullcontext() if mapping is None else serving(mapping):
-        return ranks.run(cases.train, name, mapping, options, ddp, (first, last), str(place))
+        return ranks.run(cases.train, name, mapping, options, ddp, (first, last), str(folder))
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Case, list[list[float]]]]:
-    """Parameters by phase, case and rank. The processes of a phase have ended before the next one begins."""
-    folder, found = tmp_path_factory.mktemp("checkpoints"), {}
-    for phase, (first, last, kept) in PHASES.items():
-        with Ranks(2, tmp_path_factory.mktemp("ranks")) as ranks:
-            found[phase] = {case: run(ranks, case, first, last, folder / kept) for case in CASES}
-    return found
+def phases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ranks]]:
+    """Processes of each phase: what goes on from a checkpoint has nothing else of the run that left it."""
+    with contextlib.ExitStack() as stack:
+        yield {phase: stack.enter_context(Ranks(2, tmp_path_factory.mktemp(phase))) for phase in PHASES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
-def test_training_goes_on_with_the_same_bits(trained: dict[str, dict[Case, list[list[float]]]], case: Case) -> None:
-    whole = trained["whole"][case]
-    assert trained["again"][case] == whole, "two runs without a cut differ"
+def test_training_goes_on_with_the_same_bits(phases: dict[str, Ranks], tmp_path: Path, case: Case) -> None:
+    """Which two runs without a cut do as well, or this one could not."""
+    trained = {
+        phase: run(phases[phase], case, first, last, tmp_path / kept) for phase, (first, last, kept) in PHASES.items()
+    }
+    whole = trained["whole"]
     assert whole[0] == whole[1], "the replicas differ"
-    assert trained["before"][case] != whole
-    assert trained["after"][case] == whole
+    assert trained["before"] != whole
+    assert trained["after"] == whole
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -117,11 +117,11 @@ def test_closing(make_lanes: MakeLanes) -> None:
         lanes.on_close(lambda: order.append("closer"))
         lanes.submit(2, lambda: order.append("work"))
     assert sorted(order) == ["closer", "work"]
-    assert [job.closed for job in jobs(lanes)] == [True] * 4
+    assert [(job.given_up, job.closed) for job in jobs(lanes)] == [(False, True)] * 4
     lanes.close()
     with pytest.raises(ValueError, match="stop"), make_lanes() as lanes:
         raise ValueError("stop")
-    assert [job.closed for job in jobs(lanes)] == [False] * 4
+    assert [(job.given_up, job.closed) for job in jobs(lanes)] == [(True, False)] * 4
 
 
 def test_a_lane_that_cannot_be_made_leaves_none_open(make_lanes: MakeLanes, monkeypatch: pytest.MonkeyPatch) -> None:
