@@ -29,8 +29,9 @@ _REFUSALS: Final = {
     p4.REJECT_JOB: ("the job is not on the switch", _APPLY),
     p4.REJECT_WORKER: ("the job at the switch has no such seat", APPLY_BOTH),
     p4.REJECT_PORT: (
-        "the worker's packets reach the switch at another port than its configuration says",
-        f"correct the port of this host in the configuration, then {_APPLY}",
+        "the worker's packets reach the switch at another port than its configuration says, or the worker number is "
+        "another host's",
+        f"correct the port in the configuration, or the number, then {APPLY_BOTH}",
     ),
     p4.REJECT_ADDRESS: ("the switch has another address for this worker", APPLY_BOTH),
     p4.REJECT_SLOT: ("the job at the switch has fewer slots than in the job file", APPLY_BOTH),
@@ -56,8 +57,9 @@ def silence(config: JobConfig, waited_s: float, questions: int, last_failure: st
     return (
         f"job {config.job}: the switch {config.aggregator} (UDP port {p4.SUMWIRE_PORT}) does not answer "
         f"{who(config)}: {questions} questions in {waited_s:.1f} s{failure}; check, in this order: is the switch or "
-        f"sumwire-aggregator started; is the job installed (`sumwire-controller apply CONFIG`); do firewalls pass UDP "
-        f"port {p4.SUMWIRE_PORT} both ways; route and MTU, at least {least_mtu(config)} bytes: "
+        f"sumwire-aggregator started; is the job installed (`sumwire-controller apply CONFIG`), with this host at its "
+        f"own port of the switch; do firewalls pass UDP port {p4.SUMWIRE_PORT} both ways; route and MTU, at least "
+        f"{least_mtu(config)} bytes: "
         f"`ip route get {config.aggregator}`"
     )
 

@@ -184,10 +184,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "unknown-job": (rf"job {setups.UNKNOWN_JOB}\b.* not (on|known|served)", _APPLY),
     "wrong-port": (r"(switch|another|this|that) port|port of the switch|switch's port", _APPLY),
     "wrong-address": (re.escape(setups.OTHER_ADDRESS), r"address|job-file"),
-    "wrong-worker": (
-        r"worker( number)?[^.;]*(another|other|wrong)|another address for this worker",
-        rf"{_JOB_FILE}|{_APPLY}",
-    ),
+    "wrong-worker": (r"worker number|another address for this worker", rf"{_JOB_FILE}|{_APPLY}"),
     "other-controller": (r"table|configuration|digest", rf"{_JOB_FILE}|{_APPLY}"),
     "firewall": (r"(does not answer|no answer).*firewall|firewall.*", r"udp|port"),
     "aggregator-not-started": (r"does not answer|no answer|refused", _SERVE),
@@ -198,7 +195,7 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 _AT_AGGREGATOR: Final[Mapping[str, tuple[str, str]]] = {
     "unknown-job": (_WORDS["unknown-job"][0], _SERVE),
-    "wrong-port": (r"\bport\b", _SERVE),
+    "wrong-port": (r"refused", _SERVE),
     "wrong-worker": (_WORDS["wrong-worker"][0], rf"{_JOB_FILE}|{_SERVE}"),
     "other-controller": (_WORDS["other-controller"][0], rf"{_JOB_FILE}|{_SERVE}"),
 }
