@@ -25,6 +25,8 @@ from sumwire_lab.system.processes import last_lines
 
 LOG: Final = "case.log"
 _TICK_SECONDS: Final = 1.0
+# Of the log, in an error.
+_LINES: Final = 3
 _NAMESPACES: Final = ("unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child=SIGKILL", "--")
 
 
@@ -43,7 +45,8 @@ class _Running:
         if self.process.returncode == 0 and record.exists():
             return Outcome(self.case, seconds, json.loads(record.read_text()))
         ended = "killed after its limit" if seconds >= self.case.limit_s else f"ended with {self.process.returncode}"
-        return Outcome(self.case, seconds, error=f"{ended}: {last_lines(self.folder / LOG, 1)} ({self.folder})")
+        last = " / ".join(last_lines(self.folder / LOG, _LINES).splitlines())
+        return Outcome(self.case, seconds, error=f"{ended}: {last} ({self.folder})")
 
 
 def carry_out(
