@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Final, Self
@@ -28,18 +30,22 @@ from sumwire.wire.batch import enlarge_buffers
 _LOG: Final = logging.getLogger("sumwire.aggregator")
 _STOP: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 _SIGNALS: Final = _STOP | {signal.SIGHUP, signal.SIGCHLD}
+# The processes of an aggregator that was killed end a moment after it. So long is waited for a port that is in use.
+_PORT_TRIES: Final = 40
+_PORT_WAIT_S: Final = 0.05
 
 
-def listen(address: str, port: int, processes: int, named_in: str = "") -> list[socket.socket]:
+def listen(
+    address: str, port: int, processes: int, named_in: str = "", *, sleep: Callable[[float], object] = time.sleep
+) -> list[socket.socket]:
     """A socket for each process, all bound to one port.
 
-    ``named_in``: the job file or option that names the address, for messages. Raises ListenError.
+    ``named_in``: the job file or option that names the address, for messages. Waits up to 2 s for a port that is in
+    use. Raises ListenError.
     """
     with contextlib.ExitStack() as opened:
         try:
-            # A socket without SO_REUSEPORT cannot be bound to a port that is in use by another program.
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.bind((address, port))
+            _await_free(address, port, sleep)
             sockets = [opened.enter_context(_bound(address, port, shared=processes > 1)) for _ in range(processes)]
         except OSError as error:
             raise ListenError(address, port, error, named_in=named_in) from error
@@ -47,6 +53,20 @@ def listen(address: str, port: int, processes: int, named_in: str = "") -> list[
             _steer_by_slot(sockets)
         opened.pop_all()
         return sockets
+
+
+def _await_free(address: str, port: int, sleep: Callable[[float], object]) -> None:
+    for tries_left in reversed(range(_PORT_TRIES)):
+        try:
+            # A socket without SO_REUSEPORT cannot be bound to a port that is in use by another program.
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.bind((address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not tries_left:
+                raise
+            sleep(_PORT_WAIT_S)
+        else:
+            return
 
 
 def _bound(address: str, port: int, *, shared: bool) -> socket.socket:

@@ -19,15 +19,17 @@ _TAGS: Final = 0xFF00
 
 @dataclass(frozen=True)
 class Call:
-    """``number``: of the operation in the job, from 0."""
+    """``number``: of the operation in the job, from 0. ``given``: what else must be equal, as a text."""
 
     number: int
     what: str
     values: int
     bucket: int
+    given: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what} of {self.values} values, bucket {self.bucket}"
+        given = f", {self.given}" if self.given else ""
+        return f"{self.what} of {self.values} values, bucket {self.bucket}{given}"
 
     @property
     def tag(self) -> int:

@@ -213,24 +213,25 @@ class Job(Saved):
     def _why_closed(self) -> str:
         return "it closed the job after an error" if self._broken is None else str(self._broken)
 
-    def reduce(self, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None) -> tuple[Tensor, Residual]:
+    def reduce(
+        self, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None, given: str = ""
+    ) -> tuple[Tensor, Residual]:
         """Mean of the workers' flat tensors by THC, and a function that returns this worker's residual.
 
         Both are float32 of x's length. The mean has equal bits on all workers and must not be changed. The residual is
         x minus what the mean contains of it; it is only computed when the function is called, and needs x unchanged.
         ``bucket``: a number equal on all workers. Calls that differ in it, in length or in order end with OrderError.
-        ``tag``: see :meth:`reduce_with`. Raises the errors of
-        :mod:`sumwire.errors`.
+        ``tag``, ``given``: see :meth:`reduce_with`. Raises the errors of :mod:`sumwire.errors`.
         """
-        return self.reduce_with(self._thc_for("to reduce gradients with THC"), x, bucket, tag=tag)
+        return self.reduce_with(self._thc_for("to reduce gradients with THC"), x, bucket, tag=tag, given=given)
 
     def reduce_with(
-        self, codec: GradientCodec, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None
+        self, codec: GradientCodec, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None, given: str = ""
     ) -> tuple[Tensor, Residual]:
         """Like :meth:`reduce`, with ``codec`` instead of THC. The job must have the codec's ops.
 
         ``tag``: maps the magnitudes of the tensor's chunks, float32 (chunks,), to the IPv4 TOS bytes of their packets,
-        uint8 (chunks,).
+        uint8 (chunks,). ``given``: a text that must be equal on all workers, for what the caller makes of the mean.
         """
         options = CodecOptions(tag=tag, divide_by=self._divide_by)
         kept: list[CodecOperation] = []
@@ -242,7 +243,7 @@ class Job(Saved):
             kept.append(self._codec_operation(codec, x, bucket, sequence, options))
             return kept[0]
 
-        result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32))
+        result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32), given)
         return self._checked(result, bucket), residual
 
     def results_ahead(self) -> bool:
@@ -302,13 +303,13 @@ class Job(Saved):
             raise SumOverflowError(f"job {self.config.name}: a sum of {self.workers} workers leaves int32")
         return sums[: len(values)]
 
-    def merged_signs(self, x: Tensor, bucket: int = 0) -> Tensor:
+    def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "") -> Tensor:
         """For every value +1 or -1: the sign of one worker's value, drawn with equal probabilities. Zero is plus.
 
         Flat tensors; the result is float32, or float64 if x is. After a fall-back it is the mean of the workers' signs,
-        which is the expectation of merged signs.
+        which is the expectation of merged signs. ``given``: see :meth:`reduce_with`.
         """
-        return self.reduce_with(self._sign, x, bucket)[0]
+        return self.reduce_with(self._sign, x, bucket, given=given)[0]
 
     def sign_merge(self, plus: Tensor, bucket: int = 0) -> Tensor:
         """For every value the sign of one worker, drawn with equal probabilities: bool (length,), True for plus.
@@ -340,9 +341,11 @@ class Job(Saved):
     def _collective(self, operation: Operation) -> Tensor:
         return self._run(lambda _: operation, (operation.ops, operation.values), operation.like())
 
-    def _run(self, make: Callable[[int], Operation], needs: tuple[tuple[str, ...], int], empty: Tensor) -> Tensor:
+    def _run(
+        self, make: Callable[[int], Operation], needs: tuple[tuple[str, ...], int], empty: Tensor, given: str = ""
+    ) -> Tensor:
         """Carry out one operation. ``make(sequence)`` creates it, with the lock held. ``needs``: its ops and
-        length; for length 0 the result is ``empty``."""
+        length; for length 0 the result is ``empty``. ``given``: see :meth:`reduce_with`."""
         ops, length = needs
         require(self.config, ops, "for this operation")
         self._check_process()
@@ -353,7 +356,7 @@ class Job(Saved):
                 return empty
             began = time.monotonic()
             operation = make(self._sequence)
-            call = Call(self._sequence, operation.what, length, operation.bucket)
+            call = Call(self._sequence, operation.what, length, operation.bucket, given)
             operation.tag = call.tag
             try:
                 result = self._carry_out(operation, call)

@@ -69,11 +69,19 @@ def test_what_has_no_slot_goes_to_the_first() -> None:
         assert sharing.owners(batch, 2).tolist() == [0, 0, 0]
 
 
+def test_a_port_that_is_freed_soon_is_waited_for() -> None:
+    """That of an aggregator that was killed, whose processes have not ended yet."""
+    mapping = every_op_mapping()
+    with group(mapping, 1) as (former,):
+        (udp,) = listen(aggregator_of(mapping), model.UDP_PORT, 1, sleep=lambda _: former.close())
+        udp.close()
+
+
 def test_a_taken_port_is_an_error_that_says_so() -> None:
     mapping = every_op_mapping()
     # Also where the one that has it would share.
     with group(mapping, 2), pytest.raises(ListenError, match=rf"{aggregator_of(mapping)}:{model.UDP_PORT}.*in use"):
-        listen(aggregator_of(mapping), model.UDP_PORT, 2)
+        listen(aggregator_of(mapping), model.UDP_PORT, 2, sleep=lambda _: None)
 
 
 def test_handed_over_datagrams_keep_their_senders() -> None:

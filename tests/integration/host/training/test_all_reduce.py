@@ -239,6 +239,25 @@ def test_missing_worker_is_named_to_all_at_the_start_and_the_next_run_begins() -
         assert run_workers(summed(mapping, 10), 3) == [3] * 3
 
 
+@pytest.mark.parametrize("other", [{"op": "sum"}, {"dtype": torch.float16}])
+def test_calls_that_differ_in_op_or_dtype_are_refused(other: dict[str, Any]) -> None:
+    """The worker that comes second to the slot is told; the other one gets no sum."""
+    mapping = job_mapping(2, 8)
+
+    def work(worker: int) -> str:
+        op, dtype = (
+            ("mean", torch.float32) if worker == 0 else (other.get("op", "mean"), other.get("dtype", torch.float32))
+        )
+        with sumwire.Job(configs(mapping)[worker], deadline_s=1.0) as job:
+            sumwire.all_reduce(torch.ones(1), job)
+            with pytest.raises((sumwire.OrderError, sumwire.DeadlineError)) as caught:
+                sumwire.all_reduce(torch.ones(1, dtype=dtype), job, op=op)
+            return type(caught.value).__name__
+
+    with Bridge(mapping, golden_switch(mapping)):
+        assert sorted(run_workers(work, 2)) == ["DeadlineError", "OrderError"]
+
+
 def test_workers_with_other_settings_are_told() -> None:
     mapping = job_mapping(2, 8)
 
