@@ -172,7 +172,7 @@ def bad_after_fall_back(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
         "ef-sign": EfSignCodec(worker=rank, workers=4),
         "ssdm": SsdmCodec(job=1, worker=rank),
     }
-    with open_job(rank, mapping, deadline_s=0.5, join_s=0.5) as job:
+    with open_job(rank, mapping, fallback="always") as job:
         results = {"thc": job.reduce(x)[0]} | {name: job.reduce_with(c, x)[0] for name, c in codecs.items()}
         agreed = [job.all_finite(rank != 2), job.all_finite(True)]
         return {
