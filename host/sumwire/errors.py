@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 
 class SumwireError(Exception):
@@ -58,6 +59,9 @@ class SumOverflowError(RetryError, OverflowError):
 LaneOverflowError = SumOverflowError
 
 
+_AGAIN: Final = "see the missing workers' logs, then start all workers again"
+
+
 class DeadlineError(RecreateError, TimeoutError):
     """No new result came for ``waited_s`` seconds, at this worker or at another one whose deadline passed first.
 
@@ -76,11 +80,12 @@ class DeadlineError(RecreateError, TimeoutError):
         waited_s: float,
         missing: Collection[int] | None = None,
         detail: str = "",
+        cure: str = _AGAIN,
     ) -> None:
         who = "unknown" if missing is None else f"{sorted(missing)}"
         super().__init__(
             f"job {job}: no result for {waited_s:.2f} s; slot {slot}, round {round_}, chunk {chunk}, one of "
-            f"{open_chunks} open chunks; missing workers: {who}{'; ' + detail if detail else ''}"
+            f"{open_chunks} open chunks; missing workers: {who}{'; ' + detail if detail else ''}; {cure}"
         )
         self.job = job
         self.slot = slot
@@ -89,9 +94,10 @@ class DeadlineError(RecreateError, TimeoutError):
         self.open_chunks = open_chunks
         self.waited_s = waited_s
         self.missing = None if missing is None else tuple(sorted(missing))
+        self._cure = cure
 
     def with_detail(self, detail: str) -> DeadlineError:
-        """A copy of this error whose message ends with ``detail``."""
+        """A copy of this error whose message has ``detail`` before the cure."""
         return DeadlineError(
             job=self.job,
             slot=self.slot,
@@ -101,6 +107,7 @@ class DeadlineError(RecreateError, TimeoutError):
             waited_s=self.waited_s,
             missing=self.missing,
             detail=detail,
+            cure=self._cure,
         )
 
 

@@ -60,7 +60,7 @@ def load(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise LoadError(f"cannot load {path}: {error}") from error
+        raise LoadError(f"cannot load {path}: {error}; remove the file, so that it is compiled again") from error
 
 
 def _key(

@@ -73,7 +73,9 @@ def cached(path: Path, make: Callable[[Path], None]) -> Path:
             new.replace(path)
             checksum.replace(_checksum_path(path))
         except OSError as error:
-            raise NativeError(f"cannot keep {path}: {error.strerror or error}") from error
+            raise NativeError(
+                f"cannot keep {path}: {error.strerror or error}; name another folder: NATIVELIB_CACHE=FOLDER"
+            ) from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     return path

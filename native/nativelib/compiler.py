@@ -55,8 +55,8 @@ def find_compiler(*, wide_bitint: bool = False) -> Compiler:
             return candidate.compiler
         failures.append(f"{'$CC = ' if chosen else ''}{name}: {candidate.reason}")
     what = "C compiler with _BitInt(2048)" if wide_bitint else "C compiler"
-    hint = "" if chosen else "; install clang 16 or later, or name one in $CC"
-    raise NoCompilerError(f"no {what}: {'; '.join(failures)}{hint}")
+    hint = "name another one in $CC, or unset it" if chosen else "install clang 16 or later, or name one in $CC"
+    raise NoCompilerError(f"no {what}: {'; '.join(failures)}; {hint}")
 
 
 @dataclass(frozen=True)

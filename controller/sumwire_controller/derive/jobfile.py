@@ -67,7 +67,7 @@ def _at_one_switch(config: Config, job: Job) -> list[dict[str, Any]]:
     workers = [config.worker(name) for name in job.workers]
     others = "a switch above" if job.parents else next((worker.name for worker in workers if worker.is_switch), "")
     if others:
-        cure = f"its job file is made from the topology: sumwire-controller job-file TOPOLOGY --job {job.name}"
+        cure = f"make its job file from the topology: sumwire-controller job-file TOPOLOGY --job {job.name}"
         raise PartOfTreeError(f"job {job.name!r}: has a part at {others} too; {cure}")
     aggregator = str(config.aggregator.ip)
     return [_address(str(worker.ip), worker.udp_port, aggregator, seat) for seat, worker in enumerate(workers)]

@@ -65,7 +65,7 @@ class LaneState(DdpState):
         self._now: list[_Operation] = []
         self._step: list[_Operation] = []
         if not self._ends or not self._ends[-1]:
-            raise UsageError("no parameters: nothing to reduce")
+            raise UsageError("no parameters: nothing to reduce; give some that need gradients")
 
     def _submit(self, bucket: GradBucket) -> Future[Tensor]:
         parts = self._parts(bucket)

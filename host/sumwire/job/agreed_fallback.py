@@ -71,4 +71,4 @@ class AgreedFallback:
             self.control.fallback.compare(call)
             return operation.ordinary(self.control.fallback)
         except GroupError as error:
-            raise PeerLostError(f"a collective of the fall-back failed: {error}") from error
+            raise PeerLostError(f"a collective of the fall-back failed: {error}; start all workers again") from error

@@ -35,6 +35,7 @@ from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 
 # Ops that a loss bound applies to: sums are divided by their contributors, and error feedback keeps what is missing.
+_AGAIN: Final = "start all workers again"
 _BOUNDED_OPS: Final = frozenset({p4.OP_THC})
 
 # Maps magnitudes of chunks, float32 (chunks,), to TOS bytes, uint8 (chunks,).
@@ -121,7 +122,9 @@ class CodecOperation(Operation):
             try:
                 round_.encode_into(agreed, first, last, exchange.payload[first:last])
             except CodecError as error:
-                raise RecreateError(f"job {config.job}: agreed on what no worker can mean: {error}") from error
+                raise RecreateError(
+                    f"job {config.job}: agreed on what no worker can mean: {error}; {_AGAIN}"
+                ) from error
             if outside is not None:
                 exchange.mark(first, outside[first:last] * np.uint8(p4.FLAG_OVERFLOW))
             self._encoded = last
@@ -132,7 +135,7 @@ class CodecOperation(Operation):
             try:
                 round_.decode_into(first, last, results.words[first:last], results.counts[first:last], overflows)
             except CodecError as error:
-                raise RecreateError(f"job {config.job}: result that no sum can be: {error}") from error
+                raise RecreateError(f"job {config.job}: result that no sum can be: {error}; {_AGAIN}") from error
 
         return encode, decode
 

@@ -275,7 +275,7 @@ class Control:
         if self._member.failure is not None:
             raise self._member.failure.error()
         if self._member.left or self._member.done:
-            raise ClosedError(f"job {self._job} is closed")
+            raise ClosedError(f"job {self._job} is closed; make a new one: Job(config)")
 
     def _end(self) -> None:
         """The thread has nothing more to do."""

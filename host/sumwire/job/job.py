@@ -300,7 +300,9 @@ class Job(Saved):
         """
         sums = self._collective(Sum32(values, bucket % _BUCKETS)).numpy()
         if len(values) and sums[-1]:
-            raise SumOverflowError(f"job {self.config.name}: a sum of {self.workers} workers leaves int32")
+            raise SumOverflowError(
+                f"job {self.config.name}: a sum of {self.workers} workers leaves int32; give smaller values"
+            )
         return sums[: len(values)]
 
     def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "") -> Tensor:
@@ -377,7 +379,7 @@ class Job(Saved):
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise ClosedError(f"job {self.config.name} is closed")
+            raise ClosedError(f"job {self.config.name} is closed; make a new one: Job(config)")
         if self._broken is not None:
             raise self._broken
 

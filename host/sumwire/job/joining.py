@@ -188,7 +188,7 @@ class _Joining:
         """Raises StaleRunError if slot 0 has a newer round than this greeting can have reached."""
         used = state.contributors or state.closed
         if used and round_newer(state.round, (self._next() - 1) % ROUNDS):
-            raise StaleRunError("a newer run has begun", slot=0, round_=state.round)
+            raise StaleRunError("a newer run has begun; start all workers again", slot=0, round_=state.round)
 
     def _waiting(self, waited_s: float, missing: Collection[int] | None, *, step: int = 0) -> None:
         config = self._config
@@ -205,7 +205,8 @@ class _Joining:
                 open_chunks=1,
                 waited_s=waited_s,
                 missing=missing,
-                detail="while greeting; start the missing workers, or give them more time: Job(config, join_s=SECONDS)",
+                detail="while greeting",
+                cure="start the missing workers, or give them more time: Job(config, join_s=SECONDS)",
             )
             raise error from None
 

@@ -36,7 +36,7 @@ class AlonePatience(Alone):
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
         """Raises DeadlinePassedError after the deadline."""
         if self._over:
-            raise ClosedError(f"job {self._job} is closed")
+            raise ClosedError(f"job {self._job} is closed; make a new one: Job(config)")
         super().waiting(waited_s, missing)
 
 

@@ -42,7 +42,7 @@ class _Hops:
         self.ranks = dist.get_world_size(group)
         self.rank = dist.get_rank(group)
         if self.rank < 0:
-            raise ScheduleError("this process is not in the group")
+            raise ScheduleError("this process is not in the group: call it on the ranks of the group only")
         self.traffic = Traffic()
         self._head_bytes = head_bytes
 
@@ -64,7 +64,8 @@ class _Hops:
                 if work is not None:
                     work.wait()
         except RuntimeError as error:
-            raise HopError(f"rank {self.rank}: the hop to {step.to}, from {step.source} failed: {error}") from error
+            where = f"rank {self.rank}: the hop to {step.to}, from {step.source}"
+            raise HopError(f"{where} failed: {error}; start all workers again") from error
         self.traffic.messages += 1
         self.traffic.header_bytes += self._head_bytes
         self.traffic.payload_bytes += message.numel() - self._head_bytes
@@ -199,7 +200,7 @@ def _full_mean(tensor: Tensor, hops: _Hops) -> Tensor:
     try:
         dist.all_reduce(total, group=hops.group)
     except RuntimeError as error:
-        raise HopError(f"rank {hops.rank}: all-reduce failed: {error}") from error
+        raise HopError(f"rank {hops.rank}: all-reduce failed: {error}; start all workers again") from error
     return total.div_(hops.ranks)
 
 
@@ -207,11 +208,11 @@ def _packed(bits: Tensor, length: int | None) -> tuple[Bits, int]:
     """Return a copy as packed bytes, and the number of values."""
     if bits.dtype == torch.bool:
         if length is not None:
-            raise ScheduleError(f"length = {length}: a bool tensor has its own length")
+            raise ScheduleError(f"length = {length}: a bool tensor has its own length: leave it out")
         flat = bits.detach().cpu().reshape(-1).numpy()
         return np.packbits(flat), flat.size
     if bits.dtype != torch.uint8 or bits.dim() != 1:
-        raise ScheduleError(f"{bits.dtype} of shape {tuple(bits.shape)}: signs are bool, or uint8 of one dimension")
+        raise ScheduleError(f"{bits.dtype} of shape {tuple(bits.shape)}: must be bool, or uint8 of one dimension")
     count = 8 * bits.numel() if length is None else length
     if bits.numel() != -(-count // 8):
         raise ScheduleError(f"length = {count} with {bits.numel()} bytes: must fill all but the last one's end")

@@ -51,7 +51,10 @@ class SignHopper:
     def take(self, step: Step, message: Bits) -> None:
         weight = int(message[0])
         if weight != step.receive_weight:
-            raise HopError(f"rank {step.source} sent signs of {weight} workers: this hop has {step.receive_weight}")
+            raise HopError(
+                f"rank {step.source} sent signs of {weight} workers: this hop has {step.receive_weight}; give all "
+                "ranks the same group and options"
+            )
         part = self.bits[..., step.receive.start : step.receive.stop]
         received = message[WEIGHT_BYTES:].reshape(part.shape)
         part[...] = merge(received, part, weight, step.own_weight, self._draws) if step.merges else received

@@ -42,7 +42,7 @@ class SimulatedSigns:
         lockstep(hoppers, [self.plan(rank, bits.shape[-1]) for rank in range(self.ranks)])
         result = hoppers[0].bits
         if not all(np.array_equal(result, other.bits) for other in hoppers):
-            raise HopError("the ranks ended with different bits")
+            raise HopError("the ranks ended with different bits; give all ranks the same options")
         return result
 
 
@@ -53,5 +53,8 @@ def lockstep(hoppers: Sequence[Hopper], plans: Sequence[Sequence[Step]]) -> None
         for rank, step in enumerate(steps):
             message = sent[step.source, rank]
             if len(message) != hoppers[rank].expected_bytes(step):
-                raise HopError(f"rank {rank} got {len(message)} bytes, not {hoppers[rank].expected_bytes(step)}")
+                expected = hoppers[rank].expected_bytes(step)
+                raise HopError(
+                    f"rank {rank} got {len(message)} bytes, not {expected}; give all ranks tensors of one length"
+                )
             hoppers[rank].take(step, message)

@@ -47,7 +47,7 @@ def make(
         members(group)
         return route.make(name, group, given)
     if group is not None:
-        raise UsageError(f"system {name}: over a switch it takes no group")
+        raise UsageError(f"system {name}: over a switch it takes no group: leave group out")
     assert job is not None
     require(job.config, route.ops, f"for system {name}")
     if route.laned == isinstance(job, Job):
@@ -73,7 +73,10 @@ def _resolve(name: str, transport: str, *, has_job: bool) -> str:
     if chosen not in spec.routes:
         others = ", ".join(other for other, row in TABLE.items() if chosen in row.routes)
         only = " and ".join(spec.transports)
-        raise UsageError(f"system {name}: transport {chosen!r}: it runs over {only}; over {chosen} run {others}")
+        raise UsageError(
+            f"system {name}: transport {chosen!r}: it runs over {only}; choose that, or a system that runs over "
+            f"{chosen}: {others}"
+        )
     if chosen == SWITCH and not has_job:
         raise UsageError(f"system {name}: needs a job, with ops {', '.join(spec.ops)}")
     return chosen
@@ -88,5 +91,5 @@ def _checked_options(name: str, transport: str, given: Mapping[str, Any]) -> Opt
             raise UsageError(f"system {name}: option {option!r}: {rule}")
     for option in kind.required():
         if option not in given:
-            raise UsageError(f"system {name}: needs option {option}: {MEANINGS[option]}")
+            raise UsageError(f"system {name}: needs option {option} ({MEANINGS[option]}); give it")
     return kind(**given)

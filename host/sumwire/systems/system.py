@@ -65,7 +65,7 @@ class System(Saved):
         serve.
         """
         if self._attached:
-            raise UsageError(f"system {self.name}: serves one model, and has it already")
+            raise UsageError(f"system {self.name}: serves one model, and has it already: make another for this one")
         trained = [p for p in model.parameters() if p.requires_grad and p.numel()]
         if not trained:
             raise UsageError(f"system {self.name}: the model has no parameters: at least one must need gradients")

@@ -67,5 +67,7 @@ def _mean(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int, given:
 
 def _signs(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int, given: str) -> Tensor:
     if feedback is not None:
-        raise UsageError(f"feedback = {feedback!r}: merged signs leave nothing that could be added to the next")
+        raise UsageError(
+            f"feedback = {feedback!r}: merged signs leave nothing that could be added to the next: leave it out"
+        )
     return job.merged_signs(flat, bucket, given=given)

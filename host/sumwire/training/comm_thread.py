@@ -48,7 +48,7 @@ class CommThread:
         future: Future[_Result] = Future(devices=[device] if device is not None and device.type == "cuda" else None)
         with self._lock:
             if self._closed:
-                raise ClosedError(f"{self.name} is closed")
+                raise ClosedError(f"{self.name} is closed; make a new one")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="sumwire", daemon=True)
                 self._thread.start()

@@ -26,7 +26,7 @@ class FlatParameters:
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         if not parameters:
-            raise UsageError("no parameters: nothing to optimize")
+            raise UsageError("no parameters: nothing to optimize; give some that need gradients")
         for number, parameter in enumerate(parameters):
             if parameter.dtype not in (torch.float32, torch.float64, *_HALVES):
                 raise UsageError(f"parameter {number} of {parameter.dtype}: must be a floating-point one")

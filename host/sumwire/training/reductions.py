@@ -34,6 +34,7 @@ from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.training.ddp import Reduce
 
 _HALVES: Final = (torch.float16, torch.bfloat16)
+_AGAIN: Final = "start all workers again"
 _THC_DTYPES: Final = (torch.float32, *_HALVES)
 
 
@@ -71,7 +72,7 @@ class Peers:
         try:
             dist.all_gather(everyone, x, group=self.group)
         except RuntimeError as error:
-            raise GroupError(f"rank {self.rank}: all-gather of {x.numel()} values failed: {error}") from error
+            raise GroupError(f"rank {self.rank}: all-gather of {x.numel()} values failed: {error}; {_AGAIN}") from error
         return everyone
 
     def _reduced_(self, x: Tensor, op: dist.ReduceOp.RedOpType) -> Tensor:
@@ -79,7 +80,7 @@ class Peers:
         try:
             dist.all_reduce(x, op, group=self.group)
         except RuntimeError as error:
-            raise GroupError(f"rank {self.rank}: all-reduce of {x.numel()} values failed: {error}") from error
+            raise GroupError(f"rank {self.rank}: all-reduce of {x.numel()} values failed: {error}; {_AGAIN}") from error
         return x
 
 
@@ -88,7 +89,7 @@ def members(group: dist.ProcessGroup | None) -> list[int]:
     if not (dist.is_available() and dist.is_initialized()):
         raise UsageError("no process group: call torch.distributed.init_process_group first")
     if dist.get_rank(group) < 0:
-        raise UsageError("this process is not in the group")
+        raise UsageError("this process is not in the group: call it on the ranks of the group only")
     return dist.get_process_group_ranks(dist.group.WORLD if group is None else group)
 
 
@@ -173,7 +174,7 @@ class _ThcOverGroup(Saved):
 
     def reduce(self, x: Tensor, number: int) -> tuple[Tensor, Residual]:
         if x.dtype not in _THC_DTYPES:
-            raise UsageError(f"tensor of {x.dtype}: THC takes {', '.join(map(str, _THC_DTYPES))}")
+            raise UsageError(f"tensor of {x.dtype}: must be one of {', '.join(map(str, _THC_DTYPES))}")
         if x.numel() == 0:
             return x.to(torch.float32, copy=True), lambda: torch.zeros_like(x, dtype=torch.float32)
         sequence, self._calls = self._calls, self._calls + 1

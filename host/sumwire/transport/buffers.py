@@ -95,7 +95,7 @@ class Buffers:
         complete: int = 0,
     ) -> None:
         if chunks > p4.CHUNKS_MAX:
-            raise UsageError(f"{chunks} chunks in one tensor: a packet can number {p4.CHUNKS_MAX}")
+            raise UsageError(f"{chunks} chunks in one tensor: a packet can number {p4.CHUNKS_MAX}: split it")
         if tos is not None and (tos.dtype != np.uint8 or tos.shape != (chunks,)):
             raise UsageError(f"{tos.dtype} TOS bytes of shape {tos.shape}: need uint8 ({chunks},)")
         up_words, down_words = OP_WORDS[op]

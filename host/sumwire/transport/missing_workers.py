@@ -34,7 +34,7 @@ def ask_who_is_missing(connection: Connection, buffers: Buffers, receiver: Recei
     if catch_up is not None and (lost := catch_up.recovery.missing):
         raise error.with_detail(
             f"no other worker gave the results of {lost} chunks, which the switch has no more: the others ended, or "
-            "another run of the job has begun; start all workers again"
+            "another run of the job has begun"
         )
     open_chunks = window.open_chunks
     question, tos = buffers.closing_flush(error.chunk), buffers.protected_tos(error.chunk)

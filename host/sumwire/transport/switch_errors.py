@@ -33,7 +33,10 @@ _REFUSALS: Final = {
         "another host's",
         f"correct the port in the configuration, or the number, then {APPLY_BOTH}",
     ),
-    p4.REJECT_ADDRESS: ("the switch has another address for this worker", APPLY_BOTH),
+    p4.REJECT_ADDRESS: (
+        "the switch has another address for this worker, or the worker number is another host's",
+        f"start this host with its own number, or {APPLY_BOTH}",
+    ),
     p4.REJECT_SLOT: ("the job at the switch has fewer slots than in the job file", APPLY_BOTH),
     p4.REJECT_JOB_OP: ("the job at the switch is without an op that the job file has", APPLY_BOTH),
 }

@@ -152,7 +152,7 @@ class Transport:
     def start(self, op: int, payload: NDArray[np.uint8], bucket: int = 0, options: ExchangeOptions = PLAIN) -> Exchange:
         """Like :meth:`exchange`, but return once the first window is sent; :meth:`finish` does the rest."""
         if op not in OP_WORDS:
-            raise UsageError(f"op {op} is none of {sorted(OP_WORDS)}")
+            raise UsageError(f"op {op}: must be one of {sorted(OP_WORDS)}")
         if payload.dtype != np.uint8 or payload.ndim != 3 or payload.shape[1:] != (OP_WORDS[op][0], WORD_BYTES):
             raise UsageError(f"payload {payload.dtype}{payload.shape}: need uint8(chunks, {OP_WORDS[op][0]}, 128)")
         # A pool of its own, since the caller may keep the results.
@@ -164,7 +164,7 @@ class Transport:
     def finish(self) -> Results:
         """:meth:`Exchange.finish` of the exchange under way. Raises UsageError if there is none."""
         if self._exchange is None or self._exchange.closed:
-            raise UsageError("no exchange was started")
+            raise UsageError("no exchange was started: call start before finish")
         return self._exchange.finish()
 
     def open(self, op: int, chunks: int, bucket: int = 0, options: ExchangeOptions = PLAIN) -> Exchange:

@@ -120,7 +120,7 @@ class Window:
         need ``adaptive_retries``. Raises UsageError while chunks of the exchange before are open.
         """
         if not self.done:
-            raise UsageError(f"{self.open_chunks} chunks of the exchange before are open")
+            raise UsageError(f"{self.open_chunks} chunks of the exchange before are open: finish it first")
         self.base += self.chunks
         self.chunks = self.open_chunks = chunks
         self.filled = chunks if filled is None else filled

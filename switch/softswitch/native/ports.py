@@ -21,7 +21,7 @@ from softswitch.native.ports_library import CounterStruct, ImpairmentSpecStruct,
 from softswitch.native.program_lock import ProgramLock
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, initial_state
-from softswitch.runtime.interface import SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
+from softswitch.runtime.interface import CURE, SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
 
 _log = logging.getLogger("softswitch.ports")
 
@@ -172,7 +172,7 @@ class NativePortRunner:
             raise self._port_error(number, error)
 
     def _port_error(self, number: int, error: int) -> PortError:
-        return PortError(f"port {number} on {self._interfaces.get(number)}: {os.strerror(error)}")
+        return PortError(f"port {number} on {self._interfaces.get(number)}: {os.strerror(error)}; {CURE}")
 
     def _read(self) -> None:
         buffer = memoryview(bytearray(MAX_MAIL_BYTES))

@@ -88,7 +88,7 @@ def serve(
         port = grpc_server.add_insecure_port(address)
     except RuntimeError as error:
         pool.shutdown()
-        raise BindError(f"cannot listen on {address}: {error}") from error
+        raise BindError(f"cannot listen on {address}: {error}; choose another: --grpc-server-addr HOST:PORT") from error
     device.on_cpu_frame(service.packet_in)
     grpc_server.start()
     return Server(device, grpc_server, pool, servicer, port)

@@ -22,6 +22,8 @@ SIOCGIFMTU = 0x8921
 
 BUFFER_BYTES = 16 << 20
 
+# What mends a port that cannot be opened.
+CURE = "see `ip link`, and give interfaces that are there and up: -i PORT@INTERFACE"
 _NAMED_NUMBER = struct.Struct("16si20x")  # struct ifreq
 
 
@@ -59,14 +61,16 @@ def open_interface(number: int, interface: str, prepare: Callable[[socket.socket
         # Protocol 0 until it is bound: a socket made with ETH_P_ALL takes frames of every interface before bind.
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     except PermissionError as error:
-        raise PortError(f"port {number} on {interface}: packet sockets need root (CAP_NET_RAW)") from error
+        raise PortError(
+            f"port {number} on {interface}: packet sockets need root (CAP_NET_RAW): run it as root"
+        ) from error
     try:
         _configure(opened, interface)
         prepare(opened)
         opened.bind((interface, ETH_P_ALL))
     except OSError as error:
         opened.close()
-        raise PortError(f"port {number} on {interface}: {error.strerror or error}") from error
+        raise PortError(f"port {number} on {interface}: {error.strerror or error}; {CURE}") from error
     return opened
 
 

@@ -27,6 +27,7 @@ Nodes = tuple[ast.AST, ...]
 class Site:
     """A place that makes an error. ``families``: its class and all classes above it. ``texts``: each way it can read.
 
+    ``part``: only words in the middle of the text are made here, such as the details of a DeadlineError.
     An error whose class has its own text is a site where the class is; where it is made it adds nothing.
     """
 
@@ -34,6 +35,7 @@ class Site:
     line: int
     families: tuple[str, ...]
     texts: tuple[str, ...]
+    part: bool = False
 
     @property
     def where(self) -> str:
@@ -139,7 +141,7 @@ class Sources:
         """What is added to the end of a DeadlineError."""
         texts = tuple(text for value in values for text in self._texts(module, value, ()) if _worded(text))
         if texts:
-            yield Site(module.path, node.lineno, self.families("DeadlineError"), texts)
+            yield Site(module.path, node.lineno, self.families("DeadlineError"), texts, part=True)
 
     @cached_property
     def _with_own_text(self) -> set[str]:
@@ -214,7 +216,7 @@ class Sources:
 
     def _of_name(self, module: _Module, node: ast.AST, name: str, above: Nodes) -> list[str]:
         function = module.around.get(node)
-        local = [value for target, value in _assignments(function.body) if target == name] if function else []
+        local = [value for target, value in _local(function) if target == name] if function else []
         found = [(module, value) for value in local or module.constants.get(name, [])]
         if not found and name in module.imported:
             found = [
@@ -259,6 +261,14 @@ class Sources:
     def _named(self, dotted: str) -> list[_Module]:
         ends = (f"{dotted.replace('.', '/')}.py", f"{dotted.replace('.', '/')}/__init__.py")
         return [module for module in self._modules if f"/{module.path}".endswith(tuple(f"/{end}" for end in ends))]
+
+
+def _local(function: _Function) -> Iterator[tuple[str, ast.expr]]:
+    """What a function assigns, and the defaults of its keyword arguments."""
+    yield from _assignments(function.body)
+    for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        if default is not None:
+            yield argument.arg, default
 
 
 def _may_be_text(value: ast.expr) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every error that a user can meet has its entry in docs/troubleshooting.md, and every entry an error.
+"""Every error that a user can meet ends with a cure and has its entry in docs/troubleshooting.md; every entry has an
+error.
 
 An entry is a heading of the third level or a row of a table. Its keys are the quoted words in the heading or in the
 row's first cell: constant words of the error's text. A class in code there stands for all errors of the class.
@@ -43,6 +44,17 @@ WHOLE_CLASSES: Final = {
 RULES: Final = {"must be", "must have", "need", "known are"}
 WRONG_CALLS: Final = {"UsageError"}
 LETTERS_MIN: Final = 7
+# A cure is in the last clause, or in the last but one where a command follows it: code, an order, or what a value
+# must be.
+_CLAUSES: Final = re.compile(r"(?:[;:?.]|, or)\s|\n")
+_ORDER: Final = re.compile(
+    r"(?:Do|Then|add|apply|attach|begin|bring|call|choose|close|compare|compile|correct|end|finish|give|install|leave|"
+    r"let|load|look|lower|make|mend|name|pass|raise|remove|reset|restart|return|run|save|see|set|split|start|take|use|"
+    r"write) ",
+)
+_RULE: Final = re.compile(r"\b(?:must|needs?|known are|its options are|at most)\b")
+# Made by the controller's checks of the compiled program, whose caller adds the cure.
+ADDED_LATER: Final = re.compile(r"in the compiled program(?:, want |$)")
 _HEADING: Final = re.compile(r"### (.*)")
 _ROW: Final = re.compile(r"\| ?(.*?) \|")
 _WORDS: Final = re.compile(r'"([^"]+)"')
@@ -102,6 +114,38 @@ def test_every_class_is_for_users_or_hidden() -> None:
 def test_every_error_has_an_entry() -> None:
     assert len(sites()) > 200
     assert [(site.where, texts) for site in sites() if (texts := without_entry(site))] == []
+
+
+def has_cure(text: str) -> bool:
+    clauses = [clause for clause in _CLAUSES.split(text.rstrip()) if letters(clause)][-2:]
+    return any("`" in clause or _ORDER.match(clause) or _RULE.search(clause) for clause in clauses)
+
+
+def test_every_error_ends_with_a_cure() -> None:
+    ends = [
+        (site.where, text)
+        for site in sites()
+        if not site.part and not WHOLE_CLASSES.intersection(site.families)
+        for text in site.texts
+        if letters(text) >= LETTERS_MIN and not ADDED_LATER.search(text)
+    ]
+    assert len(ends) > 200
+    assert [(where, text) for where, text in ends if not has_cure(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("job 7: the sum is wrong; start all workers again", True),
+        ("k = 0: must be above 0", True),
+        ("job 7: is gone; see `ip link`", True),
+        ("switch s1: no channel; run it again: sumwire-controller apply CONFIG", True),
+        ("job 7: the sum is wrong", False),
+        ("start the job: failed: it was refused: no reason", False),
+    ],
+)
+def test_a_cure_is_at_the_end(text: str, cure: bool) -> None:
+    assert has_cure(text) is cure
 
 
 @pytest.mark.parametrize("key", keys())

@@ -212,7 +212,7 @@ class HookSync(GradientOptimizer):
         super().__init__(optimizer)
         self._kinds = _by_kind(p for group in self.param_groups for p in group["params"] if p.requires_grad)
         if not self._kinds:
-            raise UsageError("no parameters: nothing to optimize")
+            raise UsageError("no parameters: nothing to optimize; give some that need gradients")
 
     @torch.no_grad()
     def synchronize(self) -> None:

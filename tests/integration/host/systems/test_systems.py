@@ -169,9 +169,13 @@ def test_made_by_name_only_with_what_it_needs() -> None:
             systems.make("marsit", job, global_lr=0.1)
         with pytest.raises(sumwire.UsageError, match="transport 'wire': known are auto, switch, group"):
             systems.make("vote", job, transport="wire")
-        with pytest.raises(sumwire.UsageError, match=r"topk: transport 'switch': it runs over group; .* sum32, thc,"):
+        with pytest.raises(
+            sumwire.UsageError, match=r"topk: transport 'switch': it runs over group; .* over switch: .*sum32, thc,"
+        ):
             systems.make("topk", job, transport="switch")
-        with pytest.raises(sumwire.UsageError, match=r"marsit: transport 'group': it runs over switch; .* ssgd, fp16"):
+        with pytest.raises(
+            sumwire.UsageError, match=r"marsit: transport 'group': it runs over switch; .* over group: .*ssgd, fp16"
+        ):
             systems.make("marsit", job, transport="group", global_lr=0.1)
         with pytest.raises(sumwire.UsageError, match="system ssdm: needs a job, with ops sign, max32"):
             systems.make("ssdm")

@@ -92,7 +92,7 @@ def test_one_switch_says_the_same_in_either_kind_of_file() -> None:
 
 def test_one_switch_of_several_does_not_know_all_hosts() -> None:
     spine, leaf = configs_of(parse_topology(text(leaf_spine(2, 1, 1))))[:2]
-    with pytest.raises(PartOfTreeError, match="'digits': has a part at leaf1 too; its job file is made from the top"):
+    with pytest.raises(PartOfTreeError, match="'digits': has a part at leaf1 too; make its job file from the top"):
         job_description(spine, "digits")
     with pytest.raises(PartOfTreeError, match="'digits': has a part at a switch above too"):
         job_description(leaf, "digits")
