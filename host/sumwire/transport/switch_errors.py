@@ -19,7 +19,7 @@ _APPLY: Final = "`sumwire-controller apply CONFIG`, or start sumwire-aggregator 
 # What mends a difference between switch and job file.
 APPLY_BOTH: Final = (
     "apply the configuration and write the job files again: `sumwire-controller apply CONFIG`, "
-    "`sumwire-controller job-file CONFIG --job NAME`"
+    "`sumwire-controller job-file CONFIG --job NAME`; or start sumwire-aggregator with the workers' job file"
 )
 _VERSIONS: Final = (
     "bring hosts and switch to the same version of Sumwire, then load its program: `sumwire-controller apply CONFIG`"
