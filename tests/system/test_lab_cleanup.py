@@ -20,11 +20,11 @@ from sumwire_lab.system import leftovers
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def until(what: str, look: Callable[[], Any]) -> Any:
-    """Look again and again until there is something; fail after half a minute."""
+    """Look again and again until there is something; fail after a minute."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         found = look()

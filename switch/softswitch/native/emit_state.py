@@ -33,6 +33,8 @@ def _members(context: Context) -> tuple[list[str], list[str]]:
     lines += [f"int64_t {name};" for name in storage.positions.values()]
     if context.track_length:
         lines.append(f"uint64_t {PACKET_LENGTH};")
+    if context.usage.truncates:
+        lines.append("size_t limit;  // bytes that may leave; set before egress")
     declared = {key: f"{storage.carrier(key).name} {name};" for key, name in storage.fields.items()}
     lines += [line for key, line in declared.items() if key not in unset]
     return lines, [line for key, line in declared.items() if key in unset]
@@ -49,7 +51,6 @@ def emit_state(context: Context) -> list[str]:
         "  size_t size;",
         "  size_t payload;  // where in the frame what was not parsed starts",
         "  uint64_t now;",
-        *(["  size_t limit;  // bytes that may leave"] if context.usage.truncates else []),
         "  struct ss_sink *sink;",
         *(INDENT + line for line in unset),
         "};",
