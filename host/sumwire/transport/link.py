@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import select
 import socket
 from typing import Final
@@ -63,6 +64,8 @@ class Link:
         self.records, self.heads = headers(self.received), heads(self.received)
         self.sizes = self.socket.sizes
         self.last_failure = ""
+        # When the switch was last asked for its configuration, in seconds of the connection's clock.
+        self.asked_at = -math.inf
         self._config = config
         self._stats = stats
         self._packet_bytes = 0

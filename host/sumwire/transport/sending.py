@@ -10,11 +10,14 @@ import numpy as np
 
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
+from sumwire.transport.hello import hello_packet
 from sumwire.transport.in_flight import Chunks
 from sumwire.transport.link import BATCH
 from sumwire.transport.retries import Outgoing, SendKind
 
 _NO_CHUNKS: Final = np.zeros(0, np.int64)
+# Seconds between two questions for the configuration of the switch, while packets are lost.
+_ASK_EVERY_S: Final = 1.0
 
 
 class Sender:
@@ -34,12 +37,21 @@ class Sender:
                 outgoing = connection.window.take(now, BATCH)
                 if outgoing is None:
                     return
-                if outgoing.kind != SendKind.FIRST and not self._prepare(outgoing):
-                    continue
+                if outgoing.kind != SendKind.FIRST:
+                    self._ask_for_configuration(now)
+                    if not self._prepare(outgoing):
+                        continue
                 self.held = outgoing.chunks
             self.held = self.held[connection.link.send(self.held) :]
             if len(self.held):
                 return
+
+    def _ask_for_configuration(self, now: float) -> None:
+        """Say HELLO, now and then: packets were lost, maybe because the switch was given another configuration."""
+        link = self._connection.link
+        if now - link.asked_at >= _ASK_EVERY_S:
+            link.asked_at = now
+            link.send_one(hello_packet(self._connection.config), None)
 
     def _prepare(self, outgoing: Outgoing) -> bool:
         """Make the packets of a retry. Returns False if the exchange's own packets are not to be sent."""

@@ -183,6 +183,7 @@ class Waiting:
         link, tos = connection.link, buffers.protected_tos(oldest)
         self._asked, self._needed = True, False
         self._heard = connection.stats.packets_received
+        link.asked_at = connection.clock()
         link.send_one(hello_packet(connection.config), None)
         link.send_one(buffers.probe(oldest), tos)
         self._window.counters.probes += 2

@@ -127,6 +127,31 @@ def test_a_refusal_in_the_middle_is_a_lost_switch() -> None:
             transport.exchange(p4.OP_THC, PAYLOAD)
 
 
+class Gap:
+    """A switch that loses its next frame."""
+
+    def __init__(self, switch: model.GoldenSwitch) -> None:
+        self._switch = switch
+        self._lost = False
+
+    def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        if not self._lost:
+            self._lost = True
+            return []
+        return self._switch.receive(port, frame)
+
+
+def test_another_configuration_in_mid_run_is_noticed_by_the_first_packets_that_are_lost() -> None:
+    mapping = job_mapping(1, 8)
+    digest = configs(mapping)[0].digest
+    with Bridge(mapping, changed(mapping, digest=digest)) as bridge, Transport(configs(mapping)[0]) as transport:
+        transport.exchange(p4.OP_THC, PAYLOAD)
+        bridge.switch = Gap(changed(mapping, digest=digest ^ 1))
+        with pytest.raises(MismatchError, match="digest"):
+            for _ in range(20):
+                transport.exchange(p4.OP_THC, PAYLOAD)
+
+
 def test_another_call_is_an_order_error_and_nobody_gets_a_mixed_sum() -> None:
     mapping = job_mapping(2, 8)
 
