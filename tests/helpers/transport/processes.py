@@ -10,6 +10,7 @@ a seed. The same seed plays the same.
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import threading
 from collections.abc import Callable
@@ -71,6 +72,7 @@ class FakeLink:
         self.records, self.heads = headers(self.received), heads(self.received)
         self.sizes = np.zeros(_BATCH, np.uint32)
         self.last_failure = ""
+        self.asked_at = -math.inf
         self._process = process
         self._stats = stats
         self._packets = np.zeros((0, 0), np.uint8)
