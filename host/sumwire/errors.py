@@ -167,7 +167,7 @@ class InterruptedJobError(RecreateError):
 
 
 class FallbackError(RecreateError):
-    """The workers could not agree on the fall-back to the ordinary all-reduce: a peer died or closed the job."""
+    """No fall-back to the ordinary all-reduce: a worker lacks a result that no other worker keeps any more."""
 
 
 class GroupError(RecreateError):

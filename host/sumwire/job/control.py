@@ -92,11 +92,6 @@ class Control:
             return self._member.network
 
     @property
-    def alive(self) -> bool:
-        """Whether the ranks still talk to each other."""
-        return not self._member.ended
-
-    @property
     def greeted(self) -> bool:
         """Whether this rank has ever taken part in a greeting."""
         return self._member.greeted

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from sumwire.config import JobConfig
 from sumwire.transport.catchup.catchup import CatchUp
+from sumwire.transport.hello import hello_packet
 from sumwire.transport.link import Link
 from sumwire.transport.stats import JobStats
 from sumwire.transport.window import Window
@@ -36,6 +37,11 @@ class Connection:
         """Contributions that close a slot at this worker's switch: the quorum, or in a tree all workers there."""
         config = self.config
         return config.quorum if len(config.seats) == config.workers else len(config.seats)
+
+    def say_hello(self) -> None:
+        """Ask the switch for its configuration and slot 0. The answer comes like any datagram."""
+        self.link.asked_at = self.clock()
+        self.link.send_one(hello_packet(self.config), None)
 
     @property
     def next_sequence(self) -> int:

@@ -64,7 +64,7 @@ class Link:
         self.records, self.heads = headers(self.received), heads(self.received)
         self.sizes = self.socket.sizes
         self.last_failure = ""
-        # When the switch was last asked for its configuration, in seconds of the connection's clock.
+        # When the last HELLO was sent, in seconds of the connection's clock.
         self.asked_at = -math.inf
         self._config = config
         self._stats = stats

@@ -10,7 +10,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.errors import RefusedError
 from sumwire.transport.connection import Connection
-from sumwire.transport.hello import SwitchState, hello_packet, is_hello_answer, state_of
+from sumwire.transport.hello import SwitchState, is_hello_answer, state_of
 from sumwire.transport.switch_errors import refused
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import first_byte
@@ -26,11 +26,11 @@ def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
     Raises RefusedError if it still refuses at the end of that time: its configuration may just be written. Results that
     arrive meanwhile for exchanges to come are kept.
     """
-    question, until = hello_packet(connection.config), connection.clock() + timeout_s
     ask_at, refusal = connection.clock(), None
+    until = ask_at + timeout_s
     while (now := connection.clock()) < until:
         if now >= ask_at:
-            connection.link.send_one(question, None)
+            connection.say_hello()
             connection.window.counters.probes += 1
             ask_at = now + _AGAIN_S
         left_s = min(ask_at, until) - now

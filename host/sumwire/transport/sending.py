@@ -10,7 +10,6 @@ import numpy as np
 
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
-from sumwire.transport.hello import hello_packet
 from sumwire.transport.in_flight import Chunks
 from sumwire.transport.link import BATCH
 from sumwire.transport.retries import Outgoing, SendKind
@@ -48,10 +47,8 @@ class Sender:
 
     def _ask_for_configuration(self, now: float) -> None:
         """Say HELLO, now and then: packets were lost, maybe because the switch was given another configuration."""
-        link = self._connection.link
-        if now - link.asked_at >= _ASK_EVERY_S:
-            link.asked_at = now
-            link.send_one(hello_packet(self._connection.config), None)
+        if now - self._connection.link.asked_at >= _ASK_EVERY_S:
+            self._connection.say_hello()
 
     def _prepare(self, outgoing: Outgoing) -> bool:
         """Make the packets of a retry. Returns False if the exchange's own packets are not to be sent."""

@@ -25,7 +25,7 @@ from sumwire_protocol import constants as p4
 from sumwire.errors import StaleRunError, SwitchLostError
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
-from sumwire.transport.hello import SwitchState, hello_packet
+from sumwire.transport.hello import SwitchState
 from sumwire.transport.patience import Patience
 from sumwire.transport.retries import SendKind
 from sumwire.transport.switch_errors import check_switch, other_call, refused, silence, too_narrow
@@ -183,8 +183,7 @@ class Waiting:
         link, tos = connection.link, buffers.protected_tos(oldest)
         self._asked, self._needed = True, False
         self._heard = connection.stats.packets_received
-        link.asked_at = connection.clock()
-        link.send_one(hello_packet(connection.config), None)
+        connection.say_hello()
         link.send_one(buffers.probe(oldest), tos)
         self._window.counters.probes += 2
         if self._narrow >= _COPIES_FROM and self._window.contributes and oldest < self._window.filled:
