@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -22,9 +23,11 @@ ROW_BYTES: Final = REPLY_BYTES + WORD_BYTES
 class Batch:
     """Datagrams as they came, the first ``count`` of the arrays.
 
-    ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of a longer datagram. ``sizes``: bytes of each. ``sources``:
+    ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of a longer datagram; or rows of another length, which all of
+    the datagrams have. ``sizes``: bytes of each. ``sources``:
     the senders' addresses, as from :func:`sumwire.aggregator.senders.packed_address`. ``ports``: their UDP ports,
-    uint16, big endian. ``tos``: uint8, IPv4's TOS byte (:mod:`sumwire.aggregator.marks`).
+    uint16, big endian. ``tos``: uint8, IPv4's TOS byte (:mod:`sumwire.aggregator.marks`). ``longest``: datagrams of the
+    longest train that brought some of them.
     """
 
     rows: NDArray[np.uint8]
@@ -33,11 +36,21 @@ class Batch:
     ports: NDArray[np.uint16]
     tos: NDArray[np.uint8]
     count: int
+    longest: int = 1
 
     def only(self) -> Batch:
         """This batch with its arrays cut to ``count``."""
-        n = self.count
-        return Batch(self.rows[:n], self.sizes[:n], self.sources[:n], self.ports[:n], self.tos[:n], n)
+        return self._part(0, self.count)
+
+    def parts(self, most: int) -> Iterator[Batch]:
+        """This batch in parts of at most ``most`` datagrams, in their order."""
+        for first in range(0, self.count, most):
+            yield self._part(first, min(first + most, self.count))
+
+    def _part(self, first: int, last: int) -> Batch:
+        part = slice(first, last)
+        rows, sizes, tos = self.rows[part], self.sizes[part], self.tos[part]
+        return Batch(rows, sizes, self.sources[part], self.ports[part], tos, last - first, self.longest)
 
     def keep(self, which: NDArray[np.intp]) -> None:
         """Keep these datagrams only, in their order."""

@@ -15,10 +15,10 @@ from sumwire.aggregator.kernels import BatchArrays, ReplyArrays, StateArrays, ke
 from sumwire.aggregator.refusals import Refuser
 from sumwire.aggregator.state import State
 from sumwire.errors import UsageError
-from sumwire.wire.batch import address_of
+from sumwire.wire.messages import address_of
 
 # The most datagrams of a batch.
-BATCH: Final = 256
+BATCH: Final = 512
 
 
 class Aggregator:

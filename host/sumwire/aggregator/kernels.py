@@ -21,6 +21,7 @@ from sumwire_protocol.ops import OPS
 from sumwire.aggregator import draws, marks
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import headers
+from sumwire.wire.trains import TRAIN_BYTES
 
 # The environment variable that, set to 0, switches to numpy, for the codecs as well.
 SWITCH: Final = "SUMWIRE_NATIVE"
@@ -121,6 +122,7 @@ def _build() -> Path:
     lines = [f"#define {name} {value}" for name, value in constants.items()]
     lines += [f"#define {name} {getattr(draws, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
     lines.append(f"#define PROBABILITY_BITS {draws.PROBABILITY_BITS}")
+    lines.append(f"#define TRAIN_BYTES {TRAIN_BYTES}u")
     lines += [f"#define TOS_{name} {value}" for name, value in vars(marks).items() if isinstance(value, int)]
     # A struct op_words for every op, by its code.
     words = (f"[{op.code}] = {{{op.up.words}, {op.partial.words}, {op.down.words}}}" for op in OPS)

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sends replies by sendmmsg, from arrays made once (see sumwire.wire.batch)."""
+"""Sends replies by sendmmsg, from arrays made once (see sumwire.wire.messages)."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import logging
 import socket
 import struct
 from collections.abc import Sequence
@@ -18,8 +19,10 @@ from sumwire.aggregator.batches import Refusal, Replies
 from sumwire.aggregator.core import reply_arrays
 from sumwire.aggregator.kernels import MessageArrays
 from sumwire.aggregator.marks import PLAIN_REPLY
-from sumwire.wire.batch import JOINED_ROWS, MESSAGE, NO_SEGMENTS, UDP_SEGMENT, VECTOR, address_of, calls, checked
+from sumwire.wire.messages import MESSAGE, NO_TRAINS, UDP_SEGMENT, VECTOR, address_of, calls, checked
+from sumwire.wire.trains import TRAIN_BYTES, TRAIN_ROWS
 
+_LOG: Final = logging.getLogger("sumwire.aggregator")
 # The size of struct sockaddr_in.
 _NAME_BYTES: Final = 16
 # struct cmsghdr with a number, padded: the size (16 bits) of the datagrams that the kernel cuts a message into, or a
@@ -36,6 +39,8 @@ _SIZE_LENGTH: Final = 18
 _TOS_LENGTH: Final = 20
 # The most messages of one sendmmsg.
 _MESSAGES_MAX: Final = 1024
+# The most replies of a train where the packets came one by one.
+_TO_SINGLES: Final = 16
 # Seconds that a reply waits for room in the socket before it is dropped. Its worker asks again.
 _PATIENCE_S: Final = 0.1
 
@@ -53,14 +58,13 @@ class Sender:
         places: Sequence[tuple[str, int]],
         replies: Replies,
         library: ctypes.CDLL | None,
-        *,
-        joined: int = JOINED_ROWS,
     ) -> None:
         self.sent = self.unsent = 0
+        self.sends_trains = True
         self._socket, self._send = udp, calls()[0]
         udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", 0, int(_PATIENCE_S * 1e6)))
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, PLAIN_REPLY)
-        self._joined, self._library = joined, library
+        self._library = library
         room = len(replies.sizes)
         self._names = np.frombuffer(b"".join(map(_name, places)), np.uint8)
         self._vectors, self._messages = np.zeros(room, VECTOR), np.zeros(room, MESSAGE)
@@ -79,18 +83,19 @@ class Sender:
             tos=address_of(self._tos),
         )
 
-    def send(self) -> None:
-        """Send all replies. Waits for room in the socket, _PATIENCE_S at most."""
-        count = self.arrange()
+    def send(self, longest: int = TRAIN_ROWS) -> None:
+        """Send all replies, in trains of at most ``longest``. Waits for room in the socket, _PATIENCE_S at most."""
+        joined = (longest if longest > 1 else _TO_SINGLES) if self.sends_trains else 1
+        count = self.arrange(joined)
         at = 0
         while at < count:
             try:
                 at += self._some(at, min(count - at, _MESSAGES_MAX))
             except OSError as error:
-                if error.errno in NO_SEGMENTS and self._joined > 1:
-                    # This socket cannot cut messages. Replies that are sent already are sent twice, this once.
-                    self._joined, at, count = 1, 0, 0
-                    count = self.arrange()
+                if error.errno in NO_TRAINS and self.sends_trains:
+                    self._stop_joining(error)
+                    # Replies that are sent already are sent twice, this once.
+                    at, count = 0, self.arrange(1)
                 elif error.errno != errno.EINTR:
                     self.unsent += int(self._messages["header"]["vectors_length"][at])
                     at += 1
@@ -111,15 +116,22 @@ class Sender:
         self.sent += int(self._messages["header"]["vectors_length"][first : first + done].sum())
         return done
 
-    def arrange(self) -> int:
-        """Lay the replies out as messages, by place, and in order within a place. Returns the number of messages."""
-        if self._library is None:
-            return self._arrange()
-        return int(
-            self._library.aggregator_arrange(self._reply_arrays, self._replies.count, self._joined, self._arrays)
+    def _stop_joining(self, error: OSError) -> None:
+        self.sends_trains = False
+        _LOG.warning(
+            "replies go one by one, at several times the processor time: the kernel, or a device to the workers, takes "
+            "no trains of UDP packets (%s); `ethtool -K DEVICE tx on gso on` may help",
+            error.strerror,
         )
 
-    def _arrange(self) -> int:
+    def arrange(self, joined: int) -> int:
+        """Lay the replies out as messages of at most ``joined``, by place, and in order within a place. Returns the
+        number of messages."""
+        if self._library is None:
+            return self._arrange(joined)
+        return int(self._library.aggregator_arrange(self._reply_arrays, self._replies.count, joined, self._arrays))
+
+    def _arrange(self, joined: int) -> int:
         """aggregator_arrange in numpy."""
         count = self._replies.count
         order = np.argsort(self._replies.places[:count], kind="stable")
@@ -128,7 +140,8 @@ class Sender:
         tos = replies.tos[order]
         self._vectors["base"][:count] = address_of(replies.rows) + order * replies.rows.strides[0]
         self._vectors["length"][:count] = sizes
-        firsts = np.flatnonzero(_begins(np.stack((places, sizes, tos)), self._joined))
+        most = np.minimum(joined, TRAIN_BYTES // np.maximum(sizes, 1))
+        firsts = np.flatnonzero(_begins(np.stack((places, sizes, tos)), most))
         lengths = np.diff(firsts, append=count)
         header = self._messages["header"][: len(firsts)]
         header["name"] = address_of(self._names) + places[firsts] * _NAME_BYTES
@@ -157,13 +170,13 @@ class Sender:
         header["control_length"] = used * CONTROL.itemsize
 
 
-def _begins(keys: NDArray[np.intp], joined: int) -> NDArray[np.bool_]:
-    """Where messages begin, (n,): where one of the keys (keys, n) changes, and after every ``joined`` replies."""
+def _begins(keys: NDArray[np.intp], most: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Where messages begin, (n,): where one of the keys (keys, n) changes, and after every ``most`` (n,) replies."""
     numbers = np.arange(keys.shape[1])
     other = np.ones(keys.shape[1], np.bool_)
     other[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     since = numbers - np.maximum.accumulate(np.where(other, numbers, 0))
-    return np.asarray(since % joined == 0)
+    return np.asarray(since % most == 0)
 
 
 def _name(place: tuple[str, int]) -> bytes:

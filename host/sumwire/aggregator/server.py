@@ -8,10 +8,11 @@ import select
 import socket
 import time
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
-from sumwire.aggregator.batches import Batch, Replies
+from sumwire.aggregator.batches import ROW_BYTES, Batch, Replies
 from sumwire.aggregator.core import BATCH, Aggregator
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.refusal_log import RefusalLog
@@ -19,6 +20,10 @@ from sumwire.aggregator.sender import Sender
 from sumwire.aggregator.sharing import owners
 from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
+from sumwire.wire.header import HEADER_BYTES
+
+# Messages of a receiving call, each a datagram or a train of them.
+_MESSAGES: Final = 256
 
 
 class Server:
@@ -31,11 +36,13 @@ class Server:
         self._state = state
         self._aggregator, self._log = Aggregator(state), RefusalLog(state)
         self._sender = Sender(udp, state.places, self._aggregator.replies, kernels())
-        self._udp = UdpReceiver(udp, BATCH)
+        # C takes a packet as long as it says; numpy takes rows of one length.
+        least_bytes = HEADER_BYTES if self._aggregator.is_native else ROW_BYTES
+        self._udp = UdpReceiver(udp, _MESSAGES, least_bytes=least_bytes)
         self._inboxes, self._process = inboxes, process
         self._receivers: dict[int, UdpReceiver | HandOverReceiver] = {self._udp.fileno(): self._udp}
         if inboxes:
-            own = HandOverReceiver(inboxes[process], BATCH)
+            own = HandOverReceiver(inboxes[process], _MESSAGES)
             self._receivers[own.fileno()] = own
 
     def run(self, stop: int) -> None:
@@ -51,12 +58,13 @@ class Server:
                 self._serve(self._receivers[descriptor])
 
     def _serve(self, receiver: UdpReceiver | HandOverReceiver) -> None:
-        """Process one batch."""
-        batch, now = self._take(receiver), time.monotonic()
-        replies = self._aggregator.process(batch, now)
-        self._answer(replies)
-        if replies.refused:
-            self._log.note(batch, replies.reasons[: batch.count], now)
+        """Process what one call brings."""
+        received, now = self._take(receiver), time.monotonic()
+        for batch in received.parts(BATCH):
+            replies = self._aggregator.process(batch, now)
+            self._answer(replies, batch.longest)
+            if replies.refused:
+                self._log.note(batch, replies.reasons[: batch.count], now)
         counters = self._state.sockets
         counters[SENT], counters[UNSENT] = self._sender.sent, self._sender.unsent
 
@@ -66,9 +74,10 @@ class Server:
             self._hand_over(batch)
         return batch
 
-    def _answer(self, replies: Replies) -> None:
+    def _answer(self, replies: Replies, longest: int) -> None:
+        """Send replies, in trains no longer than the one that brought most packets: workers know what links bear."""
         if replies.count:
-            self._sender.send()
+            self._sender.send(longest)
         self._sender.tell(replies.refusals)
 
     def _hand_over(self, batch: Batch) -> None:

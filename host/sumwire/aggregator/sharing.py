@@ -3,9 +3,9 @@
 """Which process serves which slot, and the BPF program that tells the kernel.
 
 All processes listen at one port (SO_REUSEPORT). A classic BPF program reads the job and the slot of a datagram and
-picks the socket. On one machine, or between virtual interfaces, the sender's kernel hands over several datagrams in
-one piece, and the program picks once, by the first of them. So processes get blocks of slots that are longer than a
-piece, and a process passes on datagrams for other processes' slots.
+picks the socket. For a train of datagrams it picks once, by the first of them. So processes get blocks of as many slots
+as a train has datagrams at most, workers let trains begin where blocks do (:mod:`sumwire.wire.trains`), and a process
+passes on what is for other processes' slots all the same.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from sumwire.aggregator.batches import Batch
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import headers
+from sumwire.wire.trains import TRAIN_ROWS
 
-# Consecutive slots of one process: 2**6, four times as many as a piece has datagrams.
-BLOCK_BITS: Final = 6
+# Consecutive slots of one process: 2**6, as many as the longest train has datagrams.
+BLOCK_BITS: Final = TRAIN_ROWS.bit_length() - 1
 # From asm-generic/socket.h, and opcodes of linux/bpf_common.h.
 _SO_ATTACH_REUSEPORT_CBPF: Final = 51
 _LOAD_HALF: Final = 0x28

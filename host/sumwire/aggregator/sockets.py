@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Receives batches of datagrams by recvmmsg, into arrays made once (see sumwire.wire.batch)."""
+"""Receives batches of datagrams by recvmmsg, into arrays made once (see sumwire.wire.messages)."""
 
 from __future__ import annotations
 
@@ -12,56 +12,95 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.aggregator.batches import ROW_BYTES, Batch
-from sumwire.wire.batch import MESSAGE, NOTHING_THERE, VECTOR, address_of, calls, checked
+from sumwire.wire.batch import receive_trains
+from sumwire.wire.messages import (
+    MESSAGE,
+    NOTHING_THERE,
+    UDP_GRO,
+    VECTOR,
+    address_of,
+    calls,
+    checked,
+)
+from sumwire.wire.trains import Arrivals
 
 # The size of struct sockaddr_in, and the offsets of its port and address.
 _NAME_BYTES: Final = 16
 _PORT_AT: Final = 2
 _ADDRESS_AT: Final = 4
-# struct cmsghdr with a TOS, padded, as IP_RECVTOS brings it.
-TOS_CONTROL: Final = np.dtype(
-    [("length", np.uintp), ("level", np.int32), ("type", np.int32), ("tos", np.uint8), ("", np.uint8, (7,))]
+# struct cmsghdr with a number, padded, as it comes: the TOS (8 bits) of a message, or the size (32 bits) of a train's
+# datagrams.
+CONTROL: Final = np.dtype(
+    {
+        "names": ["length", "level", "type", "size", "tos"],
+        "formats": [np.uintp, np.int32, np.int32, np.int32, np.uint8],
+        "offsets": [0, 8, 12, 16, 16],
+        "itemsize": 24,
+    }
 )
+# A message may have both.
+_CONTROLS: Final = 2
+_NO_TYPE: Final = -1
+# Of a number: the type of its control message.
+_KINDS: Final = {"size": UDP_GRO, "tos": socket.IP_TOS}
 # Precedes each datagram that is handed over.
 _ORIGIN: Final = np.dtype([("source", np.uint32), ("port", ">u2"), ("tos", np.uint8), ("", np.uint8)])
 
 
 class UdpReceiver:
-    """Receives datagrams, with their senders' addresses and TOS, from a UDP socket."""
+    """Receives datagrams, with their senders' addresses and TOS, from a UDP socket; trains of them in one piece.
 
-    def __init__(self, udp: socket.socket, batch: int) -> None:
+    ``messages``: how many messages a call takes at most, each a datagram or a train. ``least_bytes``: a train of
+    datagrams of at least so many bytes may stay where it is, its rows as long as they are.
+    """
+
+    def __init__(self, udp: socket.socket, messages: int, *, least_bytes: int = ROW_BYTES) -> None:
         self._socket = udp
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        self.receives_trains = receive_trains(udp)
         self._receive = calls()[1]
-        self._messages = np.zeros(batch, MESSAGE)
-        names = np.zeros((batch, _NAME_BYTES), np.uint8)
-        rows = np.zeros((batch, ROW_BYTES), np.uint8)
-        self._vectors = np.zeros(batch, VECTOR)
-        self._vectors["base"] = address_of(rows) + np.arange(batch) * ROW_BYTES
-        self._vectors["length"] = ROW_BYTES
+        self._messages = np.zeros(messages, MESSAGE)
+        names = np.zeros((messages, _NAME_BYTES), np.uint8)
+        self._arrivals = Arrivals(messages, row_bytes=ROW_BYTES, least_bytes=least_bytes, trains=self.receives_trains)
+        memory = self._arrivals.memory
+        self._vectors = np.zeros(messages, VECTOR)
+        self._vectors["base"] = address_of(memory) + np.arange(messages) * memory.strides[0]
+        self._vectors["length"] = memory.shape[1]
         header = self._messages["header"]
-        header["name"] = address_of(names) + np.arange(batch) * _NAME_BYTES
+        header["name"] = address_of(names) + np.arange(messages) * _NAME_BYTES
         header["name_length"] = _NAME_BYTES
-        header["vectors"] = address_of(self._vectors) + np.arange(batch) * VECTOR.itemsize
+        header["vectors"] = address_of(self._vectors) + np.arange(messages) * VECTOR.itemsize
         header["vectors_length"] = 1
-        self._controls = np.zeros(batch, TOS_CONTROL)
-        header["control"] = address_of(self._controls) + np.arange(batch) * TOS_CONTROL.itemsize
-        header["control_length"] = TOS_CONTROL.itemsize
+        self._controls = np.zeros((messages, _CONTROLS), CONTROL)
+        header["control"] = address_of(self._controls) + np.arange(messages) * self._controls.strides[0]
         self._control_lengths = header["control_length"]
-        sources = names[:, _ADDRESS_AT:][:, :4].view(np.uint32)[:, 0]
-        ports = names[:, _PORT_AT:][:, :2].view(">u2")[:, 0]
-        self.batch = Batch(rows, self._messages["length"], sources, ports, self._controls["tos"], 0)
+        self._sources = names[:, _ADDRESS_AT:][:, :4].view(np.uint32)[:, 0]
+        self._ports = names[:, _PORT_AT:][:, :2].view(">u2")[:, 0]
+        self._filled = messages
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def receive(self) -> Batch:
-        """The datagrams that have arrived, a batch at most. The next call overwrites them."""
-        batch = self.batch
-        # The kernel has written the lengths that it used.
-        self._control_lengths[: batch.count] = TOS_CONTROL.itemsize
-        batch.count = received(self._receive, self.fileno(), self._messages)
-        return batch
+        """The datagrams that have arrived. The next call overwrites them."""
+        # The kernel has overwritten those that it used.
+        self._control_lengths[: self._filled] = self._controls.strides[0]
+        self._controls["type"][: self._filled] = _NO_TYPE
+        count = self._filled = received(self._receive, self.fileno(), self._messages)
+        arrivals, origins = self._arrivals, [self._sources[:count], self._ports[:count], self._control(count, "tos")]
+        arrivals.take_apart(self._messages["length"][:count], self._control(count, "size"))
+        longest = 1
+        if arrivals.counts is not None:
+            longest = int(arrivals.counts.max())
+            origins = [np.repeat(array, arrivals.counts) for array in origins]
+        sources, ports, tos = origins
+        return Batch(arrivals.rows, arrivals.sizes, sources, ports, tos, len(arrivals.sizes), longest)
+
+    def _control(self, count: int, field: str) -> NDArray[Any]:
+        """The numbers that control messages bring, (count,): 0 where there is none of the kind."""
+        controls = self._controls[:count]
+        of_kind = controls["type"] == _KINDS[field]
+        return np.asarray((controls[field] * of_kind).max(axis=1))
 
 
 class HandOver:
@@ -90,8 +129,8 @@ class HandOver:
         origins["tos"] = batch.tos[which]
         vectors["base"][:, 0] = address_of(origins) + np.arange(len(which)) * _ORIGIN.itemsize
         vectors["length"][:, 0] = _ORIGIN.itemsize
-        vectors["base"][:, 1] = address_of(batch.rows) + which * ROW_BYTES
-        vectors["length"][:, 1] = np.minimum(batch.sizes[which], ROW_BYTES)
+        vectors["base"][:, 1] = address_of(batch.rows) + which * batch.rows.strides[0]
+        vectors["length"][:, 1] = np.minimum(batch.sizes[which], batch.rows.shape[1])
         messages = np.zeros(len(which), MESSAGE)
         messages["header"]["vectors"] = address_of(vectors) + np.arange(len(which)) * 2 * VECTOR.itemsize
         messages["header"]["vectors_length"] = 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import math
 import select
 import socket
@@ -23,10 +24,12 @@ from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import headers, heads
 
-# Packets per system call.
-BATCH: Final = 64
-# Twice the largest packet: a longer one shows as too long.
-_ROW_BYTES: Final = 2 * (HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES)
+_LOG: Final = logging.getLogger("sumwire")
+# Messages per system call, each a packet or a train of them.
+_BATCH: Final = 256
+_LONGEST_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
+# A longer packet shows as too long.
+_ROW_BYTES: Final = _LONGEST_BYTES + 8
 _NO_ROUTE: Final = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH})
 # From linux/in.h. Older Pythons have no names for these.
 _IP_MTU_DISCOVER: Final = 10
@@ -59,16 +62,15 @@ class Link:
 
     def __init__(self, config: JobConfig, stats: JobStats) -> None:
         self.udp = _open_socket(config)
-        self.socket = BatchSocket(self.udp, row_bytes=_ROW_BYTES, batch=BATCH)
-        self.received = self.socket.received
-        self.records, self.heads = headers(self.received), heads(self.received)
-        self.sizes = self.socket.sizes
+        self.socket = BatchSocket(self.udp, row_bytes=_ROW_BYTES, batch=_BATCH, least_bytes=_LONGEST_BYTES)
+        self._show_received()
         self.last_failure = ""
         # When the last HELLO was sent, in seconds of the connection's clock.
         self.asked_at = -math.inf
         self._config = config
         self._stats = stats
         self._packet_bytes = 0
+        self._note_trains()
         self._poll = select.poll()
         self._events = select.POLLIN
         self._poll.register(self.udp, self._events)
@@ -81,17 +83,19 @@ class Link:
         """Let :meth:`wait` also return when this becomes readable."""
         self._poll.register(fileno, select.POLLIN)
 
-    def load(self, packets: NDArray[np.uint8], tos: NDArray[np.uint8] | None) -> None:
-        """Packets (n, bytes of one) that :meth:`send` sends by index, and their TOS bytes."""
-        self.socket.load(packets, tos=tos)
+    def load(self, packets: NDArray[np.uint8], tos: NDArray[np.uint8] | None, first_slot: int) -> None:
+        """Packets (n, bytes of one) that :meth:`send` sends by index, their TOS bytes, and the slot of the first."""
+        self.socket.load(packets, tos=tos, phase=first_slot)
         self._packet_bytes = packets.shape[1]
 
-    def send(self, chunks: NDArray[np.int64]) -> int:
-        """Send loaded packets. Returns how many the socket accepted, or lost with a passing error: the first ones."""
+    def send(self, chunks: NDArray[np.int64], train: int) -> int:
+        """Send loaded packets, in trains of at most ``train``. Returns how many the socket accepted, or lost with a
+        passing error: the first ones."""
         done = sent = 0
+        messages = self.socket.messages_sent
         while done < len(chunks):
             try:
-                accepted = self.socket.send(chunks[done:])
+                accepted = self.socket.send(chunks[done:], train)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -101,7 +105,9 @@ class Link:
                 done += accepted
                 sent += accepted
         self._stats.packets_sent += sent
+        self._stats.messages_sent += self.socket.messages_sent - messages
         self._stats.bytes_sent += sent * (LOWER_HEADER_BYTES + self._packet_bytes)
+        self._note_trains()
         return done
 
     def send_one(self, packet: NDArray[np.uint8], tos: int | None) -> None:
@@ -111,6 +117,7 @@ class Link:
             try:
                 self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT)
                 self._stats.packets_sent += 1
+                self._stats.messages_sent += 1
                 self._stats.bytes_sent += LOWER_HEADER_BYTES + len(packet)
             except OSError as error:
                 self._note_failure(error)
@@ -120,13 +127,18 @@ class Link:
 
         ``wanted``: wait some milliseconds for so many, see :meth:`BatchSocket.receive`.
         """
+        messages = self.socket.messages_received
         try:
             count = self.socket.receive(wanted)
         except OSError as error:
             self._note_failure(error)
             return 0
+        if not count:
+            return 0
+        self._show_received()
         self._stats.packets_received += count
-        self._stats.bytes_received += int(self.sizes[:count].sum()) + count * LOWER_HEADER_BYTES
+        self._stats.messages_received += self.socket.messages_received - messages
+        self._stats.bytes_received += int(self.sizes.sum()) + count * LOWER_HEADER_BYTES
         return count
 
     def wait(self, milliseconds: int, *, room: bool) -> bool:
@@ -140,6 +152,23 @@ class Link:
             self._events = events
         own = self.udp.fileno()
         return any(fd == own for fd, _ in self._poll.poll(milliseconds))
+
+    def _show_received(self) -> None:
+        self.received, self.sizes = self.socket.received, self.socket.sizes
+        self.records, self.heads = headers(self.received), heads(self.received)
+
+    def _note_trains(self) -> None:
+        """Count and log, once each way, that packets go one by one."""
+        without = int(not self.socket.sends_trains) + int(not self.socket.receives_trains)
+        if without > self._stats.without_trains:
+            self._stats.without_trains = without
+            way = "receives" if self.socket.sends_trains else "sends"
+            _LOG.warning(
+                "job %s: this host %s packets one by one, at several times the processor time: its kernel, or the "
+                "device to %s, takes no trains of UDP packets; `ip route get %s` names the device, `ethtool -K DEVICE "
+                "tx on gso on` may help",
+                self._config.job, way, self._config.aggregator, self._config.aggregator,
+            )  # fmt: skip
 
     def _note_failure(self, error: OSError) -> None:
         config = self._config

@@ -11,10 +11,11 @@ import numpy as np
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
 from sumwire.transport.in_flight import Chunks
-from sumwire.transport.link import BATCH
 from sumwire.transport.retries import Outgoing, SendKind
 
 _NO_CHUNKS: Final = np.zeros(0, np.int64)
+# Chunks that the window releases in one call.
+_BATCH: Final = 512
 # Seconds between two questions for the configuration of the switch, while packets are lost.
 _ASK_EVERY_S: Final = 1.0
 
@@ -33,7 +34,7 @@ class Sender:
         now = connection.clock()
         while True:
             if not len(self.held):
-                outgoing = connection.window.take(now, BATCH)
+                outgoing = connection.window.take(now, _BATCH)
                 if outgoing is None:
                     return
                 if outgoing.kind != SendKind.FIRST:
@@ -41,7 +42,7 @@ class Sender:
                     if not self._prepare(outgoing):
                         continue
                 self.held = outgoing.chunks
-            self.held = self.held[connection.link.send(self.held) :]
+            self.held = self.held[connection.link.send(self.held, connection.window.pace.train) :]
             if len(self.held):
                 return
 

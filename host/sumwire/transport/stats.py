@@ -37,6 +37,9 @@ class JobStats:
     Packets: ``retransmissions`` is the sum of ``_quick`` (overtaken, or asked for by the switch) and ``_timeout``;
     ``flushed`` are those of them with FLUSH; ``probes`` (and HELLOs) were sent; ``stale`` and ``informs``
     were received; ``duplicates`` are repeated or late results; ``ignored`` are malformed or foreign.
+    ``messages_sent`` and ``messages_received``: what the kernel moved in one piece each, a packet or a train of them.
+    ``without_trains``: in how many of the two directions packets go one by one, because kernel or device cannot
+    otherwise.
 
     Chunks: ``left_out``, results without this worker's contribution; ``trimmed``, results that lack planes;
     ``ce_marks``, results with a contribution that met a long queue; ``recovered``, results from other workers;
@@ -51,6 +54,9 @@ class JobStats:
     values: int = 0
     packets_sent: int = 0
     packets_received: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+    without_trains: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
     retransmissions: int = 0

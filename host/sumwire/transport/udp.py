@@ -211,7 +211,7 @@ class Transport:
             tos=options.tos,
             complete=complete,
         )
-        self.link.load(buffers.packets, buffers.tos)
+        self.link.load(buffers.packets, buffers.tos, first % self._config.slots)
         budget = self._budget(chunks, first) if options.bounded else None
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
         self._exchange = Exchange(self._connection, buffers, options.patience or self._patience, options.on_hello)

@@ -8,6 +8,7 @@ generated list of fields. `sumwire.wire.pack` and `sumwire.wire.unpack` handle o
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import accumulate
 from typing import Any, Final
 
@@ -47,11 +48,15 @@ def first_byte(kind: int) -> int:
     return p4.SUMWIRE_VERSION << 4 | kind
 
 
+@cache
+def _record(packet_bytes: int) -> np.dtype[Any]:
+    # numpy's typing asks for a plain dict of lists.
+    return np.dtype({"names": _NAMES, "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": packet_bytes})
+
+
 def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
     """The headers of packets (n, bytes of one) as records (n,) in the packets' memory."""
-    # numpy's typing asks for a plain dict of lists.
-    record = np.dtype({"names": _NAMES, "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": packets.shape[1]})
-    return packets.view(record).reshape(len(packets))
+    return packets.view(_record(packets.shape[1])).reshape(len(packets))
 
 
 def chunks_of(records: NDArray[Any]) -> NDArray[np.uint32]:

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,19 +40,25 @@ class LossyServer(Server):
         batch.keep(np.flatnonzero(self.rng.random(batch.count) >= self.loss))
         return batch
 
-    def _answer(self, replies: Replies) -> None:
+    def _answer(self, replies: Replies, longest: int) -> None:
         kept = np.flatnonzero(self.rng.random(replies.count) >= self.loss)
-        for array in (replies.rows, replies.sizes, replies.places):
+        for array in (replies.rows, replies.sizes, replies.places, replies.tos):
             array[: len(kept)] = array[kept]
         replies.count = len(kept)
-        super()._answer(replies)
+        super()._answer(replies, longest)
 
 
 @contextmanager
-def serving(mapping: dict[str, Any], loss: float = 0.0) -> Iterator[State]:
-    """The state of an aggregator that serves the job until the block ends."""
+def serving(
+    mapping: dict[str, Any], loss: float = 0.0, within: Callable[[Callable[[], Any]], Any] | None = None
+) -> Iterator[State]:
+    """The state of an aggregator that serves the job until the block ends. ``within``: calls what opens its socket."""
     state = State(lanes_of(configs(mapping)[:1]), seed=3)
-    (udp,) = listen(aggregator_of(mapping), model.UDP_PORT, 1)
+
+    def opened() -> list[socket.socket]:
+        return listen(aggregator_of(mapping), model.UDP_PORT, 1)
+
+    (udp,) = opened() if within is None else within(opened)
     with udp:
         server = LossyServer(udp, state)
         server.loss = loss

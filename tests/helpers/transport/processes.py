@@ -80,10 +80,10 @@ class FakeLink:
     def close(self) -> None:
         pass
 
-    def load(self, packets: NDArray[np.uint8], tos: Any) -> None:
+    def load(self, packets: NDArray[np.uint8], tos: Any, first_slot: int) -> None:
         self._packets = packets
 
-    def send(self, chunks: NDArray[np.int64]) -> int:
+    def send(self, chunks: NDArray[np.int64], train: int) -> int:
         for chunk in chunks:
             self.send_one(self._packets[chunk], None)
         return len(chunks)

@@ -102,9 +102,9 @@ struct aggregator_messages {
 uint64_t aggregator_process(const struct aggregator_state *state, const struct aggregator_batch *batch,
                             const struct aggregator_replies *replies);
 
-// Makes messages for sendmmsg. Consecutive replies of one size and TOS to one worker are one message, `joined` at most.
-// A message with another TOS than the socket's own, TOS_PLAIN_REPLY, says so in a control message. Returns the number
-// of messages.
+// Makes messages for sendmmsg. Consecutive replies of one size and TOS to one worker are one message, of `joined`
+// replies and TRAIN_BYTES at most. A message with another TOS than the socket's own, TOS_PLAIN_REPLY, says so in a
+// control message. Returns the number of messages.
 uint64_t aggregator_arrange(const struct aggregator_replies *replies, uint64_t count, uint64_t joined,
                             const struct aggregator_messages *out);
 

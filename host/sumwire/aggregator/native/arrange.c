@@ -49,7 +49,9 @@ static void add_controls(struct msghdr *message, uint8_t *controls, uint64_t run
 }
 
 static uint64_t run_length(const struct iovec *vectors, const uint8_t *tos, uint64_t left, uint64_t most) {
+  const uint64_t fit = TRAIN_BYTES / (vectors[0].iov_len ? vectors[0].iov_len : 1);
   uint64_t run = 1;
+  if (most > fit) most = fit;
   while (run < left && run < most && vectors[run].iov_len == vectors[0].iov_len && tos[run] == tos[0]) run++;
   return run;
 }

@@ -103,7 +103,7 @@ def test_handed_over_datagrams_keep_their_senders() -> None:
 
 @pytest.mark.parametrize("picked", [True, False], ids=["picked", "not picked"])
 def test_every_slot_is_worked_on_by_its_own_process(picked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the kernel's choice, and without: then every second packet is handed over."""
+    """With the kernel's choice, and without: then much is handed over."""
     if not picked:
         monkeypatch.setattr(sharing, "attach", lambda *_: None)
     mapping = every_op_mapping(slots=SLOTS)
@@ -130,5 +130,6 @@ def test_every_slot_is_worked_on_by_its_own_process(picked: bool, monkeypatch: p
         used = np.flatnonzero(state.slots["used"])
         assert set((mapping["job"] + used // BLOCK) % 2) == {number}
     assert shared.counters[:, 8].sum() == 0, "a packet was refused"
-    if not picked:
-        assert states[0].sockets[HANDED_OVER] + states[1].sockets[HANDED_OVER] > 100
+    handed_over = int(states[0].sockets[HANDED_OVER] + states[1].sockets[HANDED_OVER])
+    # No train has datagrams for both.
+    assert handed_over == 0 if picked else handed_over > 100

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import socket
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.sender import CONTROL, Sender
 from sumwire.aggregator.senders import packed_address
 from sumwire.aggregator.sockets import UdpReceiver
+from sumwire.wire.messages import UDP_SEGMENT
 
 PLACES = 5
 # Priority 0, which the socket has by itself, and two others; all may be marked.
@@ -49,6 +51,50 @@ def test_received_datagrams_have_their_tos(receivers: list[socket.socket], udp: 
             udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
             udp.sendto(b"x", receivers[0].getsockname())
         assert receiver.receive().only().tos.tolist() == sent
+
+
+def test_trains_come_in_one_piece_with_sender_and_tos(receivers: list[socket.socket], udp: socket.socket) -> None:
+    """And datagrams of other senders and TOS among them as they are."""
+    receiver = UdpReceiver(receivers[0], 8)
+    there = receivers[0].getsockname()
+    rows = np.random.default_rng(1).integers(0, 256, (40, 536), np.uint8)
+    for tos in (0x02, 0xE2):
+        train = [(socket.IPPROTO_UDP, UDP_SEGMENT, (536).to_bytes(2, sys.byteorder))]
+        train.append((socket.IPPROTO_IP, socket.IP_TOS, tos.to_bytes(4, sys.byteorder)))
+        udp.sendmsg([rows.tobytes()[:-100]], train, 0, there)
+        receivers[1].sendto(rows[7].tobytes(), there)
+    for _ in range(2):
+        batch = receiver.receive().only()
+        if not batch.count:
+            break
+        assert (batch.count, batch.longest) == (2 * 41, 40)
+        ports = [udp.getsockname()[1]] * 40 + [receivers[1].getsockname()[1]]
+        assert batch.ports.tolist() == 2 * ports
+        assert batch.tos.tolist() == [0x02] * 40 + [0] + [0xE2] * 40 + [0]
+        assert batch.sizes.tolist() == 2 * ([536] * 39 + [436, 536])
+        for first in (0, 41):
+            assert (batch.rows[first : first + 39, :536] == rows[:39]).all()
+            assert (batch.rows[first + 39, :436] == rows[39, :436]).all()
+            assert (batch.rows[first + 40, :536] == rows[7]).all()
+        parts = list(batch.parts(30))
+        assert [part.count for part in parts] == [30, 30, 22]
+        assert np.concatenate([part.tos for part in parts]).tolist() == batch.tos.tolist()
+
+
+def test_replies_are_sent_in_trains(receivers: list[socket.socket], udp: socket.socket) -> None:
+    """As many messages as there are trains of at most 64 KB, at both ends, and no longer than asked for."""
+    replies = Replies(400)
+    replies.count = 200
+    replies.sizes[:] = 1048
+    replies.tos[:] = TOS[0]
+    receiver = UdpReceiver(receivers[0], 400)
+    for longest, trains in ((64, [62, 62, 62, 14]), (40, [40] * 5), (1, [16] * 12 + [8])):
+        sender = Sender(udp, [receivers[0].getsockname()], replies, kernels())
+        sender.send(longest)
+        batch = receiver.receive()
+        assert receiver._arrivals.counts is not None
+        assert receiver._arrivals.counts.tolist() == trains
+        assert (batch.count, batch.longest) == (200, trains[0])
 
 
 def test_received_datagrams_have_their_senders(receivers: list[socket.socket], udp: socket.socket) -> None:
@@ -113,15 +159,16 @@ def test_everyone_gets_theirs_in_order(
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("joined", [1, 4, 16])
+@pytest.mark.parametrize("joined", [1, 4, 16, 64])
 @pytest.mark.parametrize("count", [0, 1, 33, 400])
 def test_c_lays_messages_out_as_numpy_does(udp: socket.socket, joined: int, count: int) -> None:
     replies = random_replies(np.random.default_rng(joined), count)
-    sender = Sender(udp, [("127.0.0.1", 9 + k) for k in range(PLACES)], replies, kernels(), joined=joined)
+    sender = Sender(udp, [("127.0.0.1", 9 + k) for k in range(PLACES)], replies, kernels())
 
     def layout() -> tuple[object, ...]:
-        made = sender.arrange()
+        made = sender.arrange(joined)
         header = sender._messages["header"][:made]
+        assert header["vectors_length"].max(initial=0) <= joined
         used = header["control_length"] // CONTROL.itemsize
         controls = [
             [(int(c["length"]), int(c["level"]), int(c["type"]), int(c["size"])) for c in both[:many]]
@@ -137,7 +184,7 @@ def test_c_lays_messages_out_as_numpy_does(udp: socket.socket, joined: int, coun
 
 
 def test_a_kernel_that_does_not_cut_gets_one_reply_a_message(
-    receivers: list[socket.socket], udp: socket.socket
+    receivers: list[socket.socket], udp: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     replies = random_replies(np.random.default_rng(1), 100)
     sender = Sender(udp, [receiver.getsockname() for receiver in receivers], replies, None)
@@ -151,8 +198,12 @@ def test_a_kernel_that_does_not_cut_gets_one_reply_a_message(
         return int(real(descriptor, address, count, flags))
 
     sender._send = refuses
-    sender.send()
-    assert got(receivers) == wanted(replies)
+    for _ in range(2):
+        sender.send()
+        assert got(receivers) == wanted(replies)
+    [said] = caplog.messages
+    assert "one by one" in said and "ethtool" in said
+    assert not sender.sends_trains
 
 
 def test_a_place_that_cannot_be_reached_costs_the_others_nothing(

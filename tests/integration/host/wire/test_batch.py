@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sumwire.errors import UsageError
-from sumwire.wire import batch
-from sumwire.wire.batch import JOINED_ROWS, BatchSocket
+from sumwire.wire import batch, messages
+from sumwire.wire.batch import BatchSocket
+from sumwire.wire.messages import UDP_SEGMENT
+from sumwire.wire.trains import TRAIN_ROWS
 
 ROWS, ROW_BYTES, BATCH = 200, 536, 64
 
@@ -45,7 +47,7 @@ def took(end: BatchSocket, count: int) -> NDArray[np.uint8]:
     return end.received[:count, :ROW_BYTES]
 
 
-@pytest.mark.parametrize("joined", [1, JOINED_ROWS])
+@pytest.mark.parametrize("joined", [1, 8, TRAIN_ROWS])
 @pytest.mark.parametrize("seed", range(10))
 def test_any_selection_of_rows_arrives_in_order(pair: tuple[BatchSocket, BatchSocket], joined: int, seed: int) -> None:
     """Runs of neighbours of all lengths, which may be handed over in one piece, and rows that stand alone.
@@ -65,6 +67,110 @@ def test_any_selection_of_rows_arrives_in_order(pair: tuple[BatchSocket, BatchSo
     assert receiver.receive() == len(wanted)
     assert (took(receiver, len(wanted)) == rows[wanted]).all()
     assert receiver.receive() == 0
+
+
+def test_rows_cross_the_kernel_in_trains(pair: tuple[BatchSocket, BatchSocket]) -> None:
+    """Both ways: fails where either end moves datagrams one by one."""
+    sender, receiver = pair
+    rows = rows_of()
+    sender.load(rows)
+    assert sender.send(np.arange(128)) == receiver.receive() == 128
+    assert (took(receiver, 128) == rows[:128]).all()
+    assert (sender.messages_sent, receiver.messages_received) == (2, 2)
+    assert (sender.sends_trains, receiver.receives_trains) == (True, True)
+    # Shorter where the link asks for it, and only as long as the longest datagram.
+    assert sender.send(np.arange(128), 20) == receiver.receive() == 128
+    assert (sender.messages_sent, receiver.messages_received) == (10, 10)
+    sender.load(np.zeros((ROWS, 1048), np.uint8))
+    assert sender.send(np.arange(128)) == receiver.receive() == 128
+    assert (sender.messages_sent, receiver.messages_received) == (14, 14)
+
+
+def test_trains_begin_where_slots_do(pair: tuple[BatchSocket, BatchSocket]) -> None:
+    """Row 0 has slot 50, so a train of 14 comes first."""
+    sender, receiver = pair
+    sender.load(rows_of(), phase=50)
+    assert sender.send(np.arange(150)) == receiver.receive() == 150
+    assert sender._out.vectors["length"][:4].tolist() == [14 * ROW_BYTES, 64 * ROW_BYTES, 64 * ROW_BYTES, 8 * ROW_BYTES]
+
+
+def test_a_kernel_that_does_not_join_gives_datagrams_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "UDP_GRO", 9999)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
+    ):
+        far.bind(("127.0.0.1", 0))
+        near.connect(far.getsockname())
+        sender, receiver = (BatchSocket(sock, row_bytes=2 * ROW_BYTES, batch=BATCH) for sock in (near, far))
+        assert not receiver.receives_trains
+        rows = rows_of()
+        sender.load(rows)
+        assert sender.send(np.arange(100)) == 100
+        assert [receiver.receive(), receiver.messages_received] == [BATCH, BATCH]
+        assert (took(receiver, BATCH) == rows[:BATCH]).all()
+        assert receiver.receive() == 100 - BATCH
+
+
+def test_a_kernel_without_the_option_sends_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "UDP_SEGMENT", 9999)
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
+    ):
+        far.bind(("127.0.0.1", 0))
+        near.connect(far.getsockname())
+        sender, receiver = (BatchSocket(sock, row_bytes=2 * ROW_BYTES, batch=BATCH) for sock in (near, far))
+        rows = rows_of()
+        sender.load(rows)
+        # A call takes at most a batch of messages.
+        assert sender.send(np.arange(100)) == receiver.receive() == BATCH
+        assert not sender.sends_trains
+        assert (took(receiver, BATCH) == rows[:BATCH]).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_trains_and_datagrams_of_any_sizes_arrive(pair: tuple[BatchSocket, BatchSocket], seed: int) -> None:
+    """Equal neighbours, short tails, empty ones, too long ones: what the kernel gives in one piece is taken apart."""
+    _, receiver = pair
+    rng = random.Random(seed)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.connect(receiver._socket.getsockname())
+        sent: list[bytes] = []
+        got: list[bytes] = []
+        for number in range(40):
+            size = rng.choice([1, 23, 24, 152, 536, 1048, 2 * ROW_BYTES, 3000])
+            data = rng.randbytes(rng.randrange(1, min(TRAIN_ROWS * size, 60000)))
+            if rng.random() < 0.3:
+                data = data[: rng.randrange(size + 1)]
+            other.sendmsg([data], [(socket.IPPROTO_UDP, UDP_SEGMENT, size.to_bytes(2, sys.byteorder))])
+            sent += [data[at : at + size] for at in range(0, len(data), size)] or [b""]
+            # As much as any socket holds.
+            count = receiver.receive() if number % 2 else 0
+            got += [
+                row[:size].tobytes()
+                for row, size in zip(receiver.received[:count], receiver.sizes[:count], strict=True)
+            ]
+    assert got == [data[: 2 * ROW_BYTES] for data in sent]
+    assert receiver.messages_received == 40
+
+
+def test_a_train_that_came_alone_stays_where_it_is() -> None:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as near,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
+    ):
+        far.bind(("127.0.0.1", 0))
+        near.connect(far.getsockname())
+        sender = BatchSocket(near, row_bytes=ROW_BYTES, batch=BATCH)
+        receiver = BatchSocket(far, row_bytes=2 * ROW_BYTES, batch=BATCH, least_bytes=ROW_BYTES)
+        rows = rows_of()
+        sender.load(rows)
+        for trains, in_place in ((1, True), (2, False), (1, True)):
+            count = trains * TRAIN_ROWS
+            assert sender.send(np.arange(count)) == receiver.receive() == count
+            assert (took(receiver, count) == rows[:count]).all()
+            assert np.shares_memory(receiver.received, receiver._arrivals.memory) == in_place
 
 
 def test_rows_of_another_size_may_follow(pair: tuple[BatchSocket, BatchSocket]) -> None:
@@ -88,7 +194,7 @@ def test_a_longer_datagram_is_cut(pair: tuple[BatchSocket, BatchSocket]) -> None
 
 def test_waiting_ends_with_silence(pair: tuple[BatchSocket, BatchSocket]) -> None:
     sender, receiver = pair
-    sender.load(rows_of())
+    sender.load(rows_of(), joined=1)
     sender.send(np.arange(5))
     began = time.monotonic()
     assert receiver.receive(2) == 2
@@ -142,7 +248,11 @@ def test_a_kernel_that_does_not_cut_gets_rows_one_by_one(
         assert sender.send(np.arange(BATCH)) == BATCH
         assert receiver.receive() == BATCH
         assert (took(receiver, BATCH) == rows[:BATCH]).all()
-    assert refused == [BATCH // JOINED_ROWS]
+    assert refused == [1]
+    assert not sender.sends_trains
+    sender.load(rows)
+    assert sender.send(np.arange(BATCH)) == receiver.receive() == BATCH
+    assert refused == [1], "asked once more"
 
 
 def test_errors_have_their_number(pair: tuple[BatchSocket, BatchSocket]) -> None:
@@ -160,7 +270,7 @@ def test_errors_have_their_number(pair: tuple[BatchSocket, BatchSocket]) -> None
 
 def test_other_systems_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    batch.calls.cache_clear()
+    messages.calls.cache_clear()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, pytest.raises(UsageError, match=r"darwin.*Linux"):
         BatchSocket(sock, row_bytes=8, batch=1)
 
@@ -183,7 +293,7 @@ def took_tagged(receiver: socket.socket, count: int) -> list[tuple[bytes, int]]:
     return out
 
 
-@pytest.mark.parametrize("joined", [1, JOINED_ROWS])
+@pytest.mark.parametrize("joined", [1, TRAIN_ROWS])
 def test_every_datagram_has_its_tos(joined: int) -> None:
     """All values of a TOS byte, ECN bits too, also where neighbours in one piece would differ."""
     rows, rng = rows_of(), random.Random(1)

@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Trains: datagrams that cross the kernel in one piece, on the way out (UDP_SEGMENT) and in (UDP_GRO).
+
+All datagrams of a train have one size, but the last may be shorter. A train costs the kernel little more than a single
+datagram. On the wire nothing differs.
+
+Example: rows 60 to 69, of which slot 0 has row 64, go as two trains: 60 to 63, and 64 to 69. Trains of up to 64 rows
+begin at slots that are multiples of 64, so that a server that divides its slots among processes in blocks of 64 need
+not take them apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The most datagrams of a train that every kernel with UDP_SEGMENT takes; a power of two.
+TRAIN_ROWS: Final = 64
+# The longest UDP payload.
+TRAIN_BYTES: Final = 65507
+# From one message's memory to the next: no power of two, because the first lines of all messages would then share a few
+# places of the processor's cache.
+_MESSAGE_BYTES: Final = (1 << 16) + 4160
+
+
+def train_limit(row_bytes: int, most: int = TRAIN_ROWS) -> int:
+    """The most rows of ``row_bytes`` in one train, at least 1: a power of two, and at most ``most``."""
+    fit = min(most, TRAIN_ROWS, TRAIN_BYTES // max(row_bytes, 1))
+    return 1 << max(fit, 1).bit_length() - 1
+
+
+def train_starts(
+    rows: NDArray[np.integer[Any]], longest: int, phase: int = 0, tos: NDArray[np.uint8] | None = None
+) -> NDArray[np.intp]:
+    """The places in ``rows`` that trains begin with, (n,) of at least one row.
+
+    A train begins with a row that does not follow the row before, has another TOS byte than it, or a slot that is a
+    multiple of ``longest``, a power of two. ``phase``: the slot of row 0.
+    """
+    if longest == 1:
+        return np.arange(len(rows))
+    begins = np.empty(len(rows), np.bool_)
+    begins[0] = True
+    later = rows[1:]
+    np.not_equal(later, rows[:-1] + 1, out=begins[1:])
+    begins[1:] |= (later + phase) & (longest - 1) == 0
+    if tos is not None:
+        begins[1:] |= tos[1:] != tos[:-1]
+    return np.flatnonzero(begins)
+
+
+class Arrivals:
+    """The messages of one receiving call, each a datagram or a train, and the datagrams in them.
+
+    ``memory``: uint8 (messages, bytes of the longest), which the call fills. After :meth:`take_apart`: ``rows`` has a
+    row for each datagram, of which at least ``row_bytes`` are there, or all bytes of those that are not copied;
+    ``sizes`` has the bytes of each, longer ones are cut; ``counts`` has the datagrams of each message, or is None if
+    there is one in each. Rows and sizes are valid until the next call.
+
+    ``least_bytes``: a train that came alone, of datagrams of at least so many bytes, is not copied. ``trains``:
+    whether messages can be trains.
+    """
+
+    def __init__(self, messages: int, *, row_bytes: int, least_bytes: int, trains: bool) -> None:
+        self.memory = np.zeros((messages, _MESSAGE_BYTES if trains else row_bytes), np.uint8)
+        self.rows = self._singles = self.memory[:, :row_bytes]
+        self.sizes = np.zeros(0, np.uint32)
+        self.counts: NDArray[np.intp] | None = None
+        self._row_bytes, self._least_bytes = row_bytes, least_bytes
+        self._copies = np.zeros((0, row_bytes), np.uint8)
+        self._copied_sizes = np.zeros(0, np.uint32)
+
+    def take_apart(self, lengths: NDArray[np.uint32], segments: NDArray[np.integer[Any]]) -> int:
+        """Take messages apart. Returns the number of datagrams.
+
+        ``lengths``: bytes of each message. ``segments``: bytes of each datagram in it, 0 if it is a single one.
+        """
+        if not segments.any():
+            self.rows, self.counts = self._singles, None
+            self.sizes = np.minimum(lengths, self._row_bytes)
+            return len(lengths)
+        self.counts = np.where(segments > 0, -(-lengths.astype(np.intp) // np.maximum(segments, 1)), 1)
+        if len(lengths) == 1 and self._stays(int(lengths[0]), int(segments[0])):
+            return len(self.rows)
+        return self._copy(lengths.tolist(), segments.tolist(), self.counts.tolist())
+
+    def _stays(self, length: int, size: int) -> bool:
+        """Make rows of the first message where it lies, if that can be."""
+        count, rest = divmod(length, size)
+        if rest or not self._least_bytes <= size <= self._row_bytes:
+            return False
+        self.rows = self.memory[0, :length].reshape(count, size)
+        self.sizes = np.full(count, size, np.uint32)
+        return True
+
+    def _copy(self, lengths: list[int], segments: list[int], counts: list[int]) -> int:
+        total, at = sum(counts), 0
+        if total > len(self._copies):
+            self._copies = np.zeros((2 * total, self._row_bytes), np.uint8)
+            self._copied_sizes = np.zeros(2 * total, np.uint32)
+        self.rows, self.sizes = self._copies, self._copied_sizes[:total]
+        for message, length, size, count in zip(self.memory, lengths, segments, counts, strict=False):
+            self._copy_message(message[:length], size or length, at, count)
+            at += count
+        np.minimum(self.sizes, self._row_bytes, out=self.sizes)
+        return total
+
+    def _copy_message(self, message: NDArray[np.uint8], size: int, at: int, count: int) -> None:
+        """Copy a message of ``count`` datagrams of ``size`` bytes, of which the last may be shorter, to row ``at`` and
+        those after it."""
+        whole = len(message) // size if size else 0
+        width = min(size, self._row_bytes)
+        self._copies[at : at + whole, :width] = message[: whole * size].reshape(whole, size)[:, :width]
+        self.sizes[at : at + whole] = size
+        if whole < count:
+            tail = message[whole * size :]
+            self.sizes[at + whole] = len(tail)
+            self._copies[at + whole, : len(tail)] = tail[: self._row_bytes]
