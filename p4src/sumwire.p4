@@ -36,31 +36,33 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
     apply {
         forwarding.apply(hdr, meta, standard_metadata);
-        if (meta.to_switch == 1 && hdr.ipv4.isValid()) {
+        if (meta.switch_mac != 0 && hdr.ipv4.isValid()) {
             if (meta.reject == REJECT_NONE) {
-                admission.apply(hdr, meta, standard_metadata);
+                if (hdr.sumwire.isValid()) {
+                    admission.apply(hdr, meta, standard_metadata);
+                } else {
+                    meta.reject = REJECT_NOT_SUMWIRE;
+                }
             }
             if (meta.reject == REJECT_NONE) {
                 uplink.apply(hdr, meta, standard_metadata);
             }
             if (meta.reject == REJECT_NONE) {
                 degrade.apply(hdr, meta);
-            }
-            if (meta.reject == REJECT_NONE) {
                 slot.apply(hdr, meta);
             }
-            if (meta.reject == REJECT_NONE) {
-                reply.apply(hdr, meta, standard_metadata);
-            } else {
+            if (meta.reject != REJECT_NONE) {
                 refusal.apply(hdr, meta, standard_metadata);
+            } else if (meta.effects & EFFECTS_REPLY != 0) {
+                reply.apply(hdr, meta, standard_metadata);
             }
-            if (meta.is_reply == 1) {
+            if (meta.reply != REPLY_NONE) {
                 reply_headers.apply(hdr, meta);
             }
             accounting.apply(meta);
         }
         // For one port: not dropped, and no multicast.
-        if (hdr.ipv4.isValid() && standard_metadata.egress_spec != DROP_PORT) {
+        if (standard_metadata.egress_spec != DROP_PORT && hdr.ipv4.isValid()) {
             virtual_queue.apply(hdr, meta, standard_metadata);
         }
     }
@@ -83,12 +85,9 @@ control SumwireDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.sumwire);
         packet.emit(hdr.word0);
         packet.emit(hdr.word1);
-        packet.emit(hdr.word2);
-        packet.emit(hdr.word3);
-        packet.emit(hdr.word4);
-        packet.emit(hdr.word5);
-        packet.emit(hdr.word6);
-        packet.emit(hdr.word7);
+        packet.emit(hdr.pair2);
+        packet.emit(hdr.pair4);
+        packet.emit(hdr.pair6);
     }
 }
 

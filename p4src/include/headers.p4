@@ -67,9 +67,34 @@ header sumwire_h {
     bit<24> chunk;
 }
 
-// One word of payload. Each word is a header of its own, so that a packet carries as many as it needs.
+// Words of payload: 1, 2, 4, 6 or 8 of them. A packet has the headers that it needs, and no more headers than that
+// takes: bmv2 pays for each one, also where it is invalid.
 header word_h {
     word_t bits;
+}
+
+header pair_h {
+    word_t first;
+    word_t second;
+}
+
+// The words of `hdr`.
+#define WORD0 hdr.word0.bits
+#define WORD1 hdr.word1.bits
+#define WORD2 hdr.pair2.first
+#define WORD3 hdr.pair2.second
+#define WORD4 hdr.pair4.first
+#define WORD5 hdr.pair4.second
+#define WORD6 hdr.pair6.first
+#define WORD7 hdr.pair6.second
+
+// Not on the wire: the switch above, for the slot at hand. A root has none, and then it is invalid and costs nothing.
+header above_h {
+    bit<16> port;
+    mac_t mac;
+    ipv4_t address;
+    worker_t worker;      // this switch's seat there
+    bitmap_t worker_bit;  // 1 << worker
 }
 
 struct headers_t {
@@ -80,12 +105,10 @@ struct headers_t {
     sumwire_h sumwire;
     word_h word0;
     word_h word1;
-    word_h word2;
-    word_h word3;
-    word_h word4;
-    word_h word5;
-    word_h word6;
-    word_h word7;
+    pair_h pair2;
+    pair_h pair4;
+    pair_h pair6;
+    above_h above;
 }
 
 #endif

@@ -1,47 +1,56 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the program knows about a packet besides its headers. All of it is 0 when a packet comes in.
+// What the program knows about a packet besides its headers. All of it is 0 when a packet comes in. bmv2 clears each
+// field for every packet and copies it for every replica, so yes and no share a field, and so do numbers that are never
+// needed at the same time.
 
 #ifndef SUMWIRE_METADATA_P4_
 #define SUMWIRE_METADATA_P4_
 
 #include "types.p4"
 
+// Traits: what kind of packet came in, and how it stands to its slot. The low nine bits, with what slot.p4 adds to
+// them, are the key of the table `verdict`.
+const bit<16> TRAIT_OLDER = 0x0100;       // of a round before the slot's
+const bit<16> TRAIT_FROM_ABOVE = 0x0080;  // a RESULT, STALE or REFUSED of the switch above
+const bit<16> TRAIT_FRESH = 0x0040;       // a new owner or a newer round: what the slot holds is to be overwritten
+const bit<16> TRAIT_BARE = 0x0001;        // nothing to fold in: a PROBE, or of the switch above a STALE or REFUSED
+const bit<16> TRAIT_ANY_CALL = 0x0200;    // it need not be of the slot's call: a HELLO, STALE or REFUSED
+const bit<16> TRAIT_PARTIAL = 0x0400;     // a lower switch's partial result: sums or counters, not indices or signs
+const bit<16> TRAIT_TRIMMED = 0x0800;     // a THC contribution with only its two top planes
+const bit<16> TRAIT_VOID = 0x1000;        // a contribution that arrives, but the sum is without it
+const bit<16> TRAIT_CUTS = 0x2000;        // if this packet closes the slot, the result is cut to its top six planes
+const bit<16> TRAIT_SIX_WORDS = 0x4000;   // the reply has six words of a THC result, not eight
+
+// Effects: what the verdict asks of the payload and of the reply.
+const bit<8> EFFECT_FOLDS = 0x01;    // the payload is folded into the slot's
+const bit<8> EFFECT_TAKES = 0x02;    // the payload replaces the slot's
+const bit<8> EFFECT_CLOSES = 0x04;   // with this packet the slot closes: its quorum is in, or it is flushed
+const bit<8> EFFECT_ANSWERS = 0x08;  // a RESULT goes out
+const bit<8> EFFECT_GOES_UP = 0x10;  // a partial result goes to the switch above
+const bit<8> EFFECT_FILLS = 0x20;    // the two low planes of the result are made up
+const bit<8> EFFECT_TELLS = 0x40;    // a STALE, INFORM or notice goes out
+const bit<8> EFFECT_OVERFLOWS = 0x80;  // an element of SUM32 left its range
+const bit<8> EFFECTS_PAYLOAD = EFFECT_ANSWERS | EFFECT_GOES_UP;
+const bit<8> EFFECTS_REPLY = EFFECT_ANSWERS | EFFECT_GOES_UP | EFFECT_TELLS;
+
+// What the switch makes of the packet, and so who fills in the receiver's address.
+const bit<2> REPLY_NONE = 0;
+const bit<2> REPLY_TO_WORKER = 1;  // to one or to all of the job: the table `replica`, in egress
+const bit<2> REPLY_UP = 2;         // to the switch above
+const bit<2> REPLY_REFUSED = 3;    // to the sender, whoever that is
+
 // What the job's and the worker's table entries say.
 struct admission_t {
-    bit<32> generation;  // never reused, never 0: tells a slot's owner from every earlier one
-    bit<32> digest;      // of the job's configuration
-    slot_t slot;         // in the switch's registers: the job's base + the packet's slot
+    opening_t opening;  // owner (the job's generation: never reused, never 0), round and call of the packet
+    bit<32> digest;     // of the job's configuration
+    slot_t slot;        // in the switch's registers: the job's base + the packet's slot
     bit<8> quorum;
-    bit<16> group;       // multicast group of the job's workers
+    bit<16> group;      // multicast group of the job's workers
     bitmap_t worker_bit;
-}
-
-// The switch above, for the slot at hand. A root has none.
-struct uplink_t {
-    port_t port;
-    mac_t mac;
-    ipv4_t address;
-    worker_t worker;      // this switch's seat there
-    bitmap_t worker_bit;  // 1 << worker
-    bit<1> sprays;        // rounds of a slot go to different switches above
-    bit<16> selector;     // chooses the switch above: the slot, or a hash of slot and round
-    bit<2> phase;         // of a slot whose quorum is in: PHASE_WAITING, on a root PHASE_CLOSED
-}
-
-// A slot's registers as they are, and after the verdict as they will be.
-struct slot_state_t {
-    bit<32> round;
-    bitmap_t contributors;
-    bit<8> count;    // what a host divides by
-    bit<8> arrived;  // contributors at this switch, void ones too; outside a tree, and without void ones, the count
-    bitmap_t voided; // contributors that have arrived and are not in the sum, see control/degrade.p4
-    bit<8> flags;    // of the result, once closed
-    bit<24> call;    // op and bucket of the packet that opened the round
-    bit<8> cut;      // planes missing, and CUT_RESULT
-    bit<2> phase;
-    bit<1> fresh;    // a new owner or a newer round: what the slot holds is to be overwritten
+    bit<8> wrong;       // rules that the packet breaks, WRONG_*
+    bit<1> sprays;      // rounds of a slot go to different switches above
 }
 
 // A slot's payload, or a packet's: w0 is the first word on the wire.
@@ -58,61 +67,43 @@ struct payload_t {
 
 // A comment begins with the files that write a field, and behind the arrow those that read it.
 struct metadata_t {
-    // parser, admission, uplink, slot -> sumwire, admission, slot, reply, refusal, accounting, virtual_queue.
-    // Why the packet is refused, REJECT_*. REJECT_NONE while there is nothing against it.
-    bit<8> reject;
-    // slot, accounting -> aggregate, reply, accounting. What the slot makes of the packet, VERDICT_*.
-    bit<8> verdict;
-
-    // What kind of packet came in.
-    // parser -> admission, uplink, slot. A RESULT, STALE or REFUSED of the switch above.
-    bit<1> from_above;
-    // parser -> admission, slot. Nothing to fold in: a PROBE, or of the switch above a STALE or REFUSED.
-    bit<1> bare;
-    // parser -> slot. It need not be of the slot's call: a HELLO, STALE or REFUSED.
-    bit<1> any_call;
-    // parser -> admission, thc, vote. A lower switch's partial result: sums or counters, not indices or signs.
-    bit<1> partial;
-    // parser, degrade -> uplink, slot, aggregate. A THC contribution with only its two top planes.
-    bit<1> trimmed;
-
-    // What is lost with it.
-    // degrade, slot -> slot, aggregate. The contribution is void: it arrives, but the sum is without it.
-    bit<1> voids;
-    // parser, degrade -> slot. If this packet closes the slot, the result is cut to its top six planes.
-    bit<1> cuts;
-    // parser, degrade, slot -> slot, aggregate. The reply has six words of a THC result, not eight.
-    bit<1> six_words;
-
-    // What the verdict asks of the payload and of the reply.
-    // slot -> aggregate. The two low planes of the result are made up.
-    bit<1> fills;
-    // slot -> slot, aggregate, reply. A partial result goes to the switch above.
-    bit<1> goes_up;
-    // slot -> aggregate. The payload is folded into the slot's.
-    bit<1> folds;
-    // slot -> slot, aggregate. The slot's registers change.
-    bit<1> stores;
-    // slot -> aggregate. With this packet the slot closes: its quorum is in, or it is flushed.
-    bit<1> closes;
-    // slot -> slot, aggregate, reply. A RESULT goes out.
-    bit<1> answers;
-
-    // Addresses.
-    // forwarding -> sumwire, forwarding. The packet is for the aggregator.
-    bit<1> to_switch;
-    // reply, refusal -> sumwire, reply, checksum, virtual_queue. The switch made the packet, and fills in addresses and
-    // checksum.
-    bit<1> is_reply;
-    // forwarding -> forwarding, reply. The aggregator's own.
+    // parser, sumwire, admission, uplink, slot -> sumwire, admission, slot, refusal, accounting, virtual_queue. Why the
+    // packet is refused, REJECT_*, an index of a counter. REJECT_NONE while there is nothing against it.
+    bit<32> reject;
+    // slot, accounting -> reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a
+    // counter.
+    bit<32> verdict;
+    // parser, degrade, slot -> admission, uplink, degrade, slot, aggregate, vote. See TRAIT_*.
+    bit<16> traits;
+    // slot, sum32 -> sumwire, slot, aggregate, sum32, reply. See EFFECT_*.
+    bit<8> effects;
+    // reply, refusal -> sumwire, reply, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills in
+    // addresses and checksum.
+    bit<2> reply;
+    // forwarding -> sumwire, forwarding, reply. The aggregator's own. 0 while the packet is not for the aggregator.
     mac_t switch_mac;
-    // forwarding -> forwarding, reply. The destination, for the tables.
+    // parser -> forwarding, reply. The destination, for the tables.
     ipv4_t lookup_address;
+    // admission, uplink -> uplink. Chooses the switch above: the slot, or a hash of slot and round.
+    bit<16> selector;
+    // slot -> slot. The slot's state as it will be if the packet is folded in, where that is not a usual contribution.
+    state_t joined;
+    // uplink, degrade, slot, refusal, virtual_queue -> uplink, degrade, slot, refusal, virtual_queue. What one control
+    // after another computes with. None finds what another one left.
+    bit<32> scratch;
+    // refusal, virtual_queue -> refusal, virtual_queue. The time since the last refusal or packet at the port, in us.
+    bit<48> passed;
+    // degrade -> degrade. The share of packets that is hit, of 2^16.
+    bit<32> degrade_share;
+    // degrade -> degrade. What happens to them, DEGRADE_*.
+    bit<8> degrade_mode;
 
-    // Filled by the controls Admission, Uplink and Slot (and SUM32, which adds a flag), read by later ones.
+    // Filled by the controls Admission, Slot and Aggregate, read by later ones.
     admission_t admission;
-    uplink_t uplink;
-    slot_state_t state;
+    // The slot's state as it is, and after the verdict as it will be.
+    state_t state;
+    // The payload that goes into the slot, and into a reply.
+    payload_t sum;
 }
 
 #endif

@@ -3,7 +3,7 @@
 //
 // Parses ARP, IPv4, UDP and Sumwire. A malformed packet on Sumwire's port is not dropped here, since it may be ordinary
 // traffic between hosts: meta.reject has the reason, what is not extracted stays payload, and ingress decides by the
-// destination address.
+// destination address. A packet that is no Sumwire packet at all has no header `sumwire` and no reason yet.
 
 #ifndef SUMWIRE_PARSER_P4_
 #define SUMWIRE_PARSER_P4_
@@ -11,12 +11,21 @@
 #include "headers.p4"
 #include "metadata.p4"
 
+// A datagram of so many words, with its UDP header.
+const bit<16> UDP_BYTES_OF_0 = UDP_BYTES + SUMWIRE_BYTES;
+const bit<16> UDP_BYTES_OF_1 = UDP_BYTES_OF_0 + 1 * WORD_BYTES;
+const bit<16> UDP_BYTES_OF_2 = UDP_BYTES_OF_0 + 2 * WORD_BYTES;
+const bit<16> UDP_BYTES_OF_4 = UDP_BYTES_OF_0 + 4 * WORD_BYTES;
+const bit<16> UDP_BYTES_OF_6 = UDP_BYTES_OF_0 + 6 * WORD_BYTES;
+const bit<16> UDP_BYTES_OF_8 = UDP_BYTES_OF_0 + 8 * WORD_BYTES;
+
 parser SumwireParser(packet_in packet,
                      out headers_t hdr,
                      inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
     state start {
-        meta.reject = REJECT_NOT_SUMWIRE;
+        // Unless something decides otherwise: by default a packet would leave by port 0.
+        standard_metadata.egress_spec = DROP_PORT;
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_ARP: parse_arp;
@@ -27,12 +36,14 @@ parser SumwireParser(packet_in packet,
 
     state parse_arp {
         packet.extract(hdr.arp);
+        meta.lookup_address = hdr.arp.tpa;
         transition accept;
     }
 
     // Fragments and packets with options are parsed no further: they are forwarded by their address.
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
+        meta.lookup_address = hdr.ipv4.dst;
         transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.more_fragments,
                           hdr.ipv4.frag_offset, hdr.ipv4.protocol) {
             (4, 5, 0, 0, IP_PROTOCOL_UDP): parse_udp;
@@ -50,19 +61,31 @@ parser SumwireParser(packet_in packet,
 
     // Frame, IPv4 and UDP agree, and there is room for the Sumwire header.
     state check_lengths {
-        meta.reject = REJECT_LENGTH;
         bit<1> lengths_agree = (bit<1>)(
             standard_metadata.packet_length == (bit<32>)hdr.ipv4.total_len + ETHERNET_BYTES &&
             hdr.ipv4.total_len == hdr.udp.len + IPV4_BYTES &&
             hdr.udp.len >= UDP_BYTES + SUMWIRE_BYTES);
         transition select(lengths_agree) {
             1: parse_sumwire;
-            default: accept;
+            default: reject_length;
         }
     }
 
+    // What a host contributes, at one glance; everything else is asked one question after another.
     state parse_sumwire {
         packet.extract(hdr.sumwire);
+        transition select(hdr.sumwire.version, hdr.sumwire.kind, hdr.sumwire.op, hdr.sumwire.words, hdr.udp.len) {
+            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_THC, THC_WORDS_UP, UDP_BYTES_OF_4): parse_four_words;
+            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_MAX32, MAX32_WORDS, UDP_BYTES_OF_1): parse_one_word;
+            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_SUM32, SUM32_WORDS, UDP_BYTES_OF_8): parse_eight_words;
+            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_SIGN, SIGN_WORDS, UDP_BYTES_OF_8): parse_eight_words;
+            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_VOTE, VOTE_WORDS_UP, UDP_BYTES_OF_2): parse_two_words;
+            (SUMWIRE_VERSION, KIND_CONTRIBUTE, OP_MIN32, MIN32_WORDS, UDP_BYTES_OF_1): parse_one_word;
+            default: check_version;
+        }
+    }
+
+    state check_version {
         transition select(hdr.sumwire.version) {
             SUMWIRE_VERSION: check_kind;
             default: reject_version;
@@ -96,7 +119,7 @@ parser SumwireParser(packet_in packet,
     }
 
     state check_result {
-        meta.from_above = 1;
+        meta.traits = TRAIT_FROM_ABOVE;
         transition select(hdr.sumwire.op, hdr.sumwire.words) {
             (OP_THC, THC_WORDS_DOWN): check_payload;
             (OP_THC, THC_WORDS_CUT): check_cut;
@@ -110,7 +133,7 @@ parser SumwireParser(packet_in packet,
     }
 
     state check_probe {
-        meta.bare = 1;
+        meta.traits = TRAIT_BARE;
         transition select(hdr.sumwire.op, hdr.sumwire.words) {
             (OP_NONE, 0): hello_payload;
             default: check_no_words;
@@ -118,9 +141,7 @@ parser SumwireParser(packet_in packet,
     }
 
     state check_notice {
-        meta.from_above = 1;
-        meta.bare = 1;
-        meta.any_call = 1;
+        meta.traits = TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_ANY_CALL;
         transition check_no_words;
     }
 
@@ -137,36 +158,32 @@ parser SumwireParser(packet_in packet,
     }
 
     state hello_payload {
-        meta.any_call = 1;
+        meta.traits = TRAIT_BARE | TRAIT_ANY_CALL;
         transition check_payload;
     }
 
     // A THC contribution has two words only if it says that it was trimmed.
     state check_trimmed {
-        bit<1> says_so = hdr.sumwire.flags[3:3];
-        transition select(says_so) {
-            1: trimmed_payload;
+        transition select(hdr.sumwire.flags) {
+            FLAG_TRIMMED &&& FLAG_TRIMMED: trimmed_payload;
             default: reject_words;
         }
     }
 
     state trimmed_payload {
-        meta.trimmed = 1;
-        meta.cuts = 1;
-        meta.six_words = 1;
+        meta.traits = TRAIT_TRIMMED | TRAIT_CUTS | TRAIT_SIX_WORDS;
         transition check_payload;
     }
 
     state check_cut {
-        bit<1> says_so = hdr.sumwire.cut[7:7];
-        transition select(says_so) {
-            1: cut_payload;
+        transition select(hdr.sumwire.cut) {
+            CUT_RESULT &&& CUT_RESULT: cut_payload;
             default: reject_words;
         }
     }
 
     state cut_payload {
-        meta.six_words = 1;
+        meta.traits = TRAIT_FROM_ABOVE | TRAIT_SIX_WORDS;
         transition check_payload;
     }
 
@@ -183,68 +200,59 @@ parser SumwireParser(packet_in packet,
     }
 
     state partial_payload {
-        meta.partial = 1;
+        meta.traits = TRAIT_PARTIAL;
         transition check_payload;
     }
 
     state check_payload {
-        // Where it does not fit, meta.reject is still REJECT_LENGTH.
-        bit<1> payload_fits = (bit<1>)(
-            hdr.udp.len == UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES);
-        transition select(payload_fits, hdr.sumwire.words) {
-            (1, 0): parsed;
-            (1, 1): parse_one_word;
-            (1, 2): parse_two_words;
-            (1, 4): parse_four_words;
-            (1, 6): parse_six_words;
-            (1, 8): parse_eight_words;
-            default: accept;
+        transition select(hdr.sumwire.words, hdr.udp.len) {
+            (0, UDP_BYTES_OF_0): accept;
+            (1, UDP_BYTES_OF_1): parse_one_word;
+            (2, UDP_BYTES_OF_2): parse_two_words;
+            (4, UDP_BYTES_OF_4): parse_four_words;
+            (6, UDP_BYTES_OF_6): parse_six_words;
+            (8, UDP_BYTES_OF_8): parse_eight_words;
+            default: reject_length;
         }
     }
 
     state parse_one_word {
         packet.extract(hdr.word0);
-        transition parsed;
+        transition accept;
     }
 
     state parse_two_words {
         packet.extract(hdr.word0);
         packet.extract(hdr.word1);
-        transition parsed;
+        transition accept;
     }
 
     state parse_four_words {
         packet.extract(hdr.word0);
         packet.extract(hdr.word1);
-        packet.extract(hdr.word2);
-        packet.extract(hdr.word3);
-        transition parsed;
+        packet.extract(hdr.pair2);
+        transition accept;
     }
 
     state parse_six_words {
         packet.extract(hdr.word0);
         packet.extract(hdr.word1);
-        packet.extract(hdr.word2);
-        packet.extract(hdr.word3);
-        packet.extract(hdr.word4);
-        packet.extract(hdr.word5);
-        transition parsed;
+        packet.extract(hdr.pair2);
+        packet.extract(hdr.pair4);
+        transition accept;
     }
 
     state parse_eight_words {
         packet.extract(hdr.word0);
         packet.extract(hdr.word1);
-        packet.extract(hdr.word2);
-        packet.extract(hdr.word3);
-        packet.extract(hdr.word4);
-        packet.extract(hdr.word5);
-        packet.extract(hdr.word6);
-        packet.extract(hdr.word7);
-        transition parsed;
+        packet.extract(hdr.pair2);
+        packet.extract(hdr.pair4);
+        packet.extract(hdr.pair6);
+        transition accept;
     }
 
-    state parsed {
-        meta.reject = REJECT_NONE;
+    state reject_length {
+        meta.reject = REJECT_LENGTH;
         transition accept;
     }
 

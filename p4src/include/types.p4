@@ -17,6 +17,8 @@ typedef bit<16> job_t;
 typedef bit<8> worker_t;
 typedef bit<32> bitmap_t;
 typedef bit<32> slot_t;
+typedef bit<88> opening_t;
+typedef bit<192> state_t;
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_ARP = 0x0806;
@@ -99,20 +101,20 @@ const bit<8> DEGRADE_DROP = 2;     // contributions arrive, but do not count
 const bit<8> DEGRADE_RESULTS = 4;  // results lose their low planes
 
 // verdict: index of the counter `verdicts`
-const bit<8> VERDICT_NONE = 0;
-const bit<8> VERDICT_FIRST = 1;
-const bit<8> VERDICT_ADD = 2;
-const bit<8> VERDICT_LAST = 3;
-const bit<8> VERDICT_DUPLICATE = 4;
-const bit<8> VERDICT_REPEAT = 5;
-const bit<8> VERDICT_FLUSH = 6;
-const bit<8> VERDICT_STALE = 7;
-const bit<8> VERDICT_REJECT = 8;
-const bit<8> VERDICT_ASK = 9;    // waiting for the switch above: the partial result goes up once more
-const bit<8> VERDICT_DOWN = 10;  // the result of the switch above
-const bit<8> VERDICT_KNOWN = 11; // a result of the switch above that is here already, or too late
-const bit<8> VERDICT_INFORM = 12;  // a worker was told how the slot stands
-const bit<8> VERDICT_RELAY = 13;   // a STALE or REFUSED of the switch above, passed on to the workers
+const bit<32> VERDICT_NONE = 0;
+const bit<32> VERDICT_FIRST = 1;
+const bit<32> VERDICT_ADD = 2;
+const bit<32> VERDICT_LAST = 3;
+const bit<32> VERDICT_DUPLICATE = 4;
+const bit<32> VERDICT_REPEAT = 5;
+const bit<32> VERDICT_FLUSH = 6;
+const bit<32> VERDICT_STALE = 7;
+const bit<32> VERDICT_REJECT = 8;
+const bit<32> VERDICT_ASK = 9;    // waiting for the switch above: the partial result goes up once more
+const bit<32> VERDICT_DOWN = 10;  // the result of the switch above
+const bit<32> VERDICT_KNOWN = 11; // a result of the switch above that is here already, or too late
+const bit<32> VERDICT_INFORM = 12;  // a worker was told how the slot stands
+const bit<32> VERDICT_RELAY = 13;   // a STALE or REFUSED of the switch above, passed on to the workers
 const int VERDICTS = 16;
 
 // Phase of a slot.
@@ -121,23 +123,23 @@ const bit<2> PHASE_WAITING = 1;  // the partial result is on its way up, the res
 const bit<2> PHASE_CLOSED = 2;   // the payload is the result
 
 // reject reason: index of the counter `rejects`
-const bit<8> REJECT_NONE = 0;
-const bit<8> REJECT_LENGTH = 1;       // frame, IPv4, UDP and `words` disagree on the length
-const bit<8> REJECT_VERSION = 2;
-const bit<8> REJECT_KIND = 3;         // not a kind that a worker sends to a switch
-const bit<8> REJECT_OP = 4;           // unknown op
-const bit<8> REJECT_WORDS = 5;        // not the number of words this op has
-const bit<8> REJECT_JOB = 6;          // no such job
-const bit<8> REJECT_WORKER = 7;       // no such worker in the job
-const bit<8> REJECT_PORT = 8;         // the worker is behind another port
-const bit<8> REJECT_ADDRESS = 9;      // the worker has another source address
-const bit<8> REJECT_SLOT = 10;        // outside the job's slots
-const bit<8> REJECT_JOB_OP = 11;      // an op the job was not admitted for
-const bit<8> REJECT_COUNT = 12;       // count is zero or above what the worker stands for
-const bit<8> REJECT_CHECKSUM = 13;    // IPv4 header checksum
-const bit<8> REJECT_NOT_SUMWIRE = 14; // to the aggregator's address, but no Sumwire packet
-const bit<8> REJECT_CALL = 15;        // another op or bucket than those that opened the slot's round
-const bit<8> REJECT_PARENT = 16;      // as from the switch above, but not of the one for this slot
+const bit<32> REJECT_NONE = 0;
+const bit<32> REJECT_LENGTH = 1;       // frame, IPv4, UDP and `words` disagree on the length
+const bit<32> REJECT_VERSION = 2;
+const bit<32> REJECT_KIND = 3;         // not a kind that a worker sends to a switch
+const bit<32> REJECT_OP = 4;           // unknown op
+const bit<32> REJECT_WORDS = 5;        // not the number of words this op has
+const bit<32> REJECT_JOB = 6;          // no such job
+const bit<32> REJECT_WORKER = 7;       // no such worker in the job
+const bit<32> REJECT_PORT = 8;         // the worker is behind another port
+const bit<32> REJECT_ADDRESS = 9;      // the worker has another source address
+const bit<32> REJECT_SLOT = 10;        // outside the job's slots
+const bit<32> REJECT_JOB_OP = 11;      // an op the job was not admitted for
+const bit<32> REJECT_COUNT = 12;       // count is zero or above what the worker stands for
+const bit<32> REJECT_CHECKSUM = 13;    // IPv4 header checksum
+const bit<32> REJECT_NOT_SUMWIRE = 14; // to the aggregator's address, but no Sumwire packet
+const bit<32> REJECT_CALL = 15;        // another op or bucket than those that opened the slot's round
+const bit<32> REJECT_PARENT = 16;      // as from the switch above, but not of the one for this slot
 const int REJECTS = 32;
 
 // A port gets at most one REFUSED in this time.

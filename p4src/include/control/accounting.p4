@@ -19,9 +19,9 @@ control Accounting(inout metadata_t meta) {
     apply {
         if (meta.reject != REJECT_NONE) {
             meta.verdict = VERDICT_REJECT;
-            rejects.count((bit<32>)meta.reject);
+            rejects.count(meta.reject);
         }
-        verdicts.count((bit<32>)meta.verdict);
+        verdicts.count(meta.verdict);
     }
 }
 

@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The payload of the slots, and what an op does to it. Where a packet goes out, the slot's payload is put into its
-// words.
+// The payload of the slots, and what an op does to it. Only words that count are read and written. Where a packet goes
+// out, the header's words hold the slot's payload in the end.
 
 #ifndef SUMWIRE_AGGREGATE_P4_
 #define SUMWIRE_AGGREGATE_P4_
 
 #include "../headers.p4"
 #include "../metadata.p4"
+#include "carry.p4"
 #include "max32.p4"
 #include "min32.p4"
 #include "sign.p4"
@@ -29,195 +30,233 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     register<word_t>(SLOTS_TOTAL) word6;
     register<word_t>(SLOTS_TOTAL) word7;
 
-    ThcFold() thc;
-    Max32Fold() max32;
+    ThcLookup() thc_lookup;
+    Max32() max32;
+    Min32() min32;
     Sum32Fold() sum32;
     SignFold() sign;
-    VoteFold() vote;
+    VoteCounters() vote_counters;
+    VoteAdd() vote_add;
     VoteClose() vote_close;
-    Min32Fold() min32;
 
-    payload_t sum;
-    payload_t stored;
+    word_t carry;
 
-    action read_stored() {
-        word0.read(stored.w0, meta.admission.slot);
-        word1.read(stored.w1, meta.admission.slot);
-        word2.read(stored.w2, meta.admission.slot);
-        word3.read(stored.w3, meta.admission.slot);
-        word4.read(stored.w4, meta.admission.slot);
-        word5.read(stored.w5, meta.admission.slot);
-        word6.read(stored.w6, meta.admission.slot);
-        word7.read(stored.w7, meta.admission.slot);
-    }
-
-    action write_sum() {
-        word0.write(meta.admission.slot, sum.w0);
-        word1.write(meta.admission.slot, sum.w1);
-        word2.write(meta.admission.slot, sum.w2);
-        word3.write(meta.admission.slot, sum.w3);
-        word4.write(meta.admission.slot, sum.w4);
-        word5.write(meta.admission.slot, sum.w5);
-        word6.write(meta.admission.slot, sum.w6);
-        word7.write(meta.admission.slot, sum.w7);
-    }
-
-    // Words that the packet does not have hold anything: its op ignores them.
-    action take_words() {
-        sum.w0 = hdr.word0.bits;
-        sum.w1 = hdr.word1.bits;
-        sum.w2 = hdr.word2.bits;
-        sum.w3 = hdr.word3.bits;
-        sum.w4 = hdr.word4.bits;
-        sum.w5 = hdr.word5.bits;
-        sum.w6 = hdr.word6.bits;
-        sum.w7 = hdr.word7.bits;
+    action read_one() {
+        word0.read(WORD0, meta.admission.slot);
     }
 
     // setValid() clears a header, so the words are filled after it.
-    action give_eight_words() {
+    action read_words() {
         hdr.word1.setValid();
-        hdr.word2.setValid();
-        hdr.word3.setValid();
-        hdr.word4.setValid();
-        hdr.word5.setValid();
-        hdr.word6.setValid();
-        hdr.word7.setValid();
-        hdr.word0.bits = sum.w0;
-        hdr.word1.bits = sum.w1;
-        hdr.word2.bits = sum.w2;
-        hdr.word3.bits = sum.w3;
-        hdr.word4.bits = sum.w4;
-        hdr.word5.bits = sum.w5;
-        hdr.word6.bits = sum.w6;
-        hdr.word7.bits = sum.w7;
-        hdr.sumwire.words = SLOT_WORDS;
+        hdr.pair2.setValid();
+        hdr.pair4.setValid();
+        hdr.pair6.setValid();
+        word0.read(WORD0, meta.admission.slot);
+        word1.read(WORD1, meta.admission.slot);
+        word2.read(WORD2, meta.admission.slot);
+        word3.read(WORD3, meta.admission.slot);
+        word4.read(WORD4, meta.admission.slot);
+        word5.read(WORD5, meta.admission.slot);
+        word6.read(WORD6, meta.admission.slot);
+        word7.read(WORD7, meta.admission.slot);
     }
 
-    action give_six_words() {
-        hdr.word1.setValid();
-        hdr.word2.setValid();
-        hdr.word3.setValid();
-        hdr.word4.setValid();
-        hdr.word5.setValid();
-        hdr.word0.bits = sum.w1;
-        hdr.word1.bits = sum.w2;
-        hdr.word2.bits = sum.w3;
-        hdr.word3.bits = sum.w5;
-        hdr.word4.bits = sum.w6;
-        hdr.word5.bits = sum.w7;
-        hdr.sumwire.words = VOTE_WORDS_PARTIAL;
+    action write_one() {
+        word0.write(meta.admission.slot, WORD0);
     }
 
-    action give_two_words() {
-        hdr.word0.bits = sum.w0;
-        hdr.word1.setValid();
-        hdr.word1.bits = sum.w1;
-        hdr.word2.setInvalid();
-        hdr.word3.setInvalid();
-        hdr.word4.setInvalid();
-        hdr.word5.setInvalid();
-        hdr.word6.setInvalid();
-        hdr.word7.setInvalid();
-        hdr.sumwire.words = VOTE_WORDS_DOWN;
+    // Words that the packet does not have hold anything: its op ignores them.
+    action write_words() {
+        word0.write(meta.admission.slot, WORD0);
+        word1.write(meta.admission.slot, WORD1);
+        word2.write(meta.admission.slot, WORD2);
+        word3.write(meta.admission.slot, WORD3);
+        word4.write(meta.admission.slot, WORD4);
+        word5.write(meta.admission.slot, WORD5);
+        word6.write(meta.admission.slot, WORD6);
+        word7.write(meta.admission.slot, WORD7);
     }
 
-    // A packet of two words can grow to six (bmv2's 512 bytes). The receiver makes up the two low planes.
-    action give_top_words() {
-        hdr.word1.setValid();
-        hdr.word2.setValid();
-        hdr.word3.setValid();
-        hdr.word4.setValid();
-        hdr.word5.setValid();
-        hdr.word6.setInvalid();
-        hdr.word7.setInvalid();
-        hdr.word0.bits = sum.w0;
-        hdr.word1.bits = sum.w1;
-        hdr.word2.bits = sum.w2;
-        hdr.word3.bits = sum.w3;
-        hdr.word4.bits = sum.w4;
-        hdr.word5.bits = sum.w5;
-        hdr.sumwire.words = THC_WORDS_CUT;
+    action write_sum() {
+        word0.write(meta.admission.slot, meta.sum.w0);
+        word1.write(meta.admission.slot, meta.sum.w1);
+        word2.write(meta.admission.slot, meta.sum.w2);
+        word3.write(meta.admission.slot, meta.sum.w3);
+        word4.write(meta.admission.slot, meta.sum.w4);
+        word5.write(meta.admission.slot, meta.sum.w5);
+        word6.write(meta.admission.slot, meta.sum.w6);
+        word7.write(meta.admission.slot, meta.sum.w7);
+    }
+
+    // The packet's words, so that the header's can hold the slot's.
+    action take_words() {
+        meta.sum.w0 = WORD0;
+        meta.sum.w1 = WORD1;
+        meta.sum.w2 = WORD2;
+        meta.sum.w3 = WORD3;
+        meta.sum.w4 = WORD4;
+        meta.sum.w5 = WORD5;
+        meta.sum.w6 = WORD6;
+        meta.sum.w7 = WORD7;
+    }
+
+    // The slot's payload + meta.sum, 1024 values of 8 bits at once: a ripple-carry adder over the planes, word 7 the
+    // least significant. bmv2 pays more for a word that it keeps than for ten that it computes, so only every second
+    // carry is kept, in turn in `carry` and in a plane that is done with.
+    action add_planes() {
+        read_words();
+        carry = CARRY(meta.sum.w6, WORD6, (meta.sum.w7 & WORD7));
+        WORD6 = SUM(meta.sum.w6, WORD6, (meta.sum.w7 & WORD7));
+        WORD7 = meta.sum.w7 ^ WORD7;
+        meta.sum.w7 = CARRY(meta.sum.w4, WORD4, CARRY(meta.sum.w5, WORD5, carry));
+        WORD4 = SUM(meta.sum.w4, WORD4, CARRY(meta.sum.w5, WORD5, carry));
+        WORD5 = SUM(meta.sum.w5, WORD5, carry);
+        carry = CARRY(meta.sum.w2, WORD2, CARRY(meta.sum.w3, WORD3, meta.sum.w7));
+        WORD2 = SUM(meta.sum.w2, WORD2, CARRY(meta.sum.w3, WORD3, meta.sum.w7));
+        WORD3 = SUM(meta.sum.w3, WORD3, meta.sum.w7);
+        WORD0 = SUM(meta.sum.w0, WORD0, CARRY(meta.sum.w1, WORD1, carry));
+        WORD1 = SUM(meta.sum.w1, WORD1, carry);
+        write_words();
     }
 
     // The low planes that a contribution lacks: half of the values get 2, the other half 1, the integers nearest to the
     // middle of 0 to 3.
     action fill_indices() {
-        hdr.word2.setValid();
-        hdr.word3.setValid();
-        hdr.word2.bits = CUT_FILL;
-        hdr.word3.bits = ~CUT_FILL;
+        hdr.pair2.setValid();
+        WORD2 = CUT_FILL;
+        WORD3 = ~CUT_FILL;
     }
 
-    // Of a void contribution: index 0 stands for the value 0, so the sum does not change.
-    action clear_indices() {
-        hdr.word0.bits = 0;
-        hdr.word1.bits = 0;
-        hdr.word2.bits = 0;
-        hdr.word3.bits = 0;
+    // A result of six words: the receiver makes up the two low planes, and the slot has them made up, too. A packet of
+    // two words cannot grow to more (bmv2's 512 bytes).
+    action give_top_words() {
+        hdr.pair6.setInvalid();
+        hdr.sumwire.words = THC_WORDS_CUT;
     }
 
     action fill_result() {
-        sum.w6 = CUT_FILL;
-        sum.w7 = ~CUT_FILL;
+        word6.write(meta.admission.slot, CUT_FILL);
+        word7.write(meta.admission.slot, ~CUT_FILL);
     }
 
-    action give_one_word() {
-        hdr.word0.bits = sum.w0;
+    action give_all_words() {
+        hdr.sumwire.words = SLOT_WORDS;
+    }
+
+    // The vote replaces the counters.
+    action write_vote() {
+        word0.write(meta.admission.slot, WORD0);
+        word1.write(meta.admission.slot, WORD1);
+    }
+
+    action give_vote() {
+        hdr.pair2.setInvalid();
+        hdr.pair4.setInvalid();
+        hdr.pair6.setInvalid();
+        hdr.sumwire.words = VOTE_WORDS_DOWN;
+    }
+
+    action give_counters() {
+        WORD0 = WORD1;
+        WORD1 = WORD2;
+        WORD2 = WORD3;
+        WORD3 = WORD5;
+        WORD4 = WORD6;
+        WORD5 = WORD7;
+        hdr.pair6.setInvalid();
+        hdr.sumwire.words = VOTE_WORDS_PARTIAL;
     }
 
     apply {
-        // Of a fresh slot these are an earlier round's, and the ops ignore them.
-        read_stored();
-        if (meta.verdict == VERDICT_DOWN) {
-            take_words();
-        } else if (meta.folds == 0) {
-            sum = stored;
-        } else {
-            take_words();
-            if (hdr.sumwire.op == OP_THC) {
-                if (meta.trimmed | meta.voids == 1) {
-                    if (meta.trimmed == 1) {
-                        fill_indices();
-                    } else {
-                        clear_indices();
-                    }
+        if (meta.effects & EFFECT_FOLDS == 0) {
+            if (meta.effects & EFFECT_TAKES != 0) {
+                if (hdr.sumwire.words == 1) {
+                    write_one();
+                } else {
+                    write_words();
                 }
-                thc.apply(hdr, meta, sum, stored);
-            } else if (hdr.sumwire.op == OP_MAX32) {
-                max32.apply(meta, sum, stored);
-            } else if (hdr.sumwire.op == OP_SUM32) {
-                sum32.apply(meta, sum, stored);
-            } else if (hdr.sumwire.op == OP_SIGN) {
-                sign.apply(hdr, meta, sum, stored);
-            } else if (hdr.sumwire.op == OP_VOTE) {
-                vote.apply(hdr, meta, sum, stored);
+            } else if (hdr.sumwire.words == 1) {
+                read_one();
             } else {
-                min32.apply(meta, sum, stored);
+                read_words();
             }
-        }
-        // When the root's slot closes, its counters become the vote.
-        if (hdr.sumwire.op == OP_VOTE && meta.answers == 1 && meta.closes == 1) {
-            vote_close.apply(meta, sum);
-        }
-        if (meta.fills == 1) {
-            fill_result();
-        }
-        if (meta.stores == 1) {
-            write_sum();
-        }
-        if (meta.answers == 0 && meta.goes_up == 0) {
-            // The packet ends here.
+        } else if (hdr.sumwire.op == OP_THC) {
+            if (meta.traits & (TRAIT_PARTIAL | TRAIT_TRIMMED | TRAIT_VOID) == 0) {
+                thc_lookup.apply(hdr, meta);
+            } else if (meta.traits & TRAIT_PARTIAL != 0) {
+                // A lower switch has looked its workers' indices up: a partial result holds sums.
+                take_words();
+            } else if (meta.traits & TRAIT_TRIMMED != 0) {
+                fill_indices();
+                thc_lookup.apply(hdr, meta);
+            }
+            // Of a void contribution the sum stays 0.
+            if (meta.traits & TRAIT_FRESH != 0) {
+                write_sum();
+                if (meta.effects != EFFECT_FOLDS) {
+                    read_words();
+                }
+            } else {
+                add_planes();
+            }
         } else if (hdr.sumwire.words == 1) {
-            give_one_word();
-        } else if (hdr.sumwire.op == OP_VOTE && meta.goes_up == 1) {
-            give_six_words();
+            if (meta.traits & TRAIT_FRESH == 0) {
+                meta.sum.w0 = WORD0;
+                read_one();
+                if (hdr.sumwire.op == OP_MAX32) {
+                    max32.apply(WORD0, meta.sum.w0, meta.sum.w1, meta.sum.w2, meta.sum.w3);
+                } else {
+                    min32.apply(WORD0, meta.sum.w0, meta.sum.w1, meta.sum.w2, meta.sum.w3);
+                }
+            }
+            write_one();
         } else if (hdr.sumwire.op == OP_VOTE) {
-            give_two_words();
-        } else if (meta.six_words == 1) {
-            give_top_words();
+            vote_counters.apply(hdr, meta);
+            if (meta.traits & TRAIT_FRESH != 0) {
+                write_sum();
+                if (meta.effects != EFFECT_FOLDS) {
+                    read_words();
+                }
+            } else {
+                read_words();
+                vote_add.apply(hdr, meta);
+                write_words();
+            }
         } else {
-            give_eight_words();
+            if (meta.traits & TRAIT_FRESH == 0) {
+                take_words();
+                read_words();
+                if (hdr.sumwire.op == OP_SUM32) {
+                    sum32.apply(hdr, meta);
+                } else {
+                    sign.apply(hdr, meta);
+                }
+            }
+            write_words();
+        }
+
+        if (meta.effects & EFFECTS_PAYLOAD == 0) {
+            // The packet ends here.
+        } else if (hdr.sumwire.op == OP_THC) {
+            if (meta.effects & EFFECT_FILLS != 0) {
+                fill_result();
+            }
+            if (meta.traits & TRAIT_SIX_WORDS != 0) {
+                give_top_words();
+            } else {
+                give_all_words();
+            }
+        } else if (hdr.sumwire.op == OP_VOTE) {
+            if (meta.effects & EFFECT_GOES_UP != 0) {
+                give_counters();
+            } else {
+                // When the root's slot closes, its counters become the vote.
+                if (meta.effects & EFFECT_CLOSES != 0) {
+                    vote_close.apply(hdr, meta);
+                    write_vote();
+                }
+                give_vote();
+            }
         }
     }
 }

@@ -16,28 +16,20 @@
 
 control Degrade(inout headers_t hdr, inout metadata_t meta) {
     Mix32() mix;
-    bit<32> hashed;
-    bit<32> hit_share;  // of 2^16
-    bit<8> what;
-    bit<1> hit;
-    bit<1> resent;
 
     @id(ID_ACTION_DEGRADE)
     action degrade(@id(1) bit<32> seed, @id(2) bit<32> share, @id(3) bit<8> mode) {
-        what = mode;
-        hit_share = share;
-        resent = hdr.sumwire.flags[5:5];
+        meta.degrade_mode = mode;
+        meta.degrade_share = share;
+        meta.scratch = seed ^ ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND);
         // Results are chosen by slot and round alone, whichever worker's contribution closes the slot.
-        hashed = seed ^ ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND)
-            ^ (mode == DEGRADE_RESULTS ? 0 : (bit<32>)hdr.sumwire.worker * SALT_WORKER);
+        if (mode != DEGRADE_RESULTS) {
+            meta.scratch = meta.scratch ^ ((bit<32>)hdr.sumwire.worker * SALT_WORKER);
+        }
     }
 
     @id(ID_ACTION_LEAVE)
     action leave() {
-        what = 0;
-        hit_share = 0;
-        resent = 0;
-        hashed = 0;
     }
 
     @id(ID_TABLE_DEGRADE)
@@ -54,31 +46,26 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
         size = JOBS_MAX;
     }
 
-    action decide() {
-        hit = (bit<1>)((hashed & 0xFFFF) < hit_share);
-    }
-
     action trim() {
         // What is in the two low words is overwritten, see fill_indices.
         hdr.sumwire.words = THC_WORDS_TRIMMED;
         hdr.sumwire.flags = hdr.sumwire.flags | FLAG_TRIMMED;
-        meta.trimmed = 1;
-        meta.cuts = 1;
-        meta.six_words = 1;
+        meta.traits = meta.traits | (TRAIT_TRIMMED | TRAIT_CUTS | TRAIT_SIX_WORDS);
     }
 
     apply {
-        if (hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP && meta.uplink.phase == PHASE_CLOSED) {
+        if (hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP && !hdr.above.isValid()) {
             if (row.apply().hit) {
-                mix.apply(hashed);
-                decide();
-                if (hit == 1) {
-                    if (what == DEGRADE_RESULTS) {
-                        meta.cuts = 1;
-                    } else if (what == DEGRADE_TRIM && resent == 0) {
-                        trim();
-                    } else if (what == DEGRADE_DROP && resent == 0) {
-                        meta.voids = 1;
+                mix.apply(meta.scratch);
+                if ((meta.scratch & 0xFFFF) < meta.degrade_share) {
+                    if (meta.degrade_mode == DEGRADE_RESULTS) {
+                        meta.traits = meta.traits | TRAIT_CUTS;
+                    } else if (hdr.sumwire.flags & FLAG_RESYNC == 0) {
+                        if (meta.degrade_mode == DEGRADE_TRIM) {
+                            trim();
+                        } else if (meta.degrade_mode == DEGRADE_DROP) {
+                            meta.traits = meta.traits | TRAIT_VOID;
+                        }
                     }
                 }
             }

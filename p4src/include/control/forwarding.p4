@@ -26,13 +26,11 @@ control Forwarding(inout headers_t hdr,
 
     @id(ID_ACTION_SERVE)
     action serve(@id(1) mac_t mac) {
-        meta.to_switch = 1;
         meta.switch_mac = mac;
     }
 
     @id(ID_ACTION_NOT_SERVED)
     action not_served() {
-        meta.to_switch = 0;
     }
 
     @id(ID_TABLE_FORWARD)
@@ -63,27 +61,20 @@ control Forwarding(inout headers_t hdr,
     }
 
     action answer_arp() {
-        ipv4_t asked = hdr.arp.tpa;
         hdr.arp.oper = ARP_REPLY;
         hdr.arp.tha = hdr.arp.sha;
         hdr.arp.tpa = hdr.arp.spa;
         hdr.arp.sha = meta.switch_mac;
-        hdr.arp.spa = asked;
+        hdr.arp.spa = meta.lookup_address;
         hdr.ethernet.dst = hdr.ethernet.src;
         hdr.ethernet.src = meta.switch_mac;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
     apply {
-        // Unless something below decides otherwise: by default a packet would leave by port 0.
-        mark_to_drop(standard_metadata);
-        if (hdr.arp.isValid() || hdr.ipv4.isValid()) {
-            meta.lookup_address = hdr.ipv4.dst;
-            if (hdr.arp.isValid()) {
-                meta.lookup_address = hdr.arp.tpa;
-            }
+        if (hdr.ipv4.isValid() || hdr.arp.isValid()) {
             aggregator.apply();
-            if (meta.to_switch == 0) {
+            if (meta.switch_mac == 0) {
                 forward.apply();
             } else if (hdr.arp.isValid() && hdr.arp.oper == ARP_REQUEST) {
                 answer_arp();

@@ -12,11 +12,9 @@
 #include "../metadata.p4"
 #include "elements.p4"
 
-control Max32(inout word_t maximum, in word_t incoming) {
-    word_t a;
-    word_t b;
+// Computes in a, b and low.
+control Max32(inout word_t maximum, in word_t incoming, inout word_t a, inout word_t b, inout word_t low) {
     word_t wins;
-    word_t low;
 
     // a = the larger of a and b, in the low half of every 64-bit cell.
     action keep_larger() {
@@ -34,16 +32,6 @@ control Max32(inout word_t maximum, in word_t incoming) {
         b = (incoming >> ELEMENT_BITS) & ELEMENTS_LOW;
         keep_larger();
         maximum = low | (a << ELEMENT_BITS);
-    }
-}
-
-control Max32Fold(in metadata_t meta, inout payload_t sum, in payload_t stored) {
-    Max32() max32;
-
-    apply {
-        if (meta.state.fresh == 0) {
-            max32.apply(sum.w0, stored.w0);
-        }
     }
 }
 

@@ -10,16 +10,14 @@
 #include "../metadata.p4"
 #include "max32.p4"
 
-control Min32Fold(in metadata_t meta, inout payload_t sum, in payload_t stored) {
+// Computes in a, b and low.
+control Min32(inout word_t minimum, in word_t incoming, inout word_t a, inout word_t b, inout word_t low) {
     Max32() max32;
-    word_t complement;
 
     apply {
-        if (meta.state.fresh == 0) {
-            complement = ~sum.w0;
-            max32.apply(complement, ~stored.w0);
-            sum.w0 = ~complement;
-        }
+        minimum = ~minimum;
+        max32.apply(minimum, ~incoming, a, b, low);
+        minimum = ~minimum;
     }
 }
 

@@ -15,18 +15,19 @@
 control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     register<bit<48>>(PORTS_MAX) last_refusal;  // us
 
-    bit<48> passed = 0;  // since the last refusal at this port
+    action see_port() {
+        meta.scratch = (bit<32>)standard_metadata.ingress_port;
+    }
 
+    // The time since the last refusal at this port. It stays 0 where the sender is not known.
     @id(ID_ACTION_KNOWN_SENDER)
     action known_sender() {
-        bit<48> before;
-        last_refusal.read(before, (bit<32>)standard_metadata.ingress_port);
-        passed = standard_metadata.ingress_global_timestamp - before;
+        last_refusal.read(meta.passed, meta.scratch);
+        meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
     }
 
     @id(ID_ACTION_UNKNOWN_SENDER)
     action unknown_sender() {
-        passed = 0;
     }
 
     // Every worker of the switch's configuration, whatever its jobs.
@@ -45,10 +46,10 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     action refuse() {
-        last_refusal.write((bit<32>)standard_metadata.ingress_port, standard_metadata.ingress_global_timestamp);
+        last_refusal.write(meta.scratch, standard_metadata.ingress_global_timestamp);
         hdr.sumwire.version = SUMWIRE_VERSION;
         hdr.sumwire.kind = KIND_REFUSED;
-        hdr.sumwire.count = meta.reject;
+        hdr.sumwire.count = meta.reject[7:0];
         hdr.sumwire.contributors = 0;
         hdr.sumwire.flags = 0;
         hdr.sumwire.words = 0;
@@ -57,15 +58,16 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         hdr.udp.dst_port = hdr.udp.src_port;
         hdr.ipv4.dst = hdr.ipv4.src;
         hdr.ethernet.dst = hdr.ethernet.src;
-        meta.is_reply = 1;
+        meta.reply = REPLY_REFUSED;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
     apply {
         if (hdr.sumwire.isValid() && standard_metadata.checksum_error == 0 &&
             (hdr.sumwire.kind == KIND_CONTRIBUTE || hdr.sumwire.kind == KIND_PROBE)) {
+            see_port();
             sender.apply();
-            if (passed >= REFUSAL_GAP_US) {
+            if (meta.passed >= REFUSAL_GAP_US) {
                 refuse();
             }
         }

@@ -10,51 +10,61 @@
 #include "../headers.p4"
 #include "../ids.p4"
 #include "../metadata.p4"
+#include "../state.p4"
 
 // Ingress: what the reply is, and to whom it goes.
 control Reply(inout headers_t hdr,
               inout metadata_t meta,
               inout standard_metadata_t standard_metadata) {
     action to_sender() {
-        meta.is_reply = 1;
+        meta.reply = REPLY_TO_WORKER;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
     action to_group() {
-        meta.is_reply = 1;
+        meta.reply = REPLY_TO_WORKER;
         standard_metadata.mcast_grp = meta.admission.group;
     }
 
     // To the switch above this one is a worker. The partial result takes its flags along.
-    action fill_partial() {
-        hdr.sumwire.kind = KIND_CONTRIBUTE;
-        hdr.sumwire.worker = meta.uplink.worker;
-        hdr.sumwire.count = meta.state.count;
-        hdr.sumwire.contributors = 0;
-        hdr.sumwire.flags = meta.state.flags;
-        hdr.sumwire.cut = meta.state.cut;
-    }
-
     action send_up() {
-        meta.is_reply = 1;
-        standard_metadata.egress_spec = meta.uplink.port;
+        // A FLUSH is passed on if any number is enough for it: how many are in here says nothing of the whole tree.
+        // It goes along when a partial result is sent again: by then the switch above has had time for the others.
+        if (meta.verdict == VERDICT_ASK && hdr.sumwire.contributors == 0) {
+            hdr.sumwire.flags = STATE_FLAGS(meta.state) | (hdr.sumwire.flags & FLAG_FLUSH);
+        } else {
+            hdr.sumwire.flags = STATE_FLAGS(meta.state);
+        }
+        hdr.sumwire.kind = KIND_CONTRIBUTE;
+        hdr.sumwire.worker = hdr.above.worker;
+        hdr.sumwire.count = STATE_COUNT(meta.state);
+        hdr.sumwire.contributors = 0;
+        hdr.sumwire.cut = STATE_CUT(meta.state);
+        hdr.ethernet.dst = hdr.above.mac;
+        hdr.ipv4.dst = hdr.above.address;
+        hdr.udp.dst_port = SUMWIRE_PORT;
+        meta.reply = REPLY_UP;
+        standard_metadata.egress_spec = hdr.above.port[8:0];
     }
 
     action fill_result() {
         hdr.sumwire.kind = KIND_RESULT;
-        hdr.sumwire.count = meta.state.count;
-        hdr.sumwire.contributors = meta.state.contributors;
-        hdr.sumwire.flags = meta.state.flags;
-        hdr.sumwire.cut = meta.state.cut;
+        hdr.sumwire.count = STATE_COUNT(meta.state);
+        hdr.sumwire.contributors = STATE_CONTRIBUTORS(meta.state);
+        hdr.sumwire.flags = STATE_FLAGS(meta.state);
+        hdr.sumwire.cut = STATE_CUT(meta.state);
     }
 
     action fill_inform() {
         hdr.sumwire.kind = KIND_INFORM;
-        hdr.sumwire.round = meta.state.round;
-        hdr.sumwire.count = meta.state.count;
-        hdr.sumwire.contributors = meta.state.contributors;
-        hdr.sumwire.flags = meta.state.flags | ((bit<8>)meta.state.phase[1:1] << 7);  // FLAG_CLOSED
-        hdr.sumwire.cut = meta.state.cut;
+        hdr.sumwire.round = STATE_ROUND(meta.state);
+        hdr.sumwire.count = STATE_COUNT(meta.state);
+        hdr.sumwire.contributors = STATE_CONTRIBUTORS(meta.state);
+        hdr.sumwire.flags = STATE_FLAGS(meta.state);
+        if (STATE_PHASE(meta.state) == PHASE_CLOSED) {
+            hdr.sumwire.flags = STATE_FLAGS(meta.state) | FLAG_CLOSED;
+        }
+        hdr.sumwire.cut = STATE_CUT(meta.state);
     }
 
     // A HELLO is also told what it speaks to.
@@ -65,7 +75,7 @@ control Reply(inout headers_t hdr,
 
     action fill_stale() {
         hdr.sumwire.kind = KIND_STALE;
-        hdr.sumwire.round = meta.state.round;
+        hdr.sumwire.round = STATE_ROUND(meta.state);
         hdr.sumwire.count = 0;
         hdr.sumwire.contributors = 0;
         hdr.sumwire.flags = 0;
@@ -76,46 +86,35 @@ control Reply(inout headers_t hdr,
         hdr.sumwire.words = 0;
         hdr.word0.setInvalid();
         hdr.word1.setInvalid();
-        hdr.word2.setInvalid();
-        hdr.word3.setInvalid();
-        hdr.word4.setInvalid();
-        hdr.word5.setInvalid();
-        hdr.word6.setInvalid();
-        hdr.word7.setInvalid();
+        hdr.pair2.setInvalid();
+        hdr.pair4.setInvalid();
+        hdr.pair6.setInvalid();
     }
 
     apply {
-        if (meta.goes_up == 1) {
-            // A FLUSH is passed on if any number is enough for it: how many are in here says nothing of the whole tree.
-            // It goes along when a partial result is sent again: by then the switch above has had time for the others.
-            bit<8> asked = hdr.sumwire.contributors == 0 ? hdr.sumwire.flags & FLAG_FLUSH : 0;
-            fill_partial();
-            if (meta.verdict == VERDICT_ASK) {
-                hdr.sumwire.flags = hdr.sumwire.flags | asked;
-            }
+        if (meta.effects & EFFECT_GOES_UP != 0) {
             send_up();
-        } else if (meta.answers == 1) {
+        } else if (meta.effects & EFFECT_ANSWERS != 0) {
             fill_result();
             if (meta.verdict == VERDICT_DUPLICATE) {
                 to_sender();
             } else {
                 to_group();
             }
-        } else if (meta.verdict >= VERDICT_STALE) {
-            if (meta.verdict == VERDICT_STALE) {
-                fill_stale();
-                drop_payload();
-                to_sender();
-            } else if (meta.verdict == VERDICT_INFORM) {
-                fill_inform();
-                drop_payload();
-                if (hdr.sumwire.op == OP_NONE) {
-                    fill_hello();
-                }
-                to_sender();
-            } else if (meta.verdict == VERDICT_RELAY) {
-                to_group();
+        } else if (meta.verdict == VERDICT_STALE) {
+            fill_stale();
+            drop_payload();
+            to_sender();
+        } else if (meta.verdict == VERDICT_INFORM) {
+            fill_inform();
+            drop_payload();
+            if (hdr.sumwire.op == OP_NONE) {
+                fill_hello();
             }
+            to_sender();
+        } else {
+            // A notice of the switch above, as it is.
+            to_group();
         }
     }
 }
@@ -137,7 +136,7 @@ control ReplyHeaders(inout headers_t hdr, in metadata_t meta) {
     }
 }
 
-// Egress: the address of the worker this replica goes to.
+// Egress: the address of the worker this replica goes to. Other replies have theirs.
 control ReplyAddress(inout headers_t hdr,
                      in metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
@@ -168,21 +167,15 @@ control ReplyAddress(inout headers_t hdr,
     }
 
     apply {
-        if (meta.is_reply == 1 && meta.goes_up == 0 && meta.reject == REJECT_NONE) {
+        if (meta.reply == REPLY_TO_WORKER) {
             // A replica's instance is its worker + 1; a reply to the sender alone has none.
             if (standard_metadata.egress_rid != 0) {
                 hdr.sumwire.worker = (worker_t)(standard_metadata.egress_rid - 1);
             }
             replica.apply();
-        } else if (meta.is_reply == 1) {
-            if (meta.goes_up == 1) {
-                hdr.ethernet.dst = meta.uplink.mac;
-                hdr.ipv4.dst = meta.uplink.address;
-                hdr.udp.dst_port = SUMWIRE_PORT;
-            } else {
-                // A refusal knows its address. What it answers may have a payload, parsed or not.
-                truncate(BARE_BYTES);
-            }
+        } else if (meta.reply == REPLY_REFUSED) {
+            // What it answers may have a payload, parsed or not.
+            truncate(BARE_BYTES);
         }
     }
 }

@@ -18,6 +18,7 @@
 #include "../headers.p4"
 #include "../ids.p4"
 #include "../metadata.p4"
+#include "../state.p4"
 
 const int SIGN_SHIFT_A = 121;
 const int SIGN_SHIFT_B = 221;
@@ -27,8 +28,14 @@ const int SIGN_SHIFT_C = 136;
 const word_t SIGN_SPREAD = 
     1024w0x8DB317D94C8EDFA3169A73BF4C83CF3B8C0A70A7A84567F9953A5154281FA6F554A5054CDA2EC0035E0E14CA778E6176E500BDDF37B003074F0F4C3C2052E52BDC36FC902248CD706CA4A1A9F5B19F71EC7AC8AD1B2BA06B6AE12C972399D29DB61E6BA536824DD6B80469B84B2D451C62F746B484E61CEB95BD447E7184D455;
 
+// Both are headers, though they are never on the wire: they cost packets of other ops nothing.
+header sign_generator_h {
+    word_t random_bits;
+    word_t draw;
+}
+
 // The bits of the probability, each all ones or 0.
-struct sign_weight_t {
+header sign_weight_h {
     word_t b0;
     word_t b1;
     word_t b2;
@@ -44,7 +51,7 @@ struct sign_weight_t {
 }
 
 // p = incoming / (held + incoming) to 12 bits, as planes.
-control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_t weight) {
+control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_h weight) {
     bit<8> both = held + incoming;
     bit<32> probability = 0;  // of 2^12
 
@@ -84,6 +91,7 @@ control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_t weight)
     }
 
     action spread() {
+        weight.setValid();
         weight.b0 = 0 - (word_t)probability[0:0];
         weight.b1 = 0 - (word_t)probability[1:1];
         weight.b2 = 0 - (word_t)probability[2:2];
@@ -104,42 +112,41 @@ control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_t weight)
     }
 }
 
-// One word of merged signs.
-control SignMerge(inout word_t signs, in word_t incoming, in sign_weight_t weight, inout word_t random_bits) {
-    word_t draw;
-
+// One word of merged signs: where the draw says so, the slot's stay.
+control SignMerge(inout word_t held, in word_t signs, in sign_weight_h weight,
+                  inout sign_generator_h generator) {
     action step() {
-        random_bits = random_bits ^ (random_bits << SIGN_SHIFT_A);
-        random_bits = random_bits ^ (random_bits >> SIGN_SHIFT_B);
-        random_bits = random_bits ^ (random_bits << SIGN_SHIFT_C);
+        generator.random_bits = generator.random_bits ^ (generator.random_bits << SIGN_SHIFT_A);
+        generator.random_bits = generator.random_bits ^ (generator.random_bits >> SIGN_SHIFT_B);
+        generator.random_bits = generator.random_bits ^ (generator.random_bits << SIGN_SHIFT_C);
     }
 
     action merge() {
         step();
-        draw = random_bits & weight.b0;
+        generator.draw = generator.random_bits & weight.b0;
         step();
-        draw = (draw & random_bits) | (weight.b1 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b1 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b2 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b2 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b3 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b3 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b4 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b4 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b5 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b5 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b6 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b6 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b7 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b7 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b8 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b8 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b9 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b9 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b10 & (draw | random_bits));
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b10 & (generator.draw | generator.random_bits));
         step();
-        draw = (draw & random_bits) | (weight.b11 & (draw | random_bits));
-        signs = signs ^ ((signs ^ incoming) & draw);
+        generator.draw = (generator.draw & generator.random_bits) | (weight.b11 & (generator.draw | generator.random_bits));
+        held = signs ^ ((signs ^ held) & generator.draw);
     }
 
     apply {
@@ -147,7 +154,7 @@ control SignMerge(inout word_t signs, in word_t incoming, in sign_weight_t weigh
     }
 }
 
-control SignFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in payload_t stored) {
+control SignFold(inout headers_t hdr, inout metadata_t meta) {
     register<word_t>(1) random_state;
 
     SignWeight() sign_weight;
@@ -160,34 +167,44 @@ control SignFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in p
     SignMerge() merge6;
     SignMerge() merge7;
 
-    sign_weight_t weight;
-    word_t random_bits;
+    sign_generator_h generator;
+    sign_weight_h weight;
+
+    action read_generator() {
+        generator.setValid();
+        generator.draw = 0;
+        random_state.read(generator.random_bits, 0);
+    }
 
     // Registers start at 0, where a linear generator stays.
     action seed_generator() {
         bit<64> seed;
         random(seed, 64w1, 64w0xFFFFFFFFFFFFFFFF);
-        random_bits = (word_t)seed * SIGN_SPREAD;
+        generator.random_bits = (word_t)seed * SIGN_SPREAD;
+    }
+
+    action write_generator() {
+        random_state.write(0, generator.random_bits);
+        generator.setInvalid();
+        weight.setInvalid();
     }
 
     apply {
-        if (meta.state.fresh == 0) {
-            random_state.read(random_bits, 0);
-            if (random_bits == 0) {
-                seed_generator();
-            }
-            // `sum` holds the packet's signs, so to the merge the slot's are the incoming ones.
-            sign_weight.apply(hdr.sumwire.count, meta.state.count - hdr.sumwire.count, weight);
-            merge0.apply(sum.w0, stored.w0, weight, random_bits);
-            merge1.apply(sum.w1, stored.w1, weight, random_bits);
-            merge2.apply(sum.w2, stored.w2, weight, random_bits);
-            merge3.apply(sum.w3, stored.w3, weight, random_bits);
-            merge4.apply(sum.w4, stored.w4, weight, random_bits);
-            merge5.apply(sum.w5, stored.w5, weight, random_bits);
-            merge6.apply(sum.w6, stored.w6, weight, random_bits);
-            merge7.apply(sum.w7, stored.w7, weight, random_bits);
-            random_state.write(0, random_bits);
+        read_generator();
+        if (generator.random_bits == 0) {
+            seed_generator();
         }
+        // The header holds the slot's signs, `sum` the packet's. To the merge the slot's are the incoming ones.
+        sign_weight.apply(hdr.sumwire.count, STATE_COUNT(meta.state) - hdr.sumwire.count, weight);
+        merge0.apply(WORD0, meta.sum.w0, weight, generator);
+        merge1.apply(WORD1, meta.sum.w1, weight, generator);
+        merge2.apply(WORD2, meta.sum.w2, weight, generator);
+        merge3.apply(WORD3, meta.sum.w3, weight, generator);
+        merge4.apply(WORD4, meta.sum.w4, weight, generator);
+        merge5.apply(WORD5, meta.sum.w5, weight, generator);
+        merge6.apply(WORD6, meta.sum.w6, weight, generator);
+        merge7.apply(WORD7, meta.sum.w7, weight, generator);
+        write_generator();
     }
 }
 

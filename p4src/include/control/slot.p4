@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The slot protocol (docs/protocol.md): reads a slot's state, comes to a verdict, has the payload folded in
-// (aggregate.p4, which may add a flag) and writes the new state.
+// The slot protocol (docs/protocol.md): reads a slot's state, comes to a verdict, writes the new state, and has the
+// payload folded in (aggregate.p4).
 // Only packets change a slot. Owner and round show that what an earlier job or round has left is void.
 
 #ifndef SUMWIRE_SLOT_P4_
@@ -11,139 +11,136 @@
 #include "../headers.p4"
 #include "../ids.p4"
 #include "../metadata.p4"
+#include "../state.p4"
 #include "aggregate.p4"
 
 // Flags of a contribution that become flags of the result.
 const bit<8> FLAGS_KEPT = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING;
 
+// A packet's situation, the key of the table `verdict`. Those with the names of traits are in their places.
+const bit<9> OLDER = (bit<9>)TRAIT_OLDER;
+const bit<9> FROM_ABOVE = (bit<9>)TRAIT_FROM_ABOVE;
+const bit<9> FRESH = (bit<9>)TRAIT_FRESH;
+const bit<9> PHASE = 0x030;
+const bit<9> WAITING = 0x010;  // PHASE_WAITING
+const bit<9> CLOSED = 0x020;   // PHASE_CLOSED
+const bit<9> IS_IN = 0x008;      // the worker is in already
+const bit<9> COMPLETES = 0x004;  // with this packet the quorum is in
+const bit<9> FLUSHES = 0x002;    // a FLUSH, and as many are in as its sender asks for
+// The sender is to be told how the slot stands; or a notice, which a lower switch passes on. Of bare packets, and of
+// trimmed ones where the result has no room in them.
+const bit<9> ASKS = (bit<9>)TRAIT_BARE;
+const bit<16> TRAITS_OF_SITUATION = TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_FRESH | TRAIT_BARE;
+
+// What a usual contribution is not, and what its slot's state does not have: a phase, or workers that are void.
+const bit<16> TRAITS_UNUSUAL = TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_TRIMMED | TRAIT_VOID;
+const state_t STATE_UNUSUAL = (0x3 << STATE_PHASE_AT) | (0xFFFFFFFF << STATE_VOIDED_AT);
+
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     Aggregate() aggregate;
 
-    register<bit<32>>(SLOTS_TOTAL) owner;
-    register<bit<32>>(SLOTS_TOTAL) round;
-    register<bitmap_t>(SLOTS_TOTAL) contributors;
-    register<bit<8>>(SLOTS_TOTAL) count;
-    register<bit<8>>(SLOTS_TOTAL) arrived;
-    register<bitmap_t>(SLOTS_TOTAL) voided;
-    register<bit<8>>(SLOTS_TOTAL) flags;
-    register<bit<24>>(SLOTS_TOTAL) call;
-    register<bit<8>>(SLOTS_TOTAL) cut;
-    register<bit<2>>(SLOTS_TOTAL) phase;
+    register<state_t>(SLOTS_TOTAL) states;
 
-    bit<32> slot_owner;
-    bit<32> ahead;       // the packet's round - the slot's
-    bit<1> older;        // the packet is of a round before the slot's
-    bit<1> contributed;  // the worker is in already
-    bit<1> flush;        // a FLUSH, and as many are in as its sender asks for
-    bit<1> asks;         // the sender is to be told how the slot stands; or a notice, which a lower switch passes on
-    bit<1> completes;    // with this packet the quorum is in
-    bit<8> arrivals;     // `arrived` with this packet; a worker whose contribution was void is counted already
+    bit<9> situation;
 
     action read_state() {
-        owner.read(slot_owner, meta.admission.slot);
-        round.read(meta.state.round, meta.admission.slot);
-        contributors.read(meta.state.contributors, meta.admission.slot);
-        count.read(meta.state.count, meta.admission.slot);
-        arrived.read(meta.state.arrived, meta.admission.slot);
-        voided.read(meta.state.voided, meta.admission.slot);
-        flags.read(meta.state.flags, meta.admission.slot);
-        call.read(meta.state.call, meta.admission.slot);
-        cut.read(meta.state.cut, meta.admission.slot);
-        phase.read(meta.state.phase, meta.admission.slot);
-        // A HELLO asks for the round that the slot has.
-        ahead = hdr.sumwire.op == OP_NONE ? 0 : hdr.sumwire.round - meta.state.round;
-        older = 0;
+        states.read(meta.state, meta.admission.slot);
+    }
+
+    // How far the packet's round is ahead of the slot's. A HELLO asks for the round that the slot has.
+    action compare_rounds() {
+        meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.state);
+        if (hdr.sumwire.op == OP_NONE) {
+            meta.scratch = 0;
+        }
     }
 
     action forget_state() {
-        meta.state.fresh = 1;
-        meta.state.round = hdr.sumwire.round;
-        meta.state.contributors = 0;
-        meta.state.count = 0;
-        meta.state.arrived = 0;
-        meta.state.voided = 0;
-        meta.state.flags = 0;
-        meta.state.call = hdr.sumwire.op ++ hdr.sumwire.bucket;
-        meta.state.cut = 0;
-        meta.state.phase = PHASE_OPEN;
+        meta.traits = meta.traits | TRAIT_FRESH;
+        meta.state = meta.admission.opening ++ 104w0;
     }
 
-    action write_state() {
-        owner.write(meta.admission.slot, meta.admission.generation);
-        round.write(meta.admission.slot, meta.state.round);
-        contributors.write(meta.admission.slot, meta.state.contributors);
-        count.write(meta.admission.slot, meta.state.count);
-        arrived.write(meta.admission.slot, meta.state.arrived);
-        voided.write(meta.admission.slot, meta.state.voided);
-        flags.write(meta.admission.slot, meta.state.flags);
-        call.write(meta.admission.slot, meta.state.call);
-        cut.write(meta.admission.slot, meta.state.cut);
-        phase.write(meta.admission.slot, meta.state.phase);
+    action is_older() {
+        meta.traits = meta.traits | TRAIT_OLDER;
     }
 
-    action add_contributor() {
-        bitmap_t counts = meta.voids == 1 ? 0 : meta.admission.worker_bit;
-        meta.state.contributors = meta.state.contributors | counts;
-        meta.state.voided = (meta.state.voided | meta.admission.worker_bit) & ~counts;
-        meta.state.count = meta.state.count + (meta.voids == 1 ? 0 : hdr.sumwire.count);
-        meta.state.arrived = arrivals;
-        // The flags of a partial result hold of the whole sum.
-        meta.state.flags = meta.state.flags | (hdr.sumwire.flags & FLAGS_KEPT)
-            | (hdr.ipv4.ecn == ECN_CE ? FLAG_CE : 0);
-        meta.state.cut = meta.state.cut + ((bit<8>)meta.trimmed << 1);
-        meta.folds = 1;
-        meta.stores = 1;
-    }
-
-    // Bits for the verdict's key. In an action: as statements of a control each would become a branch and two tables.
+    // The key of the verdict, and the state with this contribution in, whatever the packet is.
     action compare() {
-        contributed = (bit<1>)(meta.state.contributors & meta.admission.worker_bit != 0);
-        arrivals = meta.state.arrived + (meta.state.voided & meta.admission.worker_bit == 0 ? 8w1 : 0);
-        completes = (bit<1>)(arrivals >= meta.admission.quorum);
+        // A worker whose contribution was void is counted already.
+        bit<8> arrivals = STATE_ARRIVED(meta.state)
+            + (bit<8>)(bit<1>)(STATE_VOIDED(meta.state) & meta.admission.worker_bit == 0);
+        situation = (meta.traits & TRAITS_OF_SITUATION)[8:0]
+            | (3w0 ++ STATE_PHASE(meta.state)
+               ++ (bit<1>)(STATE_CONTRIBUTORS(meta.state) & meta.admission.worker_bit != 0)
+               ++ (bit<1>)(arrivals >= meta.admission.quorum)
+               ++ (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
+                           (bit<32>)STATE_ARRIVED(meta.state) >= hdr.sumwire.contributors)
+               // A packet of two words has no room for the eight words of a whole result: its sender shall ask again.
+               ++ (bit<1>)(meta.traits & TRAIT_TRIMMED != 0 && STATE_PHASE(meta.state) == PHASE_CLOSED &&
+                           STATE_CUT(meta.state) & CUT_RESULT == 0));
         // A result of no contributors would be refused by the hosts: where all others are void, the last one counts.
-        meta.voids = meta.voids & ~(completes & (bit<1>)(meta.state.count == 0));
-        flush = (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
-                         (bit<32>)meta.state.arrived >= hdr.sumwire.contributors);
-        // A packet of two words has no room for the eight words of a whole result, so its sender is told to ask again.
-        asks = meta.bare | (meta.trimmed & meta.state.phase[1:1] & ~meta.state.cut[7:7]);
+        if (arrivals >= meta.admission.quorum && STATE_COUNT(meta.state) == 0) {
+            meta.traits = meta.traits & ~TRAIT_VOID;
+        }
+        meta.joined = meta.state;
+        STATE_ARRIVED(meta.joined) = arrivals;
+        // The flags of a partial result hold of the whole sum.
+        STATE_FLAGS(meta.joined) = STATE_FLAGS(meta.joined) | (hdr.sumwire.flags & FLAGS_KEPT);
+        if (hdr.ipv4.ecn == ECN_CE) {
+            STATE_FLAGS(meta.joined) = STATE_FLAGS(meta.joined) | FLAG_CE;
+        }
+        if (meta.traits & TRAIT_TRIMMED != 0) {
+            STATE_CUT(meta.joined) = STATE_CUT(meta.joined) + 2;
+        }
+        if (meta.traits & TRAIT_VOID != 0) {
+            STATE_VOIDED(meta.joined) = STATE_VOIDED(meta.joined) | meta.admission.worker_bit;
+        } else {
+            STATE_VOIDED(meta.joined) = STATE_VOIDED(meta.joined) & ~meta.admission.worker_bit;
+            STATE_CONTRIBUTORS(meta.joined) = STATE_CONTRIBUTORS(meta.joined) | meta.admission.worker_bit;
+            STATE_COUNT(meta.joined) = STATE_COUNT(meta.joined) + hdr.sumwire.count;
+        }
     }
 
     // The sum is complete here: a root answers, a lower switch passes it on and waits.
     action close() {
-        meta.state.phase = meta.uplink.phase;
-        meta.answers = meta.uplink.phase[1:1];
-        meta.goes_up = meta.uplink.phase[0:0];
-        meta.state.flags = meta.state.flags | (meta.state.voided == 0 ? 0 : FLAG_MISSING);
-        meta.state.cut = meta.state.cut | ((bit<8>)meta.cuts << 7);
-        meta.fills = meta.cuts;
-        meta.six_words = meta.six_words | meta.cuts;
-        meta.closes = 1;
-        meta.stores = 1;
+        if (hdr.above.isValid()) {
+            meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_GOES_UP);
+            meta.state = meta.state | ((state_t)PHASE_WAITING << STATE_PHASE_AT);
+        } else {
+            meta.effects = meta.effects | (EFFECT_CLOSES | EFFECT_ANSWERS);
+            meta.state = meta.state | ((state_t)PHASE_CLOSED << STATE_PHASE_AT);
+        }
+        states.write(meta.admission.slot, meta.state);
     }
 
     @id(ID_ACTION_FIRST)
     action first() {
         meta.verdict = VERDICT_FIRST;
-        add_contributor();
+        meta.effects = EFFECT_FOLDS;
+        meta.state = meta.joined;
+        states.write(meta.admission.slot, meta.state);
     }
 
     @id(ID_ACTION_ADD)
     action add() {
         meta.verdict = VERDICT_ADD;
-        add_contributor();
+        meta.effects = EFFECT_FOLDS;
+        meta.state = meta.joined;
+        states.write(meta.admission.slot, meta.state);
     }
 
     @id(ID_ACTION_LAST)
     action last() {
         meta.verdict = VERDICT_LAST;
-        add_contributor();
+        meta.effects = EFFECT_FOLDS;
+        meta.state = meta.joined;
         close();
     }
 
     @id(ID_ACTION_DUPLICATE)
     action duplicate() {
         meta.verdict = VERDICT_DUPLICATE;
-        meta.answers = 1;
+        meta.effects = EFFECT_ANSWERS;
     }
 
     @id(ID_ACTION_REPEAT)
@@ -155,19 +152,24 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     action flush_slot() {
         meta.verdict = VERDICT_FLUSH;
         // A FLUSH that says how few are enough is of a bounded loss: the sum is valid. Else the result is of no use.
-        meta.state.flags = meta.state.flags | (hdr.sumwire.contributors == 0 ? FLAG_INCOMPLETE : FLAG_MISSING);
+        if (hdr.sumwire.contributors == 0) {
+            meta.state = meta.state | ((state_t)FLAG_INCOMPLETE << STATE_FLAGS_AT);
+        } else {
+            meta.state = meta.state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
+        }
         close();
     }
 
     @id(ID_ACTION_STALE)
     action stale() {
         meta.verdict = VERDICT_STALE;
+        meta.effects = EFFECT_TELLS;
     }
 
     @id(ID_ACTION_ASK)
     action ask() {
         meta.verdict = VERDICT_ASK;
-        meta.goes_up = 1;
+        meta.effects = EFFECT_GOES_UP;
     }
 
     // The result of the switch above replaces what is here. Its contributors are switches: a worker is in the result if
@@ -175,14 +177,18 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     @id(ID_ACTION_DOWN)
     action down() {
         meta.verdict = VERDICT_DOWN;
-        meta.state.contributors = hdr.sumwire.contributors & meta.uplink.worker_bit == 0 ? 0 : meta.state.contributors;
-        meta.state.count = hdr.sumwire.count;
-        meta.state.flags = meta.state.flags | hdr.sumwire.flags;
-        meta.state.cut = hdr.sumwire.cut;
-        meta.state.phase = PHASE_CLOSED;
-        meta.fills = meta.six_words;
-        meta.answers = 1;
-        meta.stores = 1;
+        meta.effects = EFFECT_TAKES | EFFECT_ANSWERS;
+        if (meta.traits & TRAIT_SIX_WORDS != 0) {
+            meta.effects = EFFECT_TAKES | EFFECT_ANSWERS | EFFECT_FILLS;
+        }
+        if (hdr.sumwire.contributors & hdr.above.worker_bit == 0) {
+            STATE_CONTRIBUTORS(meta.state) = 0;
+        }
+        STATE_COUNT(meta.state) = hdr.sumwire.count;
+        STATE_FLAGS(meta.state) = STATE_FLAGS(meta.state) | hdr.sumwire.flags;
+        STATE_CUT(meta.state) = hdr.sumwire.cut;
+        STATE_PHASE(meta.state) = PHASE_CLOSED;
+        states.write(meta.admission.slot, meta.state);
     }
 
     @id(ID_ACTION_KNOWN)
@@ -193,12 +199,18 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     // A STALE of the switch above tells of a newer round than the one that is here, a REFUSED is about this one.
     @id(ID_ACTION_RELAY)
     action relay() {
-        meta.verdict = meta.state.fresh == (bit<1>)(hdr.sumwire.kind == KIND_STALE) ? VERDICT_RELAY : VERDICT_KNOWN;
+        if ((bit<1>)(meta.traits & TRAIT_FRESH != 0) == (bit<1>)(hdr.sumwire.kind == KIND_STALE)) {
+            meta.verdict = VERDICT_RELAY;
+            meta.effects = EFFECT_TELLS;
+        } else {
+            meta.verdict = VERDICT_KNOWN;
+        }
     }
 
     @id(ID_ACTION_INFORM)
     action inform() {
         meta.verdict = VERDICT_INFORM;
+        meta.effects = EFFECT_TELLS;
     }
 
     @id(ID_ACTION_NO_VERDICT)
@@ -206,17 +218,36 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.verdict = VERDICT_NONE;
     }
 
+    // A usual contribution joins: there is nothing to look at closely.
+    action join() {
+        meta.effects = EFFECT_FOLDS;
+        meta.state = meta.state + (((state_t)hdr.sumwire.count << STATE_COUNT_AT)
+                                   | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)
+                                   | (1 << STATE_ARRIVED_AT));
+    }
+
+    action join_first() {
+        meta.verdict = VERDICT_FIRST;
+        join();
+        states.write(meta.admission.slot, meta.state);
+    }
+
+    action join_add() {
+        meta.verdict = VERDICT_ADD;
+        join();
+        states.write(meta.admission.slot, meta.state);
+    }
+
+    action join_last() {
+        meta.verdict = VERDICT_LAST;
+        join();
+        close();
+    }
+
     @id(ID_TABLE_VERDICT)
     table verdict {
         key = {
-            older : ternary @id(1);
-            meta.from_above : ternary @id(7) @name("from_above");
-            meta.state.fresh : ternary @id(2) @name("fresh");
-            meta.state.phase : ternary @id(3) @name("phase");
-            contributed : ternary @id(4);
-            completes : ternary @id(5);
-            flush : ternary @id(6);
-            asks : ternary @id(8);
+            situation : ternary @id(9);
         }
         actions = {
             first;
@@ -234,42 +265,87 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             @defaultonly no_verdict;
         }
         const default_action = no_verdict();
+        // The first that matches counts. What a line leaves out of its mask does not matter.
         const entries = {
-            (1, 1, _, _, _, _, _, _) : known();                 // a result of a round that is over
-            (_, 1, _, PHASE_CLOSED, _, _, _, _) : known();      // the result is here
-            (_, 1, _, _, _, _, _, 1) : relay();                 // why there will be no result
-            (_, 1, _, _, _, _, _, _) : down();                  // the result
-            (1, 0, _, _, _, _, _, _) : stale();                 // of a round that is over
-            (0, 0, _, _, _, _, _, 1) : inform();                // changes nothing
-            (0, 0, 1, _, _, 1, _, 0) : last();                  // a job whose quorum is one
-            (0, 0, 1, _, _, 0, _, 0) : first();                 // opens the round
-            (0, 0, 0, PHASE_CLOSED, _, _, _, 0) : duplicate();  // the worker's result was lost, or the worker is late
-            (0, 0, 0, PHASE_WAITING, _, _, _, 0) : ask();       // complete here, no result yet: a packet was lost above
-            (0, 0, 0, PHASE_OPEN, 1, _, 1, 0) : flush_slot();   // closes without the missing
-            (0, 0, 0, PHASE_OPEN, 1, _, 0, 0) : repeat();       // counted already
-            (0, 0, 0, PHASE_OPEN, 0, 1, _, 0) : last();         // reaches the quorum
-            (0, 0, 0, PHASE_OPEN, 0, 0, _, 0) : add();
+            // Opens the round; one more, and with it the quorum may be in.
+            FRESH &&& FROM_ABOVE | FRESH | COMPLETES | ASKS : first();
+            0 &&& OLDER | FROM_ABOVE | FRESH | PHASE | IS_IN | COMPLETES | ASKS : add();
+            COMPLETES &&& OLDER | FROM_ABOVE | FRESH | PHASE | IS_IN | COMPLETES | ASKS : last();
+            FRESH | COMPLETES &&& FROM_ABOVE | FRESH | COMPLETES | ASKS : last();  // a job whose quorum is one
+            // From above: a result of a round that is over, or that is here; why there will be no result; the result.
+            OLDER | FROM_ABOVE &&& OLDER | FROM_ABOVE : known();
+            FROM_ABOVE | CLOSED &&& FROM_ABOVE | PHASE : known();
+            FROM_ABOVE | ASKS &&& FROM_ABOVE | ASKS : relay();
+            FROM_ABOVE &&& FROM_ABOVE : down();
+            // Changes nothing: a round that is over, a question.
+            OLDER &&& OLDER : stale();
+            ASKS &&& ASKS : inform();
+            CLOSED &&& PHASE : duplicate();           // the worker's result was lost, or the worker is late
+            WAITING &&& PHASE : ask();                // complete here, no result yet: a packet was lost above
+            IS_IN | FLUSHES &&& IS_IN | FLUSHES : flush_slot();  // closes without the missing
+            IS_IN &&& IS_IN : repeat();               // counted already
         }
+    }
+
+    // Of a slot that closes. What was void is missing in the sum, and the two low planes of a cut result are made up.
+    action mark_loss() {
+        if (STATE_VOIDED(meta.state) != 0) {
+            meta.state = meta.state | ((state_t)FLAG_MISSING << STATE_FLAGS_AT);
+        }
+        if (meta.traits & TRAIT_CUTS != 0) {
+            meta.state = meta.state | (state_t)CUT_RESULT;
+            meta.traits = meta.traits | TRAIT_SIX_WORDS;
+            meta.effects = meta.effects | EFFECT_FILLS;
+        }
+        states.write(meta.admission.slot, meta.state);
+    }
+
+    // An element of SUM32 left its range, which is known only now.
+    action mark_overflow() {
+        meta.state = meta.state | ((state_t)FLAG_OVERFLOW << STATE_FLAGS_AT);
+        states.write(meta.admission.slot, meta.state);
     }
 
     apply {
         read_state();
-        // Serial-number arithmetic (RFC 1982): newer by less than half the circle.
-        if (slot_owner != meta.admission.generation || (ahead != 0 && ahead < 0x80000000)) {
-            forget_state();
-        } else if (ahead != 0) {
-            older = 1;
-        } else if (meta.state.call != hdr.sumwire.op ++ hdr.sumwire.bucket && meta.any_call == 0) {
-            meta.reject = REJECT_CALL;
+        if (STATE_OPENING(meta.state) != meta.admission.opening) {
+            compare_rounds();
+            // Serial-number arithmetic (RFC 1982): newer by less than half the circle.
+            if (STATE_OWNER(meta.state) != meta.admission.opening[87:56] ||
+                (meta.scratch != 0 && meta.scratch < 0x80000000)) {
+                forget_state();
+            } else if (meta.scratch != 0) {
+                is_older();
+            } else if (meta.traits & TRAIT_ANY_CALL == 0) {
+                meta.reject = REJECT_CALL;
+            }
         }
         if (meta.reject == REJECT_NONE) {
-            compare();
-            verdict.apply();
-            if (meta.stores == 1 || meta.answers == 1 || meta.goes_up == 1) {
-                aggregate.apply(hdr, meta);
+            // Nearly every packet is a whole contribution without flags to an open slot: three lines of the table, and
+            // what they need.
+            if (meta.traits & TRAITS_UNUSUAL == 0 && hdr.sumwire.flags == 0 && hdr.ipv4.ecn != ECN_CE &&
+                meta.state & (STATE_UNUSUAL | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)) == 0) {
+                if (STATE_ARRIVED(meta.state) + 1 >= meta.admission.quorum) {
+                    join_last();
+                } else if (meta.traits & TRAIT_FRESH != 0) {
+                    join_first();
+                } else {
+                    join_add();
+                }
+            } else {
+                compare();
+                verdict.apply();
             }
-            if (meta.stores == 1) {
-                write_state();
+            if (meta.effects & EFFECT_CLOSES != 0) {
+                if (meta.traits & TRAIT_CUTS != 0 || STATE_VOIDED(meta.state) != 0) {
+                    mark_loss();
+                }
+            }
+            if (meta.effects & ~EFFECT_TELLS != 0) {
+                aggregate.apply(hdr, meta);
+                if (meta.effects & EFFECT_OVERFLOWS != 0) {
+                    mark_overflow();
+                }
             }
         }
     }

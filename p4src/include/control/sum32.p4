@@ -11,10 +11,8 @@
 #include "../metadata.p4"
 #include "elements.p4"
 
-control Sum32(inout word_t sum, in word_t addend, inout word_t overflow) {
+control Sum32(inout word_t sum, in word_t addend, inout word_t overflow, inout word_t before) {
     // In a variable of its own: p4c would write the whole sum out again at every use of it.
-    word_t before;
-
     action add() {
         before = sum;
         sum = (((sum & ELEMENTS_LOW) + (addend & ELEMENTS_LOW)) & ELEMENTS_LOW)
@@ -27,7 +25,7 @@ control Sum32(inout word_t sum, in word_t addend, inout word_t overflow) {
     }
 }
 
-control Sum32Fold(inout metadata_t meta, inout payload_t sum, in payload_t stored) {
+control Sum32Fold(inout headers_t hdr, inout metadata_t meta) {
     Sum32() add0;
     Sum32() add1;
     Sum32() add2;
@@ -37,22 +35,29 @@ control Sum32Fold(inout metadata_t meta, inout payload_t sum, in payload_t store
     Sum32() add6;
     Sum32() add7;
 
-    word_t overflow = 0;
+    // A header, though it is never on the wire: it costs packets of other ops nothing.
+    pair_h scratch;
+
+    action clear_scratch() {
+        scratch.setValid();
+        scratch.first = 0;
+        scratch.second = 0;
+    }
 
     apply {
-        if (meta.state.fresh == 0) {
-            add0.apply(sum.w0, stored.w0, overflow);
-            add1.apply(sum.w1, stored.w1, overflow);
-            add2.apply(sum.w2, stored.w2, overflow);
-            add3.apply(sum.w3, stored.w3, overflow);
-            add4.apply(sum.w4, stored.w4, overflow);
-            add5.apply(sum.w5, stored.w5, overflow);
-            add6.apply(sum.w6, stored.w6, overflow);
-            add7.apply(sum.w7, stored.w7, overflow);
-            if (overflow != 0) {
-                meta.state.flags = meta.state.flags | FLAG_OVERFLOW;
-            }
+        clear_scratch();
+        add0.apply(WORD0, meta.sum.w0, scratch.first, scratch.second);
+        add1.apply(WORD1, meta.sum.w1, scratch.first, scratch.second);
+        add2.apply(WORD2, meta.sum.w2, scratch.first, scratch.second);
+        add3.apply(WORD3, meta.sum.w3, scratch.first, scratch.second);
+        add4.apply(WORD4, meta.sum.w4, scratch.first, scratch.second);
+        add5.apply(WORD5, meta.sum.w5, scratch.first, scratch.second);
+        add6.apply(WORD6, meta.sum.w6, scratch.first, scratch.second);
+        add7.apply(WORD7, meta.sum.w7, scratch.first, scratch.second);
+        if (scratch.first != 0) {
+            meta.effects = meta.effects | EFFECT_OVERFLOWS;
         }
+        scratch.setInvalid();
     }
 }
 

@@ -5,7 +5,8 @@
 // the four bits of the index z (its algebraic normal form, Reed-Muller 1954). pJ_cM is the coefficient of the
 // product of those index planes whose bit is set in M: all ones or 0, a mask, so that it costs no widening.
 // Plane J of the result is word 7 - J: planes travel most significant first.
-// The polynomial is nested (Horner's scheme): 15 AND and 15 XOR a plane for 1024 values at once.
+// The polynomial is nested (Horner's scheme): 15 AND and 15 XOR a plane for 1024 values at once. Planes that a job's
+// table does not need stay 0, as meta.sum is at first.
 
 #ifndef SUMWIRE_THC_P4_
 #define SUMWIRE_THC_P4_
@@ -14,13 +15,13 @@
 #include "../ids.p4"
 #include "../metadata.p4"
 
-control ThcLookup(in headers_t hdr, out payload_t sums) {
-    // Index planes, z3 the most significant.
-    word_t z3 = hdr.word0.bits;
-    word_t z2 = hdr.word1.bits;
-    word_t z1 = hdr.word2.bits;
-    word_t z0 = hdr.word3.bits;
+// Index planes, z3 the most significant. Macros, since a variable would be a copy.
+#define z3 WORD0
+#define z2 WORD1
+#define z1 WORD2
+#define z0 WORD3
 
+control ThcLookup(in headers_t hdr, inout metadata_t meta) {
     @id(ID_ACTION_COEFFICIENTS_LOW)
     action coefficients_low(
             @id(1) word_t p0_c00, @id(2) word_t p0_c01, @id(3) word_t p0_c02, @id(4) word_t p0_c03,
@@ -43,23 +44,23 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
             @id(69) word_t p4_c04, @id(70) word_t p4_c05, @id(71) word_t p4_c06, @id(72) word_t p4_c07,
             @id(73) word_t p4_c08, @id(74) word_t p4_c09, @id(75) word_t p4_c10, @id(76) word_t p4_c11,
             @id(77) word_t p4_c12, @id(78) word_t p4_c13, @id(79) word_t p4_c14, @id(80) word_t p4_c15) {
-        sums.w7 = (((p0_c00 ^ (z0 & p0_c01)) ^ (z1 & (p0_c02 ^ (z0 & p0_c03))))
+        meta.sum.w7 = (((p0_c00 ^ (z0 & p0_c01)) ^ (z1 & (p0_c02 ^ (z0 & p0_c03))))
              ^ (z2 & ((p0_c04 ^ (z0 & p0_c05)) ^ (z1 & (p0_c06 ^ (z0 & p0_c07))))))
             ^ (z3 & (((p0_c08 ^ (z0 & p0_c09)) ^ (z1 & (p0_c10 ^ (z0 & p0_c11))))
              ^ (z2 & ((p0_c12 ^ (z0 & p0_c13)) ^ (z1 & (p0_c14 ^ (z0 & p0_c15)))))));
-        sums.w6 = (((p1_c00 ^ (z0 & p1_c01)) ^ (z1 & (p1_c02 ^ (z0 & p1_c03))))
+        meta.sum.w6 = (((p1_c00 ^ (z0 & p1_c01)) ^ (z1 & (p1_c02 ^ (z0 & p1_c03))))
              ^ (z2 & ((p1_c04 ^ (z0 & p1_c05)) ^ (z1 & (p1_c06 ^ (z0 & p1_c07))))))
             ^ (z3 & (((p1_c08 ^ (z0 & p1_c09)) ^ (z1 & (p1_c10 ^ (z0 & p1_c11))))
              ^ (z2 & ((p1_c12 ^ (z0 & p1_c13)) ^ (z1 & (p1_c14 ^ (z0 & p1_c15)))))));
-        sums.w5 = (((p2_c00 ^ (z0 & p2_c01)) ^ (z1 & (p2_c02 ^ (z0 & p2_c03))))
+        meta.sum.w5 = (((p2_c00 ^ (z0 & p2_c01)) ^ (z1 & (p2_c02 ^ (z0 & p2_c03))))
              ^ (z2 & ((p2_c04 ^ (z0 & p2_c05)) ^ (z1 & (p2_c06 ^ (z0 & p2_c07))))))
             ^ (z3 & (((p2_c08 ^ (z0 & p2_c09)) ^ (z1 & (p2_c10 ^ (z0 & p2_c11))))
              ^ (z2 & ((p2_c12 ^ (z0 & p2_c13)) ^ (z1 & (p2_c14 ^ (z0 & p2_c15)))))));
-        sums.w4 = (((p3_c00 ^ (z0 & p3_c01)) ^ (z1 & (p3_c02 ^ (z0 & p3_c03))))
+        meta.sum.w4 = (((p3_c00 ^ (z0 & p3_c01)) ^ (z1 & (p3_c02 ^ (z0 & p3_c03))))
              ^ (z2 & ((p3_c04 ^ (z0 & p3_c05)) ^ (z1 & (p3_c06 ^ (z0 & p3_c07))))))
             ^ (z3 & (((p3_c08 ^ (z0 & p3_c09)) ^ (z1 & (p3_c10 ^ (z0 & p3_c11))))
              ^ (z2 & ((p3_c12 ^ (z0 & p3_c13)) ^ (z1 & (p3_c14 ^ (z0 & p3_c15)))))));
-        sums.w3 = (((p4_c00 ^ (z0 & p4_c01)) ^ (z1 & (p4_c02 ^ (z0 & p4_c03))))
+        meta.sum.w3 = (((p4_c00 ^ (z0 & p4_c01)) ^ (z1 & (p4_c02 ^ (z0 & p4_c03))))
              ^ (z2 & ((p4_c04 ^ (z0 & p4_c05)) ^ (z1 & (p4_c06 ^ (z0 & p4_c07))))))
             ^ (z3 & (((p4_c08 ^ (z0 & p4_c09)) ^ (z1 & (p4_c10 ^ (z0 & p4_c11))))
              ^ (z2 & ((p4_c12 ^ (z0 & p4_c13)) ^ (z1 & (p4_c14 ^ (z0 & p4_c15)))))));
@@ -67,11 +68,6 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
 
     @id(ID_ACTION_LOW_ZERO)
     action low_zero() {
-        sums.w7 = 0;
-        sums.w6 = 0;
-        sums.w5 = 0;
-        sums.w4 = 0;
-        sums.w3 = 0;
     }
 
     @id(ID_ACTION_COEFFICIENTS_HIGH)
@@ -88,15 +84,15 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
             @id(37) word_t p7_c04, @id(38) word_t p7_c05, @id(39) word_t p7_c06, @id(40) word_t p7_c07,
             @id(41) word_t p7_c08, @id(42) word_t p7_c09, @id(43) word_t p7_c10, @id(44) word_t p7_c11,
             @id(45) word_t p7_c12, @id(46) word_t p7_c13, @id(47) word_t p7_c14, @id(48) word_t p7_c15) {
-        sums.w2 = (((p5_c00 ^ (z0 & p5_c01)) ^ (z1 & (p5_c02 ^ (z0 & p5_c03))))
+        meta.sum.w2 = (((p5_c00 ^ (z0 & p5_c01)) ^ (z1 & (p5_c02 ^ (z0 & p5_c03))))
              ^ (z2 & ((p5_c04 ^ (z0 & p5_c05)) ^ (z1 & (p5_c06 ^ (z0 & p5_c07))))))
             ^ (z3 & (((p5_c08 ^ (z0 & p5_c09)) ^ (z1 & (p5_c10 ^ (z0 & p5_c11))))
              ^ (z2 & ((p5_c12 ^ (z0 & p5_c13)) ^ (z1 & (p5_c14 ^ (z0 & p5_c15)))))));
-        sums.w1 = (((p6_c00 ^ (z0 & p6_c01)) ^ (z1 & (p6_c02 ^ (z0 & p6_c03))))
+        meta.sum.w1 = (((p6_c00 ^ (z0 & p6_c01)) ^ (z1 & (p6_c02 ^ (z0 & p6_c03))))
              ^ (z2 & ((p6_c04 ^ (z0 & p6_c05)) ^ (z1 & (p6_c06 ^ (z0 & p6_c07))))))
             ^ (z3 & (((p6_c08 ^ (z0 & p6_c09)) ^ (z1 & (p6_c10 ^ (z0 & p6_c11))))
              ^ (z2 & ((p6_c12 ^ (z0 & p6_c13)) ^ (z1 & (p6_c14 ^ (z0 & p6_c15)))))));
-        sums.w0 = (((p7_c00 ^ (z0 & p7_c01)) ^ (z1 & (p7_c02 ^ (z0 & p7_c03))))
+        meta.sum.w0 = (((p7_c00 ^ (z0 & p7_c01)) ^ (z1 & (p7_c02 ^ (z0 & p7_c03))))
              ^ (z2 & ((p7_c04 ^ (z0 & p7_c05)) ^ (z1 & (p7_c06 ^ (z0 & p7_c07))))))
             ^ (z3 & (((p7_c08 ^ (z0 & p7_c09)) ^ (z1 & (p7_c10 ^ (z0 & p7_c11))))
              ^ (z2 & ((p7_c12 ^ (z0 & p7_c13)) ^ (z1 & (p7_c14 ^ (z0 & p7_c15)))))));
@@ -104,9 +100,6 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
 
     @id(ID_ACTION_HIGH_ZERO)
     action high_zero() {
-        sums.w2 = 0;
-        sums.w1 = 0;
-        sums.w0 = 0;
     }
 
     @id(ID_TABLE_THC_LOW)
@@ -142,60 +135,9 @@ control ThcLookup(in headers_t hdr, out payload_t sums) {
     }
 }
 
-// sum = sum + addend, 1024 values of 8 bits at once: a ripple-carry adder over the planes, w7 the least significant.
-control RippleAdd(inout payload_t sum, in payload_t addend) {
-    word_t carry;
-    word_t differ;
-
-    action add() {
-        carry = sum.w7 & addend.w7;
-        sum.w7 = sum.w7 ^ addend.w7;
-        differ = sum.w6 ^ addend.w6;
-        word_t carry6 = (sum.w6 & addend.w6) | (carry & differ);
-        sum.w6 = differ ^ carry;
-        carry = carry6;
-        differ = sum.w5 ^ addend.w5;
-        word_t carry5 = (sum.w5 & addend.w5) | (carry & differ);
-        sum.w5 = differ ^ carry;
-        carry = carry5;
-        differ = sum.w4 ^ addend.w4;
-        word_t carry4 = (sum.w4 & addend.w4) | (carry & differ);
-        sum.w4 = differ ^ carry;
-        carry = carry4;
-        differ = sum.w3 ^ addend.w3;
-        word_t carry3 = (sum.w3 & addend.w3) | (carry & differ);
-        sum.w3 = differ ^ carry;
-        carry = carry3;
-        differ = sum.w2 ^ addend.w2;
-        word_t carry2 = (sum.w2 & addend.w2) | (carry & differ);
-        sum.w2 = differ ^ carry;
-        carry = carry2;
-        differ = sum.w1 ^ addend.w1;
-        word_t carry1 = (sum.w1 & addend.w1) | (carry & differ);
-        sum.w1 = differ ^ carry;
-        carry = carry1;
-        differ = sum.w0 ^ addend.w0;
-        sum.w0 = differ ^ carry;
-    }
-
-    apply {
-        add();
-    }
-}
-
-control ThcFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in payload_t stored) {
-    ThcLookup() lookup;
-    RippleAdd() ripple_add;
-
-    apply {
-        // A lower switch has looked its workers' indices up: a partial result holds sums.
-        if (meta.partial == 0) {
-            lookup.apply(hdr, sum);
-        }
-        if (meta.state.fresh == 0) {
-            ripple_add.apply(sum, stored);
-        }
-    }
-}
+#undef z3
+#undef z2
+#undef z1
+#undef z0
 
 #endif

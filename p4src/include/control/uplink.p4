@@ -12,37 +12,31 @@
 #include "../metadata.p4"
 #include "mix.p4"
 
-control Uplink(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
+control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     Mix32() mix;
-    bit<32> hashed;
 
     // Every switch computes the same hash of slot and round, so all contributions of a chunk meet at one switch above.
     action salt() {
-        hashed = ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND);
+        meta.scratch = ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND);
     }
 
     action select_by_hash() {
-        meta.uplink.selector = hashed[15:0];
-    }
-
-    action select_by_slot() {
-        meta.uplink.selector = hdr.sumwire.slot;
+        meta.selector = meta.scratch[15:0];
     }
 
     @id(ID_ACTION_TO_PARENT)
     action to_parent(@id(1) port_t port, @id(2) mac_t mac, @id(3) ipv4_t address, @id(4) worker_t worker,
                      @id(5) bitmap_t worker_bit) {
-        meta.uplink.port = port;
-        meta.uplink.mac = mac;
-        meta.uplink.address = address;
-        meta.uplink.worker = worker;
-        meta.uplink.worker_bit = worker_bit;
-        meta.uplink.phase = PHASE_WAITING;
+        hdr.above.setValid();
+        hdr.above.port = (bit<16>)port;
+        hdr.above.mac = mac;
+        hdr.above.address = address;
+        hdr.above.worker = worker;
+        hdr.above.worker_bit = worker_bit;
     }
 
     @id(ID_ACTION_IS_ROOT)
     action is_root() {
-        meta.uplink.phase = PHASE_CLOSED;
     }
 
     // Ternary: rows match the low bits of the selector, and so divide a job's slots among several switches above, or
@@ -51,7 +45,7 @@ control Uplink(in headers_t hdr, inout metadata_t meta, in standard_metadata_t s
     table uplink {
         key = {
             hdr.sumwire.job : exact @id(1) @name("job");
-            meta.uplink.selector : ternary @id(2) @name("slot");
+            meta.selector : ternary @id(2) @name("slot");
         }
         actions = {
             to_parent;
@@ -62,21 +56,21 @@ control Uplink(in headers_t hdr, inout metadata_t meta, in standard_metadata_t s
     }
 
     apply {
-        if (meta.uplink.sprays == 1) {
+        if (meta.admission.sprays == 1) {
             salt();
-            mix.apply(hashed);
+            mix.apply(meta.scratch);
             select_by_hash();
-        } else {
-            select_by_slot();
         }
         uplink.apply();
-        // Missing planes are made up at the root only.
-        if (meta.trimmed == 1 && meta.uplink.phase != PHASE_CLOSED) {
-            meta.reject = REJECT_WORDS;
-        } else if (meta.from_above == 1 &&
-            (meta.uplink.phase == PHASE_CLOSED || standard_metadata.ingress_port != meta.uplink.port ||
-             hdr.ipv4.src != meta.uplink.address)) {
-            meta.reject = REJECT_PARENT;
+        if (meta.traits & (TRAIT_TRIMMED | TRAIT_FROM_ABOVE) != 0) {
+            // Missing planes are made up at the root only.
+            if (meta.traits & TRAIT_TRIMMED != 0 && hdr.above.isValid()) {
+                meta.reject = REJECT_WORDS;
+            } else if (meta.traits & TRAIT_FROM_ABOVE != 0 &&
+                       (!hdr.above.isValid() || (bit<16>)standard_metadata.ingress_port != hdr.above.port ||
+                        hdr.ipv4.src != hdr.above.address)) {
+                meta.reject = REJECT_PARENT;
+            }
         }
     }
 }

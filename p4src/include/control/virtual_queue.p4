@@ -29,43 +29,65 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
 
     bit<64> queued;
     bit<64> length;  // bytes of this packet
+    bit<32> drop;    // the length above which this packet is lost or marked; and then the counter's cell
     bit<2> decision;
-    bit<1> can_trim;
 
     action see_packet() {
-        can_trim = (bit<1>)(meta.reject == REJECT_NONE && hdr.sumwire.kind == KIND_CONTRIBUTE &&
-                            hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP);
+        meta.scratch = (bit<32>)standard_metadata.egress_spec;
         // A reply's length is new, a forwarded frame may have padding.
-        length = meta.is_reply == 1 ? (bit<64>)(hdr.ipv4.total_len + ETHERNET_BYTES)
-                                    : (bit<64>)standard_metadata.packet_length;
+        if (meta.reply != REPLY_NONE) {
+            length = (bit<64>)(hdr.ipv4.total_len + ETHERNET_BYTES);
+        } else {
+            length = (bit<64>)standard_metadata.packet_length;
+        }
     }
 
     @id(ID_ACTION_LIMIT)
     action limit(@id(1) bit<32> rate, @id(2) bit<32> mark, @id(3) bit<32> drop3, @id(4) bit<32> drop2,
                  @id(5) bit<32> drop1, @id(6) bit<32> drop0, @id(7) bit<32> drop_all, @id(8) bit<1> trims) {
-        bit<32> port = (bit<32>)standard_metadata.egress_spec;
-        bit<48> now = standard_metadata.ingress_global_timestamp;
-        bit<48> before;
-        last_seen.read(before, port);
-        last_seen.write(port, now);
-        backlog.read(queued, port);
+        last_seen.read(meta.passed, meta.scratch);
+        last_seen.write(meta.scratch, standard_metadata.ingress_global_timestamp);
+        backlog.read(queued, meta.scratch);
 
-        bit<48> passed = now - before;
-        passed = passed > QUEUE_LOOKBACK_US ? QUEUE_LOOKBACK_US : passed;
-        bit<64> drained = (bit<64>)passed * (bit<64>)rate;
-        queued = queued > drained ? queued - drained : 0;
+        meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
+        if (meta.passed > QUEUE_LOOKBACK_US) {
+            meta.passed = QUEUE_LOOKBACK_US;
+        }
+        bit<64> drained = (bit<64>)meta.passed * (bit<64>)rate;
+        if (queued > drained) {
+            queued = queued - drained;
+        } else {
+            queued = 0;
+        }
 
-        bit<64> bytes = queued >> QUEUE_SHIFT;
         bit<2> class = hdr.ipv4.dscp[2:1];
-        bit<32> drop_01 = class == 0 ? drop0 : drop1;
-        bit<32> drop_23 = class == 2 ? drop2 : drop3;
-        bit<32> drop = class < 2 ? drop_01 : drop_23;
-        bit<2> lose = trims == 1 && can_trim == 1 ? QUEUE_TRIM : QUEUE_DROP;
-        bit<2> protected = bytes > (bit<64>)mark ? QUEUE_MARK : QUEUE_PASS;
-        bit<2> droppable = bytes > (bit<64>)drop ? lose : QUEUE_PASS;
-        decision = hdr.ipv4.ecn == ECN_NOT_ECT ? droppable : protected;
-        decision = bytes > (bit<64>)drop_all ? QUEUE_DROP : decision;
-        queue_decisions.count((bit<32>)(standard_metadata.egress_spec ++ class ++ decision));
+        bit<2> lose = QUEUE_DROP;
+        if (hdr.ipv4.ecn != ECN_NOT_ECT) {
+            drop = mark;
+            lose = QUEUE_MARK;
+        } else {
+            if (trims == 1 && hdr.sumwire.isValid() && meta.reject == REJECT_NONE &&
+                hdr.sumwire.kind == KIND_CONTRIBUTE && hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP) {
+                lose = QUEUE_TRIM;
+            }
+            if (class == 0) {
+                drop = drop0;
+            } else if (class == 1) {
+                drop = drop1;
+            } else if (class == 2) {
+                drop = drop2;
+            } else {
+                drop = drop3;
+            }
+        }
+        decision = QUEUE_PASS;
+        if ((queued >> QUEUE_SHIFT) > (bit<64>)drop_all) {
+            decision = QUEUE_DROP;
+        } else if ((queued >> QUEUE_SHIFT) > (bit<64>)drop) {
+            decision = lose;
+        }
+        drop = (bit<32>)(standard_metadata.egress_spec ++ class ++ decision);
+        queue_decisions.count(drop);
     }
 
     @id(ID_ACTION_NO_LIMIT)
@@ -101,8 +123,7 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     }
 
     action trim_packet() {
-        hdr.word2.setInvalid();
-        hdr.word3.setInvalid();
+        hdr.pair2.setInvalid();
         hdr.sumwire.words = THC_WORDS_TRIMMED;
         hdr.sumwire.flags = hdr.sumwire.flags | FLAG_TRIMMED;
         hdr.udp.len = hdr.udp.len - TRIMMED_BYTES;
@@ -117,7 +138,7 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     }
 
     action keep() {
-        backlog.write((bit<32>)standard_metadata.egress_spec, queued);
+        backlog.write(meta.scratch, queued);
     }
 
     action drop_packet() {

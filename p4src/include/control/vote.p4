@@ -8,31 +8,8 @@
 
 #include "../headers.p4"
 #include "../metadata.p4"
-
-// counter = counter + addend, 1024 values of 4 bits at once.
-control VoteAdd(inout word_t c3, inout word_t c2, inout word_t c1, inout word_t c0,
-                in word_t a3, in word_t a2, in word_t a1, in word_t a0) {
-    word_t carry;
-    word_t differ;
-    word_t next;
-
-    action add() {
-        carry = c0 & a0;
-        c0 = c0 ^ a0;
-        differ = c1 ^ a1;
-        next = (c1 & a1) | (carry & differ);
-        c1 = differ ^ carry;
-        carry = next;
-        differ = c2 ^ a2;
-        next = (c2 & a2) | (carry & differ);
-        c2 = differ ^ carry;
-        c3 = c3 ^ a3 ^ next;
-    }
-
-    apply {
-        add();
-    }
-}
+#include "../state.p4"
+#include "carry.p4"
 
 // The complement of the least counter that wins among `count` votes, as planes of all ones or 0. That counter is half
 // of the votes, rounded up: a tie is plus, as is the sign of 0.
@@ -67,66 +44,73 @@ control VoteMajority(in word_t c3, in word_t c2, in word_t c1, in word_t c0,
     }
 }
 
-// Words 0 to 3 are the counter of the first 1024 values, words 4 to 7 of the second.
-control VoteFold(in headers_t hdr, in metadata_t meta, inout payload_t sum, in payload_t stored) {
-    VoteAdd() first_add;
-    VoteAdd() second_add;
-
+// What a packet adds to the counters: words 0 to 3 are the counter of the first 1024 values, words 4 to 7 of the second.
+control VoteCounters(in headers_t hdr, inout metadata_t meta) {
     // Two planes of votes become counters of one bit.
     action count_votes() {
-        sum.w0 = 0;
-        sum.w1 = 0;
-        sum.w2 = 0;
-        sum.w3 = hdr.word0.bits;
-        sum.w4 = 0;
-        sum.w5 = 0;
-        sum.w6 = 0;
-        sum.w7 = hdr.word1.bits;
+        meta.sum.w3 = WORD0;
+        meta.sum.w7 = WORD1;
     }
 
     // A lower switch sends counters, not its vote. They have three planes, for at most seven hosts.
     action take_counters() {
-        sum.w0 = 0;
-        sum.w1 = hdr.word0.bits;
-        sum.w2 = hdr.word1.bits;
-        sum.w3 = hdr.word2.bits;
-        sum.w4 = 0;
-        sum.w5 = hdr.word3.bits;
-        sum.w6 = hdr.word4.bits;
-        sum.w7 = hdr.word5.bits;
+        meta.sum.w1 = WORD0;
+        meta.sum.w2 = WORD1;
+        meta.sum.w3 = WORD2;
+        meta.sum.w5 = WORD3;
+        meta.sum.w6 = WORD4;
+        meta.sum.w7 = WORD5;
     }
 
     apply {
-        if (meta.partial == 0) {
+        if (meta.traits & TRAIT_PARTIAL == 0) {
             count_votes();
         } else {
             take_counters();
         }
-        if (meta.state.fresh == 0) {
-            first_add.apply(sum.w0, sum.w1, sum.w2, sum.w3, stored.w0, stored.w1, stored.w2, stored.w3);
-            second_add.apply(sum.w4, sum.w5, sum.w6, sum.w7, stored.w4, stored.w5, stored.w6, stored.w7);
-        }
+    }
+}
+
+// counter = counter + addend, 1024 values of 4 bits at once, the most significant plane first: it needs the other
+// planes as they were.
+control VoteAdder(inout word_t c3, inout word_t c2, inout word_t c1, inout word_t c0,
+                  in word_t a3, in word_t a2, in word_t a1, in word_t a0) {
+    action add() {
+        c3 = SUM(c3, a3, CARRY(c2, a2, CARRY(c1, a1, (c0 & a0))));
+        c2 = SUM(c2, a2, CARRY(c1, a1, (c0 & a0)));
+        c1 = SUM(c1, a1, (c0 & a0));
+        c0 = c0 ^ a0;
+    }
+
+    apply {
+        add();
+    }
+}
+
+control VoteAdd(inout headers_t hdr, in metadata_t meta) {
+    VoteAdder() first_add;
+    VoteAdder() second_add;
+
+    apply {
+        first_add.apply(WORD0, WORD1, WORD2, WORD3, meta.sum.w0, meta.sum.w1, meta.sum.w2, meta.sum.w3);
+        second_add.apply(WORD4, WORD5, WORD6, WORD7, meta.sum.w4, meta.sum.w5, meta.sum.w6, meta.sum.w7);
     }
 }
 
 // Counters become the vote, in the first two words.
-control VoteClose(in metadata_t meta, inout payload_t sum) {
+control VoteClose(inout headers_t hdr, inout metadata_t meta) {
     VoteThreshold() threshold;
     VoteMajority() first_majority;
     VoteMajority() second_majority;
-    word_t n3;
-    word_t n2;
-    word_t n1;
-    word_t n0;
 
     apply {
-        threshold.apply(meta.state.count, n3, n2, n1, n0);
-        word_t first;
-        word_t second;
-        first_majority.apply(sum.w0, sum.w1, sum.w2, sum.w3, n3, n2, n1, n0, first);
-        second_majority.apply(sum.w4, sum.w5, sum.w6, sum.w7, n3, n2, n1, n0, second);
-        sum.w0 = first;
-        sum.w1 = second;
+        threshold.apply(STATE_COUNT(meta.state), meta.sum.w3, meta.sum.w2, meta.sum.w1, meta.sum.w0);
+        first_majority.apply(WORD0, WORD1, WORD2, WORD3,
+                             meta.sum.w3, meta.sum.w2, meta.sum.w1, meta.sum.w0, meta.sum.w4);
+        second_majority.apply(WORD4, WORD5, WORD6, WORD7,
+                              meta.sum.w3, meta.sum.w2, meta.sum.w1, meta.sum.w0, meta.sum.w5);
+        WORD0 = meta.sum.w4;
+        WORD1 = meta.sum.w5;
     }
 }
 

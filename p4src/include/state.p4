@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// A slot's state: one number of 192 bits, so that a packet costs one register read and one write. bmv2 pays for every
+// register and for every field, hardly for their width. Fields by their place, the most significant first:
+//
+// | owner | round | op | bucket | phase | unused | count | contributors | voided | arrived | flags | cut |
+// |    32 |    32 |  8 |     16 |     2 |      6 |     8 |           32 |     32 |       8 |     8 |   8 |
+
+#ifndef SUMWIRE_STATE_P4_
+#define SUMWIRE_STATE_P4_
+
+#include "types.p4"
+
+// Owner, round and call (op and bucket): what the packet that opens a round fixes.
+#define STATE_OPENING(state) state[191:104]
+#define STATE_OWNER(state) state[191:160]
+#define STATE_ROUND(state) state[159:128]
+#define STATE_PHASE(state) state[103:102]
+// Phase and what is unused, for putting a state together anew.
+#define STATE_HEAD(state) state[191:96]
+// What a host divides by.
+#define STATE_COUNT(state) state[95:88]
+#define STATE_CONTRIBUTORS(state) state[87:56]
+// Contributors that have arrived and are not in the sum, see control/degrade.p4.
+#define STATE_VOIDED(state) state[55:24]
+// Contributors at this switch, void ones too; outside a tree, and without void ones, the count.
+#define STATE_ARRIVED(state) state[23:16]
+// Of the result, once closed.
+#define STATE_FLAGS(state) state[15:8]
+// Planes missing, and CUT_RESULT.
+#define STATE_CUT(state) state[7:0]
+
+const int STATE_AFTER_OPENING = 104;  // bits
+const int STATE_PHASE_AT = 102;
+const int STATE_COUNT_AT = 88;
+const int STATE_CONTRIBUTORS_AT = 56;
+const int STATE_VOIDED_AT = 24;
+const int STATE_ARRIVED_AT = 16;
+const int STATE_FLAGS_AT = 8;
+
+#endif
