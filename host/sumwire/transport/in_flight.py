@@ -115,6 +115,10 @@ class Flight:
         times: NDArray[np.float64] = self.sent_at[once]
         return times
 
+    def sent_twice(self, chunks: Chunks) -> int:
+        """How many of the chunks were retransmitted."""
+        return int(np.count_nonzero(self._latest[chunks] != self.first[chunks])) if self._resends else 0
+
     def all_flying(self) -> Chunks:
         """All chunks in flight, oldest first."""
         self._skip_dead()

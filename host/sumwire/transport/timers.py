@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sumwire.transport.reordering import Reordering
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.window_options import WindowOptions
 
@@ -29,8 +30,7 @@ SHORT_TIMEOUT_S: Final = 0.06
 QUICK_TIMEOUT_S: Final = 0.012
 # The least timeout of an exchange's last chunks with adaptive retries, in shortest round trips.
 END_ROUND_TRIPS: Final = 1.5
-# With several paths, later results arrive first. A chunk is overtaken only so many smoothed round trips after its
-# transmission.
+# Where later results arrive first, a chunk is overtaken only so many smoothed round trips after its transmission.
 PATHS_ROUND_TRIPS: Final = 2.0
 
 
@@ -41,12 +41,12 @@ class Timers:
     were sent later than this. ``progress_at``: when the latest result arrived.
     """
 
-    def __init__(self, rtt: RttEstimator, options: WindowOptions) -> None:
+    def __init__(self, rtt: RttEstimator, options: WindowOptions, reordering: Reordering) -> None:
         self.burst = 0
         self.expired_at = 0.0
         self.progress_at = 0.0
         self._adaptive = options.adaptive_retries
-        self._several_paths = options.paths > 1
+        self._reordering = reordering
         short_s = QUICK_TIMEOUT_S if self._adaptive else SHORT_TIMEOUT_S
         self._path_rtt = rtt
         self._short_rtt = RttEstimator(initial_s=short_s, min_s=short_s, max_s=max(short_s, rtt.max_s))
@@ -114,4 +114,4 @@ class Timers:
     def _end_timeout_s(self) -> float:
         # The queues have drained, so a round trip is a short one again. On a long path that is not short.
         short_s = max(self._short_rtt.timeout_s, END_ROUND_TRIPS * self._shortest_s)
-        return max(short_s, self.reordering_s) if self._several_paths else short_s
+        return max(short_s, self.reordering_s) if self._reordering.expected else short_s

@@ -34,6 +34,7 @@ from sumwire.transport.fast_retransmit import REORDER_TOLERANCE, FastRetransmit
 from sumwire.transport.in_flight import Chunks, Flight
 from sumwire.transport.options import PLAIN, ExchangeOptions
 from sumwire.transport.pace import Pace
+from sumwire.transport.reordering import Reordering
 from sumwire.transport.retries import Outgoing, Retries, SendKind
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import WindowCounters
@@ -80,7 +81,8 @@ class Window:
         self.filled = 0
         self.contributes = True
         self._job = job
-        self._timers = Timers(rtt, self.options)
+        self._reordering = Reordering(several_paths=self.options.paths > 1)
+        self._timers = Timers(rtt, self.options, self._reordering)
         self._results = 0
         self._prefix = 0
         # Chunks from this on are not sent yet, as far as looked.
@@ -172,8 +174,11 @@ class Window:
         chunks = (rounds.astype(np.int64) * self.slots + slots - self.base % span) % span
         known = np.flatnonzero((slots < self.slots) & (chunks < self.chunks))
         found = np.full(len(chunks), NOTHING, np.int64)
-        fresh = known[self._turns.first_open(chunks[known])]
+        are_fresh = self._turns.first_open(chunks[known])
+        fresh = known[are_fresh]
         found[fresh] = chunks[fresh]
+        if len(fresh) < len(known):
+            self._reordering.answered_twice(self._flight.sent_twice(chunks[known[~are_fresh]]))
         self.counters.duplicates += len(chunks) - len(fresh)
         return found
 
@@ -252,7 +257,7 @@ class Window:
             return math.inf
         sent_at = float(self._flight.sent_at[oldest])
         expiry = self._timers.expiry(sent_at, at_end=self._at_end())
-        if self.options.paths > 1 and len(self._flight.before(self._overtaken_before(), 1)):
+        if self._reordering.expected and len(self._flight.before(self._overtaken_before(), 1)):
             return min(expiry, sent_at + self._timers.reordering_s)
         return expiry
 
@@ -319,7 +324,7 @@ class Window:
 
     def _overtaken(self, now: float, most: int) -> Chunks:
         chunks = self._flight.before(self._overtaken_before(), most)
-        if self.options.paths > 1 and len(chunks):
+        if self._reordering.expected and len(chunks):
             chunks = chunks[self._flight.sent_at[chunks] <= now - self._timers.reordering_s]
         return chunks
 
@@ -375,6 +380,7 @@ class Window:
         if outgoing.kind in (SendKind.RESEND, SendKind.FLUSH):
             if overtaken:
                 self.counters.resent_quick += len(outgoing.chunks)
+                self._reordering.sent_again(len(outgoing.chunks))
             else:
                 self.counters.resent_timeout += len(outgoing.chunks)
         return self._resent(outgoing, now)

@@ -14,6 +14,7 @@ from sumwire.transport.budget import Budget
 from sumwire.transport.congestion import START_CHUNKS, WindowLimit
 from sumwire.transport.fast_retransmit import REORDER_TOLERANCE
 from sumwire.transport.options import ExchangeOptions
+from sumwire.transport.reordering import JUDGED, Reordering
 from sumwire.transport.retries import SendKind
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.timers import SHORT_TIMEOUT_S, TIMEOUT_BURST_CHUNKS
@@ -413,6 +414,38 @@ def test_several_paths_give_a_chunk_two_round_trips() -> None:
     assert taken(w, 0.11) == []
     assert w.wake_at() == pytest.approx(0.2)
     assert taken(w, 0.2) == [(SendKind.RESEND, [0])], "the last of all: not asked about first"
+
+
+def test_blocks_that_overtake_each_other_are_soon_waited_for() -> None:
+    """Two processes of an aggregator have blocks of 64 slots, and one is always a little later."""
+    w = window(512)
+    w.begin(64 * 64, 0.0)
+    drain(w, 0.0, 512)
+    for first in range(0, 64 * 64, 128):
+        now = 0.01 + first / 12800
+        hear(w, [w.place(chunk) for chunk in range(first + 64, first + 128)], now)
+        before = w.counters.resent
+        drain(w, now, 512)
+        late = [w.place(chunk) for chunk in range(first, first + 64)]
+        hear(w, late, now + 0.001)
+        # What was sent again is answered again.
+        hear(w, late[: w.counters.resent - before], now + 0.002)
+        drain(w, now + 0.002, 512)
+    assert w.done
+    assert 64 <= w.counters.resent <= 192
+    assert w.counters.resent == w.counters.duplicates
+
+
+def test_needless_resends_among_real_losses_prove_nothing() -> None:
+    reordering = Reordering(several_paths=False)
+    for _ in range(100):
+        reordering.sent_again(10)
+        reordering.answered_twice(5)
+    assert not reordering.expected
+    for _ in range(JUDGED // 4):
+        reordering.sent_again(10)
+        reordering.answered_twice(9)
+    assert reordering.expected
 
 
 def test_who_does_not_contribute_sends_nothing() -> None:
