@@ -50,18 +50,18 @@ _ORIGIN: Final = np.dtype([("source", np.uint32), ("port", ">u2"), ("tos", np.ui
 class UdpReceiver:
     """Receives datagrams, with their senders' addresses and TOS, from a UDP socket; trains of them in one piece.
 
-    ``messages``: how many messages a call takes at most, each a datagram or a train. ``least_bytes``: a train of
-    datagrams of at least so many bytes may stay where it is, its rows as long as they are.
+    ``messages``: how many messages a call takes at most, each a datagram or a train. ``usual_bytes``: where
+    all datagrams have this size, rows have it too.
     """
 
-    def __init__(self, udp: socket.socket, messages: int, *, least_bytes: int = ROW_BYTES) -> None:
+    def __init__(self, udp: socket.socket, messages: int, *, usual_bytes: int = ROW_BYTES) -> None:
         self._socket = udp
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         self.receives_trains = receive_trains(udp)
         self._receive = calls()[1]
         self._messages = np.zeros(messages, MESSAGE)
         names = np.zeros((messages, _NAME_BYTES), np.uint8)
-        self._arrivals = Arrivals(messages, row_bytes=ROW_BYTES, least_bytes=least_bytes, trains=self.receives_trains)
+        self._arrivals = Arrivals(messages, row_bytes=ROW_BYTES, usual_bytes=usual_bytes, trains=self.receives_trains)
         memory = self._arrivals.memory
         self._vectors = np.zeros(messages, VECTOR)
         self._vectors["base"] = address_of(memory) + np.arange(messages) * memory.strides[0]

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sumwire.config import JobConfig
 from sumwire.transport.catchup.catchup import CatchUp
 from sumwire.transport.hello import hello_packet
 from sumwire.transport.link import Link
+from sumwire.transport.pace import Pace
 from sumwire.transport.stats import JobStats
 from sumwire.transport.window import Window
 
@@ -26,6 +27,7 @@ class Connection:
     window: Window
     catch_up: CatchUp | None
     clock: Callable[[], float]
+    pace: Pace = field(default_factory=Pace)
 
     @cached_property
     def all_seats(self) -> int:

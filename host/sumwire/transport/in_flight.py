@@ -143,6 +143,11 @@ class Flight:
         return alive
 
     def _skip_dead(self) -> None:
+        if self._head < self._end:
+            # Most often it has not moved: three single looks cost less than one at many.
+            chunk = self._log[self._head]
+            if self.flying[chunk] and self._latest[chunk] == self._head:
+                return
         while self._head < self._end:
             end = min(self._head + _STRIDE, self._end)
             chunks = self._log[self._head : end]

@@ -62,9 +62,11 @@ class Link:
 
     def __init__(self, config: JobConfig, stats: JobStats) -> None:
         self.udp = _open_socket(config)
-        self.socket = BatchSocket(self.udp, row_bytes=_ROW_BYTES, batch=_BATCH, least_bytes=_LONGEST_BYTES)
+        self.socket = BatchSocket(self.udp, row_bytes=_ROW_BYTES, batch=_BATCH, usual_bytes=_LONGEST_BYTES)
         self._show_received()
         self.last_failure = ""
+        # Whether the latest receive left nothing behind.
+        self.drained = False
         # When the last HELLO was sent, in seconds of the connection's clock.
         self.asked_at = -math.inf
         self._config = config
@@ -127,12 +129,13 @@ class Link:
 
         ``wanted``: wait some milliseconds for so many, see :meth:`BatchSocket.receive`.
         """
-        messages = self.socket.messages_received
+        messages, self.drained = self.socket.messages_received, False
         try:
             count = self.socket.receive(wanted)
         except OSError as error:
             self._note_failure(error)
             return 0
+        self.drained = self.socket.messages_received - messages < _BATCH
         if not count:
             return 0
         self._show_received()

@@ -44,8 +44,10 @@ class Receiver:
 
     def receive(self, wanted: int = 0) -> None:
         """Take in what the socket has, up to a batch. ``wanted``: see :meth:`BatchSocket.receive`."""
-        link, window = self._link, self._window
+        connection, link, window = self._connection, self._link, self._window
+        began = connection.clock()
         count = link.receive(wanted)
+        connection.pace.arrived(count, began, connection.clock(), drained=link.drained)
         if not count:
             return
         rows, records, sizes = link.received[:count], link.records[:count], link.sizes[:count]

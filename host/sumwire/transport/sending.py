@@ -32,6 +32,7 @@ class Sender:
         """Send all that may be sent now, until the window or the socket has enough."""
         connection = self._connection
         now = connection.clock()
+        few_first = False
         while True:
             if not len(self.held):
                 outgoing = connection.window.take(now, _BATCH)
@@ -42,8 +43,10 @@ class Sender:
                     if not self._prepare(outgoing):
                         continue
                 self.held = outgoing.chunks
-            self.held = self.held[connection.link.send(self.held, connection.window.pace.train) :]
-            if len(self.held):
+                # Retries come before first transmissions, or by a timer that is looked at soon.
+                few_first = outgoing.kind == SendKind.FIRST and len(self.held) < _BATCH
+            self.held = self.held[connection.link.send(self.held, connection.pace.train) :]
+            if len(self.held) or few_first:
                 return
 
     def _ask_for_configuration(self, now: float) -> None:

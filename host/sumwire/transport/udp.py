@@ -214,6 +214,7 @@ class Transport:
         self.link.load(buffers.packets, buffers.tos, first % self._config.slots)
         budget = self._budget(chunks, first) if options.bounded else None
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
+        self._connection.pace.begin()
         self._exchange = Exchange(self._connection, buffers, options.patience or self._patience, options.on_hello)
         self._exchange.take_ahead()
         self.stats.exchange_s += self._clock() - began

@@ -33,7 +33,6 @@ from sumwire.transport.early_closing import EarlyClosing
 from sumwire.transport.fast_retransmit import REORDER_TOLERANCE, FastRetransmit
 from sumwire.transport.in_flight import Chunks, Flight
 from sumwire.transport.options import PLAIN, ExchangeOptions
-from sumwire.transport.pace import Pace
 from sumwire.transport.reordering import Reordering
 from sumwire.transport.retries import Outgoing, Retries, SendKind
 from sumwire.transport.rtt import RttEstimator
@@ -71,7 +70,6 @@ class Window:
         self.slots = slots
         self.counters = WindowCounters()
         self.limit = limit
-        self.pace = Pace()
         self.options = options or WindowOptions()
         # Sequence number of the exchange's first chunk.
         self.base = 0
@@ -134,7 +132,6 @@ class Window:
         self._flight = Flight(chunks)
         self._fast = FastRetransmit()
         self._timers.begin(now, sampled=not options.waits_for_workers)
-        self.pace.begin()
         self._urgent = []
         self._turns = self._new_turns(bounded=budget is not None)
         self._retries = self._new_retries(budget) if self.options.adaptive_retries else None
@@ -193,7 +190,6 @@ class Window:
         self.open_chunks -= len(chunks)
         self._results += len(chunks)
         self._timers.progress_at = now
-        self.pace.results(len(chunks), now)
         sent = self._turns.land(chunks)
         if self._retries is not None:
             self._retries.answered = True

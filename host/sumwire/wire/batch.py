@@ -68,16 +68,16 @@ class BatchSocket:
     """A connected socket. Sending never waits for room. Receiving may wait, see :meth:`receive`.
 
     ``received`` has a row for each datagram that the latest call brought, ``sizes`` the bytes of each; at least
-    ``row_bytes`` of a datagram are there, but see ``least_bytes``, and longer ones are cut. The next call overwrites
+    ``row_bytes`` of a datagram are there, but see ``usual_bytes``, and longer ones are cut. The next call overwrites
     both. A call moves at most ``batch`` messages, each a datagram or a train of them; ``messages_sent`` and
     ``messages_received`` count them. ``sends_trains`` and ``receives_trains``: False where the kernel, or the device on
     the way, turned out to take none; all rows then go one by one.
 
-    ``least_bytes``: datagrams of at least so many bytes may be in rows that are only as long as they are.
+    ``usual_bytes``: where all datagrams have this size, rows have it too.
     Raises UsageError on a system without sendmmsg.
     """
 
-    def __init__(self, sock: socket.socket, *, row_bytes: int, batch: int, least_bytes: int | None = None) -> None:
+    def __init__(self, sock: socket.socket, *, row_bytes: int, batch: int, usual_bytes: int | None = None) -> None:
         self._sendmmsg, self._recvmmsg = calls()
         self._socket = sock
         self.batch = batch
@@ -89,8 +89,8 @@ class BatchSocket:
         self._collect = np.zeros(2, np.int_)
         self._collect_at = address_of(self._collect)
         self._out, self._in = _Messages(batch, socket.IP_TOS), _Messages(batch, UDP_GRO)
-        least_bytes = row_bytes if least_bytes is None else least_bytes
-        self._arrivals = Arrivals(batch, row_bytes=row_bytes, least_bytes=least_bytes, trains=self.receives_trains)
+        usual_bytes = usual_bytes or row_bytes
+        self._arrivals = Arrivals(batch, row_bytes=row_bytes, usual_bytes=usual_bytes, trains=self.receives_trains)
         memory = self._arrivals.memory
         self._in.vectors["base"] = address_of(memory) + np.arange(batch) * memory.strides[0]
         self._in.vectors["length"] = memory.shape[1]
@@ -177,27 +177,38 @@ class BatchSocket:
     def receive(self, wanted: int = 0) -> int:
         """Receive the messages that have arrived, up to a batch. Returns the number of datagrams.
 
-        With ``wanted``, waits a few milliseconds for as many datagrams, so that the process is not woken for each one.
-        It returns with fewer where they come as trains. Raises OSError, for example for an earlier packet's ICMP error.
+        With ``wanted``, waits a few milliseconds for about as many datagrams, so that the process is not woken for each
+        one. Raises OSError, for example for an earlier packet's ICMP error.
         """
-        # For too many messages it would wait although all datagrams are there.
-        count = min(max(1, wanted // self._longest_in), self.batch) if wanted else self.batch
-        flags = 0 if wanted else int(socket.MSG_DONTWAIT)
-        # The kernel overwrites it with the time left.
-        self._collect[:] = 0, int(_COLLECT_S * _NANO)
-        collect = self._collect_at if wanted else None
         # The kernel has overwritten those that it used.
         self._in.control_lengths[: self._filled] = CONTROL.itemsize
         self._in.controls[: self._filled] = 0
-        received = self._recvmmsg(self.fileno(), self._in.address, count, flags, collect)
-        self._filled = max(received, 0)
-        if received < 0 and ctypes.get_errno() in NOTHING_THERE:
+        self._filled = 0
+        if wanted:
+            self._await(wanted)
+        received = self._filled = self._filled + self._receive(self.batch - self._filled, socket.MSG_DONTWAIT, None)
+        if not received:
             return 0
-        self.messages_received += checked(received)
+        self.messages_received += received
         datagrams = self._arrivals.take_apart(self._in.lengths[:received], self._in.controls[:received])
         counts = self._arrivals.counts
         self._longest_in = max(1 if counts is None else int(counts.max()), self._longest_in * 7 // 8)
         return datagrams
+
+    def _await(self, wanted: int) -> None:
+        """Receive messages that bring as many datagrams as wanted, but no more: for too many it would wait although all
+        datagrams are there."""
+        # The kernel overwrites it with the time left.
+        self._collect[:] = 0, int(_COLLECT_S * _NANO)
+        self._filled = self._receive(min(max(1, wanted // self._longest_in), self.batch), 0, self._collect_at)
+
+    def _receive(self, most: int, flags: int, collect: int | None) -> int:
+        """Receive messages behind those that are filled. Returns how many."""
+        if not most:
+            return 0
+        address = self._in.address + self._filled * MESSAGE.itemsize
+        received = self._recvmmsg(self.fileno(), address, most, flags, collect)
+        return 0 if received < 0 and ctypes.get_errno() in NOTHING_THERE else checked(received)
 
     def _tag(self, tos: NDArray[np.uint8] | None) -> None:
         """Set the TOS bytes of the first messages, or none."""

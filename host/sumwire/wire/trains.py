@@ -21,9 +21,6 @@ from numpy.typing import NDArray
 TRAIN_ROWS: Final = 64
 # The longest UDP payload.
 TRAIN_BYTES: Final = 65507
-# From one message's memory to the next: no power of two, because the first lines of all messages would then share a few
-# places of the processor's cache.
-_MESSAGE_BYTES: Final = (1 << 16) + 4160
 
 
 def train_limit(row_bytes: int, most: int = TRAIN_ROWS) -> int:
@@ -56,21 +53,24 @@ class Arrivals:
     """The messages of one receiving call, each a datagram or a train, and the datagrams in them.
 
     ``memory``: uint8 (messages, bytes of the longest), which the call fills. After :meth:`take_apart`: ``rows`` has a
-    row for each datagram, of which at least ``row_bytes`` are there, or all bytes of those that are not copied;
-    ``sizes`` has the bytes of each, longer ones are cut; ``counts`` has the datagrams of each message, or is None if
-    there is one in each. Rows and sizes are valid until the next call.
+    row for each datagram, with at least the first ``row_bytes`` of it; ``sizes`` has the bytes of each, longer ones are
+    cut; ``counts`` has the datagrams of each message, or is None if there is one in each. Rows and sizes are valid
+    until the next call.
 
-    ``least_bytes``: a train that came alone, of datagrams of at least so many bytes, is not copied. ``trains``:
-    whether messages can be trains.
+    ``usual_bytes``: where all datagrams have this size, rows have it too. ``trains``: whether messages can be trains.
     """
 
-    def __init__(self, messages: int, *, row_bytes: int, least_bytes: int, trains: bool) -> None:
-        self.memory = np.zeros((messages, _MESSAGE_BYTES if trains else row_bytes), np.uint8)
+    def __init__(self, messages: int, *, row_bytes: int, usual_bytes: int, trains: bool) -> None:
+        # Whole datagrams of the usual size, so that those of all messages are rows of one array; an odd number, because
+        # with a power of two the first lines of all messages would share a few places of the processor's cache.
+        self._per_message = -(-(TRAIN_BYTES + 1) // usual_bytes) | 1
+        self.memory = np.zeros((messages, self._per_message * usual_bytes if trains else row_bytes), np.uint8)
         self.rows = self._singles = self.memory[:, :row_bytes]
         self.sizes = np.zeros(0, np.uint32)
         self.counts: NDArray[np.intp] | None = None
-        self._row_bytes, self._least_bytes = row_bytes, least_bytes
-        self._copies = np.zeros((0, row_bytes), np.uint8)
+        self._row_bytes, self._usual_bytes = row_bytes, usual_bytes
+        self._usual = self.memory.reshape(-1, usual_bytes) if trains else self.memory
+        self._copies = np.zeros(0, np.uint8)
         self._copied_sizes = np.zeros(0, np.uint32)
 
     def take_apart(self, lengths: NDArray[np.uint32], segments: NDArray[np.integer[Any]]) -> int:
@@ -82,26 +82,44 @@ class Arrivals:
             self.rows, self.counts = self._singles, None
             self.sizes = np.minimum(lengths, self._row_bytes)
             return len(lengths)
+        if self._are_usual(lengths, segments):
+            return self._take_usual(lengths.astype(np.intp) // self._usual_bytes)
         self.counts = np.where(segments > 0, -(-lengths.astype(np.intp) // np.maximum(segments, 1)), 1)
-        if len(lengths) == 1 and self._stays(int(lengths[0]), int(segments[0])):
-            return len(self.rows)
         return self._copy(lengths.tolist(), segments.tolist(), self.counts.tolist())
 
-    def _stays(self, length: int, size: int) -> bool:
-        """Make rows of the first message where it lies, if that can be."""
-        count, rest = divmod(length, size)
-        if rest or not self._least_bytes <= size <= self._row_bytes:
-            return False
-        self.rows = self.memory[0, :length].reshape(count, size)
-        self.sizes = np.full(count, size, np.uint32)
-        return True
+    def _are_usual(self, lengths: NDArray[np.uint32], segments: NDArray[np.integer[Any]]) -> bool:
+        """Whether all datagrams have the usual size."""
+        usual = self._usual_bytes
+        cut = (segments == usual) | (segments == 0) & (lengths == usual)
+        return bool(cut.all()) and not (lengths % usual).any()
+
+    def _take_usual(self, counts: NDArray[np.intp]) -> int:
+        """A train that came alone stays where it is; those of several messages are copied."""
+        self.counts, total = counts, int(counts.sum())
+        rows = self._room(total, self._usual_bytes)
+        self.sizes[:] = self._usual_bytes
+        if len(counts) == 1:
+            self.rows = self._usual[:total]
+            return total
+        # The row that a message would begin with if those before it had no rows of their own.
+        bases = np.arange(len(counts)) * self._per_message - np.cumsum(counts) + counts
+        places = np.repeat(bases, counts) + np.arange(total)
+        # Other modes than "raise" write without a buffer in between. No place is out of bounds.
+        np.take(self._usual, places, axis=0, out=rows, mode="clip")
+        return total
+
+    def _room(self, count: int, row_bytes: int) -> NDArray[np.uint8]:
+        """Room for copies."""
+        if count * row_bytes > len(self._copies):
+            self._copies = np.zeros(2 * count * row_bytes, np.uint8)
+        if count > len(self._copied_sizes):
+            self._copied_sizes = np.zeros(2 * count, np.uint32)
+        self.rows, self.sizes = self._copies[: count * row_bytes].reshape(count, row_bytes), self._copied_sizes[:count]
+        return self.rows
 
     def _copy(self, lengths: list[int], segments: list[int], counts: list[int]) -> int:
         total, at = sum(counts), 0
-        if total > len(self._copies):
-            self._copies = np.zeros((2 * total, self._row_bytes), np.uint8)
-            self._copied_sizes = np.zeros(2 * total, np.uint32)
-        self.rows, self.sizes = self._copies, self._copied_sizes[:total]
+        self._room(total, self._row_bytes)
         for message, length, size, count in zip(self.memory, lengths, segments, counts, strict=False):
             self._copy_message(message[:length], size or length, at, count)
             at += count
@@ -113,9 +131,9 @@ class Arrivals:
         those after it."""
         whole = len(message) // size if size else 0
         width = min(size, self._row_bytes)
-        self._copies[at : at + whole, :width] = message[: whole * size].reshape(whole, size)[:, :width]
+        self.rows[at : at + whole, :width] = message[: whole * size].reshape(whole, size)[:, :width]
         self.sizes[at : at + whole] = size
         if whole < count:
             tail = message[whole * size :]
             self.sizes[at + whole] = len(tail)
-            self._copies[at + whole, : len(tail)] = tail[: self._row_bytes]
+            self.rows[at + whole, : len(tail)] = tail[: self._row_bytes]

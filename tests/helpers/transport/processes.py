@@ -72,6 +72,7 @@ class FakeLink:
         self.records, self.heads = headers(self.received), heads(self.received)
         self.sizes = np.zeros(_BATCH, np.uint32)
         self.last_failure = ""
+        self.drained = True
         self.asked_at = -math.inf
         self._process = process
         self._stats = stats

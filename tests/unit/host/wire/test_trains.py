@@ -89,11 +89,16 @@ def cut(messages: list[tuple[bytes, int]]) -> list[bytes]:
 def test_any_messages_are_taken_apart(seed: int) -> None:
     """Trains of all sizes with and without a tail, single ones, empty ones, and longer ones than a row."""
     rng = random.Random(seed)
-    arrivals = Arrivals(8, row_bytes=ROW_BYTES, least_bytes=rng.choice([1, 24, 999]), trains=True)
-    for _ in range(10):
+    usual = rng.choice([24, 50, ROW_BYTES])
+    arrivals = Arrivals(8, row_bytes=ROW_BYTES, usual_bytes=usual, trains=True)
+    for uniform in [False] * 6 + [True] * 4:
         messages = []
         for _ in range(rng.randrange(1, 9)):
-            size = rng.choice([0, 0, 1, 23, 24, ROW_BYTES - 1, ROW_BYTES, ROW_BYTES + 1, 3 * ROW_BYTES])
+            size = (
+                usual
+                if uniform
+                else rng.choice([0, 0, 1, 23, 24, ROW_BYTES - 1, ROW_BYTES, ROW_BYTES + 1, 3 * ROW_BYTES])
+            )
             length = rng.choice([0, 1, 50, 200]) if not size else rng.randrange(1, size * TRAIN_ROWS)
             if size and rng.random() < 0.5:
                 length = size * rng.randrange(1, TRAIN_ROWS + 1)
@@ -103,20 +108,20 @@ def test_any_messages_are_taken_apart(seed: int) -> None:
 
 def test_a_train_that_the_memory_cut_ends_with_a_part() -> None:
     """No kernel gives more than 64 KB, but a short buffer would: what is left of the datagram is too short to pass."""
-    arrivals = Arrivals(1, row_bytes=ROW_BYTES, least_bytes=999, trains=True)
+    arrivals = Arrivals(1, row_bytes=ROW_BYTES, usual_bytes=ROW_BYTES, trains=True)
     data = bytes(range(100))
     assert taken(arrivals, [(data, 60)]) == [data[:60], data[60:]]
 
 
 def test_single_datagrams_and_a_lone_train_are_not_copied() -> None:
-    arrivals = Arrivals(4, row_bytes=ROW_BYTES, least_bytes=40, trains=True)
+    arrivals = Arrivals(4, row_bytes=ROW_BYTES, usual_bytes=50, trains=True)
     for messages, copied in (
         ([(b"a" * 50, 0), (b"b" * 40, 0)], False),
         ([(b"c" * 200, 50)], False),
         ([(b"d" * 120, 30)], True),
         ([(b"e" * 210, 50)], True),
         ([(b"f" * 400, 200)], True),
-        ([(b"g" * 200, 50), (b"h" * 50, 0)], True),
+        ([(b"g" * 200, 50), (b"h" * 50, 0), (b"i" * 100, 50)], True),
     ):
         assert taken(arrivals, messages) == cut(messages)
         assert np.shares_memory(arrivals.rows, arrivals.memory) != copied
