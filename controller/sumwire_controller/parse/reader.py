@@ -59,7 +59,7 @@ class MappingReader:
         """The node of a key, which is required."""
         found = self._left.pop(name, None)
         if found is None and self.usable:
-            self._log.add(self._path, name, MISSING, "is required")
+            self._log.add(self._path, name, MISSING, "is required: add it")
         return found
 
     def _wrong(self, name: str, node: Node, rule: str) -> None:

@@ -51,7 +51,7 @@ def load_tree(text: str, source: str) -> tuple[Node, list[Problem]]:
         tree = Node({}, 1) if root is None else _convert(root, loader, "", problems, ())
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        rule = f"not YAML: {getattr(error, 'problem', None) or error}"
+        rule = f"not YAML: {getattr(error, 'problem', None) or error}; correct this place"
         raise ConfigError(source, [Problem("", "file", source, rule, mark.line + 1 if mark else None)]) from error
     finally:
         loader.dispose()
@@ -93,7 +93,7 @@ def _mapping(
     for key_node, value_node in node.value:
         key = str(key_node.value)
         if key in found:
-            rule = f"key occurs twice, first in line {found[key].line}"
+            rule = f"key occurs twice, first in line {found[key].line}: remove one"
             problems.append(Problem(path, key, str(value_node.value), rule, key_node.start_mark.line + 1))
         found[key] = _convert(value_node, loader, join_path(path, key), problems, above)
     return found

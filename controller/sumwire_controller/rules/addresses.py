@@ -52,6 +52,6 @@ def repeated(fields: Iterable[tuple[str, str, object]], what: str) -> Iterator[P
     first: dict[object, str] = {}
     for path, field, value in fields:
         if value in first:
-            yield Problem(path, field, value, f"{what} is already that of {first[value]}")
+            yield Problem(path, field, value, f"{what} is already that of {first[value]}: give it another")
         else:
             first[value] = path if not field.startswith("[") else path + field

@@ -57,7 +57,9 @@ def _problems(configs: Sequence[Config]) -> Iterator[Problem]:
         yield from _tree([part for part in parts if part.job.id == number])
     circle = [name for name, level in zip(names, levels_of(configs).values(), strict=False) if level == len(configs)]
     if circle:
-        yield Problem("", "parents", ", ".join(circle), "go up in a circle: no switch may be above itself")
+        yield Problem(
+            "", "parents", ", ".join(circle), "go up in a circle: no switch may be above itself; remove one of them"
+        )
 
 
 def _one_id_for_a_name(parts: list[_Part]) -> Iterator[Problem]:
@@ -65,7 +67,9 @@ def _one_id_for_a_name(parts: list[_Part]) -> Iterator[Problem]:
     for part in parts:
         other = first.setdefault(part.job.name, part)
         if other.job.id != part.job.id:
-            yield Problem(part.path, "id", part.job.id, f"job {part.job.name} is {other.job.id} in {other.path}")
+            yield Problem(
+                part.path, "id", part.job.id, f"job {part.job.name} is {other.job.id} in {other.path}: must be the same"
+            )
 
 
 def _ids_apart(parts: list[_Part]) -> Iterator[Problem]:
@@ -73,8 +77,8 @@ def _ids_apart(parts: list[_Part]) -> Iterator[Problem]:
     jobs = {part.job.id: part for part in parts}
     for lower, higher in combinations(sorted(jobs.values(), key=lambda part: part.job.id), 2):
         if higher.job.id in lower.job.ids and lower.config is not higher.config:
-            rule = f"is an id of a lane of {lower.path} ({lower.job.name}), which has {shown_ids(lower.job)}"
-            yield Problem(higher.path, "id", higher.job.id, rule)
+            lanes = f"{lower.path} ({lower.job.name}), which has {shown_ids(lower.job)}"
+            yield Problem(higher.path, "id", higher.job.id, f"is an id of a lane of {lanes}: give it another")
 
 
 def _tree(parts: list[_Part]) -> Iterator[Problem]:
@@ -110,7 +114,9 @@ def _agree(first: _Part, other: _Part) -> Iterator[Problem]:
 def _parent(part: _Part, field: str, parent: Parent, above: _Part | None) -> Iterator[Problem]:
     """The switch above has this one as a worker, at the seat that this one names."""
     if above is None:
-        rule = f"no switch with this aggregator has job {part.job.id} in these configurations"
+        rule = (
+            f"no switch with this aggregator has job {part.job.id}: give the configurations of all switches of the job"
+        )
         yield Problem(part.path, f"{field}.ip", str(parent.ip), rule)
         return
     if parent.mac != above.config.aggregator.mac:
@@ -119,7 +125,7 @@ def _parent(part: _Part, field: str, parent: Parent, above: _Part | None) -> Ite
     seats = [above.config.worker(name) for name in above.job.workers]
     own = next((k for k, worker in enumerate(seats) if worker.ip == part.ip and worker.is_switch), None)
     if own != parent.worker:
-        rule = f"{above.path} has this switch as {'no worker' if own is None else f'worker {own}'}"
+        rule = f"{above.path} has this switch as {'no worker' if own is None else f'worker {own}'}: must be the same"
         yield Problem(part.path, f"{field}.worker", parent.worker, rule)
     if own is None:
         return
@@ -128,7 +134,7 @@ def _parent(part: _Part, field: str, parent: Parent, above: _Part | None) -> Ite
         yield Problem(above.config.switch.name, f"workers.{seats[own].name}.mac", seats[own].mac, rule)
     expected = hosts_behind(above.config, above.job)[own]
     if expected != part.hosts:
-        rule = f"{above.path} has {expected} hosts behind this switch"
+        rule = f"{above.path} has {expected} hosts behind this switch: must be as many"
         yield Problem(part.path, "workers", f"{part.hosts} hosts", rule)
 
 
@@ -140,7 +146,10 @@ def _lower(part: _Part, by_address: dict[IPv4Address, _Part]) -> Iterator[Proble
             continue
         below = by_address.get(worker.ip)
         if below is None:
-            rule = f"no switch with its aggregator {worker.ip} has job {part.job.id} in these configurations"
+            rule = (
+                f"no switch with its aggregator {worker.ip} has job {part.job.id}: give the configurations of all its "
+                "switches"
+            )
             yield Problem(part.path, f"workers[{k}]", name, rule)
         elif part.ip not in [parent.ip for parent in below.job.parents]:
             yield Problem(
@@ -166,4 +175,9 @@ def _roots(parts: list[_Part]) -> Iterator[Problem]:
         yield Problem(part.path, "parents", shown, f"must be as in {leader.path}: {', '.join(map(str, first))}")
     for ip, root in roots.items():
         if ip not in first:
-            yield Problem(root.path, "parents", MISSING, "is in no tree with the other switches that have this job")
+            yield Problem(
+                root.path,
+                "parents",
+                MISSING,
+                "is in no tree with the other switches that have this job: name it as their parent",
+            )

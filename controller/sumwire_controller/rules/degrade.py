@@ -20,10 +20,10 @@ def degrade_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
     if job.degrade is None:
         return
     if elsewhere:
-        rule = f"is only for a job that one switch has alone; {elsewhere} has a part in this one"
+        rule = f"is only for a job that one switch has alone; {elsewhere} has a part in this one: leave it out"
         yield Problem(path, "degrade", "{...}", rule)
     if "thc" not in job.ops:
-        yield Problem(path, "degrade", "{...}", "is only for op thc, which this job does not have")
+        yield Problem(path, "degrade", "{...}", "is only for op thc, which this job does not have: leave it out")
     path = f"{path}.degrade"
     if not 0 <= job.degrade.seed < 1 << SEED_BITS:
         yield Problem(path, "seed", job.degrade.seed, f"must be 0..2^{SEED_BITS}-1")

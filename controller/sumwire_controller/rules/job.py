@@ -35,9 +35,9 @@ def op_rules(path: str, job: Job) -> Iterator[Problem]:
             yield Problem(path, f"ops[{i}]", op, f"unknown op; known are {', '.join(OP_CODES)}")
     yield from repeated(((f"{path}.ops", f"[{i}]", op) for i, op in enumerate(job.ops)), "op")
     if "thc" in job.ops and job.thc is None:
-        yield Problem(path, "thc", None, "is required with op thc")
+        yield Problem(path, "thc", None, "is required with op thc: add it")
     if "thc" not in job.ops and job.thc is not None:
-        yield Problem(path, "thc", "{...}", "is only for op thc, which this job does not have")
+        yield Problem(path, "thc", "{...}", "is only for op thc, which this job does not have: leave it out")
 
 
 def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
@@ -45,7 +45,8 @@ def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
     if slots.base < 0:
         yield Problem(path, "base", slots.base, "must be 0 or more")
     if slots.end > SLOTS_TOTAL:
-        rule = f"slots {slots.base}..{slots.end - 1} end beyond the switch's {SLOTS_TOTAL}"
+        beyond = f"slots {slots.base}..{slots.end - 1} end beyond the switch's {SLOTS_TOTAL}"
+        rule = f"{beyond}: must be at most {max(SLOTS_TOTAL - slots.base, 0)} from this base on"
         yield Problem(path, "count", slots.count, rule)
 
 
@@ -115,7 +116,7 @@ def fewer_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
     if not 1 <= job.workers_min <= workers:
         yield Problem(path, "workers_min", job.workers_min, f"must be 1..{workers}, the number of workers")
     elif elsewhere:
-        rule = f"must be all {workers} workers, or be left out: {elsewhere} has a part in this job too"
+        rule = f"must be all {workers} workers, since {elsewhere} has a part in this job too: leave it out"
         yield Problem(path, "workers_min", job.workers_min, rule)
 
 
@@ -130,7 +131,7 @@ def below_fit(path: str, field: str, job: Job, hosts: int, switch: str) -> Itera
 
 
 def overlaps(jobs: list[tuple[str, Job]]) -> Iterator[tuple[Job, Job, Problem]]:
-    """Every pair of jobs whose slots overlap."""
+    """Every pair of jobs whose slots overlap. The caller adds what mends it."""
     for (path, job), (other_path, other) in combinations(reversed(jobs), 2):
         if job.slots.base < other.slots.end and other.slots.base < job.slots.end:
             shown = f"{job.slots.base}..{job.slots.end - 1}"

@@ -63,15 +63,18 @@ def port_rules(path: str, job: Job, hosts: Iterable[tuple[str, int]]) -> Iterato
     room = max(1, min(job.lanes, LANES_MAX)) - 1 + RECOVERY_PORTS
     for name, udp_port in hosts:
         if 0 < udp_port <= _UDP_PORT_MAX < udp_port + room:
-            rule = f"{name} has udp_port {udp_port}: must be at most {_UDP_PORT_MAX - room}, as {job.lanes} lanes"
-            yield Problem(path, "lanes", job.lanes, f"{rule} use ports up to udp_port + {room}")
+            rule = (
+                f"{name} has udp_port {udp_port}: must be at most {_UDP_PORT_MAX - room}, as {job.lanes} lanes use "
+                f"ports up to udp_port + {room}"
+            )
+            yield Problem(path, "lanes", job.lanes, rule)
 
 
 def jobs_distinct(jobs: list[tuple[str, Job]]) -> Iterator[Problem]:
     """No two jobs have the same name or an id in common."""
     for (other_path, other), (path, job) in combinations(jobs, 2):
         if other.name == job.name:
-            yield Problem(path, "name", job.name, f"name is already that of {other_path}")
+            yield Problem(path, "name", job.name, f"name is already that of {other_path}: give it another")
         yield from _ids(path, job, other_path, other)
 
 
@@ -79,10 +82,10 @@ def _ids(path: str, job: Job, other_path: str, other: Job) -> Iterator[Problem]:
     if job.id >= other.id + max(other.lanes, 1) or other.id >= job.id + max(job.lanes, 1):
         return
     if job.lanes == other.lanes == 1:
-        yield Problem(path, "id", job.id, f"id is already that of {other_path}")
+        yield Problem(path, "id", job.id, f"id is already that of {other_path}: give it another")
     else:
         rule = f"ids {shown_ids(job)} of its lanes overlap ids {shown_ids(other)} of {other_path} ({other.name})"
-        yield Problem(path, "id", job.id, rule)
+        yield Problem(path, "id", job.id, f"{rule}: give it others")
 
 
 def shown_ids(job: Job) -> str:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from sumwire_protocol.constants import DROP_PORT, JOB_WORKERS_MAX, JOBS_MAX, ROUTES_MAX, SUMWIRE_PORT, WORKERS_MAX
@@ -73,7 +74,12 @@ def _ports(ports: tuple[int, ...]) -> Iterator[Problem]:
 def _workers(draft: Draft) -> Iterator[Problem]:
     workers = draft.workers_at()
     if len(draft.workers) > ROUTES_MAX:
-        yield Problem("", "workers", f"{len(draft.workers)} workers", f"the forward table has {ROUTES_MAX} rows")
+        yield Problem(
+            "",
+            "workers",
+            f"{len(draft.workers)} workers",
+            f"the forward table has {ROUTES_MAX} rows: must be at most as many",
+        )
     for path, worker in workers:
         yield from _worker(path, worker, draft)
     yield from repeated(((path, "name", worker.name) for path, worker in workers), "name")
@@ -104,7 +110,10 @@ def _macs(workers: list[tuple[str, Worker]]) -> Iterator[Problem]:
     for path, worker in workers:
         other_path, other = first.setdefault(worker.mac, (path, worker))
         if other.port != worker.port:
-            rule = f"is behind port {worker.port}, but {other_path} has the same address behind port {other.port}"
+            rule = (
+                f"is behind port {worker.port}, but {other_path} has the same address behind port {other.port}: must "
+                "be one port"
+            )
             yield Problem(path, "mac", worker.mac, rule)
 
 
@@ -194,7 +203,7 @@ def _job_workers(path: str, job: Job, draft: Draft) -> Iterator[Problem]:
         yield Problem(path, "workers", shown, f"must be 1..{JOB_WORKERS_MAX} workers, the width of the contributors")
     for i, name in enumerate(job.workers):
         if name not in known:
-            yield Problem(path, f"workers[{i}]", name, "no worker of that name")
+            yield Problem(path, f"workers[{i}]", name, "no worker of that name: add it to `workers`, or name another")
     yield from repeated(((f"{path}.workers", f"[{i}]", name) for i, name in enumerate(job.workers)), "worker")
 
 
@@ -213,7 +222,8 @@ def _jobs_together(draft: Draft) -> Iterator[Problem]:
             "", "jobs", f"{uplinks} parents in all jobs", f"at most {UPLINKS_MAX}: the table has no more rows"
         )
     yield from jobs_distinct(jobs)
-    yield from (problem for _, _, problem in overlaps(jobs))
+    for _, _, problem in overlaps(jobs):
+        yield replace(problem, rule=f"{problem.rule}: give it others")
 
 
 def _more_lanes(job: Job) -> int:

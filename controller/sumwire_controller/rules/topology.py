@@ -85,7 +85,7 @@ def _links(draft: TopologyDraft) -> Iterator[Problem]:
     for path, link in draft.links_at():
         for field, (switch, port) in zip(("from", "to"), link.ends, strict=True):
             if switch not in known:
-                yield Problem(path, field, switch, "no switch of that name")
+                yield Problem(path, field, switch, "no switch of that name: add it to `switches`, or name another")
             yield from _port(path, f"{field}_port", port)
         if link.lower == link.upper:
             yield Problem(path, "to", link.upper, "must be another switch than `from`")
@@ -104,7 +104,7 @@ def _hosts(draft: TopologyDraft) -> Iterator[Problem]:
         yield from name_rule(path, host.name)
         yield from address_rules(path, host.ip, host.mac)
         if host.switch not in known:
-            yield Problem(path, "switch", host.switch, "no switch of that name")
+            yield Problem(path, "switch", host.switch, "no switch of that name: add it to `switches`, or name another")
         yield from _port(path, "port", host.port)
         if not 0 < host.udp_port < 1 << 16:
             yield Problem(path, "udp_port", host.udp_port, "must be 1..65535")
@@ -127,7 +127,7 @@ def _mac(path: str, mac: str, place: object, first: dict[str, tuple[str, object]
     """An interface (MAC address) may have several IPv4 addresses, but it is in one place."""
     other_path, other_place = first.setdefault(mac, (path, place))
     if other_place != place:
-        yield Problem(path, "mac", mac, f"is already that of {other_path}")
+        yield Problem(path, "mac", mac, f"is already that of {other_path}: give it another")
 
 
 def _ports_distinct(draft: TopologyDraft) -> Iterator[Problem]:
@@ -135,12 +135,12 @@ def _ports_distinct(draft: TopologyDraft) -> Iterator[Problem]:
     for path, host in draft.hosts_at():
         other_path, mac = first.setdefault((host.switch, host.port), (path, host.mac))
         if mac != host.mac:
-            yield Problem(path, "port", host.port, f"is already that of {other_path}")
+            yield Problem(path, "port", host.port, f"is already that of {other_path}: give it another")
     for path, link in draft.links_at():
         for field, end in zip(("from_port", "to_port"), link.ends, strict=True):
             other_path, _ = first.setdefault(end, (f"{path}.{field}", ""))
             if other_path != f"{path}.{field}":
-                yield Problem(path, field, end[1], f"is already that of {other_path}")
+                yield Problem(path, field, end[1], f"is already that of {other_path}: give it another")
 
 
 def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
@@ -152,7 +152,7 @@ def _job(path: str, job: Job, draft: TopologyDraft) -> Iterator[Problem]:
         yield Problem(path, "workers", [], "must name at least one host")
     for i, name in enumerate(job.workers):
         if name not in known:
-            yield Problem(path, f"workers[{i}]", name, "no host of that name")
+            yield Problem(path, f"workers[{i}]", name, "no host of that name: add it to `hosts`, or name another")
     yield from repeated(((f"{path}.workers", f"[{i}]", name) for i, name in enumerate(job.workers)), "worker")
     yield from port_rules(path, job, [(h.name, h.udp_port) for _, h in draft.hosts_at() if h.name in job.workers])
     if job.workers:
@@ -175,9 +175,11 @@ def _queues(draft: TopologyDraft) -> Iterator[Problem]:
     known = {node.name for _, node in draft.switches_at()} | draft.switches_unparsed
     for path, at in draft.queues_at():
         if at.switch not in known:
-            yield Problem(path, "switch", at.switch, "no switch of that name")
+            yield Problem(path, "switch", at.switch, "no switch of that name: add it to `switches`, or name another")
         elif at.queue.port not in ports.get(at.switch, ()):
-            rule = f"no host or link at this port of {at.switch}, which has {sorted(ports.get(at.switch, ()))}"
+            rule = (
+                f"no host or link at this port of {at.switch}, which has {sorted(ports.get(at.switch, ()))}: name one"
+            )
             yield Problem(path, "port", at.queue.port, rule)
         yield from queue_rules(path, at.queue)
     places = ((path, "port", f"{at.switch} port {at.queue.port}") for path, at in draft.queues_at())
@@ -190,13 +192,15 @@ def _queues(draft: TopologyDraft) -> Iterator[Problem]:
 def _network(topology: Topology) -> Iterator[Problem]:
     circle = _circle(topology)
     if circle:
-        yield Problem("", "links", " -> ".join(circle), "go up in a circle: no switch may be above itself")
+        yield Problem(
+            "", "links", " -> ".join(circle), "go up in a circle: no switch may be above itself; remove one of them"
+        )
         return
     start = topology.switches[0].name
     reached = topology.distances(start)
     apart = [node.name for node in topology.switches if node.name not in reached]
     if apart:
-        yield Problem("", "links", ", ".join(apart), f"no links lead there from {start}")
+        yield Problem("", "links", ", ".join(apart), f"no links lead there from {start}: add some")
     for i, node in enumerate(topology.switches):
         yield from _uppers(f"switches[{i}]", node.name, topology)
 

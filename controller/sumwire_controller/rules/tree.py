@@ -35,12 +35,14 @@ def tree_problems(topology: Topology) -> Iterator[Problem]:
     for job, other, problem in overlaps(jobs):
         shared = trees.keys() >= {job.id, other.id} and trees[job.id].seats.keys() & trees[other.id].seats.keys()
         if shared:
-            yield Problem(problem.path, problem.field, problem.value, f"{problem.rule} at {min(shared)}")
+            yield Problem(
+                problem.path, problem.field, problem.value, f"{problem.rule} at {min(shared)}: give it others"
+            )
 
 
 def _roots(path: str, job: Job, roots: tuple[str, ...]) -> Iterator[Problem]:
     if not roots:
-        yield Problem(path, "workers", list(job.workers), "no switch is above all of them")
+        yield Problem(path, "workers", list(job.workers), "no switch is above all of them: add links to one")
     elif len(roots) not in PARENTS:
         shown = f"{len(roots)} switches ({', '.join(roots)})"
         yield Problem(path, "workers", list(job.workers), f"{shown} are above all of them: must be {either(PARENTS)}")

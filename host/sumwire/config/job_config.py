@@ -118,9 +118,14 @@ class JobConfig:
         where = f"job {self.name}"
         if not self.workers_min <= workers <= self.job_workers:
             rule = f"must be in {self.workers_min}..{self.job_workers}: workers_min and workers of the job"
-            raise ConfigError("workers", workers, rule, where=where)
+            cure = (
+                f"start so many, or set `workers_min` of the job in the configuration, then `sumwire-controller apply "
+                f"CONFIG`, and write the job file again: `sumwire-controller job-file CONFIG --job {self.name}`"
+            )
+            raise ConfigError("workers", workers, rule, where=where, cure=cure)
         if self.worker >= workers:
-            raise ConfigError("worker", self.worker, f"must be in 0..{workers - 1} in a run of {workers}", where=where)
+            rule = f"must be in 0..{workers - 1} in a run of {workers}"
+            raise ConfigError("worker", self.worker, rule, where=where, cure="start workers 0, 1 ... without a gap")
         quorum = min(self.job_quorum, workers)
         return replace(self, workers=workers, quorum=quorum, addresses=self.addresses[:workers])
 

@@ -24,6 +24,7 @@ from sumwire.checkpoint import Content, Kept, Place
 from sumwire.dlcp.lanes import Lanes
 from sumwire.errors import UsageError
 from sumwire.job.job import Residual
+from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState, Task
 from sumwire.training.optim import GradientOptimizer
@@ -54,11 +55,20 @@ class LaneState(DdpState):
     """:class:`sumwire.DdpState` over lanes: buckets of different lanes are reduced at the same time.
 
     ``parameters`` is the model, or its parameters in order, front layers first. Residuals belong to parameters.
+    ``nonfinite`` as in :class:`sumwire.Job`.
     """
 
-    def __init__(self, lanes: Lanes, parameters: nn.Module | Iterable[Tensor], *, error_feedback: bool = True) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        parameters: nn.Module | Iterable[Tensor],
+        *,
+        error_feedback: bool = True,
+        nonfinite: NonFinite = "propagate",
+    ) -> None:
         super().__init__(None, reduce=_unplaced, error_feedback=error_feedback, model=parameters)
         self.lanes = lanes
+        self._checked = result_check(nonfinite)
         # A number says where in the model a parameter is.
         self._ends = list(accumulate(p.numel() for p in self._parameters.all))
         # Buckets of the current step, in the order of hand-over; and those of the latest complete step.
@@ -109,7 +119,7 @@ class LaneState(DdpState):
             lane = self.lanes.lane_of(operation.position)
             futures.append(self.lanes.submit(lane, _following(self.lanes, operation)))
         for operation, future in zip(self._step, futures, strict=True):
-            self._write(operation, wait_for(future))
+            self._write(operation, self._checked(wait_for(future), operation.index))
 
     @torch.no_grad()
     def _write(self, operation: _Operation, mean: Tensor) -> None:
@@ -129,7 +139,9 @@ class LaneState(DdpState):
         return self.lanes.thread(self.lanes.lane_of(self.position(task.parts)))
 
     def _aggregate(self, x: Tensor, task: Task) -> tuple[Tensor, Residual]:
-        return self.lanes.reduce(x, task.index, self.position(task.parts), handed_over=task.handed_over)
+        position = self.position(task.parts)
+        mean, residual = self.lanes.reduce(x, task.index, position, handed_over=task.handed_over)
+        return self._checked(mean, task.index), residual
 
 
 def lane_hook(state: LaneState, bucket: GradBucket) -> Future[Tensor]:

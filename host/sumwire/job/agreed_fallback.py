@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sumwire.errors import GroupError, PeerLostError, RetryError, SumwireError, SwitchLostError, TransportError
 from sumwire.job.control import Control, HaltedError
+from sumwire.job.gloo_group import first_clause
 from sumwire.job.operations import Operation
 from sumwire.transport.stats import JobStats
 
@@ -71,4 +72,5 @@ class AgreedFallback:
             self.control.fallback.compare(call)
             return operation.ordinary(self.control.fallback)
         except GroupError as error:
-            raise PeerLostError(f"a collective of the fall-back failed: {error}; start all workers again") from error
+            why = first_clause(str(error))
+            raise PeerLostError(f"a collective of the fall-back failed: {why}; start all workers again") from error

@@ -71,7 +71,7 @@ class CodecOperation(Operation):
             self._round.divide_by(options.divide_by)
         self._codec = codec
         self._x = x
-        self.what = f"mean by {codec.info.name}"
+        self.what = mean_by(codec)
         self.values = x.numel()
         self.bucket = bucket
         self._options = options
@@ -151,6 +151,11 @@ class CodecOperation(Operation):
         # Others may have closed a sum before this worker had encoded all of it.
         self._left_out = not begun or self._encoded < self._round.chunks
         return result.to(self._x.device)
+
+
+def mean_by(codec: GradientCodec) -> str:
+    """What the operation is, in descriptions of calls."""
+    return f"mean by {codec.info.name}"
 
 
 def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:

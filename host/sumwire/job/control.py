@@ -25,6 +25,7 @@ from sumwire.errors import ClosedError, GroupError, PeerLostError, RecreateError
 from sumwire.job.agreement import Agreement, Decision, Fail, FallBack, Return
 from sumwire.job.change import Change
 from sumwire.job.fallback import Fallback
+from sumwire.job.gloo_group import first_clause
 from sumwire.job.kept_results import KeptResults
 from sumwire.job.member import Member
 from sumwire.job.rounds import Rounds
@@ -353,8 +354,8 @@ class Control:
 
     def _lose_peers(self, why: str) -> None:
         error = PeerLostError(
-            f"job {self._job}: another worker's process has ended or cannot be reached ({why}); start the training on "
-            f"every worker again, as torchrun --max-restarts does"
+            f"job {self._job}: another worker's process has ended or cannot be reached ({first_clause(why)}); start "
+            f"the training on every worker again, as torchrun --max-restarts does"
         )
         with self._changed:
             self._member.apply(Fail(Failure.of(error)))

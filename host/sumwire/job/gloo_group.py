@@ -11,6 +11,7 @@ is left alone until the process exits.
 from __future__ import annotations
 
 import ctypes
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,6 +24,9 @@ from sumwire.errors import GroupError
 
 # Seconds between two looks grow by this factor.
 _GROWTH: Final = 1.3
+# The places in gloo's source that its texts begin with, such as "[/src/gloo/transport/tcp/pair.cc:553] ".
+_SOURCE: Final = re.compile(r"^(?:\[[^\]]*\.\w+:\d+\]\s*)+")
+_CLAUSE_END: Final = re.compile(r"[.;!](?:\s|$)")
 
 
 class Work(Protocol):
@@ -40,17 +44,19 @@ def available() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-class GlooGroup:
-    """A gloo group of all ranks of the default group, with that one's time-out.
+def first_clause(text: str) -> str:
+    """What a text of gloo says first, without the place in its source, remarks and advice."""
+    return _CLAUSE_END.split(_SOURCE.sub("", text.partition("\n")[0]))[0]
 
-    Creating one is a collective call: all ranks create theirs in the same order. ``looks_s``: seconds between two looks
-    at a collective under way, first and after many.
-    """
 
-    def __init__(self, looks_s: tuple[float, float]) -> None:
-        self._group = dist.new_group(backend="gloo", timeout=_timeout())
-        self.ranks = self._group.size()
-        self.rank = self._group.rank()
+class _Collectives:
+    """Collectives of one group, one at a time. ``looks_s``: seconds between two looks at one under way, first and after
+    many."""
+
+    def __init__(self, group: Any, looks_s: tuple[float, float]) -> None:
+        self._group = group
+        self.ranks: int = group.size()
+        self.rank: int = group.rank()
         self._looks_s = looks_s
         self._under_way = False
 
@@ -70,7 +76,46 @@ class GlooGroup:
             self._under_way = False
             work.wait()
         except RuntimeError as error:
-            raise GroupError(str(error).partition("\n")[0]) from error
+            raise GroupError(first_clause(str(error))) from error
+
+
+class DefaultGroup(_Collectives):
+    """The collectives of the default group on processors, which must be gloo's."""
+
+    def __init__(self, looks_s: tuple[float, float]) -> None:
+        super().__init__(dist.distributed_c10d._get_default_group(), looks_s)
+
+    @staticmethod
+    def has_gloo() -> bool:
+        """Whether the default group has gloo for processors."""
+        group = dist.distributed_c10d._get_default_group()
+        cpu = torch.device("cpu")
+        return cpu in group._device_types and group._get_backend(cpu).name() == "gloo"
+
+    def run(self, start: Callable[[Any], Work], check: Callable[[], None]) -> None:
+        try:
+            super().run(start, check)
+        finally:
+            if self._under_way:
+                _never_destroy(self._group)
+
+    def leave(self, start: Callable[[Any], Work]) -> None:
+        """Begin a collective, and leave the rest to gloo's threads. Raises GroupError if it cannot begin."""
+        try:
+            start(self._group)
+        except RuntimeError as error:
+            raise GroupError(first_clause(str(error))) from error
+        _never_destroy(self._group)
+
+
+class GlooGroup(_Collectives):
+    """A gloo group of all ranks of the default group, with that one's time-out.
+
+    Creating one is a collective call: all ranks create theirs in the same order. ``looks_s``: as in _Collectives.
+    """
+
+    def __init__(self, looks_s: tuple[float, float]) -> None:
+        super().__init__(dist.new_group(backend="gloo", timeout=_timeout()), looks_s)
 
     def close(self) -> None:
         """Destroy the group. Its connections end, so other ranks that still wait in it get an error."""
@@ -78,10 +123,14 @@ class GlooGroup:
         if group is None:
             return
         if self._under_way:
-            # Never destroyed, or the process would wait for the collective's end.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+            _never_destroy(group)
         elif dist.is_initialized() and group in dist.distributed_c10d._world.pg_map:
             dist.destroy_process_group(group)
+
+
+def _never_destroy(group: Any) -> None:
+    """Leave a group with a collective under way alone, or the process would wait for the collective's end."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def _timeout() -> timedelta:

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, NoReturn, Self, SupportsIndex
 
@@ -42,9 +43,10 @@ from sumwire.errors import (
 )
 from sumwire.job.call import Call
 from sumwire.job.change import Change
-from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging
-from sumwire.job.nonfinite import NonFinite, result_check
-from sumwire.job.operations import Max32, Min32, Operation, SignMerge, Sum32, Vote, require
+from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, mean_by
+from sumwire.job.meeting import taking_part
+from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
+from sumwire.job.operations import Max32, Min32, Nothing, Operation, SignMerge, Sum32, Vote, require
 from sumwire.job.session import FallbackOption, SessionOptions, open_session, run_of
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
@@ -57,6 +59,21 @@ _BUCKETS: Final = 1 << 16
 Residual = Callable[[], Tensor]
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What a caller wants: ``what``, for descriptions, of how many values. ``given``: see :meth:`Job.reduce_with`."""
+
+    ops: tuple[str, ...]
+    what: str
+    length: int
+    bucket: int
+    given: str = ""
+    contribute: bool = True
+
+    def nothing(self, empty: Tensor) -> Operation:
+        return Nothing(self.what, self.bucket % _BUCKETS, empty, contribute=self.contribute)
+
+
 class Job(Saved):
     """One worker of one job, from its first operation to :meth:`close`. Also a context manager.
 
@@ -65,7 +82,8 @@ class Job(Saved):
     ThcCodec), equal on all workers.
 
     With torch.distributed initialised the job makes two gloo groups and a control thread of its own. Making and closing
-    it are then collective calls, in the same order on all ranks. Operations wait for slow or stopped workers as long as
+    it are then collective calls, in the same order on all ranks. If a rank cannot make its job, or has ended, the
+    others get PeerLostError with the reason. Operations wait for slow or stopped workers as long as
     the process group does. If the switch is lost, all workers agree to go on with the group's collectives, and to
     return when all of them see the switch again (:mod:`sumwire.job.agreement`). If a worker's process ends, the others
     get PeerLostError.
@@ -107,13 +125,15 @@ class Job(Saved):
         kept_chunks: int = KEPT_CHUNKS,
         nonfinite: NonFinite = "propagate",
     ) -> None:
-        _check(config, deadline_s, join_s)
-        self._checked = result_check(nonfinite)
-        self.config = config = run_of(config, workers, fallback)
+        with taking_part(config.name):
+            _check(config, deadline_s, join_s)
+            self._checked = result_check(nonfinite)
+            self.config = config = run_of(config, workers, fallback)
+            self._thc = _thc_codec(config, block)
+            self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
+        self._raises = nonfinite == "raise"
         self.stats = JobStats()
         self.feedback = ErrorFeedback()
-        self._thc = _thc_codec(config, block)
-        self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
         self._sign = SignCodec()
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
@@ -243,7 +263,8 @@ class Job(Saved):
             kept.append(self._codec_operation(codec, x, bucket, sequence, options))
             return kept[0]
 
-        result = self._run(make, ((OP_NAMES[codec.info.op],), x.numel()), x.to(torch.float32), given)
+        asked = _Asked((OP_NAMES[codec.info.op],), mean_by(codec), x.numel(), bucket, given)
+        result = self._run(make, asked, x.to(torch.float32))
         return self._checked(result, bucket), residual
 
     def results_ahead(self) -> bool:
@@ -276,7 +297,8 @@ class Job(Saved):
         def make(sequence: int) -> Operation:
             return self._codec_operation(chosen, nothing, bucket, sequence, options)
 
-        return self._checked(self._run(make, ((OP_NAMES[chosen.info.op],), values), nothing), bucket)
+        asked = _Asked((OP_NAMES[chosen.info.op],), mean_by(chosen), values, bucket, contribute=False)
+        return self._checked(self._run(make, asked, nothing), bucket)
 
     def mean(self, x: Tensor, bucket: int = 0) -> Tensor:
         """Mean of the workers' flat tensors in full precision, by SUM32: float32, or float64 if x is.
@@ -320,15 +342,15 @@ class Job(Saved):
         """
         return self._run(
             lambda sequence: SignMerge(plus, bucket % _BUCKETS, job=self.config.job, sequence=sequence),
-            (SignMerge.ops, len(plus)),
+            _Asked(SignMerge.ops, SignMerge.what, len(plus), bucket),
             plus,
         ).to(plus.device, torch.bool)
 
     def all_finite(self, finite: bool) -> bool:
         """Whether all workers have called with True, by MAX32. With ``nonfinite="raise"`` NonFiniteError if not."""
         found = bool(self.max32(np.array([not finite], np.uint32))[0] == 0)
-        if not found:
-            self._checked(torch.tensor([torch.nan]), 0)
+        if self._raises:
+            refuse_unless(found)
         return found
 
     def vote(self, plus: Tensor, bucket: int = 0) -> Tensor:
@@ -341,24 +363,19 @@ class Job(Saved):
         return CodecOperation(codec, x, sequence=sequence, bucket=bucket % _BUCKETS, stats=self.stats, options=options)
 
     def _collective(self, operation: Operation) -> Tensor:
-        return self._run(lambda _: operation, (operation.ops, operation.values), operation.like())
+        asked = _Asked(operation.ops, operation.what, operation.values, operation.bucket)
+        return self._run(lambda _: operation, asked, operation.like())
 
-    def _run(
-        self, make: Callable[[int], Operation], needs: tuple[tuple[str, ...], int], empty: Tensor, given: str = ""
-    ) -> Tensor:
-        """Carry out one operation. ``make(sequence)`` creates it, with the lock held. ``needs``: its ops and
-        length; for length 0 the result is ``empty``. ``given``: see :meth:`reduce_with`."""
-        ops, length = needs
-        require(self.config, ops, "for this operation")
+    def _run(self, make: Callable[[int], Operation], asked: _Asked, empty: Tensor) -> Tensor:
+        """Carry out one operation. ``make(sequence)`` creates it, with the lock held, unless its length is 0: then the
+        result is ``empty``."""
+        require(self.config, asked.ops, "for this operation")
         self._check_process()
         with self._lock:
             self._check_usable()
-            if length == 0:
-                # Nothing to agree on with other workers, so it must not count as an operation.
-                return empty
             began = time.monotonic()
-            operation = make(self._sequence)
-            call = Call(self._sequence, operation.what, length, operation.bucket, given)
+            operation = make(self._sequence) if asked.length else asked.nothing(empty)
+            call = Call(self._sequence, operation.what, asked.length, operation.bucket, asked.given)
             operation.tag = call.tag
             try:
                 result = self._carry_out(operation, call)

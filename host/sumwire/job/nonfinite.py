@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal
 
+import torch
 from torch import Tensor
 
 from sumwire.codec.values import all_finite
@@ -27,6 +28,12 @@ def result_check(nonfinite: NonFinite) -> Callable[[Tensor, int], Tensor]:
     if nonfinite not in CHOICES:
         raise UsageError(f"nonfinite = {nonfinite!r}: must be one of {', '.join(map(repr, CHOICES))}")
     return _refuse if nonfinite == "raise" else _pass
+
+
+def refuse_unless(finite: bool) -> None:
+    """Raise NonFiniteError unless all workers' values are finite, as they have found together."""
+    if not finite:
+        _refuse(torch.tensor([torch.nan]), 0)
 
 
 def _pass(result: Tensor, bucket: int) -> Tensor:

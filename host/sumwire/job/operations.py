@@ -27,6 +27,7 @@ from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
 from sumwire.job.parts import carry, part_chunks
 from sumwire.transport.buffers import Results
+from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 
@@ -202,6 +203,36 @@ class Vote(_Signs):
 
     def ordinary(self, fallback: Fallback) -> Tensor:
         return fallback.total(self._plus.to(torch.int32).mul_(2).sub_(1)).ge(0).to(torch.uint8)
+
+
+class Nothing(Operation):
+    """A call of length 0, whose result is ``empty``. Workers only compare their calls, by one chunk of MAX32.
+
+    ``contribute=False``: this worker follows the others.
+    """
+
+    ops = ("max32",)
+    values = 0
+
+    def __init__(self, what: str, bucket: int, empty: Tensor, *, contribute: bool = True) -> None:
+        self.what = what
+        self.bucket = bucket
+        self._empty = empty
+        self._contribute = contribute
+
+    def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        options = ExchangeOptions(waits_for_workers=True, contribute=self._contribute)
+        transport.exchange(MAX32.code, to_words(np.zeros(1, np.uint32)), self.tag, options)
+        return self._empty
+
+    def ordinary(self, fallback: Fallback) -> Tensor:
+        return self._empty
+
+    def like(self) -> Tensor:
+        return self._empty
+
+    def take(self, result: Tensor, *, begun: bool) -> Tensor:
+        return self._empty
 
 
 def overflows(results: Results) -> int:

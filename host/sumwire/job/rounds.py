@@ -58,7 +58,8 @@ class Rounds:
             content = torch.empty(shape, dtype=getattr(torch, dtype))
         else:
             content = own.detach().cpu().contiguous()
-        self._broadcast(content.view(-1).view(torch.uint8), giver)
+        if content.numel():
+            self._broadcast(content.view(-1).view(torch.uint8), giver)
         return content
 
     def _broadcast(self, content: Tensor, giver: int) -> None:

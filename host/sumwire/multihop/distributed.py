@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sumwire.checkpoint import Content, Saved
+from sumwire.job.gloo_group import first_clause
 from sumwire.multihop import schedule
 from sumwire.multihop.draws import Bits, Draws
 from sumwire.multihop.errors import HopError, ScheduleError
@@ -65,7 +66,7 @@ class _Hops:
                     work.wait()
         except RuntimeError as error:
             where = f"rank {self.rank}: the hop to {step.to}, from {step.source}"
-            raise HopError(f"{where} failed: {error}; start all workers again") from error
+            raise HopError(f"{where} failed: {first_clause(str(error))}; start all workers again") from error
         self.traffic.messages += 1
         self.traffic.header_bytes += self._head_bytes
         self.traffic.payload_bytes += message.numel() - self._head_bytes
@@ -200,7 +201,8 @@ def _full_mean(tensor: Tensor, hops: _Hops) -> Tensor:
     try:
         dist.all_reduce(total, group=hops.group)
     except RuntimeError as error:
-        raise HopError(f"rank {hops.rank}: all-reduce failed: {error}; start all workers again") from error
+        why = first_clause(str(error))
+        raise HopError(f"rank {hops.rank}: all-reduce failed: {why}; start all workers again") from error
     return total.div_(hops.ranks)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
+from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.job.operations import require
 from sumwire.systems.spec import AUTO, GROUP, MEANINGS, SWITCH, TRANSPORTS, Options, SystemSpec
 from sumwire.systems.system import System
@@ -27,6 +28,7 @@ def make(
     *,
     transport: str = AUTO,
     group: dist.ProcessGroup | None = None,
+    nonfinite: NonFinite = "propagate",
     **options: Any,
 ) -> System:
     """Return the system of that name. All workers make the same systems in the same order.
@@ -34,6 +36,8 @@ def make(
     ``transport`` is "switch" (through the job's switch or software aggregator), "group" (by torch.distributed, over
     ``group`` or else all ranks) or "auto": the switch if there is a job and the system runs there, else the group.
     ``dlcp`` takes a job's :class:`sumwire.dlcp.Lanes` as ``job``. ``options`` are the system's: docs/systems.md.
+    ``nonfinite``: where some worker's gradients have NaN or infinity, all workers get NaN ("propagate"), or the same
+    NonFiniteError from the backward pass or the optimizer's step ("raise"). A job that raises does so in either case.
     Over a group this is a collective call: most systems make a group of their own, so that they do not mix with DDP's
     collectives.
 
@@ -41,6 +45,21 @@ def make(
     or process group; ConfigError for a job without the system's ops.
     """
     chosen = _resolve(name, transport, has_job=job is not None)
+    # Before anything is made that other workers take part in.
+    result_check(nonfinite)
+    system = _made(name, chosen, job, group, options)
+    if nonfinite == "raise":
+        system.refuse_nonfinite()
+    return system
+
+
+def _made(
+    name: str,
+    chosen: str,
+    job: Job | Lanes | None,
+    group: dist.ProcessGroup | None,
+    options: Mapping[str, Any],
+) -> System:
     given = _checked_options(name, chosen, options)
     route = TABLE[name].routes[chosen]
     if chosen == GROUP:

@@ -15,6 +15,7 @@ from sumwire.dlcp.lanes import Lanes
 from sumwire.dlcp.sync import LaneState, LaneSync, lane_hook
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
+from sumwire.job.nonfinite import NonFinite
 from sumwire.lowrank.fusion import make_plan
 from sumwire.lowrank.sync import AcpSgd
 from sumwire.systems.system import DdpHook, Stats, System
@@ -22,6 +23,7 @@ from sumwire.training.collective import Collective
 from sumwire.training.comm_thread import CommThread
 from sumwire.training.ddp import DdpState, Reduce, ddp_hook, local_hook
 from sumwire.training.optim import GradientSync, Marsit
+from sumwire.training.reductions import checked
 
 if TYPE_CHECKING:
     from sumwire.systems.baselines.hooks import TimedHook
@@ -38,6 +40,9 @@ class GradientSystem(System):
         self._reduction = reduce
         self._error_feedback = error_feedback
         self._state: DdpState | None = None
+
+    def refuse_nonfinite(self) -> None:
+        self._reduction = checked(self._reduction, "raise")
 
     def hook(self) -> DdpHook:
         return self._made(None)
@@ -71,6 +76,9 @@ class HookSystem(System):
         super().__init__(name, transport, None, hook.stats)
         self._hook = hook
         self._rank = rank
+
+    def refuse_nonfinite(self) -> None:
+        self._hook.refuse_nonfinite()
 
     def hook(self) -> DdpHook:
         from sumwire.systems.baselines.hooks import timed_hook
@@ -115,7 +123,11 @@ class LaneSystem(System):
         super().__init__(name, transport, None, totals)
         self.lanes = lanes
         self._error_feedback = error_feedback
+        self._nonfinite: NonFinite = "propagate"
         self.state: LaneState | None = None
+
+    def refuse_nonfinite(self) -> None:
+        self._nonfinite = "raise"
 
     def hook(self) -> DdpHook:
         """See System. Raises UsageError before `attach` or `hook_for`: the model's order decides the lanes."""
@@ -125,7 +137,7 @@ class LaneSystem(System):
 
     def hook_for(self, model: nn.Module) -> DdpHook:
         if self.state is None:
-            self.state = LaneState(self.lanes, model, error_feedback=self._error_feedback)
+            self.state = LaneState(self.lanes, model, error_feedback=self._error_feedback, nonfinite=self._nonfinite)
         return self.hook()
 
     def place(self) -> Place:
@@ -164,6 +176,9 @@ class AcpSystem(System):
         if job is not None:
             job.on_close(self.close)
 
+    def refuse_nonfinite(self) -> None:
+        self._reduction = checked(self._reduction, "raise")
+
     def hook(self) -> DdpHook:
         return None, local_hook
 
@@ -197,11 +212,15 @@ class MarsitSystem(System):
         super().__init__(name, transport, job, stats)
         self._collective = collective
         self._settings = settings
+        self._nonfinite: NonFinite = "propagate"
+
+    def refuse_nonfinite(self) -> None:
+        self._nonfinite = "raise"
 
     def hook(self) -> DdpHook:
         return None, local_hook
 
     def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
-        return Marsit(optimizer, self._collective, **self._settings)
+        return Marsit(optimizer, self._collective, nonfinite=self._nonfinite, **self._settings)
 
     _with_hook = _without_hook

@@ -57,6 +57,11 @@ class System(Saved):
         """Return the `hook` for a model, for callers that register it themselves and leave `attach` out."""
         return self.hook()
 
+    @abstractmethod
+    def refuse_nonfinite(self) -> None:
+        """Raise NonFiniteError on all workers for a result with NaN or infinity. To be called before the system has a
+        model."""
+
     def attach(self, model: nn.Module, optimizer: Optimizer, *, scaler: GradScaler | None = None) -> Optimizer:
         """Return the optimizer to use from now on; register the hook with a DistributedDataParallel model.
 

@@ -129,7 +129,7 @@ class DdpState(Saved):
         except Exception:
             self._drop(task)
             raise
-        _raise_from_backward(future)
+        raise_from_backward(future)
         return future
 
     @property
@@ -308,7 +308,7 @@ def local_hook(state: object, bucket: GradBucket) -> Future[Tensor]:
     return future
 
 
-def _raise_from_backward(future: Future[Tensor]) -> None:
+def raise_from_backward(future: Future[Tensor]) -> None:
     """Make backward() raise the future's own error. DDP would turn it into a RuntimeError about a cast.
 
     DDP queues its own end-of-backward callback after the last bucket, so these waits come first. A bucket none of whose

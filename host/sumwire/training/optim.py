@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 from sumwire.checkpoint import OTHER, Content, Place, Saved, Shapes, check_shapes, owner_of, place_of, refuse_pickling
 from sumwire.codec.values import all_finite
 from sumwire.errors import NonFiniteError, UsageError
+from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
 from sumwire.training.collective import Collective
 from sumwire.training.flat import FlatParameters
 from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
@@ -50,7 +51,8 @@ class Marsit(Saved, Optimizer):
     of torch.distributed stands for a ring of its ranks (:class:`sumwire.multihop.RingSigns`).
 
     If some worker's gradients have NaN or infinity, all workers' gradients become NaN, and the round and compensation
-    stay. A GradScaler then skips the step. Without one the inner optimizer makes its own step, as it would alone.
+    stay. A GradScaler then skips the step. Without one the inner optimizer makes its own step, as it would alone. With
+    ``nonfinite="raise"`` all workers' step raises NonFiniteError instead, and changes nothing.
 
     Parameters without a gradient take part with an update of 0, unless ``requires_grad`` was False when the optimizer
     was made. float16 and bfloat16 parameters get float32 master values, which the inner optimizer sees. Learning-rate
@@ -68,7 +70,9 @@ class Marsit(Saved, Optimizer):
         *,
         global_lr: float | Callable[[int], float],
         full_precision_every: int | None = 100,
+        nonfinite: NonFinite = "propagate",
     ) -> None:
+        result_check(nonfinite)
         if full_precision_every is not None and full_precision_every < 1:
             raise UsageError(f"full_precision_every = {full_precision_every}: must be 1 or more, or None for never")
         self.inner = optimizer
@@ -76,6 +80,7 @@ class Marsit(Saved, Optimizer):
         self.full_precision_every = full_precision_every
         self.round = 0
         self._collective = _carrier(collective)
+        self._raises = nonfinite == "raise"
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
         self.compensation: Tensor | None = None
@@ -112,6 +117,8 @@ class Marsit(Saved, Optimizer):
     def _step(self, scaler: GradScaler | None) -> None:
         flat = self._flat
         finite = self._collective.all_finite(flat.finite_gradients())
+        if self._raises:
+            refuse_unless(finite)
         if not finite:
             flat.spoil_gradients()
         if scaler is not None and not are_finite(scaler, self):

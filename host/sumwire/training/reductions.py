@@ -29,12 +29,12 @@ from sumwire.codec.errors import CodecError
 from sumwire.codec.tables import SUM_MAX, ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.errors import GroupError, UsageError
+from sumwire.job.gloo_group import first_clause
 from sumwire.job.job import Job, Residual
 from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.training.ddp import Reduce
 
 _HALVES: Final = (torch.float16, torch.bfloat16)
-_AGAIN: Final = "start all workers again"
 _THC_DTYPES: Final = (torch.float32, *_HALVES)
 
 
@@ -72,7 +72,7 @@ class Peers:
         try:
             dist.all_gather(everyone, x, group=self.group)
         except RuntimeError as error:
-            raise GroupError(f"rank {self.rank}: all-gather of {x.numel()} values failed: {error}; {_AGAIN}") from error
+            raise self._failed("all-gather", x, error) from error
         return everyone
 
     def _reduced_(self, x: Tensor, op: dist.ReduceOp.RedOpType) -> Tensor:
@@ -80,8 +80,12 @@ class Peers:
         try:
             dist.all_reduce(x, op, group=self.group)
         except RuntimeError as error:
-            raise GroupError(f"rank {self.rank}: all-reduce of {x.numel()} values failed: {error}; {_AGAIN}") from error
+            raise self._failed("all-reduce", x, error) from error
         return x
+
+    def _failed(self, what: str, x: Tensor, error: RuntimeError) -> GroupError:
+        why = first_clause(str(error))
+        return GroupError(f"rank {self.rank}: {what} of {x.numel()} values failed: {why}; start all workers again")
 
 
 def members(group: dist.ProcessGroup | None) -> list[int]:

@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import sumwire
 import torch
+import torch.distributed as dist
 from helpers.gloo.ddp_cases import inputs, open_job
+from sumwire.job import meeting
 from sumwire.job.change import Change
 from sumwire.training.comm_thread import CommThread
 
@@ -21,12 +26,14 @@ LENGTH = 3000
 
 
 @contextlib.contextmanager
-def log_lines() -> Iterator[list[str]]:
+def log_lines(tell: Callable[[str], None] = lambda _: None) -> Iterator[list[str]]:
+    """The log's lines, each of which ``tell`` gets too."""
     lines: list[str] = []
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(record.getMessage())
+            tell(lines[-1])
 
     handler = Lines()
     logging.getLogger("sumwire").addHandler(handler)
@@ -89,6 +96,40 @@ def lengths(rank: int, mapping: dict[str, Any], by_rank: list[int], options: dic
         except sumwire.SumwireError as error:
             return text_of(error)
     return ""
+
+
+def without_a_job(rank: int, mapping: dict[str, Any], how: str) -> str:
+    """Rank 0 has no job: it ``raises``, ``ends``, or "raises and ends". The errors of all."""
+    if rank == 0 and how == "ends":
+        os._exit(1)
+    try:
+        open_job(rank, mapping, deadline_s=0 if rank == 0 else 10.0).close()
+    except sumwire.SumwireError as error:
+        if rank == 0 and how == "raises and ends":
+            # The others are not yet there.
+            os._exit(1)
+        return text_of(error)
+    return ""
+
+
+def late_job(rank: int, mapping: dict[str, Any]) -> list[str]:
+    """Rank 2 makes its job once rank 0 has warned, by a clock that goes ahead when rank 1 has come. The warnings."""
+    store = dist.distributed_c10d._get_default_store()
+    warned = threading.Event()
+
+    def tell(line: str) -> None:
+        warned.set()
+        store.set("warned", line)
+
+    began, second = time.monotonic(), f"sumwire/{next(copy.copy(meeting._NUMBERS))}/1"
+    with log_lines(tell) as log:
+        if rank == 2:
+            store.wait(["warned"])
+        elif rank == 0:
+            meeting.time = SimpleNamespace(monotonic=lambda: began + 10.1 * store.check([second]))  # type: ignore[assignment]
+        open_job(rank, mapping).close()
+    meeting.time = time
+    return log
 
 
 def close_in_the_middle(rank: int, mapping: dict[str, Any]) -> list[str]:

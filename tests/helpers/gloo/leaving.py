@@ -5,8 +5,10 @@ STORE JOB_FILE`. Writes "done" at its end."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -60,6 +62,21 @@ def waiting_in_a_thread(job: sumwire.Job, rank: int) -> None:
     thread.submit(lambda: job.reduce(torch.ones(1000)))
 
 
+def cannot_make_another(job: sumwire.Job, rank: int) -> None:
+    """Rank 0 begins a job that it cannot make, and ends before rank 1."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        with contextlib.suppress(sumwire.ConfigError):
+            sumwire.Job(job.config, deadline_s=0)
+        store.set("pid", str(os.getpid()))
+        return
+    pid = int(store.get("pid"))
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.kill(pid, 0)
+            threading.Event().wait(0.01)
+
+
 WAYS: dict[str, Callable[[sumwire.Job, int], None]] = {
     way.__name__: way
     for way in (
@@ -70,6 +87,7 @@ WAYS: dict[str, Callable[[sumwire.Job, int], None]] = {
         destroyed_then_forgotten,
         one_leaves,
         waiting_in_a_thread,
+        cannot_make_another,
     )
 }
 

@@ -148,6 +148,36 @@ def raising(rank: int, mapping: dict[str, Any]) -> list[str]:
     return told
 
 
+def told_to_raise(
+    rank: int, mapping: dict[str, Any] | None, name: str, options: dict[str, Any], inside: bool
+) -> dict[str, Any]:
+    """Three steps of a system that is told to raise. In the second the loss of rank 1 is NaN: the error it gives, and
+    whether that left everything as it was. A model ``inside`` DistributedDataParallel makes no third step."""
+    model: nn.Module = Net()
+    if inside:
+        model = DistributedDataParallel(model, bucket_cap_mb=0.002)
+    job = None if mapping is None else sumwire.Job(parse_job(mapping, rank), fallback="never", block=1024)
+    system = systems.make(name, job, nonfinite="raise", **options)
+    optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5))
+    hook = system.hook()[0] if inside else None
+    text, kept = "", False
+    for step in range(2 if inside else 3):
+        optimizer.zero_grad()
+        x, y = batch(rank, step)
+        loss = (model(x) - y).square().mean()
+        remembered, before = memory(hook, optimizer), flat(model)
+        try:
+            (loss * (torch.nan if step == 1 and rank == 1 else 1.0)).backward()
+            optimizer.step()
+        except NonFiniteError as error:
+            text = f"step {step}: {error}"
+            kept = memory(hook, optimizer) == remembered and torch.equal(flat(model), before)
+    system.close()
+    if job is not None:
+        job.close()
+    return {"text": text, "kept": kept, "parameters": bits([flat(model)])}
+
+
 def without_scaler(rank: int, name: str, options: dict[str, Any], value: float) -> list[list[int]]:
     """Over the group, a gradient with a bad value on rank 1: what it becomes, and what the next good one does."""
     weight = nn.Parameter(torch.zeros(3000))

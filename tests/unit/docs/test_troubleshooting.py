@@ -9,12 +9,14 @@ row's first cell: constant words of the error's text. A class in code there stan
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
+from pathlib import Path
 from typing import Final
 
 import pytest
-from helpers.docs.error_sites import Site, Sources
+from helpers.docs.error_sites import HOLE, Site, Sources
 from helpers.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "troubleshooting.md"
@@ -131,6 +133,39 @@ def test_every_error_ends_with_a_cure() -> None:
     ]
     assert len(ends) > 200
     assert [(where, text) for where, text in ends if not has_cure(text)] == []
+
+
+def rules_of(path: Path) -> list[tuple[int, str]]:
+    """What a file of the controller says of broken rules of a configuration, with the lines."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        texts: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            name, given = ast.unparse(node.func).rpartition(".")[2], node.args
+            position = {"Problem": 3, "add": 3, "_wrong": 2}.get(name, len(given))
+            texts = given[position : position + 1]
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "rule":
+            texts = [node.value]
+        found += [(node.lineno, text) for each in texts for text in constants_in(each)]
+    return found
+
+
+def constants_in(node: ast.expr) -> list[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value]
+    if isinstance(node, ast.JoinedStr):
+        return ["".join(str(part.value) if isinstance(part, ast.Constant) else HOLE for part in node.values)]
+    return []
+
+
+def test_every_rule_of_a_configuration_ends_with_a_cure() -> None:
+    folder = ROOT / "controller" / "sumwire_controller"
+    files = [path for part in ("parse", "rules") for path in sorted((folder / part).rglob("*.py"))]
+    found = [(path.name, *rule) for path in files for rule in rules_of(path)]
+    assert len(found) > 100
+    # Parts of a rule: what is said with them mends it.
+    parts = re.compile(rf"of {HOLE} \({HOLE}\)$")
+    assert [rule for rule in found if not has_cure(rule[2]) and not parts.search(rule[2])] == []
 
 
 @pytest.mark.parametrize(

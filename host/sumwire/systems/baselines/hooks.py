@@ -19,8 +19,10 @@ from torch.optim import Optimizer
 
 from sumwire.checkpoint import Content
 from sumwire.errors import UsageError
+from sumwire.job.nonfinite import result_check
 from sumwire.training.buckets import Bucket, Buckets, Parameters
 from sumwire.training.comm_thread import CommThread
+from sumwire.training.ddp import raise_from_backward
 from sumwire.training.optim import GradientOptimizer
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class TimedHook:
         self._memory = memory
         self._parameters = Parameters()
         self._buckets = Buckets(self._parameters)
+        self._raises = False
         self.sent_bytes = 0
         self._lock = threading.Lock()
         self._under_way = 0
@@ -89,7 +92,8 @@ class TimedHook:
 
     def run(self, bucket: GradBucket) -> Future[Tensor]:
         """Run the hook for one bucket."""
-        return self._run(bucket) if self._memory is None else self._buckets.submit(bucket, self._run)
+        future = self._run(bucket) if self._memory is None else self._buckets.submit(bucket, self._run)
+        return _refusing(future, bucket) if self._raises else future
 
     def _run(self, bucket: GradBucket) -> Future[Tensor]:
         with self._lock:
@@ -101,6 +105,10 @@ class TimedHook:
             return self._begun(bucket).then(self._landed)
         kept = cast(GradBucket, Bucket.of(bucket))
         return self._thread.submit(lambda: self._begun(kept).wait()).then(self._landed)
+
+    def refuse_nonfinite(self) -> None:
+        """Let the future of a bucket whose result has NaN or infinity raise NonFiniteError, and DDP's backward pass."""
+        self._raises = True
 
     def close(self) -> None:
         """End the thread."""
@@ -126,6 +134,26 @@ class TimedHook:
             if self._under_way == 0:
                 self.seconds += time.monotonic() - self._since
         return future.value()
+
+
+def _refusing(future: Future[Tensor], bucket: GradBucket) -> Future[Tensor]:
+    """Return a future of the same result, or of NonFiniteError if it has NaN or infinity."""
+    # Torch's `then` would make a RuntimeError of it.
+    number, device = bucket.index(), bucket.buffer().device
+    checked: Future[Any] = Future(devices=[device] if device.type == "cuda" else None)
+    check = result_check("raise")
+
+    def look(done: Future[Tensor]) -> None:
+        try:
+            result = check(done.value(), number)
+        except Exception as error:  # noqa: BLE001 - any error goes to the future, or its owner would wait for ever
+            checked.set_exception(error)
+        else:
+            checked.set_result(result)
+
+    future.add_done_callback(look)
+    raise_from_backward(checked)
+    return checked
 
 
 def all_reduce(group: dist.ProcessGroup | None) -> TimedHook:

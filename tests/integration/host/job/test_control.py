@@ -243,3 +243,61 @@ def test_different_lengths_are_refused_on_all_ranks(ranks: Ranks, silent: bool) 
         assert text.startswith("OrderError: ")
         assert "mean by thc of 2000 values, bucket 3" in text
         assert "mean by thc of 6000 values, bucket 3" in text
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["through the switch", "during the fall-back"])
+@pytest.mark.parametrize("by_rank", [[0, 2000, 2000], [2000, 0, 0]], ids=["one is empty", "one is not"])
+def test_an_empty_tensor_is_a_call_that_differs(ranks: Ranks, silent: bool, by_rank: list[int]) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping), deaf=lambda *_: silent):
+        texts = ranks.run(control_cases.lengths, mapping, by_rank, {"fallback": "always"})
+    for text in texts:
+        assert text == texts[0]
+        assert text.startswith("OrderError: ")
+        assert "mean by thc of 0 values, bucket 3" in text
+        assert "mean by thc of 2000 values, bucket 3" in text
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["through the switch", "during the fall-back"])
+def test_empty_tensors_of_all_ranks_are_an_operation(ranks: Ranks, silent: bool) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping), deaf=lambda *_: silent):
+        assert ranks.run(control_cases.lengths, mapping, [0] * RANKS, {"fallback": "always"}) == [""] * RANKS
+
+
+# -- before there is a job -----------------------------------------------------------------------------
+
+
+def test_a_rank_that_cannot_make_its_job_is_named_to_the_others(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping)):
+        for _ in range(2):
+            own, *others = ranks.run(control_cases.without_a_job, mapping, "raises")
+            assert own.startswith("ConfigError: job test: deadline_s = 0")
+            for text in others:
+                assert text.startswith("PeerLostError: job test: rank 0 cannot take part: ConfigError: job test: dead")
+                assert text.endswith("; mend that, then start all workers again")
+        # Nothing of it is left in the group.
+        assert_equal(ranks.run(control_cases.fixed_operations, mapping, 3, {}))
+
+
+def test_a_rank_that_ends_before_its_job_is_named_to_the_others(mortal_ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    mortal_ranks.begin(control_cases.without_a_job, mapping, "ends")
+    for text in mortal_ranks.outcomes(without=0):
+        assert text.startswith("PeerLostError: job test: ranks [0] did not come to make the job (Connection closed")
+        assert text.endswith("); see the log there, then start the training on every worker again")
+
+
+def test_a_rank_that_raises_and_ends_before_the_others_come_is_named_with_its_reason(mortal_ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    mortal_ranks.begin(control_cases.without_a_job, mapping, "raises and ends")
+    for text in mortal_ranks.outcomes(without=0):
+        assert text.startswith("PeerLostError: job test: rank 0 cannot take part: ConfigError: job test: deadline_s")
+
+
+def test_who_has_not_come_is_named_after_10_s(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    with Bridge(mapping, golden_switch(mapping)):
+        waited, *_ = ranks.run(control_cases.late_job, mapping)
+    assert waited == ["job test: waits 10 s for ranks [2] to make it"]

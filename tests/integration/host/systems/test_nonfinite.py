@@ -107,3 +107,20 @@ def test_what_is_told_to_raise_does_so_on_all_ranks_and_goes_on(ranks: Ranks) ->
         for told in ranks.run(cases.raising, mapping):
             assert len(told) == 9
             assert all("the gradients of some worker hold NaN or infinity" in text for text in told), told
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["plain", "ddp"])
+@pytest.mark.parametrize(("name", "transport"), [*CASES, ("powersgd", "group")])
+def test_a_system_that_is_told_to_raise_does_so_on_all_ranks(
+    ranks: Ranks, name: str, transport: str, inside: bool
+) -> None:
+    mapping = every_op_mapping(RANKS) if transport == "switch" else None
+    options = {} if name == "powersgd" else (OVER_SWITCH if mapping else OVER_GROUP)[name]
+    with nullcontext() if mapping is None else serving(mapping):
+        outcomes = ranks.run(cases.told_to_raise, mapping, name, options, inside)
+    for outcome in outcomes:
+        assert outcome["text"].startswith("step 1: bucket ")
+        assert "hold NaN or infinity" in outcome["text"]
+        assert outcome["kept"]
+        assert outcome["parameters"] == outcomes[0]["parameters"]
+    assert inside or np.isfinite(np.array(outcomes[0]["parameters"], np.int32).view(np.float32)).all()

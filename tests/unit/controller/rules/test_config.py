@@ -326,7 +326,7 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "more workers in a run": (_set("jobs", 0, "workers_min", to=5), "jobs[0].workers_min", 5, "must be 1..4"),
     "fewer workers in words": (_set("jobs", 0, "workers_min", to="two"), "jobs[0].workers_min", "two", "an integer"),
     "fewer workers below parents": (lambda data: (_parents(1)(data), data["jobs"][0].update(workers_min=3)),
-                                    "jobs[0].workers_min", 3, "must be all 4 workers, or be left out: a switch above"),
+                                    "jobs[0].workers_min", 3, "must be all 4 workers, since a switch above has"),
     "max32 of 256 hosts": (_many("max32", 253), "jobs[0].workers", "256 hosts", "at most 255, the largest count"),
     "overflow below": (_set("workers", 0, "stands_for", to=6), "jobs[0].thc.granularity", 30,
                        "granularity 30 * 9 workers = 270 overflows the sums of 8 planes (at most 255); at most 8"),

@@ -268,7 +268,7 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "vote of 16": (_job_of(16, "vote"), "jobs[0].workers", "16 hosts", "at most 15 with op vote"),
     "vote of 8 below a leaf": (_job_of(15, "vote"), "jobs[0].workers", "8 hosts", "at most 7 with op vote below leaf1"),
     "fewer workers in a tree": (_set("jobs", 0, "workers_min", to=3), "jobs[0].workers_min", 3,
-                                "must be all 4 workers, or be left out: "),
+                                "must be all 4 workers, since spine1 has a part in this job too: leave"),
     "thc overflow over all leaves": (_job_of(9, "thc"), "jobs[0].thc.granularity", 30, "30 * 9 workers = 270"),
     "256 hosts": (_replaced({**leaf_spine(1, 0, 0),
                              "hosts": [{**host(1, "leaf1", k), "name": f"h{k}", "ip": f"10.1.{k // 256}.{k % 256}",

@@ -147,6 +147,17 @@ def test_a_tree_has_all_its_workers() -> None:
         parse_job({**mapping, "workers_min": 2}, 0)
 
 
+def test_a_run_of_another_size_says_what_may_be_done() -> None:
+    elastic = parse_job(changed(workers_min=2), 2)
+    for workers in (1, 4):
+        with pytest.raises(ConfigError, match=rf"job test: workers = {workers}: must be in 2\.\.3") as caught:
+            elastic.for_run(workers)
+        assert "set `workers_min` of the job in the configuration" in str(caught.value)
+        assert str(caught.value).endswith("`sumwire-controller job-file CONFIG --job test`")
+    with pytest.raises(ConfigError, match=r"worker = 2: must be in 0\.\.1 in a run of 2; start workers 0, 1"):
+        elastic.for_run(2)
+
+
 @pytest.mark.parametrize("number", [2, 3])
 def test_without_lanes_there_is_one(number: int) -> None:
     config = parse_job(changed(format=number), 0)

@@ -13,7 +13,7 @@ from helpers.dlcp.lanes import MakeLanes
 from helpers.training.replicas import flat
 from sumwire import systems
 from sumwire.dlcp.sync import LaneState
-from sumwire.errors import ConfigError, UsageError
+from sumwire.errors import ConfigError, NonFiniteError, UsageError
 from torch import nn
 
 
@@ -29,6 +29,20 @@ def test_a_plain_model(make_lanes: MakeLanes) -> None:
     assert system.stats["operations"] >= 2, "a tensor for each lane that has parameters"
     assert (system.name, system.transport) == ("dlcp", "switch")
     system.close()
+
+
+def test_it_raises_for_nan_if_told_to(make_lanes: MakeLanes) -> None:
+    system = systems.make("dlcp", make_lanes(), nonfinite="raise")
+    model = nn.Sequential(nn.Linear(8, 40), nn.Linear(40, 8))
+    optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    before = flat(model)
+    (model(torch.ones(4, 8)).sum() * torch.nan).backward()
+    with pytest.raises(NonFiniteError, match="hold NaN or infinity"):
+        optimizer.step()
+    assert torch.equal(flat(model), before)
+    system.close()
+    with pytest.raises(UsageError, match="nonfinite = 'stop': must be one of 'propagate', 'raise'"):
+        systems.make("dlcp", make_lanes(), nonfinite=cast(Any, "stop"))
 
 
 def test_callers_may_register_the_hook_themselves(make_lanes: MakeLanes) -> None:
