@@ -131,6 +131,8 @@ class Exchange:
         if connection.link.wait(max(0, int((max(wake_at, now) - now) * 1000) + 1), room=held):
             wanted = 0 if held else window.in_flight // _COLLECTED_PART
             self._receiver.receive(wanted if wanted > 1 else 0)
+        else:
+            self._receiver.discard_late_answers()
 
     def _may_wait(self, now: float) -> bool:
         """Ask the patience, if it is time. Returns False if the deadline has passed and a new result came after all."""

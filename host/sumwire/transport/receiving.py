@@ -81,6 +81,11 @@ class Receiver:
         catch_up.recovery.send(self._connection.clock())
         return len(sequences) > 0
 
+    def discard_late_answers(self) -> None:
+        """Read other workers' answers that nothing waits for any more. Unread, they would end every wait at once."""
+        if self._catch_up is not None and not self._catch_up.recovery.missing:
+            self._catch_up.recovery.discard()
+
     def _accept_run(
         self, first: int, rows: NDArray[np.uint8], records: NDArray[Any], sizes: NDArray[np.integer[Any]]
     ) -> None:

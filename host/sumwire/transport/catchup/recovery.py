@@ -169,6 +169,10 @@ class Recovery:
         self.counters.recovered += len(rows)
         return np.array(sequences, np.int64), self._received[rows], sizes[rows]
 
+    def discard(self) -> None:
+        """Read what has arrived, up to a batch, and ignore it."""
+        self.counters.ignored += len(self._receive())
+
     def _take(self, sender: tuple[str, int], record: Any) -> int | None:
         """The sequence number that a result from ``sender`` answers, which is then no longer wanted; None if it answers
         none."""

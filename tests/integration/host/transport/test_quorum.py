@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import select
 import socket
 import threading
 from collections.abc import Callable
@@ -83,6 +85,22 @@ def assert_replicas(outcomes: list[list[Results]], data: Exchanges, least: int =
 
 def exchange_all(transport: Transport, data: Exchanges, worker: int) -> list[Results]:
     return [transport.exchange(p4.OP_THC, up[worker], bucket=3) for up in data]
+
+
+def test_a_late_answer_of_another_worker_does_not_keep_a_waiting_worker_awake() -> None:
+    mapping = quorum_mapping(slots=16)
+    with Transport(configs(mapping)[0], TransportOptions(deadline_s=60)) as transport:
+        assert transport.catch_up is not None
+        recovery = transport.catch_up.recovery
+        exchange = transport.open(p4.OP_THC, 1)
+        with socket.socket(fileno=os.dup(recovery.fileno())) as inbox, socket.socket(type=socket.SOCK_DGRAM) as other:
+            other.sendto(b"late", inbox.getsockname())
+            assert select.select([inbox], [], [], 10)[0], "the datagram is there"
+            exchange.progress(block=True)
+            exchange.progress(block=True)
+            assert not select.select([inbox], [], [], 0)[0], "and read, though nothing waits for it"
+        assert recovery.counters.ignored == 1
+        exchange.close()
 
 
 class StragglerJob:
