@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.messages import address_of
 
 REPLY_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
 # Longer than any contribution, so that a datagram that is too long can be told.
@@ -23,11 +24,11 @@ ROW_BYTES: Final = REPLY_BYTES + WORD_BYTES
 class Batch:
     """Datagrams as they came, the first ``count`` of the arrays.
 
-    ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of a longer datagram; or rows of another length, which all of
-    the datagrams have. ``sizes``: bytes of each. ``sources``:
-    the senders' addresses, as from :func:`sumwire.aggregator.senders.packed_address`. ``ports``: their UDP ports,
-    uint16, big endian. ``tos``: uint8, IPv4's TOS byte (:mod:`sumwire.aggregator.marks`). ``longest``: datagrams of the
-    longest train that brought some of them.
+    ``rows``: uint8 (room, ROW_BYTES), the first ROW_BYTES of a longer datagram; or only (room, HEADER_BYTES), where
+    ``at`` has the addresses of the datagrams themselves. ``sizes``: bytes of each. ``sources``: the senders' addresses,
+    as from :func:`sumwire.aggregator.senders.packed_address`. ``ports``: their UDP ports, uint16, big endian. ``tos``:
+    uint8, IPv4's TOS byte (:mod:`sumwire.aggregator.marks`). ``longest``: datagrams of the longest train that brought
+    some of them.
     """
 
     rows: NDArray[np.uint8]
@@ -37,6 +38,7 @@ class Batch:
     tos: NDArray[np.uint8]
     count: int
     longest: int = 1
+    at: NDArray[np.uintp] | None = None
 
     def only(self) -> Batch:
         """This batch with its arrays cut to ``count``."""
@@ -44,18 +46,29 @@ class Batch:
 
     def parts(self, most: int) -> Iterator[Batch]:
         """This batch in parts of at most ``most`` datagrams, in their order."""
+        if self.count <= most:
+            yield self
+            return
         for first in range(0, self.count, most):
             yield self._part(first, min(first + most, self.count))
 
     def _part(self, first: int, last: int) -> Batch:
         part = slice(first, last)
         rows, sizes, tos = self.rows[part], self.sizes[part], self.tos[part]
-        return Batch(rows, sizes, self.sources[part], self.ports[part], tos, last - first, self.longest)
+        at = None if self.at is None else self.at[part]
+        return Batch(rows, sizes, self.sources[part], self.ports[part], tos, last - first, self.longest, at)
+
+    def addresses(self) -> NDArray[np.uintp]:
+        """Where each datagram is in memory."""
+        if self.at is not None:
+            return self.at
+        return address_of(self.rows) + np.arange(self.count, dtype=np.uintp) * np.uintp(self.rows.strides[0])
 
     def keep(self, which: NDArray[np.intp]) -> None:
         """Keep these datagrams only, in their order."""
-        for array in (self.rows, self.sizes, self.sources, self.ports, self.tos):
-            array[: len(which)] = array[which]
+        for array in (self.rows, self.sizes, self.sources, self.ports, self.tos, self.at):
+            if array is not None:
+                array[: len(which)] = array[which]
         self.count = len(which)
 
 

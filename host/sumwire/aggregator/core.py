@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 from typing import Final
 
+import numpy as np
 from sumwire_protocol import constants as p4
 
 from sumwire.aggregator import reference
@@ -36,6 +37,7 @@ class Aggregator:
         self._reply_arrays = reply_arrays(self.replies)
         self._batch_arrays = BatchArrays()
         self._loaded: Batch | None = None
+        self._addresses = np.zeros(0, np.uintp)
         self._refuser, self._refused = Refuser(state), int(state.verdicts[p4.VERDICT_REJECT])
 
     @property
@@ -65,12 +67,13 @@ class Aggregator:
 
     def _process_native(self, library: ctypes.CDLL, batch: Batch) -> None:
         arrays = self._batch_arrays
-        if batch is not self._loaded:
-            arrays.rows, arrays.row_bytes = address_of(batch.rows), batch.rows.strides[0]
+        # The arrays of a batch that knows its addresses stay where they are.
+        if batch is not self._loaded or batch.at is None:
+            self._loaded, self._addresses = batch, batch.addresses()
+            arrays.data = address_of(self._addresses)
             arrays.sizes, arrays.size_bytes = address_of(batch.sizes), batch.sizes.strides[0]
             arrays.sources, arrays.source_bytes = address_of(batch.sources), batch.sources.strides[0]
             arrays.tos, arrays.tos_bytes = address_of(batch.tos), batch.tos.strides[0]
-            self._loaded = batch
         arrays.count = batch.count
         self.replies.count = library.aggregator_process(self._state_arrays, arrays, self._reply_arrays)
 

@@ -47,8 +47,7 @@ class BatchArrays(ctypes.Structure):
     """struct aggregator_batch."""
 
     _fields_ = [
-        ("rows", c_void_p),
-        ("row_bytes", c_uint64),
+        ("data", c_void_p),
         ("sizes", c_void_p),
         ("size_bytes", c_uint64),
         ("sources", c_void_p),
@@ -56,6 +55,21 @@ class BatchArrays(ctypes.Structure):
         ("tos", c_void_p),
         ("tos_bytes", c_uint64),
         ("count", c_uint64),
+    ]
+
+
+class DatagramArrays(ctypes.Structure):
+    """struct aggregator_datagrams."""
+
+    _fields_ = [
+        ("room", c_uint64),
+        ("data", c_void_p),
+        ("heads", c_void_p),
+        ("sizes", c_void_p),
+        ("sources", c_void_p),
+        ("ports", c_void_p),
+        ("tos", c_void_p),
+        ("longest", c_uint64),
     ]
 
 
@@ -110,7 +124,9 @@ def _library() -> ctypes.CDLL | None:
         return None
     library.aggregator_process.argtypes = (POINTER(StateArrays), POINTER(BatchArrays), POINTER(ReplyArrays))
     library.aggregator_arrange.argtypes = (POINTER(ReplyArrays), c_uint64, c_uint64, POINTER(MessageArrays))
-    library.aggregator_process.restype = library.aggregator_arrange.restype = c_uint64
+    library.aggregator_take_apart.argtypes = (c_void_p, c_uint64, POINTER(DatagramArrays))
+    for function in (library.aggregator_process, library.aggregator_arrange, library.aggregator_take_apart):
+        function.restype = c_uint64
     return library
 
 

@@ -68,11 +68,13 @@ class Sender:
         room = len(replies.sizes)
         self._names = np.frombuffer(b"".join(map(_name, places)), np.uint8)
         self._vectors, self._messages = np.zeros(room, VECTOR), np.zeros(room, MESSAGE)
+        self._address = address_of(self._messages)
+        self._lengths = self._messages["header"]["vectors_length"]
         self._controls, self._tos = np.zeros((room, 2), CONTROL), np.zeros(room, np.uint8)
         self._starts = np.zeros(len(places) + 1, np.uint64)
         self._replies, self._reply_arrays = replies, reply_arrays(replies)
         self._arrays = MessageArrays(
-            messages=address_of(self._messages),
+            messages=self._address,
             vectors=address_of(self._vectors),
             names=address_of(self._names),
             name_bytes=_NAME_BYTES,
@@ -97,7 +99,7 @@ class Sender:
                     # Replies that are sent already are sent twice, this once.
                     at, count = 0, self.arrange(1)
                 elif error.errno != errno.EINTR:
-                    self.unsent += int(self._messages["header"]["vectors_length"][at])
+                    self.unsent += int(self._lengths[at])
                     at += 1
 
     def tell(self, refusals: Sequence[Refusal]) -> None:
@@ -111,9 +113,9 @@ class Sender:
                 self.unsent += 1
 
     def _some(self, first: int, count: int) -> int:
-        address = address_of(self._messages) + first * MESSAGE.itemsize
+        address = self._address + first * MESSAGE.itemsize
         done = checked(self._send(self._socket.fileno(), address, count, 0))
-        self.sent += int(self._messages["header"]["vectors_length"][first : first + done].sum())
+        self.sent += int(self._lengths[first : first + done].sum())
         return done
 
     def _stop_joining(self, error: OSError) -> None:

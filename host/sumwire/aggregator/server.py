@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from sumwire_protocol import constants as p4
 
-from sumwire.aggregator.batches import ROW_BYTES, Batch, Replies
+from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.core import BATCH, Aggregator
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.refusal_log import RefusalLog
@@ -21,7 +20,6 @@ from sumwire.aggregator.sender import Sender
 from sumwire.aggregator.sharing import owners
 from sumwire.aggregator.sockets import HandOver, HandOverReceiver, UdpReceiver
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, State
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 
 # Messages of a receiving call, each a datagram or a train of them.
 _MESSAGES: Final = 256
@@ -37,9 +35,7 @@ class Server:
         self._state = state
         self._aggregator, self._log = Aggregator(state), RefusalLog(state)
         self._sender = Sender(udp, state.places, self._aggregator.replies, kernels())
-        # C takes packets in rows of any length; numpy has work to do beyond their end.
-        usual_bytes = HEADER_BYTES + p4.THC_WORDS_UP * WORD_BYTES if self._aggregator.is_native else ROW_BYTES
-        self._udp = UdpReceiver(udp, _MESSAGES, usual_bytes=usual_bytes)
+        self._udp = UdpReceiver(udp, _MESSAGES, kernels())
         self._inboxes, self._process = inboxes, process
         self._receivers: dict[int, UdpReceiver | HandOverReceiver] = {self._udp.fileno(): self._udp}
         if inboxes:

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumwire.aggregator.batches import ROW_BYTES, Batch
+from sumwire.aggregator.kernels import DatagramArrays
 from sumwire.wire.batch import receive_trains
+from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.messages import (
     MESSAGE,
     NOTHING_THERE,
@@ -22,7 +24,7 @@ from sumwire.wire.messages import (
     calls,
     checked,
 )
-from sumwire.wire.trains import Arrivals
+from sumwire.wire.trains import TRAIN_ROWS, Arrivals
 
 # The size of struct sockaddr_in, and the offsets of its port and address.
 _NAME_BYTES: Final = 16
@@ -38,6 +40,8 @@ CONTROL: Final = np.dtype(
         "itemsize": 24,
     }
 )
+# More datagrams of one message than any kernel joins; what does not fit is lost.
+_TRAIN_MOST: Final = 2 * TRAIN_ROWS
 # A message may have both.
 _CONTROLS: Final = 2
 _NO_TYPE: Final = -1
@@ -47,21 +51,49 @@ _KINDS: Final = {"size": UDP_GRO, "tos": socket.IP_TOS}
 _ORIGIN: Final = np.dtype([("source", np.uint32), ("port", ">u2"), ("tos", np.uint8), ("", np.uint8)])
 
 
+class _Datagrams:
+    """Room for the datagrams of a call, which C takes apart."""
+
+    def __init__(self, library: ctypes.CDLL, room: int) -> None:
+        self._take_apart = library.aggregator_take_apart
+        at, heads = np.zeros(room, np.uintp), np.zeros((room, HEADER_BYTES), np.uint8)
+        sizes, sources = np.zeros(room, np.uint32), np.zeros(room, np.uint32)
+        ports, tos = np.zeros(room, ">u2"), np.zeros(room, np.uint8)
+        self._batch = Batch(heads, sizes, sources, ports, tos, 0, at=at)
+        self._arrays = DatagramArrays(
+            room=room,
+            data=address_of(at),
+            heads=address_of(heads),
+            sizes=address_of(sizes),
+            sources=address_of(sources),
+            ports=address_of(ports),
+            tos=address_of(tos),
+        )
+
+    def take_apart(self, messages: int, count: int) -> Batch:
+        """The datagrams of so many messages at an address."""
+        batch = self._batch
+        batch.count = int(self._take_apart(messages, count, self._arrays))
+        batch.longest = int(self._arrays.longest)
+        return batch
+
+
 class UdpReceiver:
     """Receives datagrams, with their senders' addresses and TOS, from a UDP socket; trains of them in one piece.
 
-    ``messages``: how many messages a call takes at most, each a datagram or a train. ``usual_bytes``: where
-    all datagrams have this size, rows have it too.
+    ``messages``: how many messages a call takes at most, each a datagram or a train. ``library``: takes trains apart
+    without copying them; numpy, without a library, copies them.
     """
 
-    def __init__(self, udp: socket.socket, messages: int, *, usual_bytes: int = ROW_BYTES) -> None:
+    def __init__(self, udp: socket.socket, messages: int, library: ctypes.CDLL | None = None) -> None:
         self._socket = udp
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         self.receives_trains = receive_trains(udp)
         self._receive = calls()[1]
         self._messages = np.zeros(messages, MESSAGE)
         names = np.zeros((messages, _NAME_BYTES), np.uint8)
-        self._arrivals = Arrivals(messages, row_bytes=ROW_BYTES, usual_bytes=usual_bytes, trains=self.receives_trains)
+        self._arrivals = Arrivals(messages, row_bytes=ROW_BYTES, usual_bytes=ROW_BYTES, trains=self.receives_trains)
+        self._datagrams = None if library is None else _Datagrams(library, messages * _TRAIN_MOST)
         memory = self._arrivals.memory
         self._vectors = np.zeros(messages, VECTOR)
         self._vectors["base"] = address_of(memory) + np.arange(messages) * memory.strides[0]
@@ -71,6 +103,7 @@ class UdpReceiver:
         header["name_length"] = _NAME_BYTES
         header["vectors"] = address_of(self._vectors) + np.arange(messages) * VECTOR.itemsize
         header["vectors_length"] = 1
+        self._address = address_of(self._messages)
         self._controls = np.zeros((messages, _CONTROLS), CONTROL)
         header["control"] = address_of(self._controls) + np.arange(messages) * self._controls.strides[0]
         self._control_lengths = header["control_length"]
@@ -86,7 +119,9 @@ class UdpReceiver:
         # The kernel has overwritten those that it used.
         self._control_lengths[: self._filled] = self._controls.strides[0]
         self._controls["type"][: self._filled] = _NO_TYPE
-        count = self._filled = received(self._receive, self.fileno(), self._messages)
+        count = self._filled = received(self._receive, self.fileno(), self._address, len(self._messages))
+        if self._datagrams is not None:
+            return self._datagrams.take_apart(self._address, count)
         arrivals, origins = self._arrivals, [self._sources[:count], self._ports[:count], self._control(count, "tos")]
         arrivals.take_apart(self._messages["length"][:count], self._control(count, "size"))
         longest = 1
@@ -129,8 +164,8 @@ class HandOver:
         origins["tos"] = batch.tos[which]
         vectors["base"][:, 0] = address_of(origins) + np.arange(len(which)) * _ORIGIN.itemsize
         vectors["length"][:, 0] = _ORIGIN.itemsize
-        vectors["base"][:, 1] = address_of(batch.rows) + which * batch.rows.strides[0]
-        vectors["length"][:, 1] = np.minimum(batch.sizes[which], batch.rows.shape[1])
+        vectors["base"][:, 1] = batch.addresses()[which]
+        vectors["length"][:, 1] = np.minimum(batch.sizes[which], ROW_BYTES)
         messages = np.zeros(len(which), MESSAGE)
         messages["header"]["vectors"] = address_of(vectors) + np.arange(len(which)) * 2 * VECTOR.itemsize
         messages["header"]["vectors_length"] = 2
@@ -164,12 +199,12 @@ class HandOverReceiver:
     def receive(self) -> Batch:
         """The datagrams that have arrived, a batch at most. The next call overwrites them."""
         batch = self.batch
-        batch.count = received(self._receive, self.fileno(), self._messages)
+        batch.count = received(self._receive, self.fileno(), address_of(self._messages), len(self._messages))
         np.subtract(self._messages["length"], _ORIGIN.itemsize, out=batch.sizes)
         return batch
 
 
-def received(call: Any, descriptor: int, messages: NDArray[np.void]) -> int:
-    """Call recvmmsg without waiting. Returns the number of messages."""
-    count = int(call(descriptor, address_of(messages), len(messages), socket.MSG_DONTWAIT, None))
+def received(call: Any, descriptor: int, messages: int, room: int) -> int:
+    """Call recvmmsg without waiting, for messages at an address. Returns their number."""
+    count = int(call(descriptor, messages, room, socket.MSG_DONTWAIT, None))
     return 0 if count < 0 and ctypes.get_errno() in NOTHING_THERE else checked(count)

@@ -55,7 +55,7 @@ static int not_admitted(const struct aggregator_job *job, const uint8_t *row, co
 
 int packet_admit(const struct aggregator_state *state, const struct aggregator_batch *batch, uint64_t i,
                  struct one *p) {
-  const uint8_t *row = batch->rows + i * batch->row_bytes;
+  const uint8_t *row = batch->data[i];
   uint32_t size;
   memcpy(&size, batch->sizes + i * batch->size_bytes, sizeof size);
   int reason = malformed(row, size);

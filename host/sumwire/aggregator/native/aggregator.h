@@ -59,8 +59,8 @@ struct aggregator_state {
 };
 
 struct aggregator_batch {
-  const uint8_t *rows;
-  uint64_t row_bytes;
+  // Where each datagram is.
+  const uint8_t *const *data;
   const uint8_t *sizes;
   uint64_t size_bytes;
   const uint8_t *sources;
@@ -84,6 +84,20 @@ struct aggregator_replies {
 struct mmsghdr;
 struct iovec;
 
+// The datagrams of received messages, one after the other.
+struct aggregator_datagrams {
+  uint64_t room;
+  // Where each is, and a copy of its header.
+  const uint8_t **data;
+  uint8_t *heads;
+  uint32_t *sizes;
+  uint32_t *sources;
+  uint16_t *ports;
+  uint8_t *tos;
+  // How many the longest train had.
+  uint64_t longest;
+};
+
 struct aggregator_messages {
   struct mmsghdr *messages;
   struct iovec *vectors;
@@ -101,6 +115,9 @@ struct aggregator_messages {
 // Returns the number of replies.
 uint64_t aggregator_process(const struct aggregator_state *state, const struct aggregator_batch *batch,
                             const struct aggregator_replies *replies);
+
+// Takes messages apart that recvmmsg has filled. Returns the number of datagrams, no more than there is room for.
+uint64_t aggregator_take_apart(struct mmsghdr *messages, uint64_t count, struct aggregator_datagrams *out);
 
 // Makes messages for sendmmsg. Consecutive replies of one size and TOS to one worker are one message, of `joined`
 // replies and TRAIN_BYTES at most. A message with another TOS than the socket's own, TOS_PLAIN_REPLY, says so in a

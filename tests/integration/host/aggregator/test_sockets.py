@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import random
 import socket
 import sys
 from collections import defaultdict
@@ -13,13 +14,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from sumwire.aggregator.batches import Refusal, Replies
+from sumwire.aggregator.batches import ROW_BYTES, Batch, Refusal, Replies
 from sumwire.aggregator.kernels import kernels
 from sumwire.aggregator.sender import CONTROL, Sender
 from sumwire.aggregator.senders import packed_address
 from sumwire.aggregator.sockets import UdpReceiver
 from sumwire.wire.messages import UDP_SEGMENT
 
+FORMS = pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
 PLACES = 5
 # Priority 0, which the socket has by itself, and two others; all may be marked.
 TOS = (0x02, 0x62, 0xE2)
@@ -43,9 +45,10 @@ def udp() -> Iterator[socket.socket]:
         yield sock
 
 
-def test_received_datagrams_have_their_tos(receivers: list[socket.socket], udp: socket.socket) -> None:
+@FORMS
+def test_received_datagrams_have_their_tos(receivers: list[socket.socket], udp: socket.socket, native: bool) -> None:
     """Also where a call brings fewer than the one before, and more than that again."""
-    receiver = UdpReceiver(receivers[0], 8)
+    receiver = UdpReceiver(receivers[0], 8, kernels() if native else None)
     for sent in ([0x00, 0x03, 0xE2, 0x58], [0x01], [0x1C, 0xB8, 0x00, 0x03, 0x03]):
         for tos in sent:
             udp.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
@@ -53,9 +56,18 @@ def test_received_datagrams_have_their_tos(receivers: list[socket.socket], udp: 
         assert receiver.receive().only().tos.tolist() == sent
 
 
-def test_trains_come_in_one_piece_with_sender_and_tos(receivers: list[socket.socket], udp: socket.socket) -> None:
+def data_of(batch: Batch) -> list[bytes]:
+    """The datagrams themselves."""
+    sizes = np.minimum(batch.sizes[: batch.count], ROW_BYTES).tolist()
+    return [ctypes.string_at(int(at), size) for at, size in zip(batch.addresses()[: batch.count], sizes, strict=True)]
+
+
+@FORMS
+def test_trains_come_in_one_piece_with_sender_and_tos(
+    receivers: list[socket.socket], udp: socket.socket, native: bool
+) -> None:
     """And datagrams of other senders and TOS among them as they are."""
-    receiver = UdpReceiver(receivers[0], 8)
+    receiver = UdpReceiver(receivers[0], 8, kernels() if native else None)
     there = receivers[0].getsockname()
     rows = np.random.default_rng(1).integers(0, 256, (40, 536), np.uint8)
     for tos in (0x02, 0xE2):
@@ -72,10 +84,10 @@ def test_trains_come_in_one_piece_with_sender_and_tos(receivers: list[socket.soc
         assert batch.ports.tolist() == 2 * ports
         assert batch.tos.tolist() == [0x02] * 40 + [0] + [0xE2] * 40 + [0]
         assert batch.sizes.tolist() == 2 * ([536] * 39 + [436, 536])
-        for first in (0, 41):
-            assert (batch.rows[first : first + 39, :536] == rows[:39]).all()
-            assert (batch.rows[first + 39, :436] == rows[39, :436]).all()
-            assert (batch.rows[first + 40, :536] == rows[7]).all()
+        sent = [*(row.tobytes() for row in rows[:39]), rows[39, :436].tobytes(), rows[7].tobytes()]
+        assert data_of(batch) == 2 * sent
+        assert [row[:24].tobytes() for row in batch.rows] == [data[:24] for data in 2 * sent]
+        assert [data for part in batch.parts(30) for data in data_of(part)] == 2 * sent
         parts = list(batch.parts(30))
         assert [part.count for part in parts] == [30, 30, 22]
         assert np.concatenate([part.tos for part in parts]).tolist() == batch.tos.tolist()
@@ -97,8 +109,33 @@ def test_replies_are_sent_in_trains(receivers: list[socket.socket], udp: socket.
         assert (batch.count, batch.longest) == (200, trains[0])
 
 
-def test_received_datagrams_have_their_senders(receivers: list[socket.socket], udp: socket.socket) -> None:
-    receiver = UdpReceiver(receivers[0], 8)
+@FORMS
+@pytest.mark.parametrize("seed", range(5))
+def test_any_messages_become_datagrams(receivers: list[socket.socket], native: bool, seed: int) -> None:
+    """Trains of all sizes with and without a tail, single ones, empty ones, and longer ones than a row."""
+    rng = random.Random(seed)
+    receiver = UdpReceiver(receivers[0], 8, kernels() if native else None)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.connect(receivers[0].getsockname())
+        for _ in range(20):
+            sent: list[bytes] = []
+            for _ in range(rng.randrange(1, 5)):
+                size = rng.choice([1, 23, 24, 536, 1048, ROW_BYTES, ROW_BYTES + 1, 3000])
+                data = rng.randbytes(rng.choice([0, 1, size, rng.randrange(1, min(64 * size, 60000))]))
+                other.sendmsg([data], [(socket.IPPROTO_UDP, UDP_SEGMENT, size.to_bytes(2, sys.byteorder))])
+                sent += [data[at : at + size] for at in range(0, len(data), size)] or [b""]
+            batch = receiver.receive()
+            assert data_of(batch) == [data[:ROW_BYTES] for data in sent]
+            assert [min(size, ROW_BYTES) for size in batch.sizes[: batch.count].tolist()] == [
+                min(len(data), ROW_BYTES) for data in sent
+            ]
+
+
+@FORMS
+def test_received_datagrams_have_their_senders(
+    receivers: list[socket.socket], udp: socket.socket, native: bool
+) -> None:
+    receiver = UdpReceiver(receivers[0], 8, kernels() if native else None)
     for sender in (udp, receivers[1], udp):
         sender.sendto(b"x", receivers[0].getsockname())
     batch = receiver.receive().only()
@@ -145,7 +182,7 @@ def got(sockets: list[socket.socket]) -> dict[int, list[Sent]]:
     }
 
 
-@pytest.mark.parametrize("native", [False, pytest.param(True, marks=pytest.mark.cc)], ids=["numpy", "native"])
+@FORMS
 @pytest.mark.parametrize("count", [0, 1, 3, 300])
 def test_everyone_gets_theirs_in_order(
     receivers: list[socket.socket], udp: socket.socket, native: bool, count: int
