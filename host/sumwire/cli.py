@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `sumwire inspect` and `sumwire profile-loss`."""
+"""The command line: `sumwire inspect`, `sumwire profile-loss` and `sumwire tune`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import torch.distributed as dist
 from sumwire_protocol.version import __version__
 
+from sumwire.config import load_job
 from sumwire.dlcp import layers, loss_profile, packet_loss
 from sumwire.dlcp.tags import LayerMagnitude, Policy
 from sumwire.errors import SumwireError, UsageError
+from sumwire.job.job import Job
+from sumwire.job.tuning_file import tuning_path
+from sumwire.job.tuning_table import TuningTable
 
 _INTERRUPTED = 130
 
@@ -69,6 +74,14 @@ def _parser() -> argparse.ArgumentParser:
     find.add_argument("--timeout", type=float, metavar="SECONDS", help="limit of one training")
     find.add_argument("--json", type=Path, metavar="FILE", help="write all runs to FILE")
     find.set_defaults(run=_profile_loss)
+
+    tune = commands.add_parser(
+        "tune",
+        help="measure from which tensor size on the switch is faster than the process group",
+        description="Run it by torchrun on all hosts of the job, as the training. The table is kept for later jobs.",
+    )
+    tune.add_argument("job_file", metavar="JOBFILE", type=Path)
+    tune.set_defaults(run=_tune)
     return parser
 
 
@@ -103,6 +116,34 @@ def _profile_loss(options: argparse.Namespace) -> int:
     print(f"without loss: accuracy {found.baseline:.4f}; target {found.target:.4f}; {len(found.runs)} trainings")
     print(f"largest p that reaches it: {found.bound:g}{' (the end of the grid)' if largest else ''}")
     return 0
+
+
+def _tune(options: argparse.Namespace) -> int:
+    if not dist.is_torchelastic_launched():
+        raise UsageError(
+            "sumwire tune needs the process group that torchrun makes; "
+            f"start it on every host: torchrun ... -m sumwire.cli tune {options.job_file}"
+        )
+    dist.init_process_group("gloo")
+    try:
+        config = load_job(options.job_file, worker=dist.get_rank())
+        with Job(config) as job:
+            table = job.tune()
+        if dist.get_rank() == 0:
+            print(_tuned(table), f"kept in {tuning_path(job.config)}", sep="\n")
+    finally:
+        dist.destroy_process_group()
+    return 0
+
+
+def _tuned(table: TuningTable) -> str:
+    lines = [f"{'codec':6} {'values':>10} {'switch, ms':>11} {'group, ms':>11}  goes by"]
+    for codec, samples in table.samples.items():
+        for sample in samples:
+            way = "group" if sample.group_is_faster else "switch"
+            times = f"{sample.switch_s * 1e3:11.3f} {sample.group_s * 1e3:11.3f}"
+            lines.append(f"{codec:6} {sample.values:10} {times}  {way}")
+    return "\n".join(lines)
 
 
 def _check_writable(path: Path) -> None:

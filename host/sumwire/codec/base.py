@@ -19,6 +19,7 @@ from torch import Tensor
 from sumwire.codec.errors import CodecError, CountError, StageError
 from sumwire.codec.kernels import kernels
 from sumwire.codec.memory import Recycler
+from sumwire.codec.scales import Scales
 from sumwire.codec.values import result_dtype, runs
 
 # Values whose squares are held at a time.
@@ -110,6 +111,22 @@ class CodecRound(ABC):
         """Return what goes into the preliminary exchange, uint32; empty if the codec has none."""
         return np.zeros(0, np.uint32)
 
+    @property
+    def encoded(self) -> bool:
+        """Whether all parts are encoded."""
+        return bool(self._encoded.all())
+
+    @property
+    def decoded(self) -> bool:
+        """Whether all parts are decoded."""
+        return bool(self._decoded.all())
+
+    def encode_again(self) -> None:
+        """Forget what was encoded: the sums of that payload count for nothing. Raises StageError after decode."""
+        if self._decoded.any():
+            raise StageError("encode_again: comes before decode")
+        self._encoded[:] = False
+
     def encode_into(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Write the payload words of chunks first..last-1 to `out`.
 
@@ -173,7 +190,7 @@ class CodecRound(ABC):
         It has equal bits on every worker, however it was cut into parts. Raises StageError before all parts are
         decoded.
         """
-        if not self._decoded.all():
+        if not self.decoded:
             raise StageError(f"result: {np.count_nonzero(~self._decoded)} of {self.chunks} chunks are not decoded yet")
         if self._target is None:
             self._target = self._new_result()
@@ -234,7 +251,7 @@ class CodecRound(ABC):
         return torch.empty(self.length, dtype=dtype, device=self._x.device)
 
     def _check_residual(self, included: NDArray[np.bool_] | None) -> None:
-        if not self._encoded.all():
+        if not self.encoded:
             raise StageError("residual: comes after encode")
         if included is not None and (included.dtype != np.bool_ or included.shape != (self.chunks,)):
             raise CodecError(f"{included.dtype} mask of shape {included.shape}: needs bool ({self.chunks},)")
@@ -283,9 +300,13 @@ def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int6
 
 
 class GradientCodec(ABC):
-    """Makes rounds. It keeps no state of them but memory for reuse, so several threads may use it."""
+    """Makes rounds. It keeps no state of them but memory for reuse, so several threads may use it.
+
+    `scales`: how it carries scales from one tensor to the next; None if it does not.
+    """
 
     info: ClassVar[CodecInfo]
+    scales: Scales | None = None
 
     def __init__(self) -> None:
         self.memory = Recycler()

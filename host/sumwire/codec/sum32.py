@@ -8,8 +8,9 @@ s the largest such that n 2**s <= 2**31 - 1: |q| <= 2**s, so a sum of n workers 
 (sum q) / k 2**(E - s) for k contributors, computed in float64, with the same bits on all workers.
 
 Error bound: 2**(E - s - 1) a value, that is at most 2**-s times the block's largest magnitude on any worker
-(s = 28 for 4 workers, 27 for 8, 26 for 16); and the rounding of the result to float32. Wire: 32 bits a value up and
-down, and 1/8 bit for the exponents.
+(s = 28 for 4 workers, 27 for 8, 26 for 16); and the rounding of the result to float32. With carried exponents
+(:mod:`sumwire.codec.scales`) E may be up to 3 above the largest, and the bound up to 8 times as large. Wire: 32 bits a
+value up and down, and 1/8 bit for the exponents.
 
 A block in which a worker has NaN or infinity has NOT_FINITE for its exponent, and becomes NaN on all workers.
 """
@@ -28,6 +29,7 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
+from sumwire.codec.scales import ExponentScales
 from sumwire.codec.values import NOT_FINITE, check_kind, not_finite, runs
 
 CHUNK_VALUES: Final = SUM32.values
@@ -77,6 +79,7 @@ class Sum32Codec(GradientCodec):
         super().__init__()
         self.workers = workers
         self.clamp = clamp
+        self.scales = ExponentScales(EXPONENT_MAX + EXPONENT_BIAS)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _Sum32Round:
         return _Sum32Round(self, check_kind(x))

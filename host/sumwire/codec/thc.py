@@ -28,6 +28,7 @@ from sumwire.codec.kernels import kernels
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, check_block, layout
 from sumwire.codec.norms import add_halves, square_sums, wide_square_sums
 from sumwire.codec.rotation import rest_scale
+from sumwire.codec.scales import NORM_PLANES, NormScales
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
 from sumwire.codec.thc_native import NativeForm
@@ -66,6 +67,7 @@ class ThcCodec(GradientCodec):
         self.job = job
         self.worker = worker
         self.block = block
+        self.scales = NormScales(table.values, NORM_MAX) if table.bits == NORM_PLANES else None
 
     def layout(self, length: int) -> Layout:
         """Return the blocks (one norm each) and chunks (one packet each) of a tensor of `length` values."""

@@ -50,6 +50,19 @@ class AgreedFallback:
         self.control.finish(result, by_network=False)
         return result
 
+    def by_choice(self, operation: Operation, call: str) -> Tensor:
+        """The result of an operation that goes by the process group in every phase, and in the same way: some ranks may
+        have learned of a fall-back when they begin it, and others not."""
+        self.control.begin(call, by_choice=True)
+        try:
+            result = self._by_group(operation)
+        except SumwireError as error:
+            raise self.control.fail(error) from error
+        self.control.finish_by_choice(result)
+        self.stats.group_operations += 1
+        self.stats.group_values += operation.values
+        return result
+
     def _through_switch(self, through_switch: Callable[[], Tensor]) -> Tensor | None:
         """None if the ranks have agreed on the fall-back meanwhile."""
         try:
@@ -68,9 +81,14 @@ class AgreedFallback:
         if handed_out is not None:
             return operation.take(handed_out, begun=begun)
         self.stats.fallback_operations += 1
+        return self._by_group(operation, call)
+
+    def _by_group(self, operation: Operation, call: str | None = None) -> Tensor:
+        """``call``: to be compared before."""
         try:
-            self.control.fallback.compare(call)
+            if call is not None:
+                self.control.fallback.compare(call)
             return operation.ordinary(self.control.fallback)
         except GroupError as error:
             why = first_clause(str(error))
-            raise PeerLostError(f"a collective of the fall-back failed: {why}; start all workers again") from error
+            raise PeerLostError(f"a collective of the process group failed: {why}; start all workers again") from error

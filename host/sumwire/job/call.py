@@ -35,3 +35,8 @@ class Call:
     def tag(self) -> int:
         """16 bits for the packets' field ``bucket``."""
         return binascii.crc_hqx(f"{self.number}: {self}".encode(), 0) % _TAGS
+
+
+def tag_in_one_trip(tag: int) -> int:
+    """The tag of the same call where the scales travel with the tensor, so that it is never mixed with the others."""
+    return (tag + _TAGS // 2) % _TAGS

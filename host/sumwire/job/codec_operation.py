@@ -24,8 +24,11 @@ from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
 from sumwire.config import JobConfig
 from sumwire.errors import RecreateError, UsageError
+from sumwire.job.call import tag_in_one_trip
+from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
+from sumwire.job.one_trip import OneTrip, carried_for
 from sumwire.job.operations import Operation
 from sumwire.job.parts import Step, carry, part_chunks
 from sumwire.transport.buffers import Results, protected
@@ -47,12 +50,14 @@ class CodecOptions:
     """``tag``: gives packets their TOS bytes, by the magnitudes of their chunks.
 
     ``divide_by``: the number to divide every sum by, instead of its contributors. ``contribute=False``: send nothing;
-    the tensor only tells the length.
+    the tensor only tells the length. ``carried``: scales of the job's earlier operations, with which small tensors need
+    one round trip; None where sums may lack contributions.
     """
 
     tag: Tagging | None = None
     divide_by: int | None = None
     contribute: bool = True
+    carried: CarriedScales | None = None
 
 
 class CodecOperation(Operation):
@@ -75,7 +80,6 @@ class CodecOperation(Operation):
         self.values = x.numel()
         self.bucket = bucket
         self._options = options
-        self._encoded = 0
         # Chunks whose sum contains this worker's contribution; None for all of them.
         self._included: NDArray[np.bool_] | None = None
         # An ordinary all-reduce is exact, so it leaves no residual.
@@ -94,24 +98,51 @@ class CodecOperation(Operation):
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         """See the module."""
-        round_, info = self._round, self._codec.info
-        own, tag, contribute = round_.preliminary(), self._options.tag, self._options.contribute
-        tos = None if tag is None else _checked_tos(tag(round_.magnitudes()), round_.chunks)
-        if info.preliminary_op is None:
-            agreed = own
-        else:
-            words = to_words(own)
-            # The norms of a tensor have the priority of its most urgent chunk, and are never dropped on purpose.
-            first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
-            first = ExchangeOptions(waits_for_workers=True, tos=first_tos, contribute=contribute)
-            agreed = from_words(transport.exchange(info.preliminary_op, words, self.tag, first).words, len(own))
-        options = ExchangeOptions(bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=contribute)
-        with transport.open(info.op, round_.chunks, self.tag, options) as exchange:
+        round_, info, options = self._round, self._codec.info, self._options
+        own = round_.preliminary()
+        tos = None if options.tag is None else _checked_tos(options.tag(round_.magnitudes()), round_.chunks)
+        carried = carried_for(
+            options.carried, self._codec, self._x, self.bucket, scales=len(own), workers=config.workers
+        )
+        agreed = None
+        if carried is not None and (scales := carried.scales) is not None:
+            agreed = self._in_one_trip(OneTrip(config, info, carried.form, scales, own, tos), transport, stats)
+        if agreed is None:
+            agreed = self._ask(transport, own, tos)
+        if carried is not None:
+            carried.learn(agreed)
+        if round_.decoded:
+            return round_.result
+        bounded = ExchangeOptions(bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=options.contribute)
+        with transport.open(info.op, round_.chunks, self.tag, bounded) as exchange:
             step = part_chunks(info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats)
             self._included = _included(exchange.results, config)
         return round_.result
+
+    def _ask(self, transport: Transport, own: NDArray[np.uint32], tos: NDArray[np.uint8] | None) -> NDArray[np.uint32]:
+        """The outcome of the codec's preliminary exchange; without one, this worker's own values."""
+        op = self._codec.info.preliminary_op
+        if op is None:
+            return own
+        words = to_words(own)
+        # The norms of a tensor have the priority of its most urgent chunk, and are never dropped on purpose.
+        first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
+        first = ExchangeOptions(waits_for_workers=True, tos=first_tos, contribute=self._options.contribute)
+        return from_words(transport.exchange(op, words, self.tag, first).words, len(own))
+
+    def _in_one_trip(self, trip: OneTrip, transport: Transport, stats: JobStats) -> NDArray[np.uint32] | None:
+        """The agreed scales; None if they must be asked for. The round has its result if the carried ones fit."""
+        try:
+            agreed, done = trip.carry_out(transport, self._round, tag_in_one_trip(self.tag), stats)
+        except CodecError as error:
+            raise RecreateError(f"job {trip.config.job}: result that no sum can be: {error}; {_AGAIN}") from error
+        stats.one_trip_operations += done
+        stats.repeated_operations += not done
+        if not done:
+            self._round.encode_again()
+        return agreed
 
     def _steps(self, exchange: Exchange, agreed: NDArray[np.uint32], config: JobConfig) -> tuple[Step, Step]:
         """The functions that encode and decode a part. They raise RecreateError if the agreed values or the results are
@@ -127,7 +158,6 @@ class CodecOperation(Operation):
                 ) from error
             if outside is not None:
                 exchange.mark(first, outside[first:last] * np.uint8(p4.FLAG_OVERFLOW))
-            self._encoded = last
 
         def decode(first: int, last: int) -> None:
             results = exchange.results
@@ -149,7 +179,7 @@ class CodecOperation(Operation):
 
     def take(self, result: Tensor, *, begun: bool) -> Tensor:
         # Others may have closed a sum before this worker had encoded all of it.
-        self._left_out = not begun or self._encoded < self._round.chunks
+        self._left_out = not begun or not self._round.encoded
         return result.to(self._x.device)
 
 

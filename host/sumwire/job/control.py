@@ -126,8 +126,9 @@ class Control:
 
     # -- the thread that makes operations ---------------------------------------------------------------
 
-    def begin(self, call: str) -> bool:
-        """Begin the next operation, once it may. Returns whether it goes through the network.
+    def begin(self, call: str, *, by_choice: bool = False) -> bool:
+        """Begin the next operation, once it may. Returns whether it goes through the network; ``by_choice`` it does
+        not.
 
         Raises the error that has ended the job.
         """
@@ -136,17 +137,20 @@ class Control:
                 self._check()
                 self._changed.wait()
             self._check()
-            return self._member.begin(call)
+            return self._member.begin(call, by_choice=by_choice)
 
     def finish(self, result: Tensor, *, by_network: bool) -> None:
         """The operation has its result."""
         with self._changed:
             if by_network:
                 self._member.leave_network()
-                self._kept.add(self._member.completed, result)
-                self._kept.trim(min(rank.completed for rank in self._vector))
-            self._handed_out.pop(self._member.completed, None)
-            self._member.finish()
+            self._finish(result, kept=by_network)
+
+    def finish_by_choice(self, result: Tensor) -> None:
+        """The operation, which did not use the network by choice, has its result."""
+        with self._changed:
+            # Other ranks may not have it yet when a fall-back is agreed on.
+            self._finish(result, kept=self._member.network)
 
     def cancel(self, *, by_network: bool) -> None:
         """The operation was not made, on any rank."""
@@ -261,6 +265,13 @@ class Control:
             over = self._changed.wait_for(lambda: self._member.ended, _LEAVING_S)
         if over:
             self._end()
+
+    def _finish(self, result: Tensor, *, kept: bool) -> None:
+        if kept:
+            self._kept.add(self._member.completed, result)
+            self._kept.trim(min(rank.completed for rank in self._vector))
+        self._handed_out.pop(self._member.completed, None)
+        self._member.finish()
 
     def _set_paused(self, *, paused: bool) -> None:
         with self._changed:

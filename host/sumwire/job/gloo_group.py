@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gloo group of the job's own, whose collectives can be left while they wait.
 
-A collective runs in gloo's own threads, and this side only looks from time to time whether it is done. So Ctrl-C
-works, nothing of Python runs in gloo's threads (that could abort the process at its exit), and a thread that must end
-ends. gloo cannot cancel a collective, and a group with one under way waits for it when it is destroyed. So such a group
-is left alone until the process exits.
+A collective runs in gloo's own threads, and this side waits for its end in short pieces of time. So Ctrl-C works,
+nothing of Python runs in gloo's threads (that could abort the process at its exit), and a thread that must end ends.
+gloo cannot cancel a collective, and a group with one under way waits for it when it is destroyed. So such a group is
+left alone until the process exits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, Protocol
@@ -22,8 +22,8 @@ import torch.distributed as dist
 
 from sumwire.errors import GroupError
 
-# Seconds between two looks grow by this factor.
-_GROWTH: Final = 1.3
+# How long Ctrl-C and other news may have to wait for.
+_PIECE: Final = timedelta(milliseconds=50)
 # The places in gloo's source that its texts begin with, such as "[/src/gloo/transport/tcp/pair.cc:553] ".
 _SOURCE: Final = re.compile(r"^(?:\[[^\]]*\.\w+:\d+\]\s*)+")
 _CLAUSE_END: Final = re.compile(r"[.;!](?:\s|$)")
@@ -35,8 +35,8 @@ class Work(Protocol):
     def is_completed(self) -> bool:
         """Whether it is over, well or not."""
 
-    def wait(self) -> Any:
-        """Raises RuntimeError if it failed."""
+    def wait(self, timeout: timedelta = ...) -> Any:
+        """Raises RuntimeError if it failed, or is not over after the time-out."""
 
 
 def available() -> bool:
@@ -50,14 +50,12 @@ def first_clause(text: str) -> str:
 
 
 class _Collectives:
-    """Collectives of one group, one at a time. ``looks_s``: seconds between two looks at one under way, first and after
-    many."""
+    """Collectives of one group, one at a time."""
 
-    def __init__(self, group: Any, looks_s: tuple[float, float]) -> None:
+    def __init__(self, group: Any) -> None:
         self._group = group
         self.ranks: int = group.size()
         self.rank: int = group.rank()
-        self._looks_s = looks_s
         self._under_way = False
 
     def run(self, start: Callable[[Any], Work], check: Callable[[], None]) -> None:
@@ -68,11 +66,8 @@ class _Collectives:
         self._under_way = True
         try:
             work = start(self._group)
-            pause_s, longest_s = self._looks_s
-            while not work.is_completed():
+            while not _over(work):
                 check()
-                time.sleep(pause_s)
-                pause_s = min(pause_s * _GROWTH, longest_s)
             self._under_way = False
             work.wait()
         except RuntimeError as error:
@@ -82,8 +77,8 @@ class _Collectives:
 class DefaultGroup(_Collectives):
     """The collectives of the default group on processors, which must be gloo's."""
 
-    def __init__(self, looks_s: tuple[float, float]) -> None:
-        super().__init__(dist.distributed_c10d._get_default_group(), looks_s)
+    def __init__(self) -> None:
+        super().__init__(dist.distributed_c10d._get_default_group())
 
     @staticmethod
     def has_gloo() -> bool:
@@ -111,11 +106,11 @@ class DefaultGroup(_Collectives):
 class GlooGroup(_Collectives):
     """A gloo group of all ranks of the default group, with that one's time-out.
 
-    Creating one is a collective call: all ranks create theirs in the same order. ``looks_s``: as in _Collectives.
+    Creating one is a collective call: all ranks create theirs in the same order.
     """
 
-    def __init__(self, looks_s: tuple[float, float]) -> None:
-        super().__init__(dist.new_group(backend="gloo", timeout=_timeout()), looks_s)
+    def __init__(self) -> None:
+        super().__init__(dist.new_group(backend="gloo", timeout=_timeout()))
 
     def close(self) -> None:
         """Destroy the group. Its connections end, so other ranks that still wait in it get an error."""
@@ -131,6 +126,13 @@ class GlooGroup(_Collectives):
 def _never_destroy(group: Any) -> None:
     """Leave a group with a collective under way alone, or the process would wait for the collective's end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+
+
+def _over(work: Work) -> bool:
+    """Wait a piece of time. Returns whether the collective is over, well or not."""
+    with contextlib.suppress(RuntimeError):
+        work.wait(_PIECE)
+    return work.is_completed()
 
 
 def _timeout() -> timedelta:

@@ -11,8 +11,9 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, NoReturn, Self, SupportsIndex
 
@@ -24,6 +25,7 @@ from torch import Tensor
 from sumwire.checkpoint import Content, Place, Saved, refuse_pickling
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
+from sumwire.codec.memory import Recycler
 from sumwire.codec.sign import SignCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable
@@ -42,18 +44,25 @@ from sumwire.errors import (
     UsageError,
 )
 from sumwire.job.call import Call
+from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.change import Change
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, mean_by
+from sumwire.job.group_mean import GroupMean
 from sumwire.job.meeting import taking_part
 from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
 from sumwire.job.operations import Max32, Min32, Nothing, Operation, SignMerge, Sum32, Vote, require
-from sumwire.job.session import FallbackOption, SessionOptions, open_session, run_of
+from sumwire.job.path_choice import PathChoice, Through
+from sumwire.job.session import FallbackOption, SessionOptions, check_through, open_session, run_of
+from sumwire.job.tuning import SIZES, measured, timed_by
+from sumwire.job.tuning_file import save_table
+from sumwire.job.tuning_table import TuningTable
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 
 _BUCKETS: Final = 1 << 16
+_MICRO: Final = 1e6
 
 # Gives what a mean lacks of this worker's tensor. To be called at most once, before the tensor changes.
 Residual = Callable[[], Tensor]
@@ -69,6 +78,7 @@ class _Asked:
     bucket: int
     given: str = ""
     contribute: bool = True
+    by_group: bool = False
 
     def nothing(self, empty: Tensor) -> Operation:
         return Nothing(self.what, self.bucket % _BUCKETS, empty, contribute=self.contribute)
@@ -107,6 +117,11 @@ class Job(Saved):
     ``nonfinite``: where some worker's tensor has NaN or infinity, all workers get NaN ("propagate"), or the same
     NonFiniteError after the operation ("raise"), and the job stays usable.
 
+    ``one_trip``: small tensors are encoded with the norms of the last one of their bucket and length, and need one
+    round trip; False asks for the norms every time. ``through``: means go through the "switch", or by the "group"; with
+    "auto" each goes by whichever was measured to be faster for its size (:meth:`tune`), and without a measurement
+    through the switch. Both must be equal on all workers.
+
     After a RecreateError, RefusedError or MismatchError the job is unusable and raises that error again, and after
     KeyboardInterrupt or any foreign exception InterruptedJobError.
     """
@@ -124,11 +139,14 @@ class Job(Saved):
         delivery: Delivery | None = None,
         kept_chunks: int = KEPT_CHUNKS,
         nonfinite: NonFinite = "propagate",
+        one_trip: bool = True,
+        through: Through = "auto",
     ) -> None:
         with taking_part(config.name):
             _check(config, deadline_s, join_s)
             self._checked = result_check(nonfinite)
             self.config = config = run_of(config, workers, fallback)
+            check_through(config, through)
             self._thc = _thc_codec(config, block)
             self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
         self._raises = nonfinite == "raise"
@@ -145,9 +163,14 @@ class Job(Saved):
         self._process = os.getpid()
         # The number to divide every sum by; None for its contributors.
         self._divide_by = config.workers if delivery is not None and delivery.divisor == "workers" else None
-        settings = {"block": block, "delivery": None if delivery is None else delivery.settings()}
-        options = SessionOptions(settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt)
+        self._memory = Recycler()
+        delivered = None if delivery is None else delivery.settings()
+        settings = {"block": block, "delivery": delivered, "one_trip": one_trip}
+        options = SessionOptions(settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through)
         self._session = open_session(config, options, self.stats)
+        complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
+        self._carried = CarriedScales() if one_trip and complete else None
+        self._session.on_change(self._forget_scales)
 
     @property
     def workers(self) -> int:
@@ -192,14 +215,22 @@ class Job(Saved):
         return Place.here(Place(self.config.worker, self.workers))
 
     def kept(self) -> Content:
-        """Return the number of operations made, and the residuals of ``feedback``."""
+        """Return the number of operations made, the residuals of ``feedback``, and the scales of small tensors."""
         with self._lock:
-            return Content({"feedback": self.feedback.kept().residuals}, {"operations": self._sequence})
+            scales = [] if self._carried is None else self._carried.kept()
+            rest = {"operations": self._sequence, "scales": scales}
+            return Content({"feedback": self.feedback.kept().residuals}, rest)
 
     def restore(self, content: Content, /) -> None:
         with self._lock:
             self.feedback.restore(Content(content.residuals["feedback"]))
             self._first = content.rest["operations"] - self._completed
+            if self._carried is not None:
+                self._carried.restore(content.rest.get("scales", []))
+
+    def _forget_scales(self, change: Change) -> None:
+        if self._carried is not None and change.kind == "fallback":
+            self._carried.clear()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         refuse_pickling(self, "a socket")
@@ -253,17 +284,21 @@ class Job(Saved):
         ``tag``: maps the magnitudes of the tensor's chunks, float32 (chunks,), to the IPv4 TOS bytes of their packets,
         uint8 (chunks,). ``given``: a text that must be equal on all workers, for what the caller makes of the mean.
         """
-        options = CodecOptions(tag=tag, divide_by=self._divide_by)
-        kept: list[CodecOperation] = []
+        options = CodecOptions(tag=tag, divide_by=self._divide_by, carried=self._carried)
+        by_group = self._session.choice.by_group(codec.info.name, x)
+        kept: list[CodecOperation | GroupMean] = []
 
         def residual() -> Tensor:
             return kept[0].residual() if kept else torch.zeros_like(result)
 
         def make(sequence: int) -> Operation:
-            kept.append(self._codec_operation(codec, x, bucket, sequence, options))
+            if by_group:
+                kept.append(GroupMean(codec.info.name, x, bucket=bucket % _BUCKETS, memory=self._memory))
+            else:
+                kept.append(self._codec_operation(codec, x, bucket, sequence, options))
             return kept[0]
 
-        asked = _Asked((OP_NAMES[codec.info.op],), mean_by(codec), x.numel(), bucket, given)
+        asked = _Asked((OP_NAMES[codec.info.op],), mean_by(codec), x.numel(), bucket, given, by_group=by_group)
         result = self._run(make, asked, x.to(torch.float32))
         return self._checked(result, bucket), residual
 
@@ -357,6 +392,36 @@ class Job(Saved):
         """Majority of the workers' signs, bool (length,), True for plus. A tie is plus."""
         return self._collective(Vote(plus, bucket % _BUCKETS)).to(plus.device, torch.bool)
 
+    def tune(self, sizes: Sequence[int] = SIZES) -> TuningTable:
+        """Measure from which size on the switch is faster than the process group, and go by that from now on.
+
+        A collective call of some seconds. The table is kept on this machine for later jobs with these aggregators and
+        so many workers. Raises ConfigError without a process group or with a quorum below the workers, UsageError if
+        the table cannot be kept, and RetryError if the switch was lost meanwhile.
+        """
+        check_through(self.config, "group")
+        codecs: dict[str, GradientCodec] = {"sum32": self._sum32} if "sum32" in self.config.ops else {}
+        if self._thc is not None:
+            codecs["thc"] = self._thc
+        fallbacks, before = self.stats.fallbacks, self._session.choice
+        try:
+            ways = {name: timed_by(partial(self.reduce_with, codec), self._choose) for name, codec in codecs.items()}
+            table = measured(ways, self._slowest, sizes)
+        finally:
+            self._session.choice = before
+        if self.fallen_back or self.stats.fallbacks > fallbacks:
+            raise RetryError(f"job {self.config.name}: the switch was lost while it was measured; tune again")
+        self._session.choice = PathChoice("auto", table)
+        save_table(self.config, table)
+        return table
+
+    def _choose(self, through: Through) -> None:
+        self._session.choice = PathChoice(through)
+
+    def _slowest(self, seconds: float) -> float:
+        """The largest of the workers' times, equal on all."""
+        return float(self.max32(np.array([seconds * _MICRO], np.uint32))[0]) / _MICRO
+
     def _codec_operation(
         self, codec: GradientCodec, x: Tensor, bucket: int, sequence: int, options: CodecOptions
     ) -> CodecOperation:
@@ -374,7 +439,8 @@ class Job(Saved):
         with self._lock:
             self._check_usable()
             began = time.monotonic()
-            operation = make(self._sequence) if asked.length else asked.nothing(empty)
+            whole = asked.length > 0 or asked.by_group
+            operation = make(self._sequence) if whole else asked.nothing(empty)
             call = Call(self._sequence, operation.what, asked.length, operation.bucket, asked.given)
             operation.tag = call.tag
             try:

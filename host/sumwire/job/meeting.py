@@ -29,7 +29,6 @@ from sumwire.job.gloo_group import DefaultGroup, available, first_clause
 _LOG: Final = logging.getLogger("sumwire")
 # Bytes of what a rank says.
 _WORDS_BYTES: Final = 8192
-_LOOKS_S: Final = (1e-4, 2e-2)
 # Seconds until the first warning about ranks that have not come, and from one to the next.
 _WARN_AFTER_S: Final = 10.0
 _WARN_EVERY_S: Final = 30.0
@@ -60,7 +59,7 @@ class _Meeting:
     def __init__(self, job: str) -> None:
         self._job = job
         self._number = next(_NUMBERS)
-        self._group = DefaultGroup(_LOOKS_S)
+        self._group = DefaultGroup()
         self._store = dist.distributed_c10d._get_default_store()
         self._began = time.monotonic()
         self._warned = self._began + _WARN_AFTER_S - _WARN_EVERY_S

@@ -64,12 +64,13 @@ class Member:
         """Whether the result of the next operation, or of the one under way, is handed out."""
         return not self.network and self.completed < self.first
 
-    def begin(self, call: str) -> bool:
-        """The next operation begins. Returns whether it goes through the network."""
+    def begin(self, call: str, *, by_choice: bool = False) -> bool:
+        """The next operation begins. Returns whether it goes through the network; ``by_choice`` it does not."""
         self.started = self.completed + 1
         self.call = call
-        self.users += self.network
-        return self.network
+        by_network = self.network and not by_choice
+        self.users += by_network
+        return by_network
 
     def leave_network(self) -> None:
         """The operation under way, or another call, does not use the transport any more."""

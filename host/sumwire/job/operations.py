@@ -38,9 +38,10 @@ _INT32: Final = np.iinfo(np.int32)
 
 class Operation(ABC):
     """One collective call. ``values``: its length. ``what``, ``bucket``: for its description, which workers compare.
-    ``tag``: in every packet."""
+    ``tag``: in every packet. ``by_group``: it goes by the process group by choice, whether there is a switch or not."""
 
     ops: ClassVar[tuple[str, ...]]
+    by_group: ClassVar[bool] = False
     what: str
     values: int
     bucket: int

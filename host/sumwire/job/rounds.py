@@ -16,8 +16,6 @@ from sumwire.job.standing import STANDING_BYTES, Standing
 
 # Of the description of a result that follows: dtype and shape as JSON.
 _HEAD_BYTES: Final = 256
-# The control thread has time, and must not cost any.
-_LOOKS_S: Final = (1e-3, 2e-2)
 
 
 class Rounds:
@@ -27,7 +25,7 @@ class Rounds:
     """
 
     def __init__(self, check: Callable[[], None]) -> None:
-        self._group = GlooGroup(_LOOKS_S)
+        self._group = GlooGroup()
         self.rank = self._group.rank
         self.ranks = self._group.ranks
         self._check = check

@@ -30,7 +30,9 @@ from sumwire.job.gloo_group import available
 from sumwire.job.joining import join
 from sumwire.job.kept_results import BYTES_PER_CHUNK, KeptResults
 from sumwire.job.operations import Operation
+from sumwire.job.path_choice import CHOICES, PathChoice, Through, agreed_choice
 from sumwire.job.patience import AlonePatience, GroupPatience
+from sumwire.job.tuning_file import load_table
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
 from sumwire.transport.options import TransportOptions
@@ -58,12 +60,14 @@ class SessionOptions:
     delivery: Delivery | None = None
     kept_chunks: int = KEPT_CHUNKS
     rtt: RttEstimator | None = None
+    through: Through = "auto"
 
 
 class Session(ABC):
-    """See the module. ``stats``: the job's."""
+    """See the module. ``stats``: the job's. ``choice``: which means go by the process group by choice."""
 
     def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
+        self.choice = PathChoice()
         self._config = config
         self._options = options
         self._stats = stats
@@ -157,6 +161,13 @@ class GroupSession(Session):
             control.abandon()
             rule = f"must be 0 to {config.workers - 1}, one for each rank: load_job(..., worker=dist.get_rank())"
             raise ConfigError("worker", control.workers, rule, where=f"job {config.name}")
+        try:
+            # Before the thread, whose fall-back would use the group's collectives too.
+            table = load_table(config) if options.through == "auto" and whole else None
+            self.choice = agreed_choice(config.name, options.through, table, control.fallback.gather)
+        except SumwireError:
+            control.abandon()
+            raise
         control.start()
         self._patience = GroupPatience(control, config.name)
         try:
@@ -183,6 +194,8 @@ class GroupSession(Session):
                 control.note_joined()
             return operation.through_switch(self._transport, self._config, self._stats)
 
+        if operation.by_group:
+            return self._agreed.by_choice(operation, str(call))
         return self._agreed.carry_out(operation, str(call), through_switch)
 
     def results_ahead(self) -> bool:
@@ -247,6 +260,19 @@ def run_of(config: JobConfig, workers: int | None, fallback: FallbackOption) -> 
         rule = f"must be {ranks}, the ranks of the process group, or left out"
         raise ConfigError("workers", workers, rule, where=f"job {config.name}")
     return config.for_run(ranks)
+
+
+def check_through(config: JobConfig, through: Through) -> None:
+    """Raises ConfigError for an option that this job cannot have."""
+    rule = ""
+    if through not in CHOICES:
+        rule = 'must be "auto", "switch" or "group"'
+    elif through == "group" and not available():
+        rule = "must be another one without a process group: call torch.distributed.init_process_group first"
+    elif through == "group" and config.quorum < config.workers:
+        rule = f"must be another one with a quorum of {config.quorum}: the process group waits for all workers"
+    if rule:
+        raise ConfigError("through", through, rule, where=f"job {config.name}")
 
 
 def open_session(config: JobConfig, options: SessionOptions, stats: JobStats) -> Session:

@@ -48,6 +48,10 @@ class JobStats:
 
     ``fallbacks``: how often the workers have agreed on the fall-back, and ``returns`` on going back to the switch.
     ``fallback_operations`` were made by the process group.
+
+    ``one_trip_operations``: on small tensors, whose norms needed no round trip of their own. ``repeated_operations``:
+    such ones whose carried norms did not fit, so that the tensor was sent twice. ``group_operations`` and
+    ``group_values``: made by the process group by choice, since it is the faster one for tensors of their size.
     """
 
     operations: int = 0
@@ -82,6 +86,10 @@ class JobStats:
     fallbacks: int = 0
     fallback_operations: int = 0
     returns: int = 0
+    one_trip_operations: int = 0
+    repeated_operations: int = 0
+    group_operations: int = 0
+    group_values: int = 0
 
     def as_dict(self) -> dict[str, float]:
         """For JSON."""

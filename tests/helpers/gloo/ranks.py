@@ -24,8 +24,8 @@ Case = Callable[..., Any]
 PRELOAD = [
     "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sumwire.systems", "sumwire.training.ddp",
     "helpers.gloo.control_cases", "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases",
-    "helpers.gloo.multihop_cases", "helpers.gloo.nonfinite_cases", "helpers.gloo.state_cases",
-    "helpers.gloo.systems_cases",
+    "helpers.gloo.multihop_cases", "helpers.gloo.nonfinite_cases", "helpers.gloo.path_cases",
+    "helpers.gloo.state_cases", "helpers.gloo.systems_cases",
 ]  # fmt: skip
 
 

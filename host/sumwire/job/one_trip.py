@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A small tensor in one round trip: it is encoded with carried scales, and its own scales travel beside it.
+
+Chunk 0 of the exchange is the scales' chunk (:mod:`sumwire.codec.scales`), and the tensor's chunks follow. A worker
+whose own scales do not fit sends zeros in place of these; its scales tell the others that the tensor is to be sent once
+more.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+from torch import Tensor
+
+from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
+from sumwire.codec.scales import Scales
+from sumwire.config import JobConfig
+from sumwire.job.carried_scales import CarriedScales, Key
+from sumwire.transport.buffers import Results, protected
+from sumwire.transport.exchange import Exchange
+from sumwire.transport.options import ExchangeOptions
+from sumwire.transport.stats import JobStats
+from sumwire.transport.udp import Transport
+
+# Longer tensors keep the link busy for longer than a round trip takes, and what is sent in vain would cost more.
+CHUNKS_MOST: Final = 32
+# Of such a result nothing is known for certain.
+_DEGRADED: Final = p4.FLAG_MISSING | p4.FLAG_INCOMPLETE | p4.FLAG_TRIMMED
+
+
+@dataclass(frozen=True)
+class Carried:
+    """One tensor's place among a job's carried scales. ``form``: how its codec carries them."""
+
+    kept: CarriedScales
+    key: Key
+    form: Scales
+
+    @property
+    def scales(self) -> NDArray[np.uint32] | None:
+        """The scales to encode the tensor with; None if they must be asked for."""
+        return self.kept.of(self.key)
+
+    def learn(self, agreed: NDArray[np.uint32]) -> None:
+        """The tensor's operation has agreed on these scales."""
+        self.kept.learn(self.key, self.form, agreed)
+
+
+def carried_for(
+    kept: CarriedScales | None, codec: GradientCodec, x: Tensor, bucket: int, *, scales: int, workers: int
+) -> Carried | None:
+    """The place of a tensor with so many scales; None if it always takes two round trips."""
+    form = codec.scales
+    if kept is None or form is None or scales > form.room(workers) or codec.chunks(len(x)) > CHUNKS_MOST:
+        return None
+    # Fixed point with carried exponents would lose what float64 is there for.
+    if x.dtype == torch.float64:
+        return None
+    return Carried(kept, Key(codec.info.name, bucket, len(x), scales), form)
+
+
+@dataclass(frozen=True)
+class OneTrip:
+    """The exchange. ``carried``: the scales to encode with. ``own``: this worker's. ``tos``: of the tensor's chunks."""
+
+    config: JobConfig
+    info: CodecInfo
+    form: Scales
+    carried: NDArray[np.uint32]
+    own: NDArray[np.uint32]
+    tos: NDArray[np.uint8] | None
+
+    def carry_out(
+        self, transport: Transport, round_: CodecRound, tag: int, stats: JobStats
+    ) -> tuple[NDArray[np.uint32] | None, bool]:
+        """Make the exchange, and decode its results if the carried scales fit.
+
+        Returns the agreed scales, None if they did not arrive whole, and whether the carried ones fit. Raises
+        CodecError for results that no sum can be.
+        """
+        tos = self.tos
+        if tos is not None:
+            tos = np.concatenate([[protected(tos).max()], tos]).astype(np.uint8)
+        # Its round trips include the wait for slow workers.
+        options = ExchangeOptions(waits_for_workers=True, tos=tos)
+        with transport.open(self.info.op, 1 + round_.chunks, tag, options) as exchange:
+            began = time.monotonic()
+            self._encode(exchange, round_)
+            stats.encode_s += time.monotonic() - began
+            exchange.ready(exchange.chunks)
+            while exchange.progress(block=True) < exchange.chunks:
+                pass
+            began = time.monotonic()
+            agreed = self._agreed(exchange.results)
+            fit = agreed is not None and self.form.fit(self.carried, agreed)
+            if fit:
+                self._decode(exchange.results, round_)
+            stats.decode_s += time.monotonic() - began
+        return agreed, fit
+
+    def _encode(self, exchange: Exchange, round_: CodecRound) -> None:
+        config = self.config
+        exchange.payload[0] = self.form.pack(self.own, config.worker, config.workers)
+        if self.form.exceeded(self.carried, self.own):
+            exchange.payload[1:] = 0
+        else:
+            round_.encode_into(self.carried, 0, round_.chunks, exchange.payload[1:])
+
+    def _agreed(self, results: Results) -> NDArray[np.uint32] | None:
+        whole = results.counts[0] == self.config.workers and not results.cuts[0] and not results.flags[0] & _DEGRADED
+        return self.form.unpack(results.words[0], len(self.own), self.config.workers) if whole else None
+
+    def _decode(self, results: Results, round_: CodecRound) -> None:
+        overflows = results.flags[1:] & p4.FLAG_OVERFLOW != 0
+        round_.decode_into(0, round_.chunks, results.words[1:], results.counts[1:], overflows)

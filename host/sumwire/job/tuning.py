@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measures from which size on the switch is faster than the process group: `sumwire tune`, or :meth:`Job.tune`."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from sumwire.job.path_choice import Through
+from sumwire.job.tuning_table import Sample, TuningTable
+
+SIZES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
+_WARM_UPS: Final = 2
+# Seconds to spend on one size and way, and how many reductions that may be.
+_SPENT_S: Final = 0.1
+_REPEATS: Final = (3, 25)
+# Larger tensors are not measured once a reduction takes longer in both ways.
+_LONG_S: Final = 0.5
+
+# Reduces a tensor in one way, and returns the seconds that this took.
+Timed = Callable[[Tensor, Through], float]
+# Seconds of this rank to those of the slowest one, equal on all ranks.
+Agree = Callable[[float], float]
+
+
+def timed_by(reduce: Callable[[Tensor], object], choose: Callable[[Through], None]) -> Timed:
+    """``reduce``, after ``choose`` has told it the way."""
+
+    def timed(x: Tensor, through: Through) -> float:
+        choose(through)
+        began = time.monotonic()
+        reduce(x)
+        return time.monotonic() - began
+
+    return timed
+
+
+def measured(ways: dict[str, Timed], agree: Agree, sizes: Sequence[int] = SIZES) -> TuningTable:
+    """A table, equal on all ranks: a collective call. ``ways``: by codec name."""
+    return TuningTable({codec: _samples(timed, agree, sizes) for codec, timed in ways.items()})
+
+
+def _samples(timed: Timed, agree: Agree, sizes: Sequence[int]) -> list[Sample]:
+    samples: list[Sample] = []
+    for size in sizes:
+        samples.append(_sample(timed, agree, torch.randn(size, generator=torch.Generator().manual_seed(size))))
+        if min(samples[-1].switch_s, samples[-1].group_s) > _LONG_S:
+            break
+    return samples
+
+
+def _sample(timed: Timed, agree: Agree, x: Tensor) -> Sample:
+    switch_s, group_s = _median(timed, agree, x, "switch"), _median(timed, agree, x, "group")
+    return Sample(len(x), switch_s, group_s)
+
+
+def _median(timed: Timed, agree: Agree, x: Tensor, through: Through) -> float:
+    for _ in range(_WARM_UPS):
+        first_s = timed(x, through)
+    least, most = _REPEATS
+    repeats = min(max(int(_SPENT_S / agree(first_s)), least), most)
+    return agree(statistics.median(timed(x, through) for _ in range(repeats)))

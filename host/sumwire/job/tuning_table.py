@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What was measured of two ways to reduce a tensor, through the switch and by the process group: seconds by size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+_ENTRIES_MOST: Final = 64
+
+
+class BrokenTableError(ValueError):
+    """A table cannot be read: the text says why."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Seconds of one reduction of so many values."""
+
+    values: int
+    switch_s: float
+    group_s: float
+
+    @property
+    def group_is_faster(self) -> bool:
+        """Whether the process group took less time."""
+        return self.group_s < self.switch_s
+
+
+@dataclass(frozen=True)
+class TuningTable:
+    """``samples``: by codec name, with rising sizes."""
+
+    samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
+
+    def group_is_faster(self, codec: str, values: int) -> bool:
+        """What was measured of the size nearest to this one, as a ratio. False for a codec that was not measured.
+
+        Example: 1,000 and 10,000 values were measured. 3,000 go as 1,000 do, and 4,000 as 10,000 do.
+        """
+        samples = self.samples.get(codec)
+        if not samples:
+            return False
+        return min(samples, key=lambda sample: abs(math.log(sample.values / max(values, 1)))).group_is_faster
+
+    def content(self) -> dict[str, list[list[float]]]:
+        """For JSON."""
+        return {
+            codec: [[sample.values, sample.switch_s, sample.group_s] for sample in samples]
+            for codec, samples in self.samples.items()
+        }
+
+    @classmethod
+    def of(cls, content: Any) -> TuningTable:
+        """The inverse of :meth:`content`. Raises BrokenTableError."""
+        if not isinstance(content, dict):
+            raise BrokenTableError("must be an object with a list for each codec")
+        return cls({codec: _samples(codec, rows) for codec, rows in content.items()})
+
+
+def _samples(codec: str, rows: Any) -> tuple[Sample, ...]:
+    if not isinstance(rows, list) or not 0 < len(rows) <= _ENTRIES_MOST:
+        raise BrokenTableError(f"{codec}: must be a list of 1 to {_ENTRIES_MOST} entries")
+    samples = tuple(_sample(codec, row) for row in rows)
+    if any(a.values >= b.values for a, b in pairwise(samples)):
+        raise BrokenTableError(f"{codec}: sizes must rise")
+    return samples
+
+
+def _sample(codec: str, row: Any) -> Sample:
+    numbers = isinstance(row, list) and all(type(number) in (int, float) for number in row)
+    if not numbers or len(row) != 3 or not all(number > 0 and math.isfinite(number) for number in row):
+        raise BrokenTableError(f"{codec}: {row!r} must be values and two times in seconds, all above 0")
+    return Sample(int(row[0]), float(row[1]), float(row[2]))

@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Means that go by the process group because that is faster, and small tensors across a fall-back, on real ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.gloo import path_cases
+from helpers.gloo.ranks import Ranks
+from helpers.transport.udp_bridge import Bridge, golden_switch, job_mapping
+
+RANKS = 4
+# By the group up to some 3,000 values.
+TABLE = {"thc": [[1000, 2e-3, 1e-3], [10_000, 1e-3, 2e-3]]}
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
+        yield started
+
+
+def assert_exact(outcomes: list[dict[str, Any]], step: int, length: int) -> None:
+    exact = torch.stack([path_cases.tensor(rank, step, length) for rank in range(RANKS)]).mean(0)
+    for outcome in outcomes:
+        assert outcome["means"][step] == outcomes[0]["means"][step]
+        torch.testing.assert_close(torch.tensor(outcome["means"][step]), exact, rtol=0, atol=1e-6)
+        assert not any(outcome["residuals"][step])
+
+
+def test_all_means_go_by_the_group_if_told_to(ranks: Ranks) -> None:
+    """No switch is asked: there is none."""
+    mapping, lengths = job_mapping(RANKS, 8), [1, 1000, 70_000]
+    outcomes = ranks.run(path_cases.reductions, mapping, lengths, {"through": "group"})
+    for step, length in enumerate(lengths):
+        assert_exact(outcomes, step, length)
+    for outcome in outcomes:
+        stats = outcome["stats"]
+        assert (stats["group_operations"], stats["group_values"]) == (3, sum(lengths))
+        assert (stats["operations"], stats["packets_sent"], stats["fallback_operations"]) == (3, 0, 0)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["rank 0 has the table", "another rank has it"])
+def test_the_table_of_rank_0_counts(ranks: Ranks, tmp_path: Path, own: bool) -> None:
+    """Ranks on machines with different tables choose alike."""
+    mapping, lengths = job_mapping(RANKS, 64), [1000, 5000, 1000]
+    with Bridge(mapping, golden_switch(mapping)):
+        for table in (TABLE, None):
+            outcomes = []
+            for rank, pipe in enumerate(ranks._pipes):
+                cache = str(tmp_path / ("tuned" if (rank == 0) is own else "empty"))
+                kept = table if (rank == 0) is own else None
+                pipe.send((path_cases.reductions, (mapping, lengths, {}, cache, kept)))
+            outcomes = ranks.outcomes()
+    by_group = 2 if own else 0
+    for outcome in outcomes:
+        assert outcome["stats"]["group_operations"] == by_group
+        assert outcome["means"] == outcomes[0]["means"]
+        assert not outcome["log"]
+    if own:
+        assert_exact(outcomes, 0, 1000)
+        assert_exact(outcomes, 2, 1000)
+
+
+def test_a_broken_table_is_ignored_with_one_warning(ranks: Ranks, tmp_path: Path) -> None:
+    mapping = job_mapping(RANKS, 64)
+    with Bridge(mapping, golden_switch(mapping)):
+        [path] = {outcome["file"] for outcome in ranks.run(path_cases.reductions, mapping, [5], {}, str(tmp_path))}
+        Path(path).parent.mkdir()
+        Path(path).write_text(json.dumps({"format": 1}))
+        outcomes = ranks.run(path_cases.reductions, mapping, [1000], {}, str(tmp_path))
+    for outcome in outcomes:
+        [line] = outcome["log"]
+        assert "is ignored: it must have" in line
+        assert outcome["stats"]["group_operations"] == 0
+
+
+def test_different_options_end_on_all_ranks(ranks: Ranks) -> None:
+    mapping = job_mapping(RANKS, 8)
+    for rank, pipe in enumerate(ranks._pipes):
+        pipe.send((path_cases.reductions, (mapping, [5], {"through": "group" if rank else "switch"})))
+    for outcome in ranks.outcomes():
+        assert "through = ['switch', 'group', 'group', 'group']: must be equal on all ranks" in outcome["error"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "buckets"),
+    [([1000] * 4, [0, 0, 7, 0]), ([1000, 1000, 1000, 900], [0] * 4)],
+    ids=["buckets", "lengths"],
+)
+def test_workers_that_disagree_are_never_summed(ranks: Ranks, lengths: list[int], buckets: list[int]) -> None:
+    errors = ranks.run(path_cases.different_calls, job_mapping(RANKS, 8), lengths, buckets)
+    assert all(errors)
+    if len({*lengths}) == 1:
+        assert any(error.startswith("OrderError") for error in errors)
+        assert all("make the same calls" in error for error in errors if error.startswith("OrderError"))
+
+
+def test_what_tune_measures_is_kept_and_found(ranks: Ranks, tmp_path: Path) -> None:
+    mapping = {**job_mapping(RANKS, 64), "ops": ["thc", "max32", "sum32"]}
+    with Bridge(mapping, golden_switch(mapping)):
+        outcomes = ranks.run(path_cases.tuned, mapping, str(tmp_path), [100, 3000])
+    for outcome in outcomes:
+        assert outcome == outcomes[0]
+        assert outcome["kept"]
+        assert outcome["found"] == outcome["table"]
+        for rows in outcome["table"].values():
+            assert [row[0] for row in rows] == [100, 3000]
+            assert all(seconds > 0 for row in rows for seconds in row[1:])
+    assert sorted(outcomes[0]["table"]) == ["sum32", "thc"]
+
+
+class Outage:
+    """A switch that hears nothing from the datagram ``first`` on, until so many were lost."""
+
+    def __init__(self, first: int, most: int) -> None:
+        self.first = first
+        self.left = most
+
+    def __call__(self, number: int, _: bytes) -> bool:
+        lost = number >= self.first and self.left > 0
+        self.left -= lost
+        return lost
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["switch", "every second by the group"])
+def test_after_a_fall_back_all_ranks_begin_with_no_scales(ranks: Ranks, group: bool) -> None:
+    """The switch is silent in the middle of an operation, and later answers again. Ranks that had another operation's
+    scales than the others would be refused."""
+    mapping = job_mapping(RANKS, 64)
+    with Bridge(mapping, golden_switch(mapping), deaf=Outage(90, 60)):
+        outcomes = ranks.run(path_cases.until_returned, mapping, 6, 1500, group, timeout_s=120)
+    for outcome in outcomes:
+        assert outcome["means"] == outcomes[0]["means"]
+        assert [change.kind for change in outcome["changes"]] == ["fallback", "return"]
+        stats = outcome["stats"]
+        assert (stats["one_trip_operations"] > 3) and stats["repeated_operations"] == 0
+        assert bool(stats["group_operations"]) is group
