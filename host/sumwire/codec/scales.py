@@ -97,10 +97,13 @@ class NormScales(Scales):
         if bool((indices == _NO_INDEX).any()) or bool(words[:, filled:].any()):
             raise CodecError("scales' chunk: sums that are no table values of one worker each")
         octets = np.packbits(np.unpackbits(indices, axis=0)[-NORM_PLANES:], axis=1)
-        return octets.T.copy().view(">u4").reshape(workers, count).max(axis=0).astype(np.uint32)
+        norms = octets.T.copy().view(">u4").astype(np.uint32)
+        largest: NDArray[np.uint32] = norms.reshape(workers, count).max(axis=0)
+        return largest
 
     def carried(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        return np.minimum(agreed.view(np.float32) * self.ROOM, self._norm_max).view(np.uint32)
+        norms: NDArray[np.float32] = np.minimum(agreed.view(np.float32) * self.ROOM, self._norm_max)
+        return norms.view(np.uint32)
 
     def exceeded(self, carried: NDArray[np.uint32], scales: NDArray[np.uint32]) -> bool:
         # NaN is not at most anything.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from torch import Tensor
 
@@ -18,6 +19,10 @@ from sumwire.job.control import Control, HaltedError
 from sumwire.job.gloo_group import first_clause
 from sumwire.job.operations import Operation
 from sumwire.transport.stats import JobStats
+
+# So many operations by choice begin by comparing the calls. It takes as long as a small operation, and programs whose
+# calls differ mostly do so in their first steps. Later ones only find out if their tensors are equally long.
+_COMPARED: Final = 64
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,9 @@ class AgreedFallback:
         """The result of an operation that goes by the process group in every phase, and in the same way: some ranks may
         have learned of a fall-back when they begin it, and others not."""
         self.control.begin(call, by_choice=True)
+        compared = self.stats.group_operations < _COMPARED
         try:
-            result = self._by_group(operation)
+            result = self._by_group(operation, call if compared else None)
         except SumwireError as error:
             raise self.control.fail(error) from error
         self.control.finish_by_choice(result)

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import sumwire
@@ -45,10 +47,18 @@ class AllReduce(Exchange):
 
 
 def make(spec: dict[str, Any], rank: int) -> AllReduce:
-    """The all-reduce of the spec's system: gloo without a job, else THC, or SIGN for the system `sign`."""
+    """The all-reduce of the spec's system: gloo without a job, else THC, or SIGN for the system `sign`.
+
+    `asking` is THC that asks for the norms of small tensors every time. `auto` measures both ways of the spec's sizes,
+    and then goes by the faster one.
+    """
     if spec["job_file"] is None:
         return AllReduce(dist.all_reduce, rank)
-    job = sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank))
+    # Tuning tables of the lab are of no use outside it.
+    os.environ["XDG_CACHE_HOME"] = str(Path(spec["results"][rank]).parent)
+    job = sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank), one_trip=spec["system"] != "asking")
+    if spec["system"] == "auto":
+        job.tune(sorted(spec["sizes"]))
     op: Literal["mean", "sign"] = "sign" if spec["system"] == "sign" else "mean"
     return AllReduce(lambda tensor: sumwire.all_reduce(tensor, job, op=op), rank, job)
 

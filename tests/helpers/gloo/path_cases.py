@@ -48,10 +48,12 @@ def reductions(
     }  # fmt: skip
 
 
-def different_calls(rank: int, mapping: dict[str, Any], lengths: list[int], buckets: list[int]) -> str:
-    """A mean by the group of each rank's own length and bucket: its error."""
+def different_calls(rank: int, mapping: dict[str, Any], lengths: list[int], buckets: list[int], before: int) -> str:
+    """Equal calls, then a mean by the group of each rank's own length and bucket: its error."""
     job = open_job(rank, mapping, through="group")
     try:
+        for _ in range(before):
+            job.reduce(torch.ones(10))
         job.reduce(torch.ones(lengths[rank]), buckets[rank])
     except sumwire.SumwireError as error:
         return text_of(error)

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from golden import model
-from sumwire.config import JobConfig, parse_job
+from sumwire.config import OP_CODES, JobConfig, parse_job
 
 TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 JOB = 7
@@ -116,7 +116,8 @@ def host(address: str, port: int, udp_port: int) -> model.Host:
 def golden_switch(mapping: dict[str, Any]) -> model.GoldenSwitch:
     """The golden model with the one job of a job file."""
     hosts = tuple(host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"])
-    job = model.Job(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], tuple(mapping["thc"]["table"]))
+    ops = frozenset(OP_CODES[op] for op in mapping["ops"])
+    job = model.Job(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], tuple(mapping["thc"]["table"]), ops)
     switch = model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (job,))
     switch.refusals.senders = frozenset((one.port, one.ip) for one in hosts)
     return switch

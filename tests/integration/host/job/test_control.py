@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from golden import model
 from helpers.gloo import control_cases
 from helpers.gloo.ranks import Ranks
+from helpers.transport.outage import Outage
 from helpers.transport.udp_bridge import Bridge, golden_switch, job_mapping
 from helpers.waiting import until
 
@@ -33,27 +34,6 @@ def mortal_ranks(tmp_path: Path) -> Iterator[Ranks]:
         yield started
 
 
-class Outage:
-    """A switch that hears nothing from a certain datagram on, until it was asked by HELLO alone ``hellos`` times in a
-    row: then no exchange is under way any more. ``of``: whose datagrams are lost, by address; None for all."""
-
-    def __init__(self, begin: Callable[[int], bool], hellos: int = 2 * RANKS, of: str | None = None) -> None:
-        self.begin = begin
-        self.hellos = hellos
-        self.state = "before"
-        self.heard = 0
-
-    def __call__(self, number: int, datagram: bytes) -> bool:
-        if self.state == "before" and self.begin(number):
-            self.state = "silent"
-        if self.state != "silent":
-            return False
-        self.heard = self.heard + 1 if model.decode(datagram).op == 0 else 0
-        if self.heard == self.hellos:
-            self.state = "after"
-        return True
-
-
 def assert_equal(outcomes: list[dict[str, Any]]) -> None:
     for outcome in outcomes:
         assert outcome["error"] == ""
@@ -65,7 +45,7 @@ def assert_equal(outcomes: list[dict[str, Any]]) -> None:
 
 def test_fall_back_and_return(ranks: Ranks) -> None:
     mapping = job_mapping(RANKS, 8)
-    with Bridge(mapping, golden_switch(mapping), deaf=Outage(lambda number: number > 60)):
+    with Bridge(mapping, golden_switch(mapping), deaf=Outage(lambda number: number > 60, 2 * RANKS)):
         outcomes = ranks.run(control_cases.until_returned, mapping, 3, {})
     assert_equal(outcomes)
     for outcome in outcomes:
@@ -80,7 +60,7 @@ def test_fall_back_and_return(ranks: Ranks) -> None:
 def test_the_switch_comes_back_empty(ranks: Ranks) -> None:
     """As after its restart: it knows the job, and nothing of its rounds."""
     mapping = job_mapping(RANKS, 8)
-    outage = Outage(lambda number: number > 60)
+    outage = Outage(lambda number: number > 60, 2 * RANKS)
     with Bridge(mapping, golden_switch(mapping), deaf=outage) as bridge:
         ranks.begin(control_cases.until_returned, mapping, 3, {})
         until(lambda: outage.state == "silent")
@@ -163,7 +143,7 @@ def test_a_killed_rank_is_an_error_on_the_others(mortal_ranks: Ranks, silent: bo
     mapping = job_mapping(RANKS, 8)
     with Bridge(mapping, golden_switch(mapping), deaf=lambda number, _: silent and number > 60) as bridge:
         mortal_ranks.begin(control_cases.fixed_operations, mapping, 10**9, {})
-        hello = Outage(lambda _: True)
+        hello = Outage(lambda _: True, 2 * RANKS)
         if silent:
             until(lambda: any(hello(0, datagram) for _, datagram in [*bridge.seen]) and hello.state == "after", 30)
         else:
