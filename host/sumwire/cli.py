@@ -121,8 +121,8 @@ def _profile_loss(options: argparse.Namespace) -> int:
 def _tune(options: argparse.Namespace) -> int:
     if not dist.is_torchelastic_launched():
         raise UsageError(
-            "sumwire tune needs the process group that torchrun makes; "
-            f"start it on every host: torchrun ... -m sumwire.cli tune {options.job_file}"
+            "sumwire tune needs the process group that torchrun makes; start it by torchrun on every host: "
+            f"torchrun -m sumwire.cli tune {options.job_file}"
         )
     dist.init_process_group("gloo")
     try:

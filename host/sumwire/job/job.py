@@ -410,7 +410,7 @@ class Job(Saved):
         finally:
             self._session.choice = before
         if self.fallen_back or self.stats.fallbacks > fallbacks:
-            raise RetryError(f"job {self.config.name}: the switch was lost while it was measured; tune again")
+            raise RetryError(f"job {self.config.name}: the switch was lost while it was measured; call tune again")
         self._session.choice = PathChoice("auto", table)
         save_table(self.config, table)
         return table
