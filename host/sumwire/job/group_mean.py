@@ -32,7 +32,7 @@ class GroupMean(Operation):
     by_group: ClassVar[bool] = True
 
     def __init__(self, codec: str, x: Tensor, *, bucket: int, memory: Recycler) -> None:
-        self.what = f"mean for {codec} by the process group"
+        self.what = f"mean by {codec}, by the process group"
         self.values = x.numel()
         self.bucket = bucket
         self._x = x.detach()

@@ -30,7 +30,8 @@ FAMILIES: Final = {
     "UnsupportedProgramError", "PortError", "ImpairmentError", "BindError",
 }  # fmt: skip
 HIDDEN: Final = {
-    "BrokenTableError", "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
+    "BrokenTableError",
+    "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
     "DeviceError", "P4RuntimeError",
 }  # fmt: skip
 # Their texts name the value and the rule that it breaks, so one entry for all of a class is enough.
