@@ -27,8 +27,9 @@ SIZES ?= 100k,1M
 OP ?= thc
 # Options of `make verify-life`, for example: --rows switch,link --switches soft --seeds 5 --parallel 8
 LIFE_FLAGS ?=
-# Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev).
+# Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev); for trains gcc's do: CC=gcc.
 FUZZ_PACKETS ?= 10000000
+FUZZ_TRAINS ?= 10000000
 FUZZ_SEED ?= 1
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
@@ -44,7 +45,7 @@ export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz clean
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz fuzz-trains clean
 .DEFAULT_GOAL := help
 
 help:
@@ -66,7 +67,8 @@ help:
 	@echo "make verify-dlcp      every number that packets with tags, bounded loss, spraying and trimming promise"
 	@echo "make verify-life      runs that are killed, stopped, cut off and restarted (LIFE_FLAGS=...)"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
-	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev)"
+	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
+	@echo "make fuzz-trains      mutated trains into cut and join under sanitizers (FUZZ_TRAINS=$(FUZZ_TRAINS))"
 	@echo "make clean            remove the environment, caches and results"
 
 setup: $(READY)
@@ -137,11 +139,14 @@ verify-dlcp: $(READY)
 verify-life: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-life $(LIFE_FLAGS)
 
-fuzz: $(READY)
+fuzz: fuzz-trains
 	mkdir -p results
 	$(PYTHON) tests/differential/star_state.py results/fuzz-state.json
 	$(PYTHON) -m softswitch.fuzz p4src/build/sumwire.json --config results/fuzz-state.json \
 	  --packets $(FUZZ_PACKETS) --seed $(FUZZ_SEED)
+
+fuzz-trains: $(READY)
+	$(PYTHON) -m softswitch.fuzz.trains --trains $(FUZZ_TRAINS) --seed $(FUZZ_SEED)
 
 clean:
 	$(SUDO) rm -rf $(VENV) .cache results site .pytest_cache .mypy_cache .ruff_cache .hypothesis

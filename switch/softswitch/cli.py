@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from softswitch.program.standard import DROP_PORT
 from softswitch.python.emit import emit_program
 from softswitch.runtime.impair import ImpairmentError, ImpairmentSpec, parse_impairment
 from softswitch.runtime.interface import PortCounters, PortError
+from softswitch.runtime.trains import TrainSpec
 from softswitch.switch import ENGINES, SoftSwitch
 
 _log = logging.getLogger("softswitch")
@@ -44,6 +46,16 @@ def _interface(text: str) -> tuple[int, str]:
     if not separator or not name or not number.isdigit() or int(number) >= DROP_PORT:
         raise argparse.ArgumentTypeError(f"{text!r}: write PORT@INTERFACE with a port in 0..{DROP_PORT - 1}")
     return int(number), name
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0.0 < rate < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: write the rate in Mbit/s, a number above 0")
+    return rate
 
 
 def _impairment(text: str) -> ImpairmentSpec:
@@ -76,6 +88,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SPEC",
         help="for tests: drop=0.01,dup=0.01,reorder=0.02,seed=7[,ports=1+2][,direction=rx|tx|both]",
     )
+    parser.add_argument(
+        "--link-mbit",
+        type=_rate,
+        default=None,
+        metavar="MBIT",
+        help="rate of the links, where it is lower than that of the interfaces: a train takes half a millisecond of it",
+    )
+    parser.add_argument("--no-trains", action="store_true", help="packets come and go one by one, and finished")
     parser.add_argument(
         "--engine",
         choices=ENGINES,
@@ -137,7 +157,8 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
     previous = {number: signal.signal(number, lambda *_: ending.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with ExitStack() as stack:
-            runner = switch.port_runner(dict(arguments.interfaces), arguments.impair, failed)
+            trains = TrainSpec(arguments.link_mbit, not arguments.no_trains)
+            runner = switch.port_runner(dict(arguments.interfaces), arguments.impair, failed, trains=trains)
             stack.enter_context(runner)
             server = serve(
                 switch, arguments.grpc_server_addr, arguments.device_id, arguments.cpu_port, verify=switch.verify

@@ -23,6 +23,7 @@ from softswitch.runtime.impair import ImpairmentSpec
 from softswitch.runtime.machine import CounterCell, CounterCells, Machine
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
+from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
 
 _log = logging.getLogger("softswitch")
 
@@ -94,12 +95,14 @@ class SoftSwitch:
         interfaces: Mapping[int, str],
         impairment: ImpairmentSpec | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        *,
+        trains: TrainSpec = DEFAULT_TRAINS,
     ) -> PortRunner:
         """Ports for this switch on ``interfaces`` (names by port number); start it, or use it as a context manager.
 
         ``on_failure`` gets the exception that ended a thread, in that thread. Raises PortError.
         """
-        return self._engine.port_runner(self, interfaces, impairment, on_failure)
+        return self._engine.port_runner(self, interfaces, impairment, on_failure, trains=trains)
 
     # -- packets ---------------------------------------------------------
 

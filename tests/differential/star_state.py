@@ -15,6 +15,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
+from differential.events import Event, Insert, SetDefault, SetGroup
 from golden import model
 from golden.model import Host, Job, udp_frame
 from helpers.packet import rigs
@@ -81,6 +82,17 @@ def _ordinary() -> Frames:
         ether / ARP(op=1, psrc="10.0.0.1", pdst="10.0.0.100"), ether / ARP(op=1, psrc="10.0.0.1", pdst="10.0.0.2"),
     ]  # fmt: skip
     return [(first.port, bytes(packet)) for packet in packets]
+
+
+def writes(switch: SoftSwitch) -> list[Event]:
+    """Events that repeat everything that was written to ``switch``."""
+    sequence: list[Event] = []
+    for name, table in switch.loaded.program.tables.items():
+        if table.entries is None:
+            sequence += [Insert(name, entry) for entry in switch.entries(name)]
+        if not table.default_const:
+            sequence.append(SetDefault(name, switch.default_action(name)))
+    return sequence + [SetGroup(group, replicas) for group, replicas in switch.groups().items()]
 
 
 def main(file: str) -> None:

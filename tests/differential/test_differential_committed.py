@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 from differential.comparison import EngineRunner, ReferenceRunner, run_and_compare
 from differential.draws import Draws
-from differential.events import Event, EventMaker, Insert, PacketIn, SetDefault, SetGroup
+from differential.events import Event, EventMaker, PacketIn
 from differential.frames import damaged, make_frame
-from differential.star_state import Frames, star_switch
+from differential.star_state import Frames, star_switch, writes
 from helpers.paths import ROOT
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
@@ -38,17 +38,6 @@ def test_test_programs(name: str, seed: int) -> None:
     draws = Draws(seed)
     maker = EventMaker(draws, program, lambda: (draws.one([1, 3]), make_frame(draws, program)))
     assert run(program, maker.events(150)) > 0
-
-
-def writes(switch: SoftSwitch) -> list[Event]:
-    """Events that repeat everything that was written to ``switch``."""
-    sequence: list[Event] = []
-    for name, table in switch.loaded.program.tables.items():
-        if table.entries is None:
-            sequence += [Insert(name, entry) for entry in switch.entries(name)]
-        if not table.default_const:
-            sequence.append(SetDefault(name, switch.default_action(name)))
-    return sequence + [SetGroup(group, replicas) for group, replicas in switch.groups().items()]
 
 
 def test_jobs_of_the_star(star: tuple[SoftSwitch, Frames]) -> None:

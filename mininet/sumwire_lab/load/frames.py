@@ -18,6 +18,8 @@ _UDP: Final = struct.Struct("!HHHH")
 _SUMWIRE: Final = struct.Struct("!BBHHBBIIBBHI")
 IPV4_NO_OPTIONS: Final = 0x45
 DEFAULT_TTL: Final = 64
+# As hosts send their datagrams.
+_DONT_FRAGMENT: Final = 0x4000
 # Offset of the Sumwire header's field `round` in a frame.
 ROUND_OFFSET: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES + 8
 
@@ -54,7 +56,7 @@ def ipv4(
     def pack(checksum: int) -> bytes:
         length = p4.IPV4_BYTES + len(payload) + length_error
         src, dst = socket.inet_aton(ends.src_ip), socket.inet_aton(ends.dst_ip)
-        return _IPV4.pack(IPV4_NO_OPTIONS, 0, length, 0, 0, DEFAULT_TTL, protocol, checksum, src, dst)
+        return _IPV4.pack(IPV4_NO_OPTIONS, 0, length, 0, _DONT_FRAGMENT, DEFAULT_TTL, protocol, checksum, src, dst)
 
     return pack((ones_complement(pack(0)) + sum_error) & 0xFFFF) + payload
 

@@ -4,16 +4,15 @@
 
 Run as `python -m sumwire_lab.load.generator SPEC.json`. One process plays all workers, so that on a small machine the
 switch, not the generator, gets the processors. Frames are made beforehand; numpy writes the rounds of a whole batch of
-slots, and one system call sends a worker's frames of the batch. The generator counts the results that reach worker 0
-and keeps at most `window` slots open. Offered more than it can take, a switch would drop contributions, and the
-benchmark would measure rejects and retransmissions instead of sums.
+slots, and one system call sends a worker's frames of the batch, or a train of them. The generator counts the results
+that reach worker 0 and keeps at most `window` slots open. Offered more than it can take, a switch would drop
+contributions, and the benchmark would measure rejects and retransmissions instead of sums.
 """
 
 from __future__ import annotations
 
 import json
 import select
-import socket
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -22,25 +21,19 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sumwire.wire.batch import BatchSocket
-from sumwire.wire.header import HEADER_BYTES, WORD_BYTES, Header
+from sumwire.wire.header import WORD_BYTES, Header
 from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import OptionError
 from sumwire_lab.load import frames
 from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.load.links import HEADS_BYTES, Link, Results, SingleLink, SingleResults, TrainLink, TrainResults
 from sumwire_lab.network.control_plane import JOB_ID
 from sumwire_lab.system.processes import end_with_parent
 
-_KIND_OFFSET: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
-_SLOT_OFFSET: Final = _KIND_OFFSET + 4
+_SLOT_OFFSET: Final = 4
+_ROUND_OFFSET: Final = frames.ROUND_OFFSET - HEADS_BYTES
 _RESULT: Final = p4.SUMWIRE_VERSION << 4 | p4.KIND_RESULT
-# Only the header of a result is read.
-_RECEIVE_BYTES: Final = _KIND_OFFSET + HEADER_BYTES
-_RECEIVE_FRAMES: Final = 64
-_SO_SNDBUFFORCE: Final = 32
-_SO_RCVBUFFORCE: Final = 33
-_BUFFER_BYTES: Final = 8 << 20
 # After so long without a result, something was lost and all open slots are sent again.
 _LOST_SECONDS: Final = 0.2
 
@@ -59,16 +52,20 @@ class LoadSpec:
     window: int
     """Most slots that are open at a time; at least `batch`."""
     batch: int
-    """Slots that are sent together: frames of each worker in one system call."""
+    """Slots that are sent together: frames of each worker in one system call, or in trains."""
     seconds: float
     listen: bool
     result: str
+    train: int = 1
+    """Packets of a train; 1: frames go one by one."""
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.slots % self.batch:
             raise OptionError(f"batch={self.batch}: must be at least 1 and divide the {self.slots} slots")
         if not self.batch <= self.window <= self.slots:
             raise OptionError(f"window={self.window}: must be {self.batch} (a batch) to {self.slots} (all slots)")
+        if not 1 <= self.train <= self.batch:
+            raise OptionError(f"train={self.train}: must be 1 to {self.batch} (a batch)")
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))
@@ -102,15 +99,15 @@ def templates(spec: LoadSpec) -> NDArray[np.uint8]:
     return np.stack([np.stack([one(worker, slot) for slot in range(spec.slots)]) for worker in range(len(spec.ends))])
 
 
-def results_of(heads: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Slots and rounds of the results among these frames, of which each row has the first 66 bytes or more."""
-    told = heads[heads[:, _KIND_OFFSET] == _RESULT]
+def results_of(headers: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Slots and rounds of the results among these Sumwire headers, one in each row."""
+    told = headers[headers[:, 0] == _RESULT]
 
     def field(offset: int, form: str) -> NDArray[np.int64]:
         size = np.dtype(form).itemsize
         return np.ascontiguousarray(told[:, offset : offset + size]).view(form)[:, 0].astype(np.int64)
 
-    return field(_SLOT_OFFSET, ">u2"), field(frames.ROUND_OFFSET, ">u4")
+    return field(_SLOT_OFFSET, ">u2"), field(_ROUND_OFFSET, ">u4")
 
 
 class OpenSlots:
@@ -154,12 +151,12 @@ class OpenSlots:
         return np.flatnonzero(self._open)
 
 
-def _packet_socket(interface: str, protocol: int, batch: int) -> BatchSocket:
-    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(protocol))
-    for option in (_SO_SNDBUFFORCE, _SO_RCVBUFFORCE):
-        raw.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
-    raw.bind((interface, protocol))
-    return BatchSocket(raw, row_bytes=_RECEIVE_BYTES, batch=batch)
+def _links(spec: LoadSpec, rows: NDArray[np.uint8]) -> list[Link]:
+    """One for each worker, for its rows of whole frames, or of UDP payloads in trains."""
+    if spec.train == 1:
+        return [SingleLink(name, mine, spec.batch) for name, mine in zip(spec.interfaces, rows, strict=True)]
+    workers = zip(spec.interfaces, spec.ends, rows, strict=True)
+    return [TrainLink(name, ends, mine, spec.train) for name, ends, mine in workers]
 
 
 class Generator:
@@ -167,20 +164,19 @@ class Generator:
 
     def __init__(self, spec: LoadSpec) -> None:
         self._spec = spec
-        self._frames = templates(spec)
-        self._rounds = self._frames[:, :, frames.ROUND_OFFSET : frames.ROUND_OFFSET + 4]
-        self._slots = np.arange(spec.slots)
-        # Protocol 0: these sockets only send.
-        self._links = [_packet_socket(name, 0, spec.batch) for name in spec.interfaces]
-        for link, of_worker in zip(self._links, self._frames, strict=True):
-            link.load(of_worker, joined=1)
-        self._results = _packet_socket(spec.interfaces[0], p4.ETHERTYPE_IPV4, _RECEIVE_FRAMES)
+        heads = 0 if spec.train == 1 else HEADS_BYTES
+        rows = np.ascontiguousarray(templates(spec)[:, :, heads:])
+        self._rounds = rows[:, :, frames.ROUND_OFFSET - heads :][:, :, :4]
+        self._links = _links(spec, rows)
+        first = spec.interfaces[0]
+        self._results: Results = SingleResults(first) if spec.train == 1 else TrainResults(first)
         self._open = OpenSlots(spec.slots, spec.window, spec.batch)
         self.count = Count()
 
     def close(self) -> None:
-        for link in [*self._links, self._results]:
+        for link in self._links:
             link.close()
+        self._results.close()
 
     def run(self) -> Count:
         """Send for the given time. Then, not timed, receive the results of the slots that are still open."""
@@ -216,12 +212,7 @@ class Generator:
     def _send(self, first: int, last: int) -> None:
         """Send the frames of all workers for slots first to last - 1."""
         for link in self._links:
-            begin = first
-            while begin < last:
-                try:
-                    begin += link.send(self._slots[begin:last])
-                except BlockingIOError:
-                    select.select([], [link], [])
+            link.send(first, last)
         self.count.sent += (last - first) * len(self._links)
 
     def _send_again(self) -> None:
@@ -232,9 +223,9 @@ class Generator:
     def _take_results(self) -> bool:
         """Receive all frames that are there. Returns whether there was any."""
         any_came = False
-        while (came := self._results.receive()) > 0:
+        while (headers := self._results.receive()) is not None:
             any_came = True
-            self.count.results += self._open.close(*results_of(self._results.received[:came]))
+            self.count.results += self._open.close(*results_of(headers))
         return any_came
 
 

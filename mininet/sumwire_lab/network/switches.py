@@ -74,12 +74,18 @@ def soft_command(
     engine: str = "auto",
     device_id: int = 1,
     seed: int = 1,
+    trains: bool = True,
 ) -> list[str]:
-    """The soft switch's command line, in the form of bmv2's. `seed`: of the program's random numbers."""
+    """The soft switch's command line, in the form of bmv2's.
+
+    `seed`: of the program's random numbers. `trains`: False makes packets come and go one by one.
+    """
     command = [sys.executable, "-m", "softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(device_id)]
     command += ["--seed", str(seed), "--engine", engine]
     if impair is not None:
         command += ["--impair", impair]
+    if not trains:
+        command.append("--no-trains")
     return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
 
 
@@ -131,6 +137,7 @@ class P4Process:
         impair: str | None = None,
         device_id: int = 1,
         seed: int = 1,
+        trains: bool = True,
     ) -> None:
         self.kind = kind
         self.engine = choose_engine(engine) if kind == "soft" else None
@@ -140,6 +147,7 @@ class P4Process:
         self._ledger = ledger
         self._impair = None if impair is None else seeded(impair, device_id)
         self._seed = seed + device_id
+        self._trains = trains
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, interfaces: list[tuple[int, str]]) -> None:
@@ -159,6 +167,7 @@ class P4Process:
                 engine=self.engine or "auto",
                 device_id=self.device_id,
                 seed=self._seed,
+                trains=self._trains,
             )
         with self._log.open("ab") as log:
             # A session of its own, so that Ctrl-C in the terminal reaches only the run, which then stops the switch.

@@ -17,6 +17,7 @@ from softswitch.program import ir
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import ImpairmentSpec
 from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
 
 
 class NativeEngine:
@@ -47,5 +48,7 @@ class NativeEngine:
         interfaces: Mapping[int, str],
         impairment: ImpairmentSpec | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        *,
+        trains: TrainSpec = DEFAULT_TRAINS,
     ) -> NativePortRunner:
-        return NativePortRunner(switch, self.lock, interfaces, impairment, on_failure)
+        return NativePortRunner(switch, self.lock, interfaces, impairment, on_failure, trains=trains)

@@ -10,21 +10,22 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-#define BATCH_FRAMES 64  // from one port, before the other ports are served
+#define BATCH_PACKETS 64  // from one port, before the other ports are served; a train is not divided
 
 // ---------------------------------------------------------------- setting up
 
 static int allocate(struct ss_ports *ports, uint32_t most_ports) {
   struct ss_sink *sink = &ports->sink;
   ports->ports = calloc(most_ports, sizeof *ports->ports);
+  ports->room = aligned_alloc(64, (SS_FRAME_BYTES + 63) & ~63u);
   sink->frames = calloc(SS_SINK_FRAMES, sizeof *sink->frames);
   sink->arena = aligned_alloc(64, SS_SINK_BYTES);
   sink->limit = SS_SINK_FRAMES;
   sink->capacity = SS_SINK_BYTES;
   sink->flush = ss_sink_flush;
   sink->owner = ports;
-  return ss_outbox_new(&ports->outbox, most_ports) && ports->ports != NULL && sink->frames != NULL &&
-         sink->arena != NULL;
+  return ss_outbox_new(&ports->outbox, most_ports) && ports->ports != NULL && ports->room != NULL &&
+         sink->frames != NULL && sink->arena != NULL;
 }
 
 struct ss_ports *ss_ports_new(struct ss_lock *lock, uint32_t most_ports, uint32_t cpu_port, int mail, int wake) {
@@ -50,18 +51,22 @@ void ss_ports_free(struct ss_ports *ports) {
   ss_outbox_free(&ports->outbox);
   pthread_mutex_destroy(&ports->sending);
   free(ports->ports);
+  free(ports->room);
   free(ports->sink.frames);
   free(ports->sink.arena);
   free(ports);
 }
 
-int ss_ports_add(struct ss_ports *ports, uint32_t number, int fd, uint32_t mtu, size_t ring_bytes) {
+int ss_ports_add(struct ss_ports *ports, uint32_t number, int fd, const struct ss_port_spec *spec) {
   if (number >= SS_PORTS) return EINVAL;
   struct ss_port *port = &ports->ports[ports->count];
-  int error = ss_ring_open(&port->ring, fd, mtu, ring_bytes);
+  int error = ss_ring_open(&port->ring, fd, spec->mtu, spec->ring_bytes, (int)spec->unfinished);
   if (error != 0) return error;
   port->number = number;
   port->fd = fd;
+  port->train_bytes = spec->unfinished ? spec->train_bytes : 0;
+  port->most_length = spec->mtu + SS_ETHERNET_BYTES;
+  port->unfinished = spec->unfinished;
   ports->positions[number] = ports->count++;
   return 0;
 }
@@ -120,34 +125,51 @@ static void run(void *to, const uint8_t *frame, uint32_t length) {
   lock->machine->program->process(lock->machine, passage->number, frame, length, now_us, &passage->ports->sink);
 }
 
-static void take(struct ss_ports *ports, struct ss_port *port, const uint8_t *frame, uint32_t length) {
-  struct passage passage = {ports, port->number, ss_now_ns()};
-  port->counters.rx_frames++;
-  port->counters.rx_bytes += length;
-  if (port->inbound == NULL) run(&passage, frame, length);
-  else ss_impair_push(port->inbound, frame, length, passage.now_ns, run, &passage);
+static void mail_first(struct ss_ports *ports, const struct ss_port *port, uint64_t *counter, enum ss_mail_kind kind) {
+  if ((*counter)++ == 0) ss_mail(ports, kind, &port->number, sizeof port->number);
 }
 
-static void count_cut(struct ss_ports *ports, struct ss_port *port) {
-  if (port->counters.rx_cut++ == 0) ss_mail(ports, SS_MAIL_CUT, &port->number, sizeof port->number);
+static void take_packet(struct passage *passage, struct ss_port *port, const uint8_t *packet, uint32_t length) {
+  port->counters.rx_frames++;
+  port->counters.rx_bytes += length;
+  if (port->inbound == NULL) run(passage, packet, length);
+  else ss_impair_push(port->inbound, packet, length, passage->now_ns, run, passage);
+  if (__builtin_expect(ss_lock_wanted(passage->ports->lock), 0)) ss_lock_yield(passage->ports->lock);
+}
+
+// Returns what counts towards BATCH_PACKETS. The packets of a train came at the same time.
+static uint32_t take_frame(struct ss_ports *ports, struct ss_port *port, const struct ss_arrived *arrived) {
+  struct passage passage = {ports, port->number, ss_now_ns()};
+  struct ss_cutter *cutter = &ports->cutter;
+  uint32_t packets = ss_cut_begin(cutter, arrived->frame, arrived->length, &arrived->told), length;
+  if (packets == 0) mail_first(ports, port, &port->counters.rx_refused, SS_MAIL_REFUSED);
+  port->counters.rx_trains += packets > 1;
+  for (uint32_t left = packets; left > 0; left--) {
+    const uint8_t *packet = ss_cut_next(cutter, &length);
+    take_packet(&passage, port, packet, length);
+  }
+  return packets == 0 ? 1 : packets;
+}
+
+static uint32_t count_lost(const struct ss_arrived *arrived) {
+  return ss_cut_count(arrived->frame, arrived->there, arrived->length, &arrived->told);
 }
 
 static uint32_t drain(struct ss_ports *ports, struct ss_port *port) {
   if (!ss_ring_ready(&port->ring)) return 0;
-  struct ss_lock *lock = ports->lock;
   uint32_t handled = 0;
-  ss_lock_enter(lock);
-  for (; handled < BATCH_FRAMES; handled++) {
-    uint8_t *frame = NULL;
-    uint32_t length = 0;
-    enum ss_arrival arrival = ss_ring_frame(&port->ring, &frame, &length);
+  ss_lock_enter(ports->lock);
+  while (handled < BATCH_PACKETS) {
+    struct ss_arrived arrived;
+    enum ss_arrival arrival = ss_ring_frame(&port->ring, ports->room, &arrived);
     if (arrival == SS_NOTHING) break;
-    if (arrival == SS_FRAME) take(ports, port, frame, length);
-    else if (arrival == SS_CUT) count_cut(ports, port);
+    if (arrival == SS_FRAME) handled += take_frame(ports, port, &arrived);
+    else handled++;
+    if (arrival == SS_CUT) mail_first(ports, port, &port->counters.rx_cut, SS_MAIL_CUT);
+    if (arrival == SS_LOST) port->counters.rx_dropped += count_lost(&arrived);
     ss_ring_release(&port->ring);
-    if (__builtin_expect(ss_lock_wanted(lock), 0)) ss_lock_yield(lock);
   }
-  ss_lock_leave(lock);
+  ss_lock_leave(ports->lock);
   return handled;
 }
 

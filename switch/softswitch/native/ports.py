@@ -9,7 +9,9 @@ to Python; if its queue is full, frames are lost and counted.
 from __future__ import annotations
 
 import ctypes
+import errno
 import logging
+import math
 import os
 import socket
 import sys
@@ -17,21 +19,40 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from softswitch.native.ports_library import CounterStruct, ImpairmentSpecStruct, port_library
+from softswitch.native.ports_library import CounterStruct, ImpairmentSpecStruct, PortSpecStruct, port_library
 from softswitch.native.program_lock import ProgramLock
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import HOLD_LIMIT_NS, MAX_HELD_FRAMES, ImpairmentSpec, initial_state
-from softswitch.runtime.interface import CURE, SO_SNDBUFFORCE, PortCounters, PortError, mtu_of, open_interface
+from softswitch.runtime.interface import (
+    CURE,
+    FINISH,
+    SO_RCVBUFFORCE,
+    SO_SNDBUFFORCE,
+    PortCounters,
+    PortError,
+    mtu_of,
+    open_interface,
+)
+from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec, speed_mbit, train_bytes
 
 _log = logging.getLogger("softswitch.ports")
 
-RING_BYTES = 8 << 20  # of one port
+RING_BYTES = 8 << 20  # of one port; trains, which are longer than a slot of the ring, may take as much
 ALL_RINGS_BYTES = 64 << 20  # of all ports together, unless that left less than a quarter of RING_BYTES to each
 NO_PORT = 0xFFFFFFFF
 RECEIVE, SEND = 0, 1
 MAX_MAIL_BYTES = 1 << 20  # the largest frame that C can send
 MAIL_BUFFER_BYTES = 16 << 20
-_FRAME, _CUT = ord("F"), ord("C")
+_FRAME = ord("F")
+# What C tells once for each port.
+_TOLD = {
+    ord("C"): "frames are dropped that are longer than the interface's MTU was at the start, or than 64 KB (rx_cut)",
+    ord("R"): "frames are dropped that their sender left for its network card to finish and that the switch cannot "
+    f"finish, such as trains in tunnels (rx_refused); {FINISH}",
+    ord("S"): "the interface takes no trains, packets leave one by one (Linux before 6.2 takes none of UDP)",
+}
+# Errors of a kernel whose packet sockets do not tell what is left to do of a frame.
+_NO_TRAINS = frozenset({errno.ENOPROTOOPT, errno.EINVAL, errno.EOPNOTSUPP})
 
 
 @dataclass(frozen=True)
@@ -54,9 +75,12 @@ class NativePortRunner:
         interfaces: Mapping[int, str],
         impairment: ImpairmentSpec | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        *,
+        trains: TrainSpec = DEFAULT_TRAINS,
     ) -> None:
         self._switch = switch
         self._lock = lock
+        self._trains = trains
         self._interfaces = dict(interfaces)
         self._on_failure = on_failure
         self._library = port_library()
@@ -83,11 +107,18 @@ class NativePortRunner:
 
     def _open(self, number: int, interface: str) -> socket.socket:
         ring_bytes = max(RING_BYTES // 4, min(RING_BYTES, ALL_RINGS_BYTES // len(self._interfaces)))
+        rate = min(speed_mbit(interface), self._trains.link_mbit or math.inf)
 
         def add(opened: socket.socket) -> None:
-            _check(
-                self._library.ss_ports_add(self._ports, number, opened.fileno(), mtu_of(opened, interface), ring_bytes)
-            )
+            opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ring_bytes // 2)  # the kernel doubles it
+            spec = PortSpecStruct(mtu_of(opened, interface), train_bytes(rate), self._trains.allowed, ring_bytes)
+            error = self._library.ss_ports_add(self._ports, number, opened.fileno(), ctypes.byref(spec))
+            if error in _NO_TRAINS and self._trains.allowed:
+                self._trains = TrainSpec(allowed=False)
+                _log.warning("port %d on %s: the kernel passes no trains; %s", number, interface, FINISH)
+                spec.unfinished = 0
+                error = self._library.ss_ports_add(self._ports, number, opened.fileno(), ctypes.byref(spec))
+            _check(error)
 
         return open_interface(number, interface, add)
 
@@ -180,13 +211,9 @@ class NativePortRunner:
             kind, content = buffer[0], bytes(buffer[1:length])
             if kind == _FRAME:
                 self._switch.to_cpu(content)
-            elif kind == _CUT:
+            else:
                 number = int.from_bytes(content, sys.byteorder)
-                _log.warning(
-                    "port %d on %s: frames longer than the interface's MTU was at the start are dropped (rx_cut)",
-                    number,
-                    self._interfaces[number],
-                )
+                _log.warning("port %d on %s: %s", number, self._interfaces[number], _TOLD[kind])
 
     def _transmit(self, number: int, frame: bytes) -> None:
         """Send a packet-out; the switch holds the lock."""

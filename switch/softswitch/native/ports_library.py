@@ -15,8 +15,8 @@ from typing import Any
 
 from nativelib import build, load
 
-_FOLDER = Path(__file__).parent
-SOURCES = ("program_lock.c", "impair.c", "ring.c", "send.c", "ports.c")
+FOLDER = Path(__file__).parent
+SOURCES = ("program_lock.c", "impair.c", "layers.c", "cut.c", "join.c", "ring.c", "send.c", "ports.c")
 
 
 class ImpairmentSpecStruct(ctypes.Structure):
@@ -50,6 +50,20 @@ class CounterStruct(ctypes.Structure):
         ("tx_refused", c_uint64),
         ("rx_dropped", c_uint64),
         ("rx_cut", c_uint64),
+        ("rx_refused", c_uint64),
+        ("rx_trains", c_uint64),
+        ("tx_trains", c_uint64),
+    )
+
+
+class PortSpecStruct(ctypes.Structure):
+    """struct ss_port_spec"""
+
+    _fields_ = (
+        ("mtu", c_uint32),
+        ("train_bytes", c_uint32),
+        ("unfinished", c_uint32),
+        ("ring_bytes", c_size_t),
     )
 
 
@@ -71,7 +85,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_impair_read_counters": (None, (c_void_p, POINTER(ImpairmentCountersStruct))),
     "ss_ports_new": (c_void_p, (c_void_p, c_uint32, c_uint32, c_int, c_int)),
     "ss_ports_free": (None, (c_void_p,)),
-    "ss_ports_add": (c_int, (c_void_p, c_uint32, c_int, c_uint32, c_size_t)),
+    "ss_ports_add": (c_int, (c_void_p, c_uint32, c_int, POINTER(PortSpecStruct))),
     "ss_ports_impair": (c_int, (c_void_p, c_uint32, c_int, POINTER(ImpairmentSpecStruct))),
     "ss_ports_run": (c_int, (c_void_p,)),
     "ss_ports_stop": (None, (c_void_p,)),
@@ -82,13 +96,17 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-@functools.cache
-def port_library() -> ctypes.CDLL:
-    """The ports' library; the first call builds and loads it. Raises nativelib.NativeError."""
-    flags = ["-D_GNU_SOURCE", "-pthread"]
-    path = build("softswitch-ports", [_FOLDER / name for name in SOURCES], includes=[_FOLDER], flags=flags)
-    library = load(path)
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """``library`` with the types of its functions."""
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
+
+
+@functools.cache
+def port_library() -> ctypes.CDLL:
+    """The ports' library; the first call builds and loads it. Raises nativelib.NativeError."""
+    flags = ["-D_GNU_SOURCE", "-pthread"]
+    path = build("softswitch-ports", [FOLDER / name for name in SOURCES], includes=[FOLDER], flags=flags)
+    return declared(load(path))

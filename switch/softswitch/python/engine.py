@@ -15,6 +15,7 @@ from softswitch.python.ports import PythonPortRunner
 from softswitch.runtime.engine import PacketSwitch
 from softswitch.runtime.impair import ImpairmentSpec
 from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
 
 
 class PythonEngine:
@@ -40,5 +41,8 @@ class PythonEngine:
         interfaces: Mapping[int, str],
         impairment: ImpairmentSpec | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        *,
+        trains: TrainSpec = DEFAULT_TRAINS,
     ) -> PythonPortRunner:
+        """See the protocol. These ports take and send no trains."""
         return PythonPortRunner(switch, interfaces, impairment, on_failure)

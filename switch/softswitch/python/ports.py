@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports of the Python engine: AF_PACKET raw sockets, and the thread that runs packets.
 
-Needs root (CAP_NET_RAW). Packet sockets receive frames before an offloading sender's hardware has computed checksums:
+Needs root (CAP_NET_RAW). These ports finish nothing that a sender left for its network card, and tell so when it comes:
 turn off transmit offloads of the hosts behind the ports (``ethtool -K IFACE tx off gso off tso off``).
 """
 

@@ -13,6 +13,7 @@ from softswitch.runtime.impair import ImpairmentSpec
 from softswitch.runtime.interface import PortCounters
 from softswitch.runtime.machine import Machine
 from softswitch.runtime.splitmix import SplitMix
+from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
 
 M = TypeVar("M", bound=Machine)
 
@@ -83,8 +84,10 @@ class Engine(Protocol[M]):
         interfaces: Mapping[int, str],
         impairment: ImpairmentSpec | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        *,
+        trains: TrainSpec = DEFAULT_TRAINS,
     ) -> PortRunner:
-        """Ports on ``interfaces`` (names by port number).
+        """Ports on ``interfaces`` (names by port number). ``trains`` is for the native engine; the other has none.
 
         ``on_failure`` gets the exception that ended a thread, in that thread. Raises PortError.
         """

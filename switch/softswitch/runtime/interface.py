@@ -24,6 +24,8 @@ BUFFER_BYTES = 16 << 20
 
 # What mends a port that cannot be opened.
 CURE = "see `ip link`, and give interfaces that are there and up: -i PORT@INTERFACE"
+# What mends frames that their sender left for its network card to finish.
+FINISH = "turn offloads off on the hosts behind the ports: ethtool -K IFACE tx off gso off tso off"
 _NAMED_NUMBER = struct.Struct("16si20x")  # struct ifreq
 
 
@@ -33,11 +35,12 @@ class PortError(Exception):
 
 @dataclass
 class PortCounters:
-    """Counters of one port.
+    """Counters of one port. The packets of a train count one by one.
 
     ``tx_dropped``: the interface's queue was full, or the interface was down. ``tx_refused``: frames longer than its
-    MTU. ``rx_dropped``: frames lost because the switch did not keep up. ``rx_cut``: frames longer than a slot of the
-    native engine's ring, whose size follows from the interface's MTU at the start.
+    MTU. ``rx_dropped``: frames lost because the switch did not keep up. ``rx_cut``: frames that are too long to be
+    packets, and that the port cannot cut. ``rx_refused``: frames that their sender left unfinished and that the port
+    cannot finish. ``rx_trains``, ``tx_trains``: frames that were trains.
     """
 
     rx_frames: int = 0
@@ -48,6 +51,9 @@ class PortCounters:
     tx_refused: int = 0
     rx_dropped: int = 0
     rx_cut: int = 0
+    rx_refused: int = 0
+    rx_trains: int = 0
+    tx_trains: int = 0
 
 
 def open_interface(number: int, interface: str, prepare: Callable[[socket.socket], None]) -> socket.socket:

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""A program in C, without P4, for tests of the native ports: each frame says by which ports it leaves."""
+"""A program in C, without P4, for tests of the native ports: each frame says by which ports it leaves.
+
+IP and ARP pass unchanged between the ports of a pair: 1 and 2, 3 and 4, and so on.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +40,27 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static int passes(const uint8_t *frame, uint32_t length) {
+  static const uint16_t kinds[] = {0x0800, 0x0806, 0x86DD};
+  for (int i = 0; length >= 14 && i < 3; i++) {
+    if (frame[12] == kinds[i] >> 8 && frame[13] == (kinds[i] & 255)) return 1;
+  }
+  return 0;
+}
+
 static void process(struct ss_machine *machine, uint32_t port, const uint8_t *frame, uint32_t length, uint64_t now_us,
                     struct ss_sink *sink) {
   struct reflector *self = (struct reflector *)machine;
-  (void)port;
   atomic_store_explicit(&self->busy, 1, memory_order_relaxed);
   if (self->spin_ns != 0) for (uint64_t end = now_ns() + self->spin_ns; now_ns() < end;);
   self->last_us = now_us;
-  if (length > 16) {
+  if (passes(frame, length)) {
+    uint8_t *out = ss_reserve(sink, length);
+    if (out != NULL) {
+      memcpy(out, frame, length);
+      ss_commit(sink, port % 2 ? port + 1 : port - 1, length);
+    }
+  } else if (length > 16) {
     for (uint32_t copy = 0; copy < frame[15]; copy++) {
       uint8_t *out = ss_reserve(sink, length);
       if (out == NULL) break;

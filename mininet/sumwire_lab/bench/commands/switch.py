@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets per second into a switch over veth pairs: `make bench-switch`.
 
-Contenders are both engines of the soft switch, and bmv2. A packet counts if the switch's verdict is FIRST, ADD or LAST;
-the time is that of the load generator.
+Contenders are both engines of the soft switch, and bmv2. The native engine runs twice: with packets that come one by
+one, and with trains. A packet counts if the switch's verdict is FIRST, ADD or LAST; the time is that of the load
+generator.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar, Final
 
+from sumwire_protocol import constants as p4
+
 from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.command import Command
 from sumwire_lab.errors import LabError, OptionError
@@ -25,7 +28,7 @@ from sumwire_lab.load.frames import Endpoints
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, plan
-from sumwire_lab.network.topology import quiet_commands
+from sumwire_lab.network.topology import no_ipv6_command, quiet_commands
 from sumwire_lab.options.recipes import SYSTEM_OPS
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.system.leftovers import Ledger
@@ -35,17 +38,24 @@ WORKERS: Final = 4
 WINDOW_SLOTS: Final = control_plane.SLOTS // 2
 """Slots in flight, as many as the host library uses."""
 BATCH_SLOTS: Final = 32
+TRAIN_PACKETS: Final = 64
+"""Packets of a train, as far as 64 KB have room for them; then also the slots of a batch."""
 SECONDS: Final = 4.0
 REPEATS: Final = 3
 OPS: Final = {op.name: (op.code, op.up.words) for op in SYSTEM_OPS}
 """Name -> op code and words of a contribution."""
+TRAINS: Final = "native-trains"
 CONTENDERS: Final[dict[str, tuple[str, str]]] = {
     "native": ("soft", "native"),
+    TRAINS: ("soft", "native"),
     "python": ("soft", "python"),
     "bmv2": ("bmv2", "auto"),
 }
 """Name -> kind of switch and engine."""
 GENERATOR: Final = "generator"
+GENERATOR_TRAINS: Final = "generator-trains"
+_BY_TRAINS: Final = (TRAINS, GENERATOR_TRAINS)
+_UDP_MOST_BYTES: Final = 65507
 SUMMED: Final = ("first", "add", "last")
 _DEADLINE_SECONDS: Final = 60.0
 
@@ -82,7 +92,7 @@ def present() -> list[str]:
     """The contenders that this machine has."""
     native = switches.choose_engine("auto") == "native"
     bmv2 = switches.choose("auto") == "bmv2"
-    return [*(["native"] if native else []), "python", *(["bmv2"] if bmv2 else [])]
+    return [*(["native", TRAINS] if native else []), "python", *(["bmv2"] if bmv2 else [])]
 
 
 def parse_ops(text: str) -> tuple[str, ...]:
@@ -116,14 +126,15 @@ class SwitchCommand(Command[Case, Row]):
 
     def _cases(self, op: str) -> list[Case]:
         repeats = [Case(op, name, repeat) for repeat in range(REPEATS) for name in self._contenders]
-        return [Case(op, GENERATOR, 0), *repeats]
+        alone = [GENERATOR, *([GENERATOR_TRAINS] if TRAINS in self._contenders else [])]
+        return [*(Case(op, name, 0) for name in alone), *repeats]
 
     def measure(self, case: Case, context: Context) -> list[Row]:
         """See Benchmark."""
         folder = context.folder / case.op
-        if case.contender == GENERATOR:
-            row = _generator_alone(case.op, folder / "generator")
-            context.say(f"{case.op}: generator alone {row.packets_per_second:,.0f} packets/s")
+        if case.contender in (GENERATOR, GENERATOR_TRAINS):
+            row = _generator_alone(case.contender, case.op, folder / case.contender)
+            context.say(f"{case.op}: {case.contender} alone {row.packets_per_second:,.0f} packets/s")
         else:
             row = _measure(case.contender, case.op, folder / f"{case.contender}-{case.repeat}")
             rate = f"{row.packets_per_second:,.0f} packets/s in, {row.cpu_us:.2f} us of CPU time each"
@@ -131,19 +142,20 @@ class SwitchCommand(Command[Case, Row]):
         return [row]
 
     def record(self, rows: Sequence[Row]) -> dict[str, Any]:
-        """Workers, and by op: medians by contender, the generator's rate, and the native engine over the others."""
+        """Workers, and by op: medians by contender, the generator's rates, and the native engine over the others."""
         return {"workers": WORKERS, "ops": {op: self._entry([row for row in rows if row.op == op]) for op in self._ops}}
 
     def _entry(self, rows: Sequence[Row]) -> dict[str, Any]:
-        alone = [row for row in rows if row.contender == GENERATOR]
-        runs = [row for row in rows if row.contender != GENERATOR]
+        alone = {row.contender: row.packets_per_second for row in rows if row.contender not in CONTENDERS}
+        runs = [row for row in rows if row.contender in CONTENDERS]
         of = {name: [row for row in runs if row.contender == name] for name in self._contenders}
         rates = {name: median(row.packets_per_second for row in mine) for name, mine in of.items()}
         return {
             "packets_per_second": rates,
             "cpu_us": {name: median(row.cpu_us for row in mine) for name, mine in of.items()},
             "ratios": ratios(rates),
-            "generator_alone": alone[0].packets_per_second,
+            "generator_alone": alone[GENERATOR],
+            "generator_alone_trains": alone.get(GENERATOR_TRAINS),
             "runs": [asdict(row) for row in runs],
         }
 
@@ -152,8 +164,10 @@ class SwitchCommand(Command[Case, Row]):
         lines = []
         for op, entry in self.record(rows)["ops"].items():
             rates = {**entry["packets_per_second"], "generator alone": entry["generator_alone"]}
+            if entry["generator_alone_trains"] is not None:
+                rates["generator alone, trains"] = entry["generator_alone_trains"]
             cells = [f"{name} {rate:,.0f}" for name, rate in rates.items()]
-            cells += [f"native / {name} {ratio:.2f}" for name, ratio in entry["ratios"].items()]
+            cells += [f"{name} {ratio:.2f}" for name, ratio in entry["ratios"].items()]
             lines.append(f"{op}: packets/s {', '.join(cells)}")
             times = ", ".join(f"{name} {us:.2f}" for name, us in entry["cpu_us"].items())
             lines.append(f"{op}: CPU us a packet in the switch {times}")
@@ -161,21 +175,26 @@ class SwitchCommand(Command[Case, Row]):
 
 
 def ratios(rates: Mapping[str, float]) -> dict[str, float]:
-    """Packets/s of the native engine over those of each other contender; empty without the native engine."""
+    """Packets/s of the native engine, one by one, over those of the others, and trains over one by one."""
     if "native" not in rates:
         return {}
-    return {name: rates["native"] / rate for name, rate in rates.items() if name != "native"}
+    native = rates["native"]
+    over = {f"native / {name}": native / rate for name, rate in rates.items() if name not in ("native", TRAINS)}
+    return {**over, **({f"{TRAINS} / native": rates[TRAINS] / native} if TRAINS in rates else {})}
 
 
 @contextmanager
-def _pairs(ledger: Ledger) -> Iterator[tuple[Fabric, list[str]]]:
-    """Veth pairs without rate limits in this namespace. Yields the plan and the names of the far ends."""
+def _pairs(ledger: Ledger, contender: str) -> Iterator[tuple[Fabric, list[str]]]:
+    """Veth pairs without rate limits in this namespace. Yields the plan and the names of the far ends.
+
+    The interfaces carry whole trains if the contender gets them, else single packets only.
+    """
     fabric = plan(WORKERS, LinkOptions(), ledger.token)
     for host in fabric.hosts:
         near, far = host.switch_interface, host.host_interface
         _command(["ip", "link", "add", near, "type", "veth", "peer", "name", far])
         for name in (near, far):
-            for command in quiet_commands(name):
+            for command in [no_ipv6_command(name)] if contender in _BY_TRAINS else quiet_commands(name):
                 _command(command)
             _command(["ip", "link", "set", name, "up"])
     yield fabric, [host.host_interface for host in fabric.hosts]
@@ -193,8 +212,9 @@ def _measure(contender: str, op: str, folder: Path) -> Row:
     with ExitStack() as stack:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
-        fabric, ends = stack.enter_context(_pairs(ledger))
-        switch = switches.P4Process(kind, folder / "switch.log", ledger, engine=engine)
+        fabric, ends = stack.enter_context(_pairs(ledger, contender))
+        trains = contender in _BY_TRAINS
+        switch = switches.P4Process(kind, folder / "switch.log", ledger, engine=engine, trains=trains)
         stack.callback(switch.stop)
         switch.start([(host.port, host.switch_interface) for host in fabric.hosts])
         control_plane.install(
@@ -203,7 +223,8 @@ def _measure(contender: str, op: str, folder: Path) -> Row:
         assert switch.process is not None
         clocks = [cpu_clock(switch.process.pid)]
         began = cpu_seconds(clocks)
-        count = _generate(op, fabric, ends, folder, ledger=ledger, serving={"switch": switch.process})
+        spec = _load_spec(contender, op, fabric, ends, folder)
+        count = _generate(spec, folder, ledger=ledger, serving={"switch": switch.process})
         cpu_s = cpu_seconds(clocks) - began
         verdicts = control_plane.counters(folder)["verdicts"]
     summed = sum(verdicts[name] for name in SUMMED)
@@ -220,41 +241,41 @@ def _measure(contender: str, op: str, folder: Path) -> Row:
     )
 
 
-def _generator_alone(op: str, folder: Path) -> Row:
+def _generator_alone(contender: str, op: str, folder: Path) -> Row:
     """Packets/s without a switch. What is measured later must stay clearly below, or the generator is the limit."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
-        fabric, ends = stack.enter_context(_pairs(ledger))
-        count = _generate(op, fabric, ends, folder, ledger=ledger, serving={})
+        fabric, ends = stack.enter_context(_pairs(ledger, contender))
+        count = _generate(_load_spec(contender, op, fabric, ends, folder), folder, ledger=ledger, serving={})
     rate = float(count["sent"] / count["seconds"])
-    return Row(GENERATOR, op, rate, 0.0, sent=count["sent"], summed=0, results=0, resent=0)
+    return Row(contender, op, rate, 0.0, sent=count["sent"], summed=0, results=0, resent=0)
 
 
-def _generate(
-    op: str,
-    fabric: Fabric,
-    interfaces: list[str],
-    folder: Path,
-    *,
-    ledger: Ledger,
-    serving: dict[str, subprocess.Popen[bytes]],
-) -> dict[str, Any]:
+def _load_spec(contender: str, op: str, fabric: Fabric, interfaces: list[str], folder: Path) -> LoadSpec:
     switch = fabric.switches[0]
     code, words = OPS[op]
-    spec = LoadSpec(
+    trains = contender in _BY_TRAINS
+    room = _UDP_MOST_BYTES // (p4.SUMWIRE_BYTES + words * p4.WORD_BYTES)
+    return LoadSpec(
         interfaces=interfaces,
         ends=[Endpoints(h.mac, switch.aggregator_mac, h.ip, switch.aggregator_ip) for h in fabric.hosts],
         op=code,
         words=words,
         slots=control_plane.SLOTS,
         window=WINDOW_SLOTS,
-        batch=BATCH_SLOTS,
+        batch=TRAIN_PACKETS if trains else BATCH_SLOTS,
         seconds=SECONDS,
-        listen=bool(serving),
+        listen=contender in CONTENDERS,
         result=str(folder / "generator.json"),
+        train=min(TRAIN_PACKETS, room) if trains else 1,
     )
+
+
+def _generate(
+    spec: LoadSpec, folder: Path, *, ledger: Ledger, serving: dict[str, subprocess.Popen[bytes]]
+) -> dict[str, Any]:
     path = folder / "generator.spec.json"
     spec.save(path)
     logs = {GENERATOR: folder / "generator.log", "switch": folder / "switch.log"}

@@ -18,6 +18,7 @@ ACCURACY_GAP_MAX: Final = 0.005
 ROUNDING: Final = 1e-6
 WHY_ABSENT: Final[Mapping[str, str]] = {
     "native": "no compiler for the native engine (clang 16 or later)",
+    "native-trains": "no compiler for the native engine (clang 16 or later)",
     "bmv2": "simple_switch_grpc is not on PATH",
 }
 

@@ -25,6 +25,7 @@ from softswitch.native.program_lock import ProgramLock
 from softswitch.python.port import AUXDATA_SPACE, PACKET_AUXDATA
 from softswitch.runtime.impair import Impairment, ImpairmentSpec
 from softswitch.runtime.interface import PortError
+from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
 
 pytestmark = [pytest.mark.root, pytest.mark.cc]
 
@@ -54,6 +55,7 @@ def rig(
     on_failure: Callable[[BaseException], None] | None = None,
     spin_ns: int = 0,
     switch: ReflectingSwitch | None = None,
+    trains: TrainSpec = DEFAULT_TRAINS,
 ) -> Iterator[Rig]:
     """A running reflector on ``wires``, and a host at each end."""
     lock, switch = ProgramLock(), switch or ReflectingSwitch(CPU_PORT)
@@ -61,7 +63,7 @@ def rig(
     try:
         with Reflector(spin_ns=spin_ns) as machine:
             lock.run(machine.address)
-            with NativePortRunner(switch, lock, wires, impairment, on_failure) as runner:
+            with NativePortRunner(switch, lock, wires, impairment, on_failure, trains=trains) as runner:
                 yield Rig(lock, machine, switch, runner, hosts)
     finally:
         for host in hosts.values():
@@ -158,7 +160,7 @@ def test_a_vlan_tag_is_put_back_up_to_the_mtu(wires: dict[int, str], kind: int, 
 def test_longer_frames_than_the_mtu_was_are_counted_and_told_once(
     wires: dict[int, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with rig(wires) as made, caplog.at_level(logging.WARNING, "softswitch.ports"):
+    with rig(wires, trains=TrainSpec(allowed=False)) as made, caplog.at_level(logging.WARNING, "softswitch.ports"):
         for end in (wires[1], f"{wires[1]}p"):
             ip("link", "set", end, "mtu", "4000")
         for _ in range(5):
@@ -170,6 +172,19 @@ def test_longer_frames_than_the_mtu_was_are_counted_and_told_once(
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
     assert f"port 1 on {wires[1]}" in told[0]
+
+
+def test_longer_frames_than_the_mtu_was_come_as_trains_do(wires: dict[int, str]) -> None:
+    with rig(wires) as made:
+        for name in wires.values():
+            for end in (name, f"{name}p"):
+                ip("link", "set", end, "mtu", "4000")
+        for number, length in enumerate((3000, 60, 3000)):
+            made.send(1, numbered(number, 2, length=length))
+        assert [(number_of(data), len(data)) for data in (made.receive(2) for _ in range(3))] == [
+            (0, 3000), (1, 60), (2, 3000),
+        ]  # fmt: skip
+        assert (made.runner.counters[1].rx_cut, made.runner.counters[1].rx_frames) == (0, 3)
 
 
 def test_what_the_ring_cannot_hold_is_counted(wires: dict[int, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from golden import model as golden
 from sumwire.wire.header import Header
-from sumwire_lab.bench.commands.switch import GENERATOR, Row, SwitchCommand, ratios
+from sumwire_lab.bench.commands.switch import GENERATOR, GENERATOR_TRAINS, Row, SwitchCommand, ratios
 from sumwire_lab.load import frames
 from sumwire_lab.load.frames import Endpoints
 from sumwire_lab.load.generator import LoadSpec, OpenSlots, results_of, templates
@@ -65,7 +65,7 @@ def test_the_frames_sum_up(op: int, words: int) -> None:
 
 
 def head(kind: int, slot: int, round_: int) -> bytes:
-    return frames.frame(ends(0), Header(kind, p4.OP_THC, 1, slot, 0, round=round_, words=0))[:66]
+    return frames.sumwire(Header(kind, p4.OP_THC, 1, slot, 0, round=round_, words=0))
 
 
 def test_results_are_told_from_other_frames() -> None:
@@ -106,18 +106,23 @@ def test_rounds_grow_by_one_with_every_turn() -> None:
 
 
 def test_rates_are_compared_with_the_native_engine() -> None:
-    rates = {"native": 400.0, "python": 50.0, "bmv2": 20.0}
-    assert ratios(rates) == {"python": 8.0, "bmv2": 20.0}
+    rates = {"native": 400.0, "native-trains": 1600.0, "python": 50.0, "bmv2": 20.0}
+    assert ratios(rates) == {"native / python": 8.0, "native / bmv2": 20.0, "native-trains / native": 4.0}
+    assert ratios({"native": 400.0, "python": 50.0}) == {"native / python": 8.0}
     assert ratios({"python": 50.0, "bmv2": 20.0}) == {}
     rows = [Row(name, "thc", rate, 2.5, sent=4, summed=4, results=1, resent=0) for name, rate in rates.items()]
-    rows.append(Row(GENERATOR, "thc", 6e5, 0.0, sent=4, summed=0, results=0, resent=0))
+    for name, rate in (GENERATOR, 6e5), (GENERATOR_TRAINS, 4e6):
+        rows.append(Row(name, "thc", rate, 0.0, sent=4, summed=0, results=0, resent=0))
     command = SwitchCommand(list(rates))
     line, times = command.text(rows).splitlines()
-    assert times.endswith("native 2.50, python 2.50, bmv2 2.50")
+    assert times.endswith("native 2.50, native-trains 2.50, python 2.50, bmv2 2.50")
     assert [run["contender"] for run in command.record(rows)["ops"]["thc"]["runs"]] == list(rates), "no generator"
-    assert "generator alone 600,000" in line and line.endswith("native / python 8.00, native / bmv2 20.00")
+    assert "generator alone 600,000, generator alone, trains 4,000,000" in line
+    assert line.endswith("native / python 8.00, native / bmv2 20.00, native-trains / native 4.00")
     entry = command.record(rows)["ops"]["thc"]
-    assert list(entry) == ["packets_per_second", "cpu_us", "ratios", "generator_alone", "runs"]
+    assert list(entry) == [
+        *("packets_per_second", "cpu_us", "ratios", "generator_alone", "generator_alone_trains", "runs"),
+    ]
     assert list(entry["runs"][0]) == [
         *("contender", "op", "packets_per_second", "cpu_us", "sent", "summed", "results", "resent"),
     ]

@@ -18,8 +18,9 @@ from sumwire_lab.verify.rows.shared import codec
 from sumwire_lab.verify.rows.speed import SETTINGS, Setting
 
 FAST: dict[str, Any] = {
-    "packets_per_second": {"native": 400_000.0, "python": 60_000.0, "bmv2": 20_000.0},
+    "packets_per_second": {"native": 400_000.0, "native-trains": 1.7e6, "python": 60_000.0, "bmv2": 20_000.0},
     "generator_alone": 600_000.0,
+    "generator_alone_trains": 2e6,
 }
 CLEAN = Losses(0, 0, 0, 0)
 
@@ -29,12 +30,15 @@ def verdicts(rows: list[Any]) -> list[bool | None]:
 
 
 def test_rows_of_the_packet_rates() -> None:
-    assert verdicts(speed_checks.rates(FAST)) == [True, True, True, True]
-    slow = {"native": 159_999.0, "python": 60_000.0, "bmv2": 20_000.0}
-    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": slow})) == [False, False, True, True]
-    assert verdicts(speed_checks.rates({**FAST, "generator_alone": 400_000.0}))[-1] is False
-    without = {"native": 400_000.0, "python": 60_000.0}
-    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": without})) == [None, True, True, True]
+    assert verdicts(speed_checks.rates(FAST)) == [True] * 6
+    slow = {"native": 159_999.0, "native-trains": 639_000.0, "python": 60_000.0, "bmv2": 20_000.0}
+    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": slow})) == [False] * 3 + [True] * 3
+    assert verdicts(speed_checks.rates({**FAST, "generator_alone": 400_000.0}))[-2:] == [False, True]
+    assert verdicts(speed_checks.rates({**FAST, "generator_alone_trains": 1.7e6}))[-2:] == [True, False]
+    without = {"native": 400_000.0, "native-trains": 1.7e6, "python": 60_000.0}
+    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": without})) == [None, *[True] * 5]
+    singles = {"native": 400_000.0, "python": 60_000.0}
+    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": singles})) == [None, True, None, True, True]
 
 
 def result(system: str, seconds: float, share: float = 0.9, lost: Losses = CLEAN, values: int = 2_500_000) -> Row:
@@ -121,7 +125,7 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True}
     assert all({"check", "value", "target", "holds"} <= set(row) for row in rows)
-    assert len(rows) == 4 + 7 + 6 + 1 + 5
+    assert len(rows) == 6 + 7 + 6 + 1 + 5
     assert len({row["check"] for row in rows}) == len(rows), "no two rows of one name"
 
 
