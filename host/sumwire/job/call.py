@@ -37,6 +37,7 @@ class Call:
         return binascii.crc_hqx(f"{self.number}: {self}".encode(), 0) % _TAGS
 
 
-def tag_in_one_trip(tag: int) -> int:
-    """The tag of the same call where the scales travel with the tensor, so that it is never mixed with the others."""
-    return (tag + _TAGS // 2) % _TAGS
+def tag_in_one_trip(tag: int, carried: bytes) -> int:
+    """The tag of the same call where it is encoded with carried scales: workers that carry others, or none, are refused
+    instead of summed."""
+    return binascii.crc_hqx(b"one trip" + carried, tag) % _TAGS

@@ -135,7 +135,8 @@ class CodecOperation(Operation):
     def _in_one_trip(self, trip: OneTrip, transport: Transport, stats: JobStats) -> NDArray[np.uint32] | None:
         """The agreed scales; None if they must be asked for. The round has its result if the carried ones fit."""
         try:
-            agreed, done = trip.carry_out(transport, self._round, tag_in_one_trip(self.tag), stats)
+            tag = tag_in_one_trip(self.tag, trip.carried.tobytes())
+            agreed, done = trip.carry_out(transport, self._round, tag, stats)
         except CodecError as error:
             raise RecreateError(f"job {trip.config.job}: result that no sum can be: {error}; {_AGAIN}") from error
         stats.one_trip_operations += done

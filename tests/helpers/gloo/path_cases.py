@@ -85,7 +85,7 @@ def until_returned(rank: int, mapping: dict[str, Any], after: int, length: int, 
             )
         job.on_change(changes.append)
         while not (job.stats.returns and len(means) == changes[-1].operation + after):
-            by_group = group and len(means) % 2
-            mean, _ = job.reduce(tensor(rank, 0, 10 if by_group else length))
+            number = len(means)
+            mean, _ = job.reduce(tensor(rank, number % 7, 10 if group and number % 2 else length))
             means.append(float(mean.double().square().sum()))
     return {"means": means, "changes": changes, "stats": job.stats.as_dict()}

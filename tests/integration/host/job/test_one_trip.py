@@ -240,9 +240,9 @@ def test_tags_go_with_the_tensors_chunks() -> None:
     assert seen == [2] * 2 * WORKERS
 
 
-@pytest.mark.parametrize("lost", ["the option", "the scales"])
+@pytest.mark.parametrize("lost", ["the option", "the scales", "the right scales"])
 def test_workers_that_disagree_are_refused(lost: str) -> None:
-    """One asks for norms and the others do not: nobody has a result."""
+    """One asks for norms and the others do not, or it has others than they: nobody has a result."""
     mapping = mapping_of()
 
     def run(worker: int) -> str:
@@ -251,7 +251,8 @@ def test_workers_that_disagree_are_refused(lost: str) -> None:
             try:
                 job.reduce(tensor(worker, 0))
                 if worker == 1 and job._carried is not None:
-                    job._carried.clear()
+                    other = [[*key, scales + 1] for *key, scales in job._carried.kept()]
+                    job._carried.restore(other if lost == "the right scales" else [])
                 job.reduce(tensor(worker, 1))
             except sumwire.RecreateError as error:
                 return type(error).__name__

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from golden import model
 from helpers.gloo import path_cases
 from helpers.gloo.ranks import Ranks
-from helpers.transport.outage import Outage
 from helpers.transport.udp_bridge import Bridge, golden_switch, job_mapping
 
 RANKS = 4
@@ -121,14 +121,25 @@ def test_what_tune_measures_is_kept_and_found(ranks: Ranks, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("group", [False, True], ids=["switch", "every second by the group"])
 def test_after_a_fall_back_all_ranks_begin_with_no_scales(ranks: Ranks, group: bool) -> None:
-    """The switch is silent in the middle of an operation, and later answers again. Ranks that had another operation's
-    scales than the others would be refused."""
+    """The switch is restarted when one rank lacks a result that the others have: it has other scales than they."""
     mapping = job_mapping(RANKS, 64)
-    with Bridge(mapping, golden_switch(mapping), deaf=Outage(lambda number: number > 90, 2 * RANKS)):
+    lost = iter([True])
+    with Bridge(mapping, golden_switch(mapping)) as bridge:
+
+        def restart(number: int, frame: bytes) -> bool:
+            packet = model.decode(frame[42:])
+            victim = frame[33] == 2 and packet.kind == model.RESULT and packet.op == model.THC and packet.chunk == 2
+            if victim and number > 100 and next(lost, False):
+                bridge.switch = golden_switch(mapping)
+                return True
+            return False
+
+        bridge.mute = restart
         outcomes = ranks.run(path_cases.until_returned, mapping, 6, 1500, group, timeout_s=120)
     for outcome in outcomes:
         assert outcome["means"] == outcomes[0]["means"]
         assert [change.kind for change in outcome["changes"]] == ["fallback", "return"]
         stats = outcome["stats"]
-        assert (stats["one_trip_operations"] > 3) and stats["repeated_operations"] == 0
+        assert stats["one_trip_operations"] > 3
+        assert stats["repeated_operations"] == 0
         assert bool(stats["group_operations"]) is group
