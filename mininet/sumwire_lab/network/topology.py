@@ -16,23 +16,14 @@ from typing import IO, Any, Final
 
 from sumwire_lab.errors import LabError, MissingToolError
 from sumwire_lab.network.fabric import PREFIX_LEN, Fabric, HostPlan, SwitchPlan
+from sumwire_lab.network.offloads import off_command
 from sumwire_lab.network.shaping import drops_by_priority, shaping_commands
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.leftovers import Ledger
 
 _LOG: Final = logging.getLogger("sumwire_lab")
-# Off, so that frames leave as on a real wire: not joined or split, and with their checksums.
-OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
 _TOOLS: Final = ("ip", "tc", "ethtool", "mnexec", "nsenter")
-
-
-def quiet_commands(interface: str) -> list[list[str]]:
-    """Commands that turn off offloads and the kernel's own IPv6 packets on a link."""
-    return [
-        ["ethtool", "-K", interface, *(word for name in OFFLOADS for word in (name, "off"))],
-        no_ipv6_command(interface),
-    ]
 
 
 def no_ipv6_command(interface: str) -> list[str]:
@@ -73,10 +64,14 @@ class LimitedEnd:
 
 
 class Network:
-    """A network that exists for the time of the `with` block. Its switches run in the root namespace."""
+    """A network that exists for the time of the `with` block. Its switches run in the root namespace.
 
-    def __init__(self, fabric: Fabric, ledger: Ledger, make_switch: SwitchFactory) -> None:
+    `offloads`: whether its interfaces keep their segmentation and checksum offloads.
+    """
+
+    def __init__(self, fabric: Fabric, ledger: Ledger, make_switch: SwitchFactory, *, offloads: bool) -> None:
         self.fabric = fabric
+        self.offloads = offloads
         self._ledger = ledger
         self._make_switch = make_switch
         self._net: Any = None
@@ -184,9 +179,11 @@ class Network:
         net.build()
         for link in ends:
             for node, interface, _ in link:
-                self._run(node, quiet_commands(interface))
+                self._run(node, [no_ipv6_command(interface)])
+                if not self.offloads:
+                    self._run(node, [off_command(interface)])
         for end in self.limited_ends():
-            self._run(end.node, shaping_commands(end.interface, end.link))
+            self._run(end.node, shaping_commands(end.interface, end.link, trains=self.offloads))
         net.start()
 
     def _servers(self) -> tuple[HostPlan, ...]:

@@ -16,6 +16,7 @@ from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.run.summary import SystemResult, ratio
 
 _NONE: Final = "-"
+_TRUTHS: Final = ("replicas", "hosts' offloads")
 DROPS: Final = {
     "queue_classes": "decisions of the switches' virtual queues by drop class, 3 is lost first",
     "link_priorities": "packets lost in links' queues by priority, 7 is served first",
@@ -78,6 +79,7 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         row("retransmissions", "retransmissions", "d"),
         row("fall-backs", "fallbacks", "d"),
         row("replicas bit-equal", "replicas_equal", "d"),
+        row("hosts' offloads on", "offloads", "d"),
     ]
 
 
@@ -102,7 +104,19 @@ def table(summary: dict[str, Any]) -> str:
     """Fixed-width text: labels to the left, numbers to the right."""
     first = [tuple(_words(cell, line[0]) for cell in line) for line in rows(summary)]
     lanes = lane_rows(summary)
-    return _aligned(first) + ("\n\n" + _aligned(lanes) if lanes else "")
+    return "\n\n".join([_aligned(first), *unlike(summary), *([_aligned(lanes)] if lanes else [])])
+
+
+def unlike(summary: dict[str, Any]) -> list[str]:
+    """A sentence if the systems were not measured with the same offloads."""
+    on = {name: entry["offloads"] for name, entry in summary["systems"].items() if "offloads" in entry}
+    if len(set(on.values())) < 2:
+        return []
+    kept, lost = (", ".join(name for name in on if on[name] is value) for value in (True, False))
+    return [
+        f"Not the same settings: the hosts' segmentation offloads are on for {kept}, and off for {lost}, "
+        f"because the switch ({summary['switch']}) reads frames one by one."
+    ]
 
 
 def _aligned(body: Sequence[tuple[str, ...]]) -> str:
@@ -116,8 +130,8 @@ def _aligned(body: Sequence[tuple[str, ...]]) -> str:
 
 
 def _words(cell: str, label: str) -> str:
-    """Yes or no instead of 1 or 0, in the row whose values are truth values."""
-    return {"1": "yes", "0": "no"}.get(cell, cell) if label.startswith("replicas") else cell
+    """Yes or no instead of 1 or 0, in the rows whose values are truth values."""
+    return {"1": "yes", "0": "no"}.get(cell, cell) if label.startswith(_TRUTHS) else cell
 
 
 def plot_svg(results: Sequence[SystemResult], kind: str, target: float) -> str:
@@ -183,7 +197,7 @@ def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
 gloo among them, run on kernel bridges.</p>
 <table><tr>{head}</tr>
 {body}</table>
-{_lane_table(summary)}<h2>Accuracy over time</h2>
+{"".join(f"<p>{html.escape(one)}</p>" for one in unlike(summary))}{_lane_table(summary)}<h2>Accuracy over time</h2>
 {plot_svg(results, "accuracy", summary["target_accuracy"])}
 <h2>Time per step</h2>
 {plot_svg(results, "step", summary["target_accuracy"])}

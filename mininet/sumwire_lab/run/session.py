@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from sumwire_lab.network import control_plane, switch_nodes, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan, plan
+from sumwire_lab.network.offloads import kept
 from sumwire_lab.network.topology import Network
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 from sumwire_lab.system import drop_counters
@@ -135,7 +136,8 @@ def open_session(
                 for s in fabric.switches
             }
         factory = switch_nodes.p4(processes) if processes else switch_nodes.bridge()
-        network = stack.enter_context(Network(fabric, ledger, factory))
+        offloads = kept(kind, options)
+        network = stack.enter_context(Network(fabric, ledger, factory, offloads=offloads))
         session = Session(fabric, network, ledger, folder, {})
         if processes:
             grpc = {name: process.grpc for name, process in processes.items()}

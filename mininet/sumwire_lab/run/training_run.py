@@ -87,6 +87,7 @@ def _one(
         if recipe.laned:
             extra["drops"] = drops(session, queues=has_queues)
         counted = session.counted()
+        extra["offloads"] = session.network.offloads
     sockets = sum(worker.host_sockets for worker in result.workers)
     lost = drop_counters.gather(counted, backlog_before=backlog, sockets=sockets)
     return replace(result, extra={**extra, "lost": lost.as_dict()})

@@ -92,6 +92,8 @@ class Row:
     rows: tuple[SizeRow, ...]
     lost: Losses
     retransmissions: int
+    offloads: bool
+    """Whether the hosts kept their segmentation offloads."""
 
 
 class AllReduceCommand(Command[Case, Row]):
@@ -120,6 +122,7 @@ class AllReduceCommand(Command[Case, Row]):
         with open_session(options, kind, context.folder / f"{case.system}-{case.link_mbit:g}") as session:
             measured = run_workers(session, _WORKER, case.system, self._sizes)
             counted = session.counted()
+            offloads = session.network.offloads
         sockets = sum(worker["host_sockets"] for worker in measured)
         lost = drop_counters.gather(counted, backlog_before=backlog, sockets=sockets)
         rows = tuple(
@@ -134,7 +137,7 @@ class AllReduceCommand(Command[Case, Row]):
         )
         for row in rows:
             context.say(f"{case.link_mbit:g} Mbit/s, {row.values} values, {case.system}: {row.seconds:.4f} s")
-        return [Row(case.system, case.link_mbit, rows, lost, retransmissions(measured))]
+        return [Row(case.system, case.link_mbit, rows, lost, retransmissions(measured), offloads)]
 
     def record(self, rows: Sequence[Row]) -> dict[str, Any]:
         """See Command."""
@@ -161,7 +164,11 @@ class AllReduceCommand(Command[Case, Row]):
             )
         for row in rows:
             lost = ", ".join(f"{place} {_count(n)}" for place, n in row.lost.as_dict().items())
-            lines.append(f"{row.link_mbit:g} Mbit/s, {row.system}: sent again {row.retransmissions}; lost: {lost}")
+            offloads = "on" if row.offloads else "off"
+            lines.append(
+                f"{row.link_mbit:g} Mbit/s, {row.system}: hosts' offloads {offloads}; sent again "
+                f"{row.retransmissions}; lost: {lost}"
+            )
         return "\n".join(lines)
 
 

@@ -28,7 +28,8 @@ from sumwire_lab.load.frames import Endpoints
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, plan
-from sumwire_lab.network.topology import no_ipv6_command, quiet_commands
+from sumwire_lab.network.offloads import off_command
+from sumwire_lab.network.topology import no_ipv6_command
 from sumwire_lab.options.recipes import SYSTEM_OPS
 from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.system.leftovers import Ledger
@@ -194,8 +195,9 @@ def _pairs(ledger: Ledger, contender: str) -> Iterator[tuple[Fabric, list[str]]]
         near, far = host.switch_interface, host.host_interface
         _command(["ip", "link", "add", near, "type", "veth", "peer", "name", far])
         for name in (near, far):
-            for command in [no_ipv6_command(name)] if contender in _BY_TRAINS else quiet_commands(name):
-                _command(command)
+            _command(no_ipv6_command(name))
+            if contender not in _BY_TRAINS:
+                _command(off_command(name))
             _command(["ip", "link", "set", name, "up"])
     yield fabric, [host.host_interface for host in fabric.hosts]
 

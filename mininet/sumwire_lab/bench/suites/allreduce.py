@@ -66,6 +66,8 @@ class Row(Timing):
     topology: str
     retransmissions: int
     """In the whole session, all sizes together."""
+    offloads: bool
+    """Whether the hosts kept their segmentation offloads."""
 
 
 class AllReduce(Suite[Case, Row]):
@@ -130,13 +132,14 @@ def measure(case: Case, context: Context) -> list[Row]:
     jobs = partial(control_plane.training_job, recipe=chosen.recipe)
     with interruptible(), open_session(options, kind, folder, jobs) as session:
         measured = run_workers(session, _WORKER, case.system, case.sizes, rank=RANK, share=SHARE)
+        offloads = session.network.offloads
     return [
-        row(case, size, [worker["sizes"][k] for worker in measured], retransmissions(measured))
+        row(case, size, [worker["sizes"][k] for worker in measured], retransmissions(measured), offloads=offloads)
         for k, size in enumerate(case.sizes)
     ]
 
 
-def row(case: Case, size: int, measured: Sequence[Mapping[str, Any]], sent_again: int) -> Row:
+def row(case: Case, size: int, measured: Sequence[Mapping[str, Any]], sent_again: int, *, offloads: bool) -> Row:
     """A row out of what each worker measured of one size."""
     on_wire = wire_bytes(case.system, Gradient(*sides(size), RANK, SHARE), case.workers)
     return Row(
@@ -144,6 +147,7 @@ def row(case: Case, size: int, measured: Sequence[Mapping[str, Any]], sent_again
         workers=case.workers,
         topology=case.topology,
         retransmissions=sent_again,
+        offloads=offloads,
     )
 
 
@@ -178,8 +182,12 @@ def _table(rate: float, rows: Sequence[Row]) -> Table:
     for row in sorted((row for of in times.values() for row in of.values()), key=lambda one: one.values):
         ratio = f"{gloo[row.values].seconds / row.seconds:.2f}" if row.values in gloo else "-"
         measured = (f"{row.seconds:.4f}", f"{row.bound_s:.4f}", f"{row.link_share:.0%}")
-        cells.append((megabytes(row.values), row.system, *measured, f"{row.host_cpu_s:.3f}", ratio))
-    head = ("tensor", "system", "seconds", "bound, s", "link used", "CPU s of a host, a million values", "gloo / it")
+        offloads = "on" if row.offloads else "off"
+        cells.append((megabytes(row.values), row.system, *measured, f"{row.host_cpu_s:.4f}", ratio, offloads))
+    head = (
+        *("tensor", "system", "seconds", "bound, s", "link used", "CPU s of a host, a million values", "gloo / it"),
+        "hosts' offloads",
+    )
     return Table(f"{rate:g} Mbit/s", head, tuple(cells))
 
 

@@ -54,23 +54,27 @@ def test_a_row_takes_the_slowest_worker_and_the_median_repeat() -> None:
 def test_the_table_compares_with_gloo() -> None:
     def row(system: str, seconds: float, switch: int | None) -> Row:
         one = size_row(10, 1024, system, [worker(seconds)] * 4, switched=switch is not None)
-        return Row(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5)
+        return Row(system, 10, (one,), Losses(0, 0, 0, switch), retransmissions=5, offloads=system == "gloo")
 
     command = AllReduceCommand([1024], [10], RunOptions())
     lines = command.text([row("gloo", 0.02, None), row("thc", 0.001, 3)]).splitlines()
     assert lines[1].split()[-1] == "-", "nothing to compare, and no process to charge"
     assert lines[2].split()[-1] == "20.00"
     assert lines[2].split()[5] == "87.2%"
+    assert lines[3].startswith("10 Mbit/s, gloo: hosts' offloads on; sent again 5")
+    assert lines[4].startswith("10 Mbit/s, thc: hosts' offloads off;")
     assert lines[3].endswith("sent again 5; lost: link_queues 0, backlog 0, host_sockets 0, switch unknown")
     assert lines[4].endswith("switch 3")
 
 
 def test_the_record_has_the_promised_keys() -> None:
     one = size_row(10, 1024, "thc", [worker(0.001)] * 4)
-    record = AllReduceCommand([1024], [10], RunOptions()).record([Row("thc", 10, (one,), Losses(0, 0, 0, 3), 5)])
+    record = AllReduceCommand([1024], [10], RunOptions()).record(
+        [Row("thc", 10, (one,), Losses(0, 0, 0, 3), 5, offloads=False)]
+    )
     assert list(record) == ["workers", "switch", "engine", "results"]
     (entry,) = record["results"]
-    assert list(entry) == ["system", "link_mbit", "rows", "lost", "retransmissions"]
+    assert list(entry) == ["system", "link_mbit", "rows", "lost", "retransmissions", "offloads"]
     assert list(entry["rows"][0]) == [
         *("link_mbit", "values", "system", "seconds", "bound_s", "link_share", "host_cpu_s", "switch_cpu_s"),
     ]

@@ -13,7 +13,7 @@ from sumwire_lab.options.bench_options import BenchOptions
 
 
 def row(system: str, values: int, seconds: float, rate: float = 100.0, share: float = 0.8) -> allreduce.Row:
-    return allreduce.Row(rate, values, system, seconds, share * seconds, share, 0.02, 4, "star", 0)
+    return allreduce.Row(rate, values, system, seconds, share * seconds, share, 0.02, 4, "star", 0, system == "gloo")
 
 
 def test_sizes_from_4_kb_to_100_mb_where_the_link_allows() -> None:
@@ -39,7 +39,8 @@ def test_where_an_all_reduce_loses() -> None:
     assert idle.startswith("At 100 Mbit/s and 4 MB thc keeps its link 50% busy, gloo 80%")
     assert [line.name for line in shown.charts[0].series if line.bound] == ["gloo, bound", "thc, bound"]
     assert shown.charts[0].series[0].points[0] == (4000.0, 0.001)
-    assert shown.tables[0].rows[-1][-1] == "6.00"
+    assert shown.tables[0].rows[-1][-2:] == ("6.00", "off")
+    assert shown.tables[0].rows[-2][-2:] == ("1.00", "on")
 
 
 def test_rates_have_a_chart_each() -> None:
@@ -62,7 +63,7 @@ def test_an_aggregator_has_no_levels() -> None:
 
 
 def scaled(system: str, workers: int, seconds: float, topology: str = "star") -> allreduce.Row:
-    return allreduce.Row(100.0, 10**6, system, seconds, 0.1, 0.1 / seconds, 0.02, workers, topology, 3)
+    return allreduce.Row(100.0, 10**6, system, seconds, 0.1, 0.1 / seconds, 0.02, workers, topology, 3, True)
 
 
 def test_scaling_page() -> None:

@@ -24,6 +24,13 @@ def test_without_priorities_there_is_one_queue() -> None:
     ]
 
 
+def test_a_queue_of_trains_is_limited_in_bytes() -> None:
+    for link, queues in ((LinkOptions(100.0), 1), (LinkOptions(100.0, priorities=True), 8)):
+        text = [" ".join(command) for command in shaping_commands("x", link, trains=True)]
+        assert sum(line.endswith(f"bfifo limit {256 * 1514}") for line in text) == queues
+        assert not any("pfifo" in line for line in text)
+
+
 def test_tos_leads_to_the_class_that_htb_serves_in_that_order() -> None:
     text = lines(LinkOptions(20, 100, priorities=True))
     order = {}

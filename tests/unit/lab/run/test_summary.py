@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,19 @@ def test_the_table_shows_the_numbers() -> None:
     assert lines["NMSE of the gradient"][-2:] == ["-", "-"]
     assert lines["replicas bit-equal"][-2:] == ["yes", "yes"]
     assert len({len(text) for text in report.table(summary).splitlines()}) == 1, "columns line up"
+
+
+def test_unlike_settings_are_told_below_the_table() -> None:
+    _, (gloo, thc) = both()
+
+    def text(*, gloo_on: bool, thc_on: bool) -> str:
+        results = [replace(gloo, extra={"offloads": gloo_on}), replace(thc, extra={"offloads": thc_on})]
+        return report.table(run_summary(RunOptions(workers=1), "bmv2", results))
+
+    differ = text(gloo_on=True, thc_on=False)
+    assert "offloads are on for gloo, and off for thc, because the switch (bmv2)" in differ
+    assert "hosts' offloads on" in differ
+    assert "Not the same" not in text(gloo_on=True, thc_on=True)
 
 
 def test_a_run_of_one_system_has_no_comparison() -> None:
