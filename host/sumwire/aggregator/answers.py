@@ -12,7 +12,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.aggregator import folds, marks
 from sumwire.aggregator.admission import DOWN_WORDS, are_hellos, lost_planes
-from sumwire.aggregator.batches import Batch, Replies
+from sumwire.aggregator.batches import PAYLOAD_BYTES, Batch, Replies
 from sumwire.aggregator.state import State
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import chunks_of, cuts_of, first_byte, headers
@@ -60,7 +60,8 @@ class Answers:
         _write_headers(replies, asked, slots, seat, _KINDS[verdicts[rows[source]]])
         _introduce(replies, asked, self._state.jobs["digest"][self._index[rows[source]]])
         replies.tos[: len(source)] = self._tos[rows[source]] & marks.PRIORITY_BITS | p4.ECN_ECT
-        replies.rows[: len(source), HEADER_BYTES:] = words[source].reshape(len(source), p4.SLOT_WORDS * WORD_BYTES)
+        replies.payloads[: len(words)] = words.reshape(len(words), PAYLOAD_BYTES)
+        replies.payload_of[: len(source)] = source
         replies.places[: len(source)] = self._state.jobs["places"][self._index[rows[source]], seat]
 
     def _receivers(self, rows: Numbers, verdicts: NDArray[np.uint8]) -> tuple[Numbers, Numbers]:
@@ -74,7 +75,7 @@ class Answers:
 def _write_headers(
     replies: Replies, asked: NDArray[Any], slots: NDArray[Any], seat: Numbers, kinds: NDArray[np.uint8]
 ) -> None:
-    heads = headers(replies.rows)[: replies.count]
+    heads = headers(replies.heads)[: replies.count]
     for name in ("op", "job", "slot", "bucket"):
         heads[name] = asked[name]
     heads["version_kind"] = first_byte(0) | kinds
@@ -94,7 +95,7 @@ def _write_headers(
 def _introduce(replies: Replies, asked: NDArray[Any], digests: NDArray[np.uint32]) -> None:
     """Write what HELLOs are told beside the slot's state: the digest of the job and the program's revision."""
     which = np.flatnonzero(are_hellos(asked))
-    heads = headers(replies.rows)
+    heads = headers(replies.heads)
     heads["bucket"][which] = digests[which] >> np.uint32(16)
     cut = cuts_of(heads[which]).astype(np.uint32) << _CHUNK_BITS
     heads["cut_chunk"][which] = cut | p4.PROGRAM_REVISION << 16 | digests[which] & np.uint32(0xFFFF)

@@ -15,9 +15,9 @@ from sumwire_protocol import constants as p4
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.messages import address_of
 
-REPLY_BYTES: Final = HEADER_BYTES + p4.SLOT_WORDS * WORD_BYTES
+PAYLOAD_BYTES: Final = p4.SLOT_WORDS * WORD_BYTES
 # Longer than any contribution, so that a datagram that is too long can be told.
-ROW_BYTES: Final = REPLY_BYTES + WORD_BYTES
+ROW_BYTES: Final = HEADER_BYTES + PAYLOAD_BYTES + WORD_BYTES
 
 
 @dataclass
@@ -83,13 +83,17 @@ class Refusal(NamedTuple):
 class Replies:
     """Replies, the first ``count`` of the arrays; and what became of refused datagrams.
 
-    ``rows``: uint8 (room, REPLY_BYTES). ``sizes``: bytes of each. ``places``: the receiver, an index into
-    :attr:`State.places`. ``tos``: uint8, the TOS byte to send it with. ``reasons``: uint8, for each datagram of the
-    batch REJECT_NONE, or why it was refused. ``refused``: how many are refused; ``refusals``: the answers to them.
+    ``heads``: uint8 (room, HEADER_BYTES). ``payloads``: uint8 (room, PAYLOAD_BYTES), one for all replies with the same
+    result. ``payload_of``: int32, the payload of each reply. ``sizes``: bytes of each, with its header. ``places``: the
+    receiver, an index into :attr:`State.places`. ``tos``: uint8, the TOS byte to send it with. ``reasons``: uint8, for
+    each datagram of the batch REJECT_NONE, or why it was refused. ``refused``: how many are refused; ``refusals``: the
+    answers to them.
     """
 
     def __init__(self, room: int) -> None:
-        self.rows = np.zeros((room, REPLY_BYTES), np.uint8)
+        self.heads = np.zeros((room, HEADER_BYTES), np.uint8)
+        self.payloads = np.zeros((room, PAYLOAD_BYTES), np.uint8)
+        self.payload_of = np.zeros(room, np.int32)
         self.sizes = np.zeros(room, np.uint32)
         self.places = np.zeros(room, np.int32)
         self.tos = np.zeros(room, np.uint8)
@@ -97,3 +101,8 @@ class Replies:
         self.refusals: list[Refusal] = []
         self.refused = 0
         self.count = 0
+
+    def data(self, reply: int) -> bytes:
+        """A whole reply."""
+        payload = self.payloads[self.payload_of[reply]].tobytes()
+        return self.heads[reply].tobytes() + payload[: int(self.sizes[reply]) - HEADER_BYTES]

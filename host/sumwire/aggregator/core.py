@@ -93,8 +93,9 @@ def _state_arrays(state: State) -> StateArrays:
 def reply_arrays(replies: Replies) -> ReplyArrays:
     """The replies' arrays for C."""
     return ReplyArrays(
-        rows=address_of(replies.rows),
-        row_bytes=replies.rows.strides[0],
+        heads=address_of(replies.heads),
+        payloads=address_of(replies.payloads),
+        payload_of=address_of(replies.payload_of),
         sizes=address_of(replies.sizes),
         places=address_of(replies.places),
         tos=address_of(replies.tos),

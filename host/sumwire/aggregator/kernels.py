@@ -77,8 +77,10 @@ class ReplyArrays(ctypes.Structure):
     """struct aggregator_replies."""
 
     _fields_ = [
-        ("rows", c_void_p),
-        ("row_bytes", c_uint64),
+        ("heads", c_void_p),
+        ("payloads", c_void_p),
+        ("payload_of", c_void_p),
+        ("payload_count", c_uint64),
         ("sizes", c_void_p),
         ("places", c_void_p),
         ("tos", c_void_p),

@@ -15,14 +15,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sumwire.aggregator.batches import Refusal, Replies
+from sumwire.aggregator.batches import PAYLOAD_BYTES, Refusal, Replies
 from sumwire.aggregator.core import reply_arrays
 from sumwire.aggregator.kernels import MessageArrays
 from sumwire.aggregator.marks import PLAIN_REPLY
+from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.messages import MESSAGE, NO_TRAINS, UDP_SEGMENT, VECTOR, address_of, calls, checked
 from sumwire.wire.trains import TRAIN_BYTES, TRAIN_ROWS
 
 _LOG: Final = logging.getLogger("sumwire.aggregator")
+_PARTS: Final = 2
 # The size of struct sockaddr_in.
 _NAME_BYTES: Final = 16
 # struct cmsghdr with a number, padded: the size (16 bits) of the datagrams that the kernel cuts a message into, or a
@@ -67,7 +69,8 @@ class Sender:
         self._library = library
         room = len(replies.sizes)
         self._names = np.frombuffer(b"".join(map(_name, places)), np.uint8)
-        self._vectors, self._messages = np.zeros(room, VECTOR), np.zeros(room, MESSAGE)
+        # Of each reply, its header and its payload.
+        self._vectors, self._messages = np.zeros((room, _PARTS), VECTOR), np.zeros(room, MESSAGE)
         self._address = address_of(self._messages)
         self._lengths = self._messages["header"]["vectors_length"]
         self._controls, self._tos = np.zeros((room, 2), CONTROL), np.zeros(room, np.uint8)
@@ -99,7 +102,7 @@ class Sender:
                     # Replies that are sent already are sent twice, this once.
                     at, count = 0, self.arrange(1)
                 elif error.errno != errno.EINTR:
-                    self.unsent += int(self._lengths[at])
+                    self.unsent += int(self._lengths[at]) // _PARTS
                     at += 1
 
     def tell(self, refusals: Sequence[Refusal]) -> None:
@@ -115,7 +118,7 @@ class Sender:
     def _some(self, first: int, count: int) -> int:
         address = self._address + first * MESSAGE.itemsize
         done = checked(self._send(self._socket.fileno(), address, count, 0))
-        self.sent += int(self._lengths[first : first + done].sum())
+        self.sent += int(self._lengths[first : first + done].sum()) // _PARTS
         return done
 
     def _stop_joining(self, error: OSError) -> None:
@@ -140,16 +143,18 @@ class Sender:
         replies = self._replies
         places, sizes = replies.places[order].astype(np.intp), replies.sizes[order]
         tos = replies.tos[order]
-        self._vectors["base"][:count] = address_of(replies.rows) + order * replies.rows.strides[0]
-        self._vectors["length"][:count] = sizes
+        vectors, payloads = self._vectors[:count], replies.payload_of[order].astype(np.intp)
+        vectors["base"][:, 0] = address_of(replies.heads) + order * HEADER_BYTES
+        vectors["base"][:, 1] = address_of(replies.payloads) + payloads * PAYLOAD_BYTES
+        vectors["length"][:, 0], vectors["length"][:, 1] = HEADER_BYTES, sizes - HEADER_BYTES
         most = np.minimum(joined, TRAIN_BYTES // np.maximum(sizes, 1))
         firsts = np.flatnonzero(_begins(np.stack((places, sizes, tos)), most))
         lengths = np.diff(firsts, append=count)
         header = self._messages["header"][: len(firsts)]
         header["name"] = address_of(self._names) + places[firsts] * _NAME_BYTES
         header["name_length"] = _NAME_BYTES
-        header["vectors"] = address_of(self._vectors) + firsts * VECTOR.itemsize
-        header["vectors_length"] = lengths
+        header["vectors"] = address_of(self._vectors) + firsts * self._vectors.strides[0]
+        header["vectors_length"] = lengths * _PARTS
         self._add_controls(header, lengths > 1, sizes[firsts], tos[firsts])
         return len(firsts)
 

@@ -42,7 +42,7 @@ class LossyServer(Server):
 
     def _answer(self, replies: Replies, longest: int) -> None:
         kept = np.flatnonzero(self.rng.random(replies.count) >= self.loss)
-        for array in (replies.rows, replies.sizes, replies.places, replies.tos):
+        for array in (replies.heads, replies.payload_of, replies.sizes, replies.places, replies.tos):
             array[: len(kept)] = array[kept]
         replies.count = len(kept)
         super()._answer(replies, longest)

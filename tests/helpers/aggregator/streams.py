@@ -90,8 +90,7 @@ def play(served: Aggregator, stream: Sequence[Datagram], rng: np.random.Generato
     for piece in cut(stream, rng, most):
         replies = served.process(load(piece, rng), 0.0)
         played.replies.extend(
-            Reply(int(replies.places[k]), replies.rows[k, : replies.sizes[k]].tobytes(), int(replies.tos[k]))
-            for k in range(replies.count)
+            Reply(int(replies.places[k]), replies.data(k), int(replies.tos[k])) for k in range(replies.count)
         )
         played.refusals.extend(replies.refusals)
     return played

@@ -83,7 +83,7 @@ class AggregatorRig:
         out = []
         for reply in range(replies.count):
             host = self._hosts[replies.places[reply]]
-            data = replies.rows[reply, : replies.sizes[reply]].tobytes()
+            data = replies.data(reply)
             out.append((host.port, udp_frame(AGGREGATOR, host, data, dscp_ecn=int(replies.tos[reply]))))
         for refusal in replies.refusals:
             ip, udp_port = refusal.to

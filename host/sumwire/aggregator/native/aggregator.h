@@ -72,8 +72,11 @@ struct aggregator_batch {
 };
 
 struct aggregator_replies {
-  uint8_t *rows;
-  uint64_t row_bytes;
+  uint8_t *heads;
+  // Of SLOT_BYTES each. Replies with the same result share one.
+  uint8_t *payloads;
+  int32_t *payload_of;
+  uint64_t payload_count;
   uint32_t *sizes;
   int32_t *places;
   uint8_t *tos;
@@ -114,7 +117,7 @@ struct aggregator_messages {
 
 // Returns the number of replies.
 uint64_t aggregator_process(const struct aggregator_state *state, const struct aggregator_batch *batch,
-                            const struct aggregator_replies *replies);
+                            struct aggregator_replies *replies);
 
 // Takes messages apart that recvmmsg has filled. Returns the number of datagrams, no more than there is room for.
 uint64_t aggregator_take_apart(struct mmsghdr *messages, uint64_t count, struct aggregator_datagrams *out);

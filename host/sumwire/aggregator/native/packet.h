@@ -56,4 +56,4 @@ struct one {
 int packet_admit(const struct aggregator_state *state, const struct aggregator_batch *batch, uint64_t i, struct one *p);
 
 // Writes the replies to a packet behind the first `at` replies. Returns the number of replies then.
-uint64_t packet_reply(const struct one *p, int verdict, const struct aggregator_replies *out, uint64_t at);
+uint64_t packet_reply(const struct one *p, int verdict, struct aggregator_replies *out, uint64_t at);

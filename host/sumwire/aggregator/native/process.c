@@ -108,8 +108,9 @@ static int settle(struct one *p, struct aggregator_slot *copy) {
 }
 
 uint64_t aggregator_process(const struct aggregator_state *state, const struct aggregator_batch *batch,
-                            const struct aggregator_replies *replies) {
+                            struct aggregator_replies *replies) {
   uint64_t at = 0;
+  replies->payload_count = 0;
   for (uint64_t i = 0; i < batch->count; i++) {
     struct one packet;
     struct aggregator_slot copy;

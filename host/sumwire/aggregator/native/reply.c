@@ -7,16 +7,23 @@
 struct answer {
   uint8_t head[SUMWIRE_BYTES];
   uint8_t tos;
+  int32_t payload;
 };
+
+// Copies the slot's words, which a later packet of the batch may change.
+static void keep_payload(const struct one *p, struct aggregator_replies *out, struct answer *answer) {
+  const uint32_t bytes = (uint32_t)answer->head[AT_WORDS] * WORD_BYTES;
+  answer->payload = (int32_t)out->payload_count;
+  if (bytes) memcpy(out->payloads + out->payload_count++ * SLOT_BYTES, p->words, bytes);
+}
 
 static uint64_t give(const struct aggregator_replies *out, uint64_t at, const struct one *p,
                      const struct answer *answer, uint32_t seat) {
-  uint8_t *row = out->rows + at * out->row_bytes;
-  const uint32_t bytes = (uint32_t)answer->head[AT_WORDS] * WORD_BYTES;
-  memcpy(row, answer->head, SUMWIRE_BYTES);
-  row[AT_WORKER] = (uint8_t)seat;
-  memcpy(row + SUMWIRE_BYTES, p->words, bytes);
-  out->sizes[at] = SUMWIRE_BYTES + bytes;
+  uint8_t *head = out->heads + at * SUMWIRE_BYTES;
+  memcpy(head, answer->head, SUMWIRE_BYTES);
+  head[AT_WORKER] = (uint8_t)seat;
+  out->payload_of[at] = answer->payload;
+  out->sizes[at] = SUMWIRE_BYTES + (uint32_t)answer->head[AT_WORDS] * WORD_BYTES;
   out->places[at] = p->job->places[seat];
   out->tos[at] = answer->tos;
   return at + 1;
@@ -63,12 +70,13 @@ static void make_stale(const struct one *p, uint8_t *head) {
   store32(head + AT_CONTRIBUTORS, 0);
 }
 
-uint64_t packet_reply(const struct one *p, int verdict, const struct aggregator_replies *out, uint64_t at) {
+uint64_t packet_reply(const struct one *p, int verdict, struct aggregator_replies *out, uint64_t at) {
   struct answer answer;
   memcpy(answer.head, p->row, SUMWIRE_BYTES);
   answer.tos = (p->tos & TOS_PRIORITY_BITS) | ECN_ECT;
   if (verdict == VERDICT_LAST || verdict == VERDICT_FLUSH) {
     make_result(p, answer.head);
+    keep_payload(p, out, &answer);
     for (uint32_t seat = 0; seat < JOB_WORKERS_MAX; seat++)
       if (p->job->places[seat] >= 0) at = give(out, at, p, &answer, seat);
     return at;
@@ -77,5 +85,6 @@ uint64_t packet_reply(const struct one *p, int verdict, const struct aggregator_
   else if (verdict == VERDICT_INFORM) make_inform(p, answer.head);
   else if (verdict == VERDICT_DUPLICATE) make_result(p, answer.head);
   else return at;
+  keep_payload(p, out, &answer);
   return give(out, at, p, &answer, p->seat);
 }

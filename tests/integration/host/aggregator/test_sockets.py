@@ -157,7 +157,10 @@ def random_replies(rng: np.random.Generator, count: int) -> Replies:
     replies.places[:count] = rng.integers(0, PLACES, count)
     replies.sizes[:count] = rng.choice([24, 152, 1048], count, p=[0.1, 0.2, 0.7])
     replies.tos[:count] = rng.choice(TOS, count)
-    replies.rows[:count] = rng.integers(0, 256, replies.rows[:count].shape, np.uint8)
+    replies.heads[:count] = rng.integers(0, 256, replies.heads[:count].shape, np.uint8)
+    # Some of them are shared.
+    replies.payloads[:count] = rng.integers(0, 256, replies.payloads[:count].shape, np.uint8)
+    replies.payload_of[:count] = rng.integers(0, max(count, 1), count)
     return replies
 
 
@@ -168,8 +171,7 @@ def wanted(replies: Replies) -> dict[int, list[Sent]]:
     """By place: TOS and data."""
     by_place = defaultdict(list)
     for k in range(replies.count):
-        data = replies.rows[k, : replies.sizes[k]].tobytes()
-        by_place[int(replies.places[k])].append((int(replies.tos[k]), data))
+        by_place[int(replies.places[k])].append((int(replies.tos[k]), replies.data(k)))
     return by_place
 
 
@@ -205,7 +207,7 @@ def test_c_lays_messages_out_as_numpy_does(udp: socket.socket, joined: int, coun
     def layout() -> tuple[object, ...]:
         made = sender.arrange(joined)
         header = sender._messages["header"][:made]
-        assert header["vectors_length"].max(initial=0) <= joined
+        assert header["vectors_length"].max(initial=0) <= 2 * joined
         used = header["control_length"] // CONTROL.itemsize
         controls = [
             [(int(c["length"]), int(c["level"]), int(c["type"]), int(c["size"])) for c in both[:many]]
@@ -229,7 +231,7 @@ def test_a_kernel_that_does_not_cut_gets_one_reply_a_message(
 
     def refuses(descriptor: int, address: int, count: int, flags: int) -> int:
         # A reply of priority 0 that is not joined with others has no control message at all.
-        if (sender._messages["header"]["vectors_length"][:count] > 1).any():
+        if (sender._messages["header"]["vectors_length"][:count] > 2).any():
             ctypes.set_errno(errno.EIO)
             return -1
         return int(real(descriptor, address, count, flags))

@@ -30,7 +30,7 @@ def served(*, native: bool, workers_min: int = 0) -> Aggregator:
 def replies(aggregator: Aggregator, packet: Packet, job: model.Job = FULL) -> list[Packet]:
     got = aggregator.process(load([Datagram(job.workers[packet.worker].ip, packet.encode())], rng()), 0.0)
     assert got.refusals == []
-    return [model.decode(got.rows[k, : got.sizes[k]].tobytes()) for k in range(got.count)]
+    return [model.decode(got.data(k)) for k in range(got.count)]
 
 
 def rng() -> np.random.Generator:
@@ -82,7 +82,7 @@ def test_hellos_in_one_batch_with_what_they_ask_about(native: bool) -> None:
     packets = [hello(NORMS), maximum(0, 3), hello(NORMS, 2), maximum(1, 3)]
     batch = load([Datagram(NORMS.workers[packet.worker].ip, packet.encode()) for packet in packets], rng())
     got = aggregator.process(batch, 0.0)
-    told = [model.decode(got.rows[k, : got.sizes[k]].tobytes()) for k in range(got.count)]
+    told = [model.decode(got.data(k)) for k in range(got.count)]
     assert [(packet.round, packet.contributors) for packet in told] == [(0, 0), (3, 1)]
 
 
