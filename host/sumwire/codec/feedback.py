@@ -16,6 +16,7 @@ from torch import Tensor
 from sumwire.checkpoint import Content, Saved
 from sumwire.codec.errors import FeedbackShapeError
 from sumwire.codec.memory import Recycler
+from sumwire.codec.norms import add
 from sumwire.errors import UsageError
 
 # Keys that a checkpoint can hold, alone or in tuples.
@@ -49,6 +50,8 @@ class ErrorFeedback(Saved):
                 f"residual {key!r} has shape {tuple(residual.shape)}, its gradient {tuple(x.shape)}: reset it first"
             )
         total = _room(self._memory, x, torch.result_type(x, residual))
+        if x.dim() == 1:
+            return add(x.detach(), residual.to(x.device), total)
         return torch.add(x.detach(), residual.to(x.device), out=total)
 
     def store(self, key: Hashable, residual: Tensor) -> None:
@@ -102,6 +105,9 @@ class ParameterFeedback(Saved):
         """
         _check_parts(bucket, parts)
         total = _room(self._memory, bucket, torch.float32)
+        whole = self._whole(parts)
+        if whole is not None:
+            return add(bucket.detach(), whole.to(bucket.device), total)
         sizes = [numel for _, numel in parts]
         pieces = zip(parts, torch.split(bucket.detach(), sizes), torch.split(total, sizes), strict=True)
         for (parameter, numel), own, target in pieces:
@@ -121,6 +127,22 @@ class ParameterFeedback(Saved):
         pieces = torch.split(residual.detach(), [numel for _, numel in parts])
         for (parameter, _), piece in zip(parts, pieces, strict=True):
             self._residuals[parameter] = piece
+
+    def _whole(self, parts: Sequence[tuple[Hashable, int]]) -> Tensor | None:
+        """Return the parameters' residuals as one tensor if they are one, cut: those of one bucket, unless DDP has
+        regrouped it."""
+        pieces = [self._residuals.get(parameter) for parameter, _ in parts]
+        first = pieces[0] if pieces else None
+        if first is None:
+            return None
+        storage, place = first.untyped_storage().data_ptr(), first.storage_offset()
+        for piece, (_, numel) in zip(pieces, parts, strict=True):
+            if piece is None or piece.numel() != numel or piece.storage_offset() != place:
+                return None
+            if piece.dtype != torch.float32 or piece.untyped_storage().data_ptr() != storage:
+                return None
+            place += numel
+        return first.as_strided((place - first.storage_offset(),), (1,))
 
     def kept(self) -> Content:
         """Return the flat residuals by parameter."""

@@ -8,19 +8,28 @@ import ctypes
 import functools
 import logging
 import os
-from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_double, c_float, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Final
 
 import nativelib
 import torch
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import SUM32
 from torch import Tensor
 
-from sumwire.codec import layout, planes, rotation, seeds
+from sumwire.codec import layout, planes, rotation, seeds, values
+from sumwire.errors import UsageError
 
 # An environment variable: 0 means that torch is used.
 SWITCH: Final = "SUMWIRE_NATIVE"
+# An environment variable: how many threads share the work.
+THREADS: Final = "SUMWIRE_THREADS"
+# The most threads that are used unless more are asked for, and that can be.
+THREADS_USUAL: Final = 4
+THREADS_MAX: Final = 64
+# torchrun's variable: ranks of the job on this machine.
+LOCAL_RANKS: Final = "LOCAL_WORLD_SIZE"
 # The least number of entries in the tables that the kernels look values up in.
 LOOK_UP: Final = 32
 
@@ -37,19 +46,23 @@ _CONSTANTS: Final = {
     "INDEX_PLANES": planes.INDEX_PLANES,
     "SUM_PLANES": planes.SUM_PLANES,
     "LOOK_UP": LOOK_UP,
+    "SUM32_VALUES": SUM32.values,
+    "NOT_FINITE": values.NOT_FINITE,
 }
 
 
 class Blocks(ctypes.Structure):
-    """struct codec_blocks."""
+    """struct codec_blocks. ``kept``: what ``work`` points to."""
+
+    kept: Tensor
 
     _fields_ = [
         ("sign_key", c_uint64),
         ("first_block", c_uint64),
         ("blocks", c_uint64),
         ("block_values", c_uint64),
-        ("half_scale", c_float),
-        ("back_scale", c_float),
+        ("threads", c_uint64),
+        ("work", c_void_p),
     ]
 
 
@@ -65,21 +78,27 @@ class Table(ctypes.Structure):
     ]
 
 
+_FLAGS: Final = ("-O3", "-Wno-psabi", "-pthread")
 # Of every function in codec.h; all but one return nothing.
 _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
-    "codec_square_sums": (c_void_p, c_uint64, c_void_p),
+    "codec_square_sums": (c_void_p, c_uint64, c_void_p, c_uint64),
+    "codec_add_square_sums": (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p, c_uint64),
     "codec_wide_square_sums": (c_void_p, c_uint64, c_void_p),
     "codec_magnitude_sums": (c_void_p, c_uint64, c_void_p),
     "codec_thc_encode": (
         *(POINTER(Blocks), POINTER(Table), c_uint64, c_uint64, c_void_p, c_uint64),
-        *(c_void_p, c_void_p, c_int64, c_void_p),
+        *(c_void_p, c_void_p, c_int64),
     ),
     "codec_largest_sums": (c_void_p, c_int64, c_uint64, c_void_p),
-    "codec_thc_decode": (POINTER(Blocks), c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "codec_thc_decode": (POINTER(Blocks), c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64),
     "codec_thc_residual": (
         *(POINTER(Blocks), POINTER(Table), c_void_p, c_int64, c_void_p),
-        *(c_void_p, c_void_p, c_uint64, c_void_p),
+        *(c_void_p, c_void_p, c_uint64),
     ),
+    "codec_sum32_exponents": (c_void_p, c_uint64, c_uint32, c_void_p),
+    "codec_sum32_encode": (c_void_p, c_uint64, c_void_p, c_double, c_void_p, c_int64, c_uint64),
+    "codec_sum32_decode": (c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64, c_uint64),
+    "codec_sum32_residual": (c_void_p, c_uint64, c_void_p, c_void_p, c_double, c_void_p, c_void_p, c_uint64),
     "codec_pack_signs": (c_void_p, c_uint64, c_void_p),
     "codec_draw_signs": (c_void_p, c_uint64, c_double, c_uint64, c_uint64, c_void_p),
     "codec_unpack_signs": (c_void_p, c_int64, c_uint64, c_float, c_void_p, c_uint64),
@@ -94,6 +113,26 @@ def kernels(x: Tensor) -> ctypes.CDLL | None:
         _say_switched_off()
         return None
     return _library()
+
+
+def threads() -> int:
+    """Return how many threads share a kernel's work: ``SUMWIRE_THREADS``, else as many as torch uses, but at most 4 and
+    at most half of the rank's share of the cores.
+
+    Raises UsageError unless the variable is a number from 1 to 64.
+    """
+    chosen = os.environ.get(THREADS)
+    if chosen is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        ranks = os.environ.get(LOCAL_RANKS, "1")
+        return _usual_threads(torch.get_num_threads(), cores, int(ranks) if ranks.isdecimal() else 1)
+    if not chosen.isdecimal() or not 1 <= int(chosen) <= THREADS_MAX:
+        raise UsageError(f"{THREADS}={chosen}: must be a number of threads from 1 to {THREADS_MAX}, or not be set")
+    return int(chosen)
+
+
+def _usual_threads(torch_threads: int, cores: int, ranks: int) -> int:
+    return max(1, min(THREADS_USUAL, torch_threads, cores // (2 * max(ranks, 1))))
 
 
 def float32(x: Tensor) -> Tensor:
@@ -126,5 +165,5 @@ def _build() -> Path:
     constants = "\n".join(("#pragma once", *lines, ""))
     sources = sorted(_FOLDER.glob("*.c"))
     return nativelib.build(
-        "sumwire-codec", sources, generated={"constants.h": constants}, includes=[_FOLDER], flags=["-O3", "-Wno-psabi"]
+        "sumwire-codec", sources, generated={"constants.h": constants}, includes=[_FOLDER], flags=_FLAGS
     )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,19 +53,19 @@ class BlockGroup:
         return self.block_values // CHUNK_VALUES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """The cut of `length` values: every chunk lies in one block, every block has one norm."""
 
     length: int
     groups: tuple[BlockGroup, ...]
 
-    @property
+    @functools.cached_property
     def blocks(self) -> int:
         """Number of blocks, and so of norms."""
         return sum(group.blocks for group in self.groups)
 
-    @property
+    @functools.cached_property
     def chunks(self) -> int:
         """Number of wire chunks."""
         return sum(group.chunks for group in self.groups)
@@ -74,7 +75,7 @@ class Layout:
         """Values with padding, the length of all blocks together."""
         return self.chunks * CHUNK_VALUES
 
-    @property
+    @functools.cached_property
     def grain(self) -> int:
         """Chunks of the largest block, at least 1. Runs of chunks with borders at multiples of it cut no block."""
         return max((group.block_chunks for group in self.groups), default=1)
@@ -83,13 +84,21 @@ class Layout:
         """Return the blocks of chunks first..last-1, a run that cuts no block."""
         return tuple(_clip(g, first, last) for g in self.groups if g.first_chunk < last and g.last_chunk > first)
 
+    @functools.cached_property
+    def block_chunks(self) -> NDArray[np.intp]:
+        """Chunks of every block, shape (blocks,), read-only."""
+        chunks = np.array([g.block_chunks for g in self.groups], np.intp)
+        return _read_only(np.repeat(chunks, [g.blocks for g in self.groups]))
+
+    @functools.cached_property
     def chunk_blocks(self) -> NDArray[np.intp]:
-        """Return the block of every chunk, shape (chunks,)."""
-        parts = [
-            np.repeat(np.arange(g.first_block, g.first_block + g.blocks, dtype=np.intp), g.block_chunks)
-            for g in self.groups
-        ]
-        return np.concatenate(parts) if parts else np.zeros(0, np.intp)
+        """The block of every chunk, shape (chunks,), read-only."""
+        return _read_only(np.repeat(np.arange(self.blocks), self.block_chunks))
+
+
+def _read_only(array: NDArray[np.intp]) -> NDArray[np.intp]:
+    array.flags.writeable = False
+    return array
 
 
 def _clip(group: BlockGroup, first: int, last: int) -> BlockGroup:
@@ -106,6 +115,7 @@ def check_block(block: int | None) -> None:
         raise CodecError(f"block={block}: must be a power of two of at least {CHUNK_VALUES} values, or None")
 
 
+@functools.lru_cache(maxsize=256)
 def layout(length: int, block: int | None) -> Layout:
     """Cut `length` values into blocks.
 

@@ -16,20 +16,46 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumwire.codec.kernels import float32, kernels
+from sumwire.codec.kernels import float32, kernels, threads
 from sumwire.codec.layout import CHUNK_VALUES
 
 # Chunks whose terms stay in cache.
 _STEP_CHUNKS: Final = 128
+# A tensor's attribute: its version when its sums of squares were found, and the sums.
+_KNOWN: Final = "_sumwire_square_sums"
 _Float = TypeVar("_Float", np.float32, np.float64)
 
 
 def square_sums(x: Tensor) -> NDArray[np.float32]:
     """Return sums of squares by chunk, in float32; infinite where they exceed its range."""
+    version, known = getattr(x, _KNOWN, (None, None))
+    if known is not None and version == x._version:
+        return known
+    x = x.detach()
     native = kernels(x)
     if native is None:
         return _in_torch(x, lambda values: values.to(torch.float32).square()).astype(np.float32)
-    return _in_c(x, native.codec_square_sums, np.float32)
+    shared = threads()
+    return _in_c(x, lambda *values: native.codec_square_sums(*values, shared), np.float32)
+
+
+def add(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
+    """Write x + y to ``total``, flat and float32, and return it. On the way its `square_sums` are found: they are kept
+    with it until an operation changes it.
+
+    ``total`` must not be changed in other ways, such as through `Tensor.numpy`, before `square_sums` is called.
+    """
+    native = kernels(total)
+    if native is None or not all(flat.dtype == torch.float32 and flat.is_contiguous() for flat in (x, y)):
+        return torch.add(x, y, out=total)
+    sums = np.empty(-(-len(x) // CHUNK_VALUES), np.float32)
+    native.codec_add_square_sums(
+        x.data_ptr(), y.data_ptr(), len(x), total.data_ptr(), sums.ctypes.data, threads()
+    )
+    # A tensor of inference mode does not count its versions.
+    if not total.is_inference():
+        setattr(total, _KNOWN, (total._version, sums))
+    return total
 
 
 def wide_square_sums(x: Tensor) -> NDArray[np.float64]:

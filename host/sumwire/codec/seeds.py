@@ -9,9 +9,9 @@ fold(parts) starts at 0 and takes state = mix64((state ^ part) + GOLDEN) for eac
 Sign streams: key = fold(SIGN_TAG, job, sequence, bucket, block). Value i of the block has bit i % 64 (from the least
 significant) of word i // 64; a set bit means -1. All workers compute the same.
 
-Rounding streams: key = fold(ROUNDING_TAG, job, worker, sequence, bucket). Value i of the padded bucket has the 16 bits
-of part i % 4 (from the least significant) of word i // 4, read as a signed number k: (k + 32768.5) / 65536. Each worker
-has a stream of its own, and a run can be repeated.
+Rounding streams: key = fold(ROUNDING_TAG, job, worker, sequence, bucket). 32 values of the padded bucket share eight
+words, that is sixteen 32-bit parts, the low half of a word first: value p of the first 16 has the low half of part p,
+value 16 + p the high half. That is a number 0..65535. Each worker has a stream of its own, and a run can be repeated.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ SIGN_TAG: Final = 0x5349474E  # "SIGN"
 ROUNDING_TAG: Final = 0x524F554E  # "ROUN"
 
 WORD_BITS: Final = 64
-# Rounding numbers drawn from a word, and the values that one can take.
-DRAWS: Final = 4
+# Values whose rounding numbers are drawn together, the words that they take, and the values that a number can take.
+DRAWN_TOGETHER: Final = 32
+DRAWN_WORDS: Final = 8
 DRAW_STEPS: Final = 1 << 16
 _MASK: Final = (1 << 64) - 1
 
@@ -117,11 +118,10 @@ class SignStream:
         steps = torch.arange(1, block_values // WORD_BITS + 1, dtype=torch.int64, device=self.device)
         return mix64_(keys[:, None] + steps.mul_(_signed(GOLDEN)))
 
-    def signs(self, first_block: int, blocks: int, block_values: int, scale: float = 1.0) -> Tensor:
-        """Return +-scale as float32, shape (blocks, block_values); block_values is a multiple of 64."""
+    def signs(self, first_block: int, blocks: int, block_values: int) -> Tensor:
+        """Return +-1 as float32, shape (blocks, block_values); block_values is a multiple of 64."""
         octets = self.words(first_block, blocks, block_values).view(torch.uint8).reshape(-1)
-        rows = self._rows if scale == 1.0 else self._rows * scale
-        return rows.index_select(0, octets.to(torch.int32)).view(blocks, block_values)
+        return self._rows.index_select(0, octets.to(torch.int32)).view(blocks, block_values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,16 @@ class RoundingStream:
         _little_endian()
         return cls(fold(ROUNDING_TAG, job, worker, sequence, bucket), device)
 
+    def numbers(self, first_value: int, count: int) -> Tensor:
+        """Return numbers 0..65535, int32, shape (count,). first_value and count are multiples of 32."""
+        first, words = (of // DRAWN_TOGETHER * DRAWN_WORDS for of in (first_value, count))
+        parts = stream_words(self.key, first, words, self.device).view(torch.int32).view(-1, 1, DRAWN_TOGETHER // 2)
+        return torch.cat([parts & (DRAW_STEPS - 1), parts >> 16 & (DRAW_STEPS - 1)], dim=1).view(-1)
+
     def uniform(self, first_value: int, count: int) -> Tensor:
         """Midpoints (k + 1/2) / 65536 of 65536 equal cells of (0, 1), float32, shape (count,).
 
-        first_value and count are multiples of 4. They are never 0 nor 1. An event drawn by comparing
+        first_value and count are multiples of 32. They are never 0 nor 1. An event drawn by comparing
         with them has its probability within 2**-17.
         """
-        drawn = stream_words(self.key, first_value // DRAWS, count // DRAWS, self.device).view(torch.int16)
-        return drawn.to(torch.float32).add_(DRAW_STEPS / 2 + 0.5).mul_(1 / DRAW_STEPS)
+        return self.numbers(first_value, count).to(torch.float32).add_(0.5).mul_(1 / DRAW_STEPS)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumwire.codec.kernels import float32, kernels
-from sumwire.codec.seeds import DRAWS, RoundingStream
+from sumwire.codec.seeds import DRAWN_TOGETHER, RoundingStream
 from sumwire.codec.values import result_dtype
 
 
@@ -33,17 +33,17 @@ def read_signs(x: Tensor, octets: NDArray[np.uint8]) -> bool:
 def draw_signs(x: Tensor, inverse: float, stream: RoundingStream, first_value: int, octets: NDArray[np.uint8]) -> None:
     """Write random signs of x, plus with probability 1/2 + x inverse / 2, to the first bytes of octets.
 
-    They are drawn by the stream's numbers from first_value on, a multiple of 4.
+    They are drawn by the stream's numbers from first_value on, a multiple of 32.
     """
     native = kernels(x)
     if native is None:
-        uniform = stream.uniform(first_value, -(-len(x) // DRAWS) * DRAWS)[: len(x)]
+        uniform = stream.uniform(first_value, -(-len(x) // DRAWN_TOGETHER) * DRAWN_TOGETHER)[: len(x)]
         direction = x.to(torch.float64).mul_(inverse).to(result_dtype(x))
         _put(uniform < 0.5 + 0.5 * direction, octets)
         return
     values = float32(x)
     native.codec_draw_signs(
-        values.data_ptr(), len(values), inverse, stream.key, first_value // DRAWS, octets.ctypes.data
+        values.data_ptr(), len(values), inverse, stream.key, first_value, octets.ctypes.data
     )
 
 

@@ -27,8 +27,10 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import MAX32, SUM32
 from torch import Tensor
 
+from sumwire.codec import sum32_native
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
+from sumwire.codec.kernels import kernels
 from sumwire.codec.scales import ExponentScales
 from sumwire.codec.values import NOT_FINITE, check_kind, not_finite, runs
 
@@ -90,8 +92,8 @@ class _Sum32Round(CodecRound):
         super().__init__(codec, x, codec.chunks(len(x)), 1)
         self._scale_bits = scale_bits(codec.workers)
         self._clamp = codec.clamp
-        parts = [_exponents(self._part(first, last)) for first, last in self._steps()]
-        self._own = np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+        self._native = kernels(x)
+        self._own = self._found_exponents()
         self._clear(self._own == NOT_FINITE)
         self._exponents = np.zeros((self.chunks, 1), np.int64)
 
@@ -104,6 +106,10 @@ class _Sum32Round(CodecRound):
         """What rounding to fixed point left out; all values of chunks where this worker is not included."""
         self._check_residual(included)
         left = self._new_result()
+        if self._native is not None:
+            unit = self._exponents - self._scale_bits
+            sum32_native.residual(self._native, self._x, unit, self._most, included, left)
+            return left
         for first, last in self._steps():
             values = self._part(first, last)
             sent = _times_power(self._rounded(first, last), self._exponents[first:last] - self._scale_bits)
@@ -128,15 +134,39 @@ class _Sum32Round(CodecRound):
             raise CodecError(f"exponent {here.max()}: must be at most {EXPONENT_MAX + EXPONENT_BIAS}")
         self._spoiled[first:last] = spoiled
         self._exponents[first:last] = np.maximum(here.astype(np.int64) - EXPONENT_BIAS, EXPONENT_MIN)[:, None]
-        out[:] = pack_elements(self._rounded(first, last).astype(np.int32).reshape(-1))
+        if self._native is None:
+            out[:] = pack_elements(self._rounded(first, last).astype(np.int32).reshape(-1))
+        else:
+            unit = self._exponents[first:last] - self._scale_bits
+            sum32_native.encode(self._native, self._values(self._x, first, last), unit, self._most, out)
 
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
     ) -> None:
         """Write the sums divided by their divisors; zeros for a chunk without contributors."""
+        divisors = np.maximum(self._divisors(counts), 1)
+        if self._native is not None:
+            unit = self._exponents[first:last] - self._scale_bits
+            sum32_native.decode(self._native, words, divisors, unit, self._values(target, first, last))
+            return
         sums = unpack_elements(words, (last - first) * CHUNK_VALUES).reshape(-1, CHUNK_VALUES).astype(np.float64)
-        sums /= np.maximum(self._divisors(counts), 1)[:, None]
+        sums /= divisors[:, None]
         self._put(target, first, _times_power(sums, self._exponents[first:last] - self._scale_bits))
+
+    @property
+    def _most(self) -> float:
+        """The largest magnitude in units of fixed point."""
+        return float(1 << self._scale_bits)
+
+    def _found_exponents(self) -> NDArray[np.uint32]:
+        if self._native is not None:
+            return sum32_native.exponents(self._native, self._x, self.chunks, EXPONENT_BIAS)
+        parts = [_exponents(self._part(first, last)) for first, last in self._steps()]
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+
+    def _values(self, of: Tensor, first: int, last: int) -> Tensor:
+        """The values of chunks first..last-1."""
+        return of[first * CHUNK_VALUES : last * CHUNK_VALUES]
 
     def _clear(self, spoiled: NDArray[np.bool_]) -> None:
         """Put zeros in the place of blocks that are not finite."""
@@ -152,7 +182,7 @@ class _Sum32Round(CodecRound):
     def _part(self, first: int, last: int) -> NDArray[np.float64]:
         """x in chunks first..last-1, filled up with 0: shape (last - first, 256)."""
         values = np.zeros((last - first, CHUNK_VALUES))
-        here = self._x[first * CHUNK_VALUES : last * CHUNK_VALUES]
+        here = self._values(self._x, first, last)
         values.reshape(-1)[: len(here)] = here.to("cpu", torch.float64).numpy()
         return values
 
@@ -161,9 +191,11 @@ class _Sum32Round(CodecRound):
         with np.errstate(over="ignore"):
             fractions = _times_power(self._part(first, last), self._scale_bits - self._exponents[first:last])
         if self._clamp:
-            most = float(1 << self._scale_bits)
-            np.clip(fractions, -most, most, out=fractions)
-        return np.rint(fractions, out=fractions)
+            np.clip(fractions, -self._most, self._most, out=fractions)
+        np.rint(fractions, out=fractions)
+        # Zeros without sign, as integers have none.
+        fractions += 0.0
+        return fractions
 
     def _put(self, target: Tensor, first: int, values: NDArray[np.float64]) -> None:
         here = target[first * CHUNK_VALUES : (first + len(values)) * CHUNK_VALUES]

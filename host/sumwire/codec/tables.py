@@ -24,6 +24,9 @@ GRANULARITY_MAX: Final = 4095
 # Largest sum of table values that a value's planes hold in a slot.
 SUM_MAX: Final = 2**p4.SLOT_WORDS - 1
 
+# Steps in which real indices are counted: as many as a random number of the rounding can take.
+INDEX_STEPS: Final = 1 << 16
+
 DEFAULT_BITS: Final = 4
 DEFAULT_GRANULARITY: Final = 30
 DEFAULT_P: Final = 1 / 32
@@ -94,8 +97,8 @@ class ThcTable:
 class CellTables:
     """A table as the codec computes with it, in float32.
 
-    A grid position w in cell c, 0..granularity, has the real index slope[c] w + offset[c]. Index z is at levels[z], a
-    grid position counted from the middle.
+    A grid position w in cell c, 0..granularity, has the real index (slope[c] w + offset[c]) / INDEX_STEPS. Index z is at
+    levels[z], a grid position counted from the middle.
     """
 
     slope: NDArray[np.float32]
@@ -112,7 +115,8 @@ class CellTables:
         # The position w = g is the last index itself, with nothing above it to round to.
         slope = np.where(cells < table.granularity, 1.0 / gaps, 0.0)
         offset = np.where(cells < table.granularity, lower - values[lower] / gaps, lower)
-        return cls(*(column.astype(np.float32) for column in (slope, offset, values - table.granularity / 2)))
+        columns = slope * INDEX_STEPS, offset * INDEX_STEPS, values - table.granularity / 2
+        return cls(*(column.astype(np.float32) for column in columns))
 
 
 def uniform(bits: int, p: float) -> ThcTable:

@@ -5,9 +5,13 @@
 One round of a worker:
 1. x is cut into blocks. The worker sends each block's L2 norm (`norms`), and the largest of all workers comes back.
 2. v = RHT(x); s = sqrt(d) / largest norm makes v about standard normal. s v is clamped to +-t_p, put on
-   the grid 0..g and rounded at random to one of the two table values around it (`encode`): unbiased unless clamped.
+   the grid 0..g and rounded at random to one of the two table values around it (`encode`): unbiased unless clamped, but
+   for 2**-17 of an index step.
 3. The switch adds table values; RHT^-1((sum / k - g / 2) increment / s) is the mean of the k contributors (`decode`).
 4. What clamping and rounding changed is x - RHT^-1(q / s) (`residual`), for error feedback.
+
+The factors 1 / sqrt(d) of RHT and s are left out on both ways: s RHT(x) is H D x / norm, and RHT^-1(y / s) is
+D H y norm / d.
 """
 
 from __future__ import annotations
@@ -25,9 +29,8 @@ from torch import Tensor
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError, CountError, NormRangeError, SumRangeError
 from sumwire.codec.kernels import kernels
-from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, check_block, layout
+from sumwire.codec.layout import CHUNK_VALUES, Layout, check_block, layout
 from sumwire.codec.norms import add_halves, square_sums, wide_square_sums
-from sumwire.codec.rotation import rest_scale
 from sumwire.codec.scales import NORM_PLANES, NormScales
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
@@ -84,7 +87,7 @@ class ThcCodec(GradientCodec):
         """
         if x.dim() != 1 or x.dtype not in _DTYPES:
             raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {_DTYPES}")
-        return ThcRound(self, x.detach(), sequence, bucket)
+        return ThcRound(self, x, sequence, bucket)
 
 
 class ThcRound(CodecRound):
@@ -92,7 +95,9 @@ class ThcRound(CodecRound):
 
     def __init__(self, codec: ThcCodec, x: Tensor, sequence: int, bucket: int) -> None:
         self.layout = codec.layout(x.numel())
-        self._norms = _block_norms(x, self.layout)
+        chunk_sums = square_sums(x)
+        x = x.detach()
+        self._norms = _block_norms(x, chunk_sums, self.layout)
         super().__init__(codec, _without_spoiled(x, self._norms, self.layout), self.layout.chunks, self.layout.grain)
         self._table = codec.table
         signs = SignStream.of(codec.job, sequence, bucket, x.device)
@@ -103,14 +108,11 @@ class ThcRound(CodecRound):
             if native is None
             else NativeForm(native, codec.table, signs, rounding)
         )
-        self._per_norm = np.repeat(
-            [_per_norm(group) / codec.table.increment for group in self.layout.groups],
-            [group.blocks for group in self.layout.groups],
-        )
-        # Grid cells per unit of the rotated values, by block; and as the arithmetic takes them.
-        self._scales = np.zeros(self.layout.blocks)
+        # Grid cells per unit of H D x, by block.
         self._to_grid = np.zeros(self.layout.blocks, np.float32)
-        self._chunk_blocks = self.layout.chunk_blocks()
+        # What a grid cell adds to a value of D H y, by chunk.
+        self._cell = np.zeros(self.layout.chunks)
+        self._chunk_blocks = self.layout.chunk_blocks
         # Kept for the residual: `out` may be a packet buffer.
         shape = self.chunks, codec.info.words_up, p4.WORD_BYTES
         self._sent = codec.memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
@@ -124,9 +126,8 @@ class ThcRound(CodecRound):
 
     def magnitudes(self) -> NDArray[np.float32]:
         """The rotation spreads a block's values evenly over its chunks, so each carries an equal part of its norm."""
-        chunks_of = np.repeat([g.block_chunks for g in self.layout.groups], [g.blocks for g in self.layout.groups])
         norms = np.where(np.isnan(self._norms), np.inf, self._norms)
-        of_blocks: NDArray[np.float32] = (norms / np.sqrt(chunks_of)).astype(np.float32)
+        of_blocks: NDArray[np.float32] = (norms / np.sqrt(self.layout.block_chunks)).astype(np.float32)
         return of_blocks[self._chunk_blocks]
 
     def preliminary(self) -> NDArray[np.uint32]:
@@ -139,8 +140,7 @@ class ThcRound(CodecRound):
         left = self._new_result()
         if not self.chunks:
             return left
-        weights = np.ones(self.chunks) if included is None else included.astype(np.float64)
-        from_grid = _inverse(self._scales[self._chunk_blocks] * weights)
+        from_grid = (self._cell if included is None else self._cell * included).astype(np.float32)
         self._form.residual(self._x, self.layout.groups, self._sent, from_grid, left)
         return left
 
@@ -164,8 +164,9 @@ class ThcRound(CodecRound):
         self._check_counts(first, counts)
         self._check_sums(first, words, counts)
         middle = (counts * (self._table.granularity / 2)).astype(np.float32)
-        from_grid = _inverse(self._scales[self._chunk_blocks[first:last]] * self._divisors(counts))
-        self._form.decode(self.layout.part(first, last), words, middle, from_grid, target)
+        divisors = self._divisors(counts)
+        from_grid = np.divide(self._cell[first:last], divisors, out=np.zeros(last - first), where=divisors > 0)
+        self._form.decode(self.layout.part(first, last), words, middle, from_grid.astype(np.float32), target)
 
     def _take_scales(self, agreed: NDArray[np.uint32], first: int, last: int) -> None:
         """Set the scales of a part's blocks; 0 for a block whose norm counts as zero, or is not finite."""
@@ -176,10 +177,12 @@ class ThcRound(CodecRound):
         bits = np.where(spoiled, np.uint32(0), agreed[blocks])
         norms = bits.view(np.float32).astype(np.float64)
         _refuse_norms(norms, blocks.start)
-        self._spoiled[first:last] = spoiled[self._chunk_blocks[first:last] - blocks.start]
-        scales = np.zeros_like(norms)
-        np.divide(self._per_norm[blocks], norms, out=scales, where=norms >= NORM_MIN)
-        self._scales[blocks] = self._to_grid[blocks] = scales
+        of_chunks = self._chunk_blocks[first:last] - blocks.start
+        self._spoiled[first:last] = spoiled[of_chunks]
+        # H D x / norm is about standard normal.
+        cells = np.where(norms >= NORM_MIN, norms * self._table.increment, 0.0)
+        np.divide(1.0, cells, out=self._to_grid[blocks], where=cells > 0, casting="same_kind")
+        self._cell[first:last] = (cells / (self.layout.block_chunks[blocks] * CHUNK_VALUES))[of_chunks]
 
     def _check_counts(self, first: int, counts: NDArray[np.int64]) -> None:
         most = self._table.max_workers
@@ -199,16 +202,6 @@ class ThcRound(CodecRound):
             )
 
 
-def _inverse(scales: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return 1 / scale, and 0 for 0."""
-    return np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0).astype(np.float32)
-
-
-def _per_norm(group: BlockGroup) -> float:
-    """s times the block's norm, for values that still lack the rotation's rest_scale."""
-    return math.sqrt(group.block_values) * rest_scale(group.block_values)
-
-
 def _refuse_norms(norms: NDArray[np.float64], first_block: int) -> None:
     outside = np.flatnonzero(~(norms <= NORM_MAX) | (norms < 0))
     if len(outside):
@@ -222,17 +215,17 @@ def _without_spoiled(x: Tensor, norms: NDArray[np.float32], cut: Layout) -> Tens
     if not spoiled.any():
         return x
     cleared = x.clone()
-    for first, last in runs(spoiled[cut.chunk_blocks()]):
+    for first, last in runs(spoiled[cut.chunk_blocks]):
         cleared[first * CHUNK_VALUES : last * CHUNK_VALUES] = 0.0
     return cleared
 
 
-def _block_norms(x: Tensor, cut: Layout) -> NDArray[np.float32]:
+def _block_norms(x: Tensor, chunk_sums: NDArray[np.float32], cut: Layout) -> NDArray[np.float32]:
     """Return L2 norms by block, float32; those below NORM_MIN are 0, those above NORM_MAX or not finite are NaN.
 
     NaN and Inf show up in the norms, so finite tensors are read only once.
     """
-    sums = _block_sums(square_sums(x), cut).astype(np.float64)
+    sums = _block_sums(chunk_sums, cut).astype(np.float64)
     suspects = np.flatnonzero(~((sums > _PLAIN_SUMS[0]) & (sums < _PLAIN_SUMS[1])))
     if len(suspects):
         sums[suspects] = _wide_block_sums(x, cut, suspects)
@@ -251,7 +244,7 @@ def _block_sums(chunk_sums: NDArray[Any], cut: Layout) -> NDArray[Any]:
 
 def _wide_block_sums(x: Tensor, cut: Layout, blocks: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return sums of squares in float64 of the given blocks, whose numbers rise."""
-    first, last = np.searchsorted(cut.chunk_blocks(), [blocks[0], blocks[-1] + 1])
+    first, last = np.searchsorted(cut.chunk_blocks, [blocks[0], blocks[-1] + 1])
     sums = np.zeros(cut.chunks)
     wide = wide_square_sums(x[first * CHUNK_VALUES : last * CHUNK_VALUES])
     sums[first : first + len(wide)] = wide

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumwire.codec.kernels import LOOK_UP, Blocks, Table, float32
+from sumwire.codec.kernels import LOOK_UP, Blocks, Table, float32, threads
 from sumwire.codec.layout import BlockGroup
-from sumwire.codec.rotation import half_scale, rest_scale
+from sumwire.codec.rotation import PASS_VALUES
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import CellTables, ThcTable
 
@@ -34,13 +34,12 @@ class NativeForm:
         self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
     ) -> None:
         """See TorchForm."""
-        work = _work(part)
         for group, chunks in _with_chunks(part):
             values = float32(x[group.first_value : group.first_value + group.values])
             self._kernels.codec_thc_encode(
                 self._blocks(group), self._table, self._rounding_key, group.first_value,
                 values.data_ptr(), len(values), to_grid[group.first_block :].ctypes.data,
-                out[chunks].ctypes.data, out.strides[0], work.data_ptr(),
+                out[chunks].ctypes.data, out.strides[0],
             )  # fmt: skip
 
     def decode(
@@ -52,12 +51,11 @@ class NativeForm:
         target: Tensor,
     ) -> None:
         """See TorchForm."""
-        work = _work(part)
         for group, chunks in _with_chunks(part):
             here = target[group.first_value : group.first_value + group.values]
             self._kernels.codec_thc_decode(
                 self._blocks(group), words[chunks].ctypes.data, words.strides[0], middle[chunks].ctypes.data,
-                from_grid[chunks].ctypes.data, here.data_ptr(), len(here), work.data_ptr(),
+                from_grid[chunks].ctypes.data, here.data_ptr(), len(here),
             )  # fmt: skip
 
     def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -75,20 +73,23 @@ class NativeForm:
         target: Tensor,
     ) -> None:
         """See TorchForm."""
-        work = _work(part)
         for group, chunks in _with_chunks(part):
             values = float32(x[group.first_value : group.first_value + group.values])
             here = target[group.first_value : group.first_value + group.values]
             self._kernels.codec_thc_residual(
                 self._blocks(group), self._table, words[chunks].ctypes.data, words.strides[0],
-                from_grid[chunks].ctypes.data, values.data_ptr(), here.data_ptr(), len(here), work.data_ptr(),
+                from_grid[chunks].ctypes.data, values.data_ptr(), here.data_ptr(), len(here),
             )  # fmt: skip
 
     def _blocks(self, group: BlockGroup) -> Blocks:
-        half = half_scale(group.block_values)
-        # Rotating leaves rest_scale out, so rotating back applies it twice.
-        back = half * rest_scale(group.block_values) ** 2
-        return Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, half, back)
+        used = min(threads(), group.blocks)
+        blocks = Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, used)
+        if group.block_values > PASS_VALUES:
+            work = torch.empty(used * group.block_values, dtype=torch.float32)
+            blocks.work = work.data_ptr()
+            # The structure only has the address.
+            blocks.kept = work
+        return blocks
 
 
 @functools.lru_cache(maxsize=16)
@@ -105,8 +106,3 @@ def _with_chunks(part: tuple[BlockGroup, ...]) -> Iterator[tuple[BlockGroup, sli
     """Every group with its chunks, counted from the part's first."""
     first = part[0].first_chunk
     return ((group, slice(group.first_chunk - first, group.last_chunk - first)) for group in part)
-
-
-def _work(part: tuple[BlockGroup, ...]) -> Tensor:
-    """Room for the largest block."""
-    return torch.empty(max(group.block_values for group in part), dtype=torch.float32)

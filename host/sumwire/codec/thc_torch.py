@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
@@ -14,9 +15,13 @@ from torch import Tensor
 
 from sumwire.codec import planes
 from sumwire.codec.layout import CHUNK_VALUES, BlockGroup
-from sumwire.codec.rotation import Hadamard, half_scale, rest_scale, tile_rows
+from sumwire.codec.rotation import Hadamard, tile_rows
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import CellTables, ThcTable
+
+# From here to 2**24 a float's last bit is 1: adding it to a number below 2**22 rounds that to a whole number, to even,
+# and leaves it in the low bits.
+_WHOLE: Final = 2.0**23
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class TorchForm:
     ) -> None:
         """Write the index planes of a part to `out`.
 
-        to_grid: grid cells per unit of the rotated values, by block of the tensor.
+        to_grid: grid cells per unit of H D x, by block of the tensor.
         """
         hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
         cells = torch.from_numpy(to_grid).to(x.device)[:, None]
@@ -83,7 +88,7 @@ class TorchForm:
             rotated = scratch[: tile.size].view(tile.shape)
             self._rotate(hadamard, x, tile, rotated)
             z = self._round(rotated, cells[tile.rows], tile)
-            indices = z.to(torch.uint8).view(-1, CHUNK_VALUES).cpu().numpy()
+            indices = z.view(-1, CHUNK_VALUES).cpu().numpy()
             out[tile.chunks(first)] = planes.pack_index_planes(indices)
 
     def decode(
@@ -96,7 +101,7 @@ class TorchForm:
     ) -> None:
         """Write the values of a part's sum planes to its place in `target`.
 
-        They are (sum - middle) * from_grid, rotated back; `middle` and `from_grid` are by chunk.
+        They are D H y, y = (sum - middle) * from_grid; `middle` and `from_grid` are by chunk.
         """
         hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
         for tile in _tiles(part):
@@ -137,8 +142,8 @@ class TorchForm:
             torch.sub(x[tile.values], here, out=here)
 
     def _rotate(self, hadamard: Hadamard, x: Tensor, tile: _Tile, rotated: Tensor) -> None:
-        """RHT without rest_scale, of blocks padded with 0."""
-        signs = self._signs.signs(tile.first_block, *tile.shape, half_scale(tile.block_values)).view(-1)
+        """H D x, not normalised, of blocks padded with 0."""
+        signs = self._signs.signs(tile.first_block, *tile.shape).view(-1)
         here = x[tile.values]
         flipped = rotated.view(-1)
         torch.mul(here, signs[: len(here)], out=flipped[: len(here)])
@@ -146,22 +151,19 @@ class TorchForm:
         hadamard(rotated, rotated)
 
     def _unrotate(self, hadamard: Hadamard, y: Tensor, tile: _Tile, target: Tensor) -> None:
-        """Write the inverse of `_rotate` to `target`, which ends where the tensor does. Overwrites y.
-
-        `_rotate` leaves rest_scale out, so it is applied twice here.
-        """
+        """Write D H y, not normalised, to `target`, which ends where the tensor does. Overwrites y."""
         hadamard(y.view(tile.shape), y.view(tile.shape))
-        scale = half_scale(tile.block_values) * rest_scale(tile.block_values) ** 2
-        signs = self._signs.signs(tile.first_block, *tile.shape, scale).view(-1)
+        signs = self._signs.signs(tile.first_block, *tile.shape).view(-1)
         torch.mul(y[: len(target)], signs[: len(target)], out=target)
 
     def _round(self, v: Tensor, to_grid: Tensor, tile: _Tile) -> Tensor:
-        """Indices of one tile, int32, flat: each real index plus a uniform number, rounded down."""
+        """Indices of one tile, uint8, flat: each real index plus a random number, rounded down."""
         g = self._granularity
         w = v.mul_(to_grid).add_(g / 2).clamp_(0, g).view(-1)
         cell = w.to(torch.int32)
         position = w.mul_(self._slope.index_select(0, cell)).add_(self._offset.index_select(0, cell))
-        return position.add_(self._rounding.uniform(tile.first_value, len(w))).to(torch.int32)
+        drawn = self._rounding.numbers(tile.first_value, len(w)).add_(position.add_(_WHOLE).view(torch.int32))
+        return drawn.bitwise_right_shift_(16).bitwise_and_(15).to(torch.uint8)
 
     def _column(self, by_chunk: NDArray[np.float32]) -> Tensor:
         return torch.from_numpy(by_chunk).to(self._signs.device)[:, None]

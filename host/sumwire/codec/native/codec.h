@@ -1,21 +1,22 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 // The codecs' hot loops, for sumwire.codec.kernels. Words of a chunk lie side by side; `stride` is the distance in
-// bytes from one chunk's words to the next's, which may be in another packet. Nothing here checks its input.
+// bytes from one chunk's words to the next's, which may be in another packet. `threads` is the number of threads that
+// share the work; results do not depend on it. Nothing here checks its input.
 #pragma once
 
 #include <stdint.h>
 
 #include "constants.h"
 
-// Consecutive rotation blocks of one length, and the rounding stream's place at their first value.
+// Consecutive rotation blocks of one length.
 struct codec_blocks {
   uint64_t sign_key;      // of the tensor; a block's key is folded from it and the block's number
   uint64_t first_block;
   uint64_t blocks;
   uint64_t block_values;  // a power of two, at least 1024
-  float half_scale;       // what rotating multiplies each value with
-  float back_scale;       // what rotating back does
+  uint64_t threads;
+  float *work;            // room for a block for each thread, if blocks are longer than CODEC_PASS_VALUES
 };
 
 // Where indices lie on the grid, see sumwire.codec.tables.CellTables.
@@ -28,35 +29,48 @@ struct codec_table {
 };
 
 // Sums of squares of a chunk's values, in float32.
-void codec_square_sums(const float *x, uint64_t length, float *sums);
+void codec_square_sums(const float *x, uint64_t length, float *sums, uint64_t threads);
+// The same of x + y, which is written to `total`.
+void codec_add_square_sums(const float *x, const float *y, uint64_t length, float *total, float *sums,
+                           uint64_t threads);
 // Sums of squares in float64, for values whose squares leave the range of float32.
 void codec_wide_square_sums(const float *x, uint64_t length, double *sums);
 // Sums of magnitudes.
 void codec_magnitude_sums(const float *x, uint64_t length, double *sums);
 
-// Index planes of the `present` values at x, padded with zeros to whole blocks. to_grid is by block; `work` has room
-// for a block.
+// Index planes of the `present` values at x, padded with zeros to whole blocks. to_grid is by block.
 void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
                       uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
-                      int64_t stride, float *work);
+                      int64_t stride);
 
 // Largest sum of every chunk.
 void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint8_t *largest);
 
 // Sum planes to the `present` values at target; middle and from_grid are by chunk.
 void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
-                      const float *from_grid, float *target, uint64_t present, float *work);
+                      const float *from_grid, float *target, uint64_t present);
 
 // x minus the values that its index planes stand for, to target, which may be x.
 void codec_thc_residual(const struct codec_blocks *at, const struct codec_table *table, const uint8_t *words,
-                        int64_t stride, const float *from_grid, const float *x, float *target, uint64_t present,
-                        float *work);
+                        int64_t stride, const float *from_grid, const float *x, float *target, uint64_t present);
+
+// SUM32. Exponents of the largest magnitudes by chunk, plus `bias`; 0 for zeros, CODEC_NOT_FINITE if one is not finite.
+void codec_sum32_exponents(const float *x, uint64_t length, uint32_t bias, uint32_t *exponents);
+// Fixed point of at most `most`. Two factors by chunk, to_units and from_units, make it of values and values of it.
+void codec_sum32_encode(const float *x, uint64_t length, const double *to_units, double most, uint8_t *out,
+                        int64_t stride, uint64_t threads);
+// Sums divided by their divisors, which are above 0.
+void codec_sum32_decode(const uint8_t *words, int64_t stride, const int64_t *divisors, const double *from_units,
+                        float *target, uint64_t length, uint64_t threads);
+// x minus its fixed point; x itself in chunks that are not included. NULL: all are.
+void codec_sum32_residual(const float *x, uint64_t length, const double *to_units, const double *from_units,
+                          double most, const uint8_t *included, float *target, uint64_t threads);
 
 // A bit for each value, 1 unless it is below 0, and 0 for the rest of the last byte.
 // Returns whether all are finite.
 int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits);
-// A bit for each value, 1 with probability 1/2 + x inverse / 2, drawn from the stream's words from first_word on.
-void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_word,
+// A bit for each value, 1 with probability 1/2 + x inverse / 2, drawn by the stream's numbers from first_value on.
+void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_value,
                       uint8_t *bits);
 // +-factor for the first `length` bits of chunks of `chunk_bytes`.
 void codec_unpack_signs(const uint8_t *words, int64_t stride, uint64_t chunk_bytes, float factor, float *target,

@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 // One bit a value: bit i from the left of the bytes is value i, 1 for plus.
-#include <string.h>
-
 #include "codec.h"
 #include "planes.h"
 #include "streams.h"
@@ -10,31 +8,30 @@
 // Values handled together.
 enum { STEP = 64 };
 
-static const uint32_t EXPONENT = 0x7F800000u;
+static const int32_t EXPONENT = 0x7F800000;
 static const uint32_t SIGN = 0x80000000u;
 
-// Eight bytes of 0 or 1 to one byte, the first on the left; STEP of them.
-static inline void pack_flags(const uint8_t *flags, uint8_t *bits) {
-  uint64_t eight[STEP / 8];
-  memcpy(eight, flags, STEP);
-  for (int i = 0; i < STEP / 8; i++) bits[i] = gather_lowest(eight[i]);
+// Bits of STEP values, of which value 0 has the lowest, to bytes with the first on the left.
+static inline void put_bits(uint64_t lowest_first, uint8_t *bits) {
+  const uint64_t mirrored = mirror_bits(lowest_first);
+  memcpy(bits, &mirrored, sizeof mirrored);
 }
 
-// Non-zero if a value is not finite.
-static inline uint32_t pack_step(const float *x, uint8_t *bits) {
-  uint8_t flags[STEP];
-  uint32_t word[STEP], outside = 0;
-  memcpy(word, x, sizeof word);
-  for (int i = 0; i < STEP; i++) {
-    flags[i] = x[i] >= 0;
-    outside |= (word[i] & EXPONENT) == EXPONENT;
+// Lanes of the result are not 0 where a value is not finite.
+INLINE int_vector pack_step(const float *x, uint8_t *bits) {
+  uint64_t plus = 0;
+  int_vector outside = {0};
+  UNROLL for (int i = 0; i < STEP / WIDTH; i++) {
+    const vector here = load(x + i * WIDTH);
+    plus |= (uint64_t)lane_bits(here >= 0) << i * WIDTH;
+    outside |= ((int_vector)here & EXPONENT) == EXPONENT;
   }
-  pack_flags(flags, bits);
+  put_bits(plus, bits);
   return outside;
 }
 
 int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits) {
-  uint32_t outside = 0;
+  int_vector outside = {0};
   uint64_t i = 0;
   for (; i + STEP <= length; i += STEP) outside |= pack_step(x + i, bits + i / 8);
   if (i < length) {
@@ -46,32 +43,34 @@ int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits) {
     outside |= pack_step(last, packed);
     memcpy(bits + i / 8, packed, (length - i + 7) / 8);
   }
-  return !outside;
+  return !lane_bits(outside);
 }
 
-static inline void draw_step(const float *x, double inverse, uint64_t key, uint64_t first_word, uint8_t *bits) {
-  uint64_t words[STEP / DRAWS];
-  int16_t drawn[STEP];
-  uint8_t flags[STEP];
-  for (int i = 0; i < STEP / DRAWS; i++) words[i] = stream_word(key, first_word + (uint64_t)i);
-  memcpy(drawn, words, sizeof drawn);
-  for (int i = 0; i < STEP; i++) {
-    const float uniform = uniform_number(drawn[i]);
-    const float direction = (float)((double)x[i] * inverse);
-    flags[i] = uniform < direction * 0.5f + 0.5f;
+INLINE void draw_step(const float *x, double inverse, uint64_t key, uint64_t first_value, uint8_t *bits) {
+  uint64_t plus = 0;
+  UNROLL for (int first = 0; first < STEP; first += DRAWN_TOGETHER) {
+    uint_vector drawn[GROUP_VECTORS];
+    draw(key, first_value + (uint64_t)first, drawn);
+    UNROLL for (int i = 0; i < GROUP_VECTORS; i++) {
+      const int place = first + i * WIDTH;
+      const vector uniform = (__builtin_convertvector((int_vector)drawn[i], vector) + 0.5f) * (1.0f / 65536);
+      const wide_vector exact = __builtin_convertvector(load(x + place), wide_vector) * inverse;
+      const vector direction = __builtin_convertvector(exact, vector);
+      plus |= (uint64_t)lane_bits(uniform < direction * 0.5f + 0.5f) << place;
+    }
   }
-  pack_flags(flags, bits);
+  put_bits(plus, bits);
 }
 
-void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_word,
+void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_value,
                       uint8_t *bits) {
   uint64_t i = 0;
-  for (; i + STEP <= length; i += STEP) draw_step(x + i, inverse, key, first_word + i / DRAWS, bits + i / 8);
+  for (; i + STEP <= length; i += STEP) draw_step(x + i, inverse, key, first_value + i, bits + i / 8);
   if (i < length) {
     float last[STEP] = {0};
     uint8_t packed[STEP / 8];
     memcpy(last, x + i, (length - i) * sizeof *x);
-    draw_step(last, inverse, key, first_word + i / DRAWS, packed);
+    draw_step(last, inverse, key, first_value + i, packed);
     // Padding is minus, whatever was drawn.
     const uint64_t left = length - i;
     if (left % 8) packed[left / 8] &= (uint8_t)(0xFF00 >> left % 8);

@@ -4,13 +4,20 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
 import torch
 from helpers.children import in_child
-from helpers.codec.kernel_cases import encode_twice
+from helpers.codec.kernel_cases import digest, digest_of_a_forked_child, encode_twice
+from nativelib.compiler import find_compiler
 from sumwire.codec import kernels
+from sumwire.errors import UsageError
+
+needs_kernels = pytest.mark.skipif(
+    kernels.kernels(torch.zeros(1)) is None, reason="needs a C compiler, and SUMWIRE_NATIVE not 0"
+)
 
 
 def run(tmp_path: Path, **environment: str) -> tuple[str, list[str]]:
@@ -48,7 +55,7 @@ def test_float64_and_other_devices_use_torch() -> None:
     assert kernels.kernels(torch.zeros(1, device="meta")) is None
 
 
-@pytest.mark.skipif(kernels.kernels(torch.zeros(1)) is None, reason="needs a C compiler, and SUMWIRE_NATIVE not 0")
+@needs_kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_what_the_kernels_read(dtype: torch.dtype) -> None:
     x = torch.arange(10, dtype=dtype)[::2]
@@ -57,3 +64,41 @@ def test_what_the_kernels_read(dtype: torch.dtype) -> None:
     assert values.dtype == torch.float32 and values.is_contiguous() and values.tolist() == [0, 2, 4, 6, 8]
     whole = torch.ones(3)
     assert kernels.float32(whole).data_ptr() == whole.data_ptr(), "no copy of what is right already"
+
+
+@needs_kernels
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the options are those of x86-64")
+@pytest.mark.parametrize("without", ["", "-mno-avx512f", "-mno-avx2"])
+def test_vectors_of_all_widths_give_equal_bits(tmp_path: Path, without: str) -> None:
+    compiler = f"{find_compiler().command[0]} {without}"
+    form, made = in_child(digest, NATIVELIB_CACHE=str(tmp_path), SUMWIRE_NATIVE="1", CC=compiler)
+    assert form == "native"
+    assert ("torch", made) == in_child(digest, SUMWIRE_NATIVE="0")
+
+
+@needs_kernels
+def test_a_forked_child_starts_threads_of_its_own() -> None:
+    here, there = in_child(digest_of_a_forked_child, SUMWIRE_NATIVE="1")
+    assert here == there
+
+
+@pytest.mark.parametrize(
+    ("torch_threads", "cores", "ranks", "wanted"),
+    [(1, 64, 1, 1), (2, 2, 1, 1), (4, 4, 1, 2), (16, 16, 1, 4), (16, 16, 4, 2), (16, 16, 16, 1), (2, 16, 1, 2)],
+)
+def test_usual_threads(torch_threads: int, cores: int, ranks: int, wanted: int) -> None:
+    assert kernels._usual_threads(torch_threads, cores, ranks) == wanted
+
+
+def test_threads_that_were_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(kernels.THREADS, "7")
+    assert kernels.threads() == 7
+    monkeypatch.delenv(kernels.THREADS)
+    assert 1 <= kernels.threads() <= kernels.THREADS_USUAL
+
+
+@pytest.mark.parametrize("chosen", ["0", "65", "-1", "two", ""])
+def test_threads_that_cannot_be(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    monkeypatch.setenv(kernels.THREADS, chosen)
+    with pytest.raises(UsageError, match=f"SUMWIRE_THREADS={chosen}: must be a number of threads from 1 to 64"):
+        kernels.threads()

@@ -13,10 +13,11 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sumwire.codec import kernels
+from sumwire.codec import kernels, norms
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CountError, SumRangeError
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable, solve
 from sumwire.codec.thc import ThcCodec
 from torch import Tensor
@@ -163,6 +164,66 @@ def test_thc_refuses_the_same() -> None:
             one.decode(down, np.full(5, 2))
         with pytest.raises(CountError, match="count 9 of chunk 0"):
             one.decode(down, np.full(5, 9))
+
+
+@pytest.mark.parametrize("block", [1024, 4096, 8192, None])
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, block: int | None) -> None:
+    codec = ThcCodec(PUBLISHED, job=1, worker=0, block=block)
+    x = mixed(70_001, torch.Generator().manual_seed(5))
+    feedback = mixed(70_001, torch.Generator().manual_seed(6))
+
+    def all_bits() -> list[NDArray[np.generic]]:
+        total = norms.add(x, feedback, torch.empty_like(x))
+        round_ = codec.begin(total, 1, 2)
+        agreed = round_.preliminary()
+        words = round_.encode(agreed)
+        counts = np.full(round_.chunks, 3)
+        down = sum_planes(np.random.default_rng(1), counts, PUBLISHED.granularity)
+        return [bits(total), agreed, words, bits(round_.decode(down, counts)), bits(round_.residual())]
+
+    monkeypatch.setenv(kernels.THREADS, "1")
+    wanted = all_bits()
+    for threads in (2, 3, 16):
+        monkeypatch.setenv(kernels.THREADS, str(threads))
+        for ours, theirs in zip(all_bits(), wanted, strict=True):
+            assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@settings(max_examples=12, deadline=None)
+@given(
+    length=st.integers(1, 9_000),
+    seed=st.integers(0, 2**32),
+    workers=st.integers(1, 40),
+    larger=st.sampled_from([0, 1, 5, 900]),
+    threads=st.sampled_from(["1", "3"]),
+)
+def test_sum32_is_the_same(kind: str, length: int, seed: int, workers: int, larger: int, threads: str) -> None:
+    x = VALUES[kind](length, torch.Generator().manual_seed(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(kernels.THREADS, threads)
+        native, reference = both(Sum32Codec(workers=workers), x)
+        own = reference.preliminary()
+        assert np.array_equal(native.preliminary(), own)
+        agreed = np.minimum(own + np.uint32(larger), np.uint32(2048 + 1024))
+        generator = np.random.default_rng(seed)
+        packets = np.zeros((native.chunks, 1024 + 61), np.uint8)
+        native.encode_into(agreed, 0, native.chunks, packets[:, 7 : 7 + 1024].reshape(-1, 8, 128))
+        assert np.array_equal(packets[:, 7 : 7 + 1024], reference.encode(agreed).reshape(-1, 1024))
+        assert not packets[:, :7].any() and not packets[:, 7 + 1024 :].any()
+        down = generator.integers(0, 256, (native.chunks, 8, 128), dtype=np.uint8)
+        counts = generator.integers(0, workers + 1, native.chunks)
+        assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
+        for mask in (None, generator.random(native.chunks) < 0.7):
+            assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
+
+
+def test_sum32_clamps_the_same() -> None:
+    x = mixed(5000, torch.Generator().manual_seed(2))
+    native, reference = both(Sum32Codec(workers=4, clamp=True), x)
+    below = np.maximum(reference.preliminary().astype(np.int64) - 3, 0).astype(np.uint32)
+    assert np.array_equal(native.encode(below), reference.encode(below))
+    assert np.array_equal(bits(native.residual()), bits(reference.residual()))
 
 
 SIGN_CODECS: dict[str, GradientCodec] = {

@@ -69,16 +69,17 @@ def test_signs_are_shared_and_differ_by_every_part() -> None:
         assert 400 < int((here != other).sum()) < 624
 
 
-def test_signs_scale_exactly() -> None:
-    stream = SignStream.of(1, 1, 1, CPU)
-    assert torch.equal(stream.signs(0, 2, 2048, 0.25), stream.signs(0, 2, 2048) * 0.25)
+def expected_number(key: int, value: int) -> int:
+    half, part = divmod(value % 32, 16)
+    return word(key, value // 32 * 8 + part // 2) >> 32 * (part % 2) + 16 * half & 0xFFFF
 
 
 def test_rounding_numbers_follow_the_rule() -> None:
     key = chain(0x524F554E, 5, 6, 7, 8)
-    numbers = RoundingStream.of(5, 6, 7, 8, CPU).uniform(8, 16)
-    lanes = [word(key, i // 4) >> 16 * (i % 4) & 0xFFFF for i in range(8, 24)]
-    assert numbers.tolist() == [((lane ^ 0x8000) + 0.5) / 65536 for lane in lanes]
+    stream = RoundingStream.of(5, 6, 7, 8, CPU)
+    wanted = [expected_number(key, value) for value in range(64, 160)]
+    assert stream.numbers(64, 96).tolist() == wanted
+    assert stream.uniform(64, 96).tolist() == [(number + 0.5) / 65536 for number in wanted]
 
 
 def test_rounding_numbers_are_private_and_uniform() -> None:
@@ -99,5 +100,5 @@ def test_streams_are_equal_on_cuda() -> None:
     assert torch.equal(
         SignStream.of(1, 2, 3, gpu).signs(0, 9, 4096).cpu(), SignStream.of(1, 2, 3, CPU).signs(0, 9, 4096)
     )
-    there = RoundingStream.of(1, 2, 3, 4, gpu).uniform(4, 4096)
-    assert torch.equal(there.cpu(), RoundingStream.of(1, 2, 3, 4, CPU).uniform(4, 4096))
+    there = RoundingStream.of(1, 2, 3, 4, gpu).uniform(32, 4096)
+    assert torch.equal(there.cpu(), RoundingStream.of(1, 2, 3, 4, CPU).uniform(32, 4096))

@@ -92,7 +92,7 @@ def test_layout_covers_every_value_once(length: int, block: int | None) -> None:
     assert (cut.padded_length, cut.blocks) == (position, blocks)
     assert position >= length and cut.chunks == position // 1024
     sizes = [group.block_values for group in cut.groups for _ in range(group.blocks)]
-    assert cut.chunk_blocks().tolist() == [b for b, size in enumerate(sizes) for _ in range(size // 1024)]
+    assert cut.chunk_blocks.tolist() == [b for b, size in enumerate(sizes) for _ in range(size // 1024)]
     if block is None:
         assert cut.blocks == min(length, 1) and position < max(2 * length, 1025)
     else:
