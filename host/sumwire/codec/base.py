@@ -177,9 +177,9 @@ class CodecRound(ABC):
             self._take_overflows(first, last, overflows)
         pieces = words if _in_pieces(words) else np.ascontiguousarray(words)
         self._decode_part(first, last, pieces, counts, self._target)
-        for start, stop in runs(self._spoiled[first:last]):
-            per_chunk = self._info.chunk_values
-            self._target[(first + start) * per_chunk : (first + stop) * per_chunk] = torch.nan
+        spoiled = self._spoiled[first:last]
+        if spoiled.any():
+            self._spoil(self._target, first, spoiled)
         self._decoded[first:last] = True
 
     @property
@@ -219,6 +219,11 @@ class CodecRound(ABC):
         `included`, bool of shape (chunks,), is False for chunks that did not get into the sum; they are left out whole.
         Raises StageError before all parts are encoded, CodecError for a mask of another shape or dtype.
         """
+
+    def _spoil(self, target: Tensor, first: int, spoiled: NDArray[np.bool_]) -> None:
+        per_chunk = self._info.chunk_values
+        for start, stop in runs(spoiled):
+            target[(first + start) * per_chunk : (first + stop) * per_chunk] = torch.nan
 
     def _take_overflows(self, first: int, last: int, overflows: NDArray[np.bool_]) -> None:
         """Take note of results with the flag OVERFLOW. Raises CodecError if the codec's sums cannot overflow."""
@@ -294,7 +299,7 @@ def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int6
     if counts.shape != (chunks,) or counts.dtype.kind not in "iu":
         raise CountError(f"{counts.dtype} counts of shape {counts.shape}: needs integers ({chunks},)")
     signed = counts.astype(np.int64)
-    if bool((signed < 0).any()):
+    if signed.min(initial=0) < 0:
         raise CountError(f"count {signed.min()}: must not be negative")
     return signed
 

@@ -3,12 +3,14 @@
 """Tensors whose memory is used again once nothing refers to them.
 
 The operating system clears every page that it hands out, and the C library returns large blocks to it at once. So a
-new tensor of ten million values can take longer to allocate than to compute.
+new tensor of ten million values can take longer to allocate than to compute. Large blocks lie on huge pages, where the
+system has them: a codec touches all of a tensor, and on a virtual machine the look-up of a page is dear.
 """
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
+import mmap
 import weakref
 from collections import deque
 from typing import Final
@@ -20,6 +22,7 @@ from torch import Tensor
 
 # Free blocks kept for later, the latest ones: a step frees the residuals of all of its buckets at once.
 _KEPT: Final = 16
+_HUGE_PAGE: Final = 1 << 21
 # A block serves lengths down to this fraction of its own.
 _LEAST_USED: Final = 0.5
 
@@ -40,7 +43,7 @@ class Recycler:
             return torch.empty(length, dtype=dtype)
         block = self._fitting(size)
         # The tensor holds the lease, the lease the block; when the last tensor on it goes, the lease does.
-        lease = (ctypes.c_char * size).from_buffer(block.data)
+        lease = block[:size]
         weakref.finalize(lease, self._free.append, block).atexit = False
         return torch.frombuffer(lease, dtype=dtype)
 
@@ -50,6 +53,21 @@ class Recycler:
             while not _LEAST_USED * len(block := self._free.pop()) <= size <= len(block):
                 others.append(block)
         except IndexError:
-            block = np.empty(size, np.uint8)
+            block = _new_block(size)
         self._free.extendleft(others)
         return block
+
+
+def _new_block(size: int) -> NDArray[np.uint8]:
+    """Return memory of at least so many bytes."""
+    if size < _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.empty(size, np.uint8)
+    whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE
+    mapped = mmap.mmap(-1, whole + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages = np.frombuffer(mapped, np.uint8)
+    # Huge pages begin at multiples of their size.
+    first = -pages.ctypes.data % _HUGE_PAGE
+    # A system without them refuses, and the block has common pages.
+    with contextlib.suppress(OSError):
+        mapped.madvise(mmap.MADV_HUGEPAGE, first, whole)
+    return pages[first : first + whole]

@@ -30,7 +30,8 @@ def square_sums(x: Tensor) -> NDArray[np.float32]:
     """Return sums of squares by chunk, in float32; infinite where they exceed its range."""
     version, known = getattr(x, _KNOWN, (None, None))
     if known is not None and version == x._version:
-        return known
+        sums: NDArray[np.float32] = known
+        return sums
     x = x.detach()
     native = kernels(x)
     if native is None:
@@ -49,9 +50,7 @@ def add(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
     if native is None or not all(flat.dtype == torch.float32 and flat.is_contiguous() for flat in (x, y)):
         return torch.add(x, y, out=total)
     sums = np.empty(-(-len(x) // CHUNK_VALUES), np.float32)
-    native.codec_add_square_sums(
-        x.data_ptr(), y.data_ptr(), len(x), total.data_ptr(), sums.ctypes.data, threads()
-    )
+    native.codec_add_square_sums(x.data_ptr(), y.data_ptr(), len(x), total.data_ptr(), sums.ctypes.data, threads())
     # A tensor of inference mode does not count its versions.
     if not total.is_inference():
         setattr(total, _KNOWN, (total._version, sums))

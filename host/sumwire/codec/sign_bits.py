@@ -42,9 +42,7 @@ def draw_signs(x: Tensor, inverse: float, stream: RoundingStream, first_value: i
         _put(uniform < 0.5 + 0.5 * direction, octets)
         return
     values = float32(x)
-    native.codec_draw_signs(
-        values.data_ptr(), len(values), inverse, stream.key, first_value, octets.ctypes.data
-    )
+    native.codec_draw_signs(values.data_ptr(), len(values), inverse, stream.key, first_value, octets.ctypes.data)
 
 
 def write_signs(words: NDArray[np.uint8], factor: float, target: Tensor) -> None:

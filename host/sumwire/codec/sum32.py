@@ -27,11 +27,12 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import MAX32, SUM32
 from torch import Tensor
 
-from sumwire.codec import sum32_native
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
 from sumwire.codec.kernels import kernels
+from sumwire.codec.kernels import kernels
 from sumwire.codec.scales import ExponentScales
+from sumwire.codec.sum32_native import NativeForm
 from sumwire.codec.values import NOT_FINITE, check_kind, not_finite, runs
 
 CHUNK_VALUES: Final = SUM32.values
@@ -92,7 +93,8 @@ class _Sum32Round(CodecRound):
         super().__init__(codec, x, codec.chunks(len(x)), 1)
         self._scale_bits = scale_bits(codec.workers)
         self._clamp = codec.clamp
-        self._native = kernels(x)
+        native = kernels(x)
+        self._native = None if native is None else NativeForm(native, float(1 << self._scale_bits))
         self._own = self._found_exponents()
         self._clear(self._own == NOT_FINITE)
         self._exponents = np.zeros((self.chunks, 1), np.int64)
@@ -107,8 +109,7 @@ class _Sum32Round(CodecRound):
         self._check_residual(included)
         left = self._new_result()
         if self._native is not None:
-            unit = self._exponents - self._scale_bits
-            sum32_native.residual(self._native, self._x, unit, self._most, included, left)
+            self._native.residual(self._x, self._exponents - self._scale_bits, included, left)
             return left
         for first, last in self._steps():
             values = self._part(first, last)
@@ -138,7 +139,7 @@ class _Sum32Round(CodecRound):
             out[:] = pack_elements(self._rounded(first, last).astype(np.int32).reshape(-1))
         else:
             unit = self._exponents[first:last] - self._scale_bits
-            sum32_native.encode(self._native, self._values(self._x, first, last), unit, self._most, out)
+            self._native.encode(self._values(self._x, first, last), unit, out)
 
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
@@ -147,20 +148,15 @@ class _Sum32Round(CodecRound):
         divisors = np.maximum(self._divisors(counts), 1)
         if self._native is not None:
             unit = self._exponents[first:last] - self._scale_bits
-            sum32_native.decode(self._native, words, divisors, unit, self._values(target, first, last))
+            self._native.decode(words, divisors, unit, self._values(target, first, last))
             return
         sums = unpack_elements(words, (last - first) * CHUNK_VALUES).reshape(-1, CHUNK_VALUES).astype(np.float64)
         sums /= divisors[:, None]
         self._put(target, first, _times_power(sums, self._exponents[first:last] - self._scale_bits))
 
-    @property
-    def _most(self) -> float:
-        """The largest magnitude in units of fixed point."""
-        return float(1 << self._scale_bits)
-
     def _found_exponents(self) -> NDArray[np.uint32]:
         if self._native is not None:
-            return sum32_native.exponents(self._native, self._x, self.chunks, EXPONENT_BIAS)
+            return self._native.exponents(self._x, self.chunks, EXPONENT_BIAS)
         parts = [_exponents(self._part(first, last)) for first, last in self._steps()]
         return np.concatenate(parts) if parts else np.zeros(0, np.uint32)
 
@@ -191,7 +187,8 @@ class _Sum32Round(CodecRound):
         with np.errstate(over="ignore"):
             fractions = _times_power(self._part(first, last), self._scale_bits - self._exponents[first:last])
         if self._clamp:
-            np.clip(fractions, -self._most, self._most, out=fractions)
+            most = float(1 << self._scale_bits)
+            np.clip(fractions, -most, most, out=fractions)
         np.rint(fractions, out=fractions)
         # Zeros without sign, as integers have none.
         fractions += 0.0

@@ -97,8 +97,8 @@ class ThcTable:
 class CellTables:
     """A table as the codec computes with it, in float32.
 
-    A grid position w in cell c, 0..granularity, has the real index (slope[c] w + offset[c]) / INDEX_STEPS. Index z is at
-    levels[z], a grid position counted from the middle.
+    A grid position w in cell c, 0..granularity, has the real index (slope[c] w + offset[c]) / INDEX_STEPS. Index z is
+    at levels[z], a grid position counted from the middle.
     """
 
     slope: NDArray[np.float32]

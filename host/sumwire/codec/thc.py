@@ -42,6 +42,7 @@ BLOCK_VALUES: Final = 4096
 # Norms beyond these count as not finite, or as zero: within, nothing overflows or is lost to float32 subnormals.
 NORM_MAX: Final = 2.0**96
 NORM_MIN: Final = 2.0**-96
+_NORM_MAX_BITS, _NORM_MIN_BITS = (int(np.float32(norm).view(np.uint32)) for norm in (NORM_MAX, NORM_MIN))
 # Between these a float32 sum of squares is exact enough; outside it is computed again in float64.
 _PLAIN_SUMS: Final = (2.0**-80, 2.0**120)
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
@@ -113,6 +114,7 @@ class ThcRound(CodecRound):
         # What a grid cell adds to a value of D H y, by chunk.
         self._cell = np.zeros(self.layout.chunks)
         self._chunk_blocks = self.layout.chunk_blocks
+        self._block_values = self.layout.block_chunks * CHUNK_VALUES
         # Kept for the residual: `out` may be a packet buffer.
         shape = self.chunks, codec.info.words_up, p4.WORD_BYTES
         self._sent = codec.memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
@@ -173,16 +175,24 @@ class ThcRound(CodecRound):
         if agreed.dtype != np.uint32 or agreed.shape != (self.layout.blocks,):
             raise CodecError(f"{agreed.dtype} norms of shape {agreed.shape}: needs uint32 ({self.layout.blocks},)")
         blocks = slice(self._chunk_blocks[first], self._chunk_blocks[last - 1] + 1)
-        spoiled = not_finite(agreed[blocks])
-        bits = np.where(spoiled, np.uint32(0), agreed[blocks])
-        norms = bits.view(np.float32).astype(np.float64)
-        _refuse_norms(norms, blocks.start)
         of_chunks = self._chunk_blocks[first:last] - blocks.start
-        self._spoiled[first:last] = spoiled[of_chunks]
+        bits = agreed[blocks]
+        # The bits of floats order like the floats; those of negative ones are above all others.
+        if bits.max() > _NORM_MAX_BITS:
+            spoiled = not_finite(bits)
+            bits = np.where(spoiled, np.uint32(0), bits)
+            _refuse_norms(bits.view(np.float32).astype(np.float64), blocks.start)
+            self._spoiled[first:last] = spoiled[of_chunks]
+        else:
+            self._spoiled[first:last] = False
         # H D x / norm is about standard normal.
-        cells = np.where(norms >= NORM_MIN, norms * self._table.increment, 0.0)
-        np.divide(1.0, cells, out=self._to_grid[blocks], where=cells > 0, casting="same_kind")
-        self._cell[first:last] = (cells / (self.layout.block_chunks[blocks] * CHUNK_VALUES))[of_chunks]
+        cells = bits.view(np.float32).astype(np.float64) * self._table.increment
+        if bits.min() < _NORM_MIN_BITS:
+            cells[bits < _NORM_MIN_BITS] = 0.0
+            self._to_grid[blocks] = np.divide(1.0, cells, out=np.zeros_like(cells), where=cells > 0)
+        else:
+            self._to_grid[blocks] = 1.0 / cells
+        self._cell[first:last] = (cells / self._block_values[blocks])[of_chunks]
 
     def _check_counts(self, first: int, counts: NDArray[np.int64]) -> None:
         most = self._table.max_workers

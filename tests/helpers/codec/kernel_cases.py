@@ -42,7 +42,8 @@ def codecs() -> list[GradientCodec]:
 def digest() -> tuple[str, str]:
     """(the form in use, a digest of all that the codecs make of some tensor)"""
     x = torch.randn(21_001, generator=torch.Generator().manual_seed(3))
-    return ("native" if kernels(x) else "torch"), hashlib.sha256(b"".join(_made(one, x) for one in codecs())).hexdigest()
+    made = hashlib.sha256(b"".join(_made(one, x) for one in codecs()))
+    return "native" if kernels(x) else "torch", made.hexdigest()
 
 
 def _made(codec: GradientCodec, x: torch.Tensor) -> bytes:

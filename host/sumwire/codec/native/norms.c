@@ -16,22 +16,22 @@ struct squares {
   float *total, *sums;
 };
 
-// The square of WIDTH values; if `adding`, those of x + y, which go to `total`.
-INLINE vector squares_at(const struct squares *job, int adding, uint64_t at) {
-  vector here = load(job->x + at);
-  if (adding) {
-    here += load(job->y + at);
-    store(job->total + at, here);
-  }
-  return here * here;
+INLINE vector square(const float *x) {
+  return load(x) * load(x);
 }
 
+// The sum of squares of a chunk; if `adding`, that of x + y, which goes to `total`.
 INLINE float square_sum(const struct squares *job, int adding, uint64_t at) {
+  const float *x = job->x + at;
+  if (adding) {
+    // In the order of memory, which prefetching follows. What it writes is read again from the first-level cache.
+    for (int i = 0; i < VALUES; i += WIDTH) store(job->total + at + i, load(x + i) + load(job->y + at + i));
+    x = job->total + at;
+  }
   vector t[QUARTER / WIDTH];
   for (int i = 0; i < QUARTER / WIDTH; i++) {
-    const uint64_t here = at + (uint64_t)i * WIDTH;
-    t[i] = (squares_at(job, adding, here) + squares_at(job, adding, here + HALF)) +
-           (squares_at(job, adding, here + QUARTER) + squares_at(job, adding, here + HALF + QUARTER));
+    const float *here = x + (size_t)i * WIDTH;
+    t[i] = (square(here) + square(here + HALF)) + (square(here + QUARTER) + square(here + HALF + QUARTER));
   }
   for (int half = QUARTER / WIDTH / 2; half > 0; half /= 2)
     for (int i = 0; i < half; i++) t[i] += t[i + half];

@@ -13,15 +13,18 @@ enum {
   PASS = CODEC_PASS_VALUES,
   LOW = PASS / 4,    // values of the first factor of a longer transform
   SIGN_BITS = 64,    // of a word of the sign stream
+  LINE = 16,         // values of a line of the caches
+  // Values of a tensor that no second-level cache holds.
+  STREAMED_VALUES = 1 << 19,
   LEVELS = 1 << CODEC_INDEX_PLANES,
   // Vectors of the last pass that are rounded together: what one draw serves, or one packing takes.
-  TOGETHER = GROUP_VECTORS > PACKED_VECTORS ? GROUP_VECTORS : PACKED_VECTORS
+  TOGETHER = (int)GROUP_VECTORS > (int)PACKED_VECTORS ? (int)GROUP_VECTORS : (int)PACKED_VECTORS
 };
 
 // Where a transform's values come from, and where they go.
 enum source { FLIPPED, SUMS, INDICES };
-// ROUNDED_FINE is for tables of more cells than `look_up` takes.
-enum target { KEPT, ROUNDED, ROUNDED_FINE, FLIPPED_BACK, SUBTRACTED };
+// ROUNDED_FINE is for tables of more cells than `look_up` takes, STREAMED is SUBTRACTED past the caches.
+enum target { KEPT, ROUNDED, ROUNDED_FINE, FLIPPED_BACK, SUBTRACTED, STREAMED };
 
 // What a transform needs of one block, or of a part of it. Chunks are counted from the part's first.
 struct part {
@@ -31,6 +34,8 @@ struct part {
   uint8_t *bytes;
   const float *middle, *from_grid;
   float levels[PASS / CHUNK][LEVELS];
+  // Values that the next block is made of, or NULL.
+  const float *next;
   // ROUNDED. The first cells' columns lie here, so that they stay in registers: no store can change them.
   const struct codec_table *table;
   float slope[LOOK_UP], offset[LOOK_UP];
@@ -100,7 +105,10 @@ INLINE void put(const struct part *part, enum target target, const vector *r, fl
     const uint64_t here = at + (uint64_t)i * WIDTH;
     if (target == KEPT) store(v + here, r[i]);
     if (target == FLIPPED_BACK) store(part->target + here, flipped(part, r[i], here));
-    if (target == SUBTRACTED) store(part->target + here, load(part->x + here) - flipped(part, r[i], here));
+    if (target != SUBTRACTED && target != STREAMED) continue;
+    const vector left = load(part->x + here) - flipped(part, r[i], here);
+    if (target == STREAMED) stream(part->target + here, left);
+    else store(part->target + here, left);
   }
 }
 
@@ -123,6 +131,9 @@ INLINE void transform(const struct part *part, enum source source, enum target t
   for (size_t i = 0; i < d; i += RUN) {
     vector r[RADIX];
     UNROLL for (int j = 0; j < RADIX; j++) r[j] = load(v + i + (size_t)j * WIDTH);
+    // The first pass reads rows in turn, which no prefetching foresees.
+    if (part->next)
+      UNROLL for (int j = 0; j < RUN; j += LINE) __builtin_prefetch(part->next + i + j);
     run_steps(r);
     put(part, target, r, v, i);
   }
@@ -179,6 +190,7 @@ INLINE void encode_blocks(const struct encoding *job, enum target target, unsign
     part.out = job->out + (int64_t)(start / CHUNK) * job->stride;
     if (d <= PASS) {
       part.x = x;
+      part.next = block + 1 < last ? job->x + start + d : NULL;
       put_signs(&part, key, 0, d);
       transform(&part, FLIPPED, target, v, d);
       continue;
@@ -243,13 +255,15 @@ INLINE void put_back(const struct decoding *job, struct part *part, enum source 
   const uint64_t key = fold_key(job->at->sign_key, job->at->first_block + block);
   const uint64_t here = smaller(d, job->present - smaller(start, job->present));
   if (here < d) target = FLIPPED_BACK;
+  const int less = target == SUBTRACTED || target == STREAMED;
   float *whole = here < d ? v : job->target + start;
   if (d <= PASS) {
-    if (target == SUBTRACTED) part->x = job->x + start;
+    if (less) part->x = job->x + start;
     part->target = whole;
     put_signs(part, key, 0, d);
     put_bytes(job, part, source, start, d);
-    if (target == SUBTRACTED) transform(part, source, SUBTRACTED, v, d);
+    if (target == STREAMED) transform(part, source, STREAMED, v, d);
+    else if (target == SUBTRACTED) transform(part, source, SUBTRACTED, v, d);
     else transform(part, source, FLIPPED_BACK, v, d);
   } else {
     for (uint64_t i = 0; i < d; i += LOW) {
@@ -258,10 +272,10 @@ INLINE void put_back(const struct decoding *job, struct part *part, enum source 
     }
     wide_steps(v, d, LOW);
     for (uint64_t i = 0; i < d; i += LOW) {
-      if (target == SUBTRACTED) part->x = job->x + start + i;
+      if (less) part->x = job->x + start + i;
       part->target = whole + i;
       put_signs(part, key, i, LOW);
-      if (target == SUBTRACTED) put_all(part, SUBTRACTED, v + i, LOW);
+      if (less) put_all(part, SUBTRACTED, v + i, LOW);
       else put_all(part, FLIPPED_BACK, v + i, LOW);
     }
   }
@@ -289,8 +303,11 @@ static void residual_blocks(const void *context, unsigned thread, uint64_t first
   float own[PASS] __attribute__((aligned(64)));
   uint8_t bytes[PASS];
   struct part part = {.bytes = bytes};
+  // A residual is read in the next step only. A small one may still be in a cache then.
+  const int far = job->present >= STREAMED_VALUES && (uintptr_t)job->target % sizeof(vector) == 0;
   for (uint64_t block = first; block < last; block++)
-    put_back(job, &part, INDICES, SUBTRACTED, room(job->at, own, thread), block);
+    put_back(job, &part, INDICES, far ? STREAMED : SUBTRACTED, room(job->at, own, thread), block);
+  end_streams();
 }
 
 void codec_thc_residual(const struct codec_blocks *at, const struct codec_table *table, const uint8_t *words,

@@ -56,6 +56,26 @@ INLINE void store(float *to, vector value) {
   *(unaligned_vector *)to = value;
 }
 
+// Stores past the caches, to a place that is a multiple of a vector's size: what lies there need not be read first.
+// `end_streams` comes before other threads read it.
+INLINE void stream(float *to, vector value) {
+#if defined(CODEC_AVX512)
+  _mm512_stream_ps(to, (__m512)value);
+#elif defined(CODEC_AVX2)
+  _mm256_stream_ps(to, (__m256)value);
+#elif defined(__SSE2__)
+  _mm_stream_ps(to, (__m128)value);
+#else
+  store(to, value);
+#endif
+}
+
+INLINE void end_streams(void) {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
 INLINE vector all(float value) {
   return (vector){0} + value;
 }
@@ -82,10 +102,16 @@ INLINE vector less_twice(vector sum, vector b) {
 
 // One step of butterflies between the lanes of a vector: those whose number differs in one bit, `distance`.
 #if defined(CODEC_AVX512)
+// A mask that the compiler does not see through: it makes shuffles of a known one, which are dearer.
+INLINE __mmask16 opaque(__mmask16 mask) {
+  __asm__("" : "+k"(mask));
+  return mask;
+}
+
 #define LANE_STEP(v, swapped, high)                                                        \
   do {                                                                                     \
     const __m512 sum_ = _mm512_add_ps((__m512)(v), swapped);                               \
-    (v) = (vector)_mm512_mask3_fnmadd_ps((__m512)(v), _mm512_set1_ps(2), sum_, high);      \
+    (v) = (vector)_mm512_mask3_fnmadd_ps((__m512)(v), _mm512_set1_ps(2), sum_, opaque(high)); \
   } while (0)
 #define LANE_STEPS(v)                                                                      \
   do {                                                                                     \

@@ -74,9 +74,9 @@ class CodecCost(Suite[Case, Row]):
     how: ClassVar = (
         "One worker's whole round in one thread, without a network: error feedback if the system has it, encode, "
         "decode, and what is kept for later rounds. The form native is compiled C; torch gives bit-equal results "
-        "in PyTorch, numpy in numpy. The columns encode and decode are medians in wall-clock time. CPU time is that of the one "
-        "thread, which other load on the machine affects less. acp is one square matrix at rank 4, top-k keeps 1 "
-        "%, fp16 converts to float16 and back. All times are divided by the millions of values."
+        "in PyTorch, numpy in numpy. The columns encode and decode are medians in wall-clock time. CPU time is that "
+        "of the one thread, which other load on the machine affects less. acp is one square matrix at rank 4, top-k "
+        "keeps 1 %, fp16 converts to float16 and back. All times are divided by the millions of values."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:

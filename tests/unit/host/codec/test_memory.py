@@ -55,3 +55,14 @@ def test_few_blocks_are_kept() -> None:
 
 def test_empty() -> None:
     assert Recycler().empty(0, torch.float32).shape == (0,)
+
+
+def test_a_large_block_fills_whole_huge_pages() -> None:
+    recycler = Recycler()
+    tensor = recycler.empty(1_000_000, torch.float32)
+    assert tensor.data_ptr() % (1 << 21) == 0
+    at = tensor.data_ptr()
+    tensor.fill_(1.0)
+    assert float(tensor.sum()) == 1_000_000
+    del tensor
+    assert recycler.empty(1 << 20, torch.float32).data_ptr() == at

@@ -129,6 +129,16 @@ def test_thc_is_the_same(kind: str, length: int, block: int | None, table: ThcTa
         assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
 
 
+def test_a_large_tensor_is_the_same() -> None:
+    """Its residual is written past the caches."""
+    x = normal(600_001, torch.Generator().manual_seed(4))
+    native, reference = both(ThcCodec(PUBLISHED, job=1, worker=0), x)
+    agreed = reference.preliminary()
+    assert np.array_equal(native.encode(agreed), reference.encode(agreed))
+    assert native.residual().data_ptr() % 64 == 0
+    assert np.array_equal(bits(native.residual()), bits(reference.residual()))
+
+
 SPOILED = [
     torch.tensor([1.0, float("nan")]),
     torch.cat([torch.zeros(9000), torch.tensor([float("-inf")])]),
