@@ -30,7 +30,6 @@ from torch import Tensor
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
 from sumwire.codec.kernels import kernels
-from sumwire.codec.kernels import kernels
 from sumwire.codec.scales import ExponentScales
 from sumwire.codec.sum32_native import NativeForm
 from sumwire.codec.values import NOT_FINITE, check_kind, not_finite, runs

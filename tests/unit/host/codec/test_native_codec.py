@@ -162,6 +162,20 @@ def test_thc_says_the_same_of_what_is_not_finite(x: Tensor) -> None:
     assert np.array_equal(bits(native.residual()), bits(reference.residual()))
 
 
+@pytest.mark.parametrize("first", [0, 0x7FC00000, 0x40000000])
+def test_encoding_again_takes_nothing_from_before(first: int) -> None:
+    """Norms that are zero, not finite or others at first."""
+    codec, x = ThcCodec(PUBLISHED, job=1, worker=0), torch.ones(5000)
+    counts = np.ones(5, np.int64)
+    down = sum_planes(np.random.default_rng(1), counts, PUBLISHED.granularity)
+    once, again = codec.begin(x, 1, 1), codec.begin(x, 1, 1)
+    again.encode(np.full(2, first, np.uint32))
+    again.encode_again()
+    assert np.array_equal(again.encode(again.preliminary()), once.encode(once.preliminary()))
+    assert np.array_equal(bits(again.decode(down, counts)), bits(once.decode(down, counts)))
+    assert np.array_equal(bits(again.residual()), bits(once.residual()))
+
+
 def test_thc_refuses_the_same() -> None:
     codec = ThcCodec(PUBLISHED, job=1, worker=0)
     rounds = both(codec, torch.ones(5000))
