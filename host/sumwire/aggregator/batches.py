@@ -104,5 +104,6 @@ class Replies:
 
     def data(self, reply: int) -> bytes:
         """A whole reply."""
-        payload = self.payloads[self.payload_of[reply]].tobytes()
-        return self.heads[reply].tobytes() + payload[: int(self.sizes[reply]) - HEADER_BYTES]
+        payload: bytes = self.payloads[self.payload_of[reply]].tobytes()
+        head: bytes = self.heads[reply].tobytes()
+        return head + payload[: int(self.sizes[reply]) - HEADER_BYTES]
