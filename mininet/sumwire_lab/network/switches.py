@@ -75,10 +75,12 @@ def soft_command(
     device_id: int = 1,
     seed: int = 1,
     trains: bool = True,
+    link_mbit: float | None = None,
 ) -> list[str]:
     """The soft switch's command line, in the form of bmv2's.
 
-    `seed`: of the program's random numbers. `trains`: False makes packets come and go one by one.
+    `seed`: of the program's random numbers. `trains`: False makes packets come and go one by one. `link_mbit`: rate of
+    the links, which bounds trains; None: that of the interfaces.
     """
     command = [sys.executable, "-m", "softswitch.cli", "--no-p4", *_ports(interfaces), "--device-id", str(device_id)]
     command += ["--seed", str(seed), "--engine", engine]
@@ -86,6 +88,8 @@ def soft_command(
         command += ["--impair", impair]
     if not trains:
         command.append("--no-trains")
+    if link_mbit is not None:
+        command += ["--link-mbit", f"{link_mbit:g}"]
     return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
 
 
@@ -138,6 +142,7 @@ class P4Process:
         device_id: int = 1,
         seed: int = 1,
         trains: bool = True,
+        link_mbit: float | None = None,
     ) -> None:
         self.kind = kind
         self.engine = choose_engine(engine) if kind == "soft" else None
@@ -148,6 +153,7 @@ class P4Process:
         self._impair = None if impair is None else seeded(impair, device_id)
         self._seed = seed + device_id
         self._trains = trains
+        self._link_mbit = link_mbit
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, interfaces: list[tuple[int, str]]) -> None:
@@ -168,6 +174,7 @@ class P4Process:
                 device_id=self.device_id,
                 seed=self._seed,
                 trains=self._trains,
+                link_mbit=self._link_mbit,
             )
         with self._log.open("ab") as log:
             # A session of its own, so that Ctrl-C in the terminal reaches only the run, which then stops the switch.

@@ -43,6 +43,10 @@ class LinkOptions:
         if not 2 <= self.queue_packets <= 100_000:
             raise OptionError(f"queue={self.queue_packets}: a queue holds 2 to 100000 packets")
 
+    def slowest_mbit(self) -> float:
+        """Rate of the slower ones of the hosts' links and those between switches."""
+        return min(self.mbit, self.trunk().mbit)
+
     def trunk(self) -> LinkOptions:
         """Options of a link between switches."""
         return self if self.trunk_mbit is None else replace(self, mbit=self.trunk_mbit, trunk_mbit=None)

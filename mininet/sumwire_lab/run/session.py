@@ -132,6 +132,9 @@ def open_session(
                     impair=options.impair,
                     device_id=s.device_id,
                     seed=options.train.seed,
+                    # As the hosts' interfaces: what crosses a link is one packet, and queues count it as one.
+                    trains=False,
+                    link_mbit=options.link.slowest_mbit(),
                 )
                 for s in fabric.switches
             }

@@ -190,7 +190,11 @@ def test_switch_command_lines_have_the_same_shape() -> None:
     assert "--impair drop=0.1" in " ".join(soft)
     other = " ".join(switches.soft_command(ports, "127.0.0.1:1234", None, device_id=3, seed=9))
     assert "--device-id 3 --seed 9" in other
-    assert "--impair" not in " ".join(switches.soft_command(ports, "127.0.0.1:1234", None))
+    plain = " ".join(switches.soft_command(ports, "127.0.0.1:1234", None))
+    assert not any(option in plain for option in ("--impair", "--no-trains", "--link-mbit"))
+    singles = " ".join(switches.soft_command(ports, "127.0.0.1:1234", None, trains=False, link_mbit=100.0))
+    assert "--no-trains --link-mbit 100 -- --grpc-server-addr" in singles
+    assert [LinkOptions(100.0, trunk_mbit=rate).slowest_mbit() for rate in (None, 10.0, 1000.0)] == [100.0, 10.0, 100.0]
 
 
 def test_auto_takes_bmv2_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
