@@ -15,7 +15,7 @@ from sumwire.multihop.statistics import Outcome, Signs, measure
 from sumwire_protocol.ops import SIGN
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments.bias_worker import VALUES, BiasSpec
+from sumwire_lab.experiments.bias_worker import DEADLINE_SECONDS, VALUES, BiasSpec
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.network.topology import require_tools
@@ -28,7 +28,6 @@ SIZES: Final = tuple(range(2, SIGN.workers_max + 1))
 ROUNDS: Final = 512
 _SLOTS: Final = 128
 _MBIT: Final = 1000.0
-_DEADLINE_SECONDS: Final = 300.0
 
 
 def run_bias(
@@ -84,7 +83,7 @@ def _merge(
         )
         path = folder / "spec.json"
         spec.save(path)
-        session.run_workers("sumwire_lab.experiments.bias_worker", path, _DEADLINE_SECONDS)
+        session.run_workers("sumwire_lab.experiments.bias_worker", path, DEADLINE_SECONDS)
     for number, size in enumerate(sizes):
         digests = {(folder / f"digest{number}-{worker}").read_text() for worker in range(size)}
         if len(digests) != 1:

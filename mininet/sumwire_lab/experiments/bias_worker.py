@@ -26,7 +26,9 @@ from sumwire_protocol.ops import SIGN
 from sumwire_lab.system.processes import end_with_parent
 
 VALUES: Final = SIGN.values
-_JOIN_SECONDS: Final = 60.0
+DEADLINE_SECONDS: Final = 600.0
+"""Of all jobs together. A worker of the largest job alone waits for the others during all smaller ones, on bmv2 for
+minutes."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def merge(job_file: str, worker: int, rounds: int) -> bytes:
     rows = [np.tile(np.packbits(make(config.workers, VALUES)[worker]), (count, 1)) for make, count in inputs]
     payload = np.concatenate(rows).reshape(-1, SIGN.up.words, p4.WORD_BYTES)
     with Transport(config) as transport:
-        options = ExchangeOptions(waits_for_workers=True, patience=Alone(_JOIN_SECONDS))
+        options = ExchangeOptions(waits_for_workers=True, patience=Alone(DEADLINE_SECONDS))
         return transport.exchange(SIGN.code, payload, options=options).words.tobytes()
 
 
