@@ -33,8 +33,8 @@ FUZZ_TRAINS ?= 10000000
 FUZZ_SEED ?= 1
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
-# Tests that run side by side: one process on each core.
-TEST_JOBS ?= $(shell nproc)
+# Processes of tests: one more than cores, because tests also wait for timers, links and each other.
+TEST_JOBS ?= $(shell echo $$(($$(nproc) + 1)))
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -89,6 +89,8 @@ run: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab run --workers $(WORKERS) --bw $(BW) --switch $(SWITCH) --engine $(ENGINE) \
 	  --task $(TASK) --systems gloo,$(SYSTEM) --topology $(TOPOLOGY) $(RUN_FLAGS)
 
+# Hundreds of processes import the same modules: they keep the bytecode, also where a container says not to.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
 	$(SUDO) $(PYTHON) -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_FLAGS)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import pytest
@@ -29,7 +30,13 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole runs of the lab first: with several processes, none of them then is what all others wait for at the end."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/system/test_lab_"))
+    items.sort(key=lambda item: not item.nodeid.startswith(("tests/system/test_lab_", "tests/system/test_life")))
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector looks at what tests make, and no more at all that is loaded by now."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

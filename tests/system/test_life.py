@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers.gloo.ranks import fork_context
 from sumwire_lab.faults.programs import wait_ended
 from sumwire_lab.life.case import Case, Outcome
 from sumwire_lab.life.rows import checkpoint, outage, overflow, repeated, setups, stopped
@@ -27,6 +28,7 @@ OUTAGE_S = 4.0
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    fork_context()
     with open_world(Case("any", SWITCH, 1, PATIENCE_S), tmp_path_factory.mktemp("life"), workers=WORKERS) as there:
         yield there
 

@@ -59,9 +59,11 @@ def test_every_command_says_the_version(commands: Path, tmp_path: Path) -> None:
 
 @pytest.mark.root
 def test_switch_job_and_four_ranks(commands: Path, tmp_path: Path) -> None:
-    """In a network namespace of its own, so that the example's addresses and ports are free."""
+    """In a network namespace of its own, so that the example's addresses and ports are free. Its processes have a
+    namespace too, and end with the first of them: nothing is left of a scenario that fails or takes too long."""
     config = ROOT / "controller" / "examples" / "star4.yaml"
     program = [str(commands / "python"), str(HELPERS / "scenario.py")]
     arguments = [str(commands), str(config), "digits", str(HELPERS / "rank.py")]
-    printed = run(["unshare", "--net", "--", *program, *arguments], tmp_path, patience_s=100.0)
+    namespaces = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+    printed = run([*namespaces, *program, *arguments], tmp_path, patience_s=100.0)
     assert sorted(line.split(":")[0] for line in printed.splitlines()) == [f"rank {rank}" for rank in range(4)], printed

@@ -58,6 +58,7 @@ from sumwire.job.tuning_file import save_table
 from sumwire.job.tuning_table import TuningTable
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
+from sumwire.transport.options import SILENCE_S
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 
@@ -122,6 +123,8 @@ class Job(Saved):
     "auto" each goes by whichever was measured to be faster for its size (:meth:`tune`), and without a measurement
     through the switch. Both must be equal on all workers.
 
+    ``silence_s``: seconds without any answer from the switch after which it counts as lost.
+
     After a RecreateError, RefusedError or MismatchError the job is unusable and raises that error again, and after
     KeyboardInterrupt or any foreign exception InterruptedJobError.
     """
@@ -141,9 +144,10 @@ class Job(Saved):
         nonfinite: NonFinite = "propagate",
         one_trip: bool = True,
         through: Through = "auto",
+        silence_s: float = SILENCE_S,
     ) -> None:
         with taking_part(config.name):
-            _check(config, deadline_s, join_s)
+            _check(config, deadline_s=deadline_s, join_s=join_s, silence_s=silence_s)
             self._checked = result_check(nonfinite)
             self.config = config = run_of(config, workers, fallback)
             check_through(config, through)
@@ -166,7 +170,7 @@ class Job(Saved):
         self._memory = Recycler()
         delivered = None if delivery is None else delivery.settings()
         settings = {"block": block, "delivery": delivered, "one_trip": one_trip}
-        options = SessionOptions(settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through)
+        options = SessionOptions(settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through, silence_s)
         self._session = open_session(config, options, self.stats)
         complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
         self._carried = CarriedScales() if one_trip and complete else None
@@ -496,12 +500,12 @@ def _thc_codec(config: JobConfig, block: int | None) -> ThcCodec | None:
     return ThcCodec(table, job=config.job, worker=config.worker, block=block)
 
 
-def _check(config: JobConfig, deadline_s: float, join_s: float) -> None:
+def _check(config: JobConfig, **times: float) -> None:
     where = f"job {config.name}"
     require(config, ("max32",), "with which workers greet each other")
     if config.quorum != config.workers and len(config.seats) != config.workers:
         rule = f"must be {config.workers}, all workers: in a tree of switches, one left out could not catch up"
         raise ConfigError("quorum", config.quorum, rule, where=where)
-    for name, seconds in (("deadline_s", deadline_s), ("join_s", join_s)):
+    for name, seconds in times.items():
         if not seconds > 0:
             raise ConfigError(name, seconds, "must be above 0 seconds", where=where)

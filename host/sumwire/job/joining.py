@@ -50,8 +50,6 @@ from sumwire.wire.sequence import ROUNDS, round_newer
 _LOG: Final = logging.getLogger("sumwire")
 # From the newest round of earlier runs to a new run's first.
 ROUNDS_APART: Final = 16
-# How long one HELLO waits for its answer.
-_HELLO_S: Final = 0.5
 # How long a step after the first one may take in a tree.
 _STUCK_S: Final = 5.0
 # Greetings in a row that packets of dead processes have spoiled: more are something else.
@@ -142,9 +140,10 @@ class _Joining:
 
     def _ask(self) -> SwitchState:
         config, questions, waited_s = self._config, 0, 0.0
-        while (state := self._transport.hello(_HELLO_S)) is None:
+        hello_s = self._transport.silence_s / SILENT_PROBES
+        while (state := self._transport.hello(hello_s)) is None:
             questions += 1
-            waited_s += _HELLO_S
+            waited_s += hello_s
             if questions % SILENT_PROBES == 0:
                 text = silence(config, waited_s, questions, self._transport.link.last_failure)
                 self._patience.switch_lost(SwitchLostError(text, job=config.job, waited_s=waited_s))

@@ -16,8 +16,8 @@ _LOG: Final = logging.getLogger("sumwire")
 # Seconds without a result until the first warning, and from one to the next.
 _WARN_AFTER_S: Final = 10.0
 _WARN_EVERY_S: Final = 30.0
-# After so many questions in a row (5 s) an exchange is stalled. They are counted, because a process that was stopped
-# has waited for nothing meanwhile.
+# After so many questions in a row (by default 5 s) an exchange is stalled. They are counted, because a process that was
+# stopped has waited for nothing meanwhile.
 _STALLED_CALLS: Final = 20
 
 

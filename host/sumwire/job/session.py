@@ -35,7 +35,7 @@ from sumwire.job.patience import AlonePatience, GroupPatience
 from sumwire.job.tuning_file import load_table
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
-from sumwire.transport.options import TransportOptions
+from sumwire.transport.options import SILENCE_S, TransportOptions
 from sumwire.transport.patience import Patience
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
@@ -61,6 +61,7 @@ class SessionOptions:
     kept_chunks: int = KEPT_CHUNKS
     rtt: RttEstimator | None = None
     through: Through = "auto"
+    silence_s: float = SILENCE_S
 
 
 class Session(ABC):
@@ -103,7 +104,7 @@ class Session(ABC):
 
     def _open(self, patience: Patience) -> Transport:
         options = self._options
-        made = TransportOptions(options.deadline_s, options.delivery, options.kept_chunks, patience)
+        made = TransportOptions(options.deadline_s, options.delivery, options.kept_chunks, patience, options.silence_s)
         return Transport(self._config, made, rtt=options.rtt, stats=self._stats)
 
     def _join(self, transport: Transport, patience: Patience) -> None:

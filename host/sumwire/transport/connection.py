@@ -19,7 +19,8 @@ from sumwire.transport.window import Window
 
 @dataclass(frozen=True)
 class Connection:
-    """``catch_up``: None if slots close only with all workers. ``clock``: a monotonic clock, in seconds."""
+    """``catch_up``: None if slots close only with all workers. ``clock``: a monotonic clock, in seconds. ``silence_s``:
+    see TransportOptions."""
 
     config: JobConfig
     stats: JobStats
@@ -27,6 +28,7 @@ class Connection:
     window: Window
     catch_up: CatchUp | None
     clock: Callable[[], float]
+    silence_s: float
     pace: Pace = field(default_factory=Pace)
 
     @cached_property

@@ -16,6 +16,9 @@ from sumwire.transport.delivery import Delivery
 from sumwire.transport.hello import SwitchState
 from sumwire.transport.patience import Patience
 
+# Default of ``silence_s``.
+SILENCE_S: Final = 3.0
+
 
 @dataclass(frozen=True)
 class TransportOptions:
@@ -24,12 +27,14 @@ class TransportOptions:
     ``patience``: decides about exchanges that wait, instead of ``deadline_s`` (:mod:`sumwire.transport.patience`).
     ``delivery``: loss bound, congestion control and probes; None for a complete transfer without the latter two.
     ``kept_chunks``: where slots may close without some worker, each worker keeps at least so many results for others.
+    ``silence_s``: seconds without any answer after which the switch counts as lost; meanwhile it is asked six times.
     """
 
     deadline_s: float = 10.0
     delivery: Delivery | None = None
     kept_chunks: int = KEPT_CHUNKS
     patience: Patience | None = None
+    silence_s: float = SILENCE_S
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,11 @@ class Patience(Protocol):
     """Decides about an exchange that waits without a new result. What a method raises ends the exchange."""
 
     def waiting(self, waited_s: float, missing: Collection[int] | None) -> None:
-        """Called every 0.25 s. ``waited_s``: seconds without a new result. ``missing``: numbers of the workers that the
-        oldest chunk's slot waits for, as far as this worker's switch knows; None if unknown."""
+        """Called twelve times in the transport's ``silence_s``, by default every 0.25 s.
+
+        ``waited_s``: seconds without a new result. ``missing``: numbers of the workers that the oldest chunk's slot
+        waits for, as far as this worker's switch knows; None if unknown.
+        """
 
     def switch_lost(self, error: SwitchLostError) -> None:
         """The switch does not answer. Returns if the exchange is to wait on."""

@@ -86,7 +86,9 @@ class Transport:
             options=_window_options(config, options, self.catch_up),
             limit=_limit(config, options),
         )
-        self._connection = Connection(config, self.stats, self.link, self.window, self.catch_up, clock)
+        self._connection = Connection(
+            config, self.stats, self.link, self.window, self.catch_up, clock, options.silence_s
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -101,6 +103,11 @@ class Transport:
         self.link.close()
         if self.catch_up is not None:
             self.catch_up.close()
+
+    @property
+    def silence_s(self) -> float:
+        """See TransportOptions."""
+        return self._options.silence_s
 
     @property
     def next_sequence(self) -> int:

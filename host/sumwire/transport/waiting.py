@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An exchange that waits: it asks the switch how things stand, and its patience whether to go on.
 
-Every half second without a new result, the worker sends two packets without payload: a HELLO about slot 0, and a PROBE
-about its oldest open chunk. The answers tell three things:
+Six times in the transport's ``silence_s``, by default every half second, without a new result, the worker sends two
+packets without payload: a HELLO about slot 0, and a PROBE about its oldest open chunk. The answers tell three things:
 
 * Who is missing in that chunk's sum.
 * That another run of the job has begun: slot 0 is further than this run can be.
@@ -31,9 +31,7 @@ from sumwire.transport.retries import SendKind
 from sumwire.transport.switch_errors import check_switch, other_call, refused, silence, too_narrow
 from sumwire.wire.sequence import ROUNDS, round_newer
 
-# Seconds between two questions to the patience.
-TICK_S: Final = 0.25
-# Ticks from one question to the switch to the next.
+# Ticks from one question to the switch to the next. At every tick the patience is asked.
 _ASK_EVERY: Final = 2
 # The switch is lost when so many questions in a row have no answer.
 SILENT_PROBES: Final = 6
@@ -62,7 +60,8 @@ class Waiting:
         self._buffers = buffers
         self._patience = patience
         self._on_hello = on_hello
-        self.next_at = self._window.progress_at + TICK_S
+        self._tick_s = connection.silence_s / (SILENT_PROBES * _ASK_EVERY)
+        self.next_at = self._window.progress_at + self._tick_s
         self._missing: tuple[int, ...] | None = None
         self._refused_at: float | None = None
         self._rest()
@@ -76,11 +75,11 @@ class Waiting:
         waited_s = now - progress_at
         if progress_at != self._waits_from:
             self._rest()
-        if waited_s < TICK_S:
-            self.next_at = progress_at + TICK_S
+        if waited_s < self._tick_s:
+            self.next_at = progress_at + self._tick_s
             return
-        stopped = now - self.next_at > TICK_S
-        self.next_at = now + TICK_S
+        stopped = now - self.next_at > self._tick_s
+        self.next_at = now + self._tick_s
         self._ticks += 1
         if self._ticks % _ASK_EVERY == 0:
             self._judge(waited_s, stopped=stopped)

@@ -25,10 +25,13 @@ from typing import Final
 from sumwire_lab.errors import DeadlineError, ProcessDiedError
 from sumwire_lab.system.processes import end_with_parent, last_lines
 
+# torch._dynamo: an optimizer's first call imports it, for longer than all else takes.
 PRELOAD: Final = (
     "torch",
     "torch.distributed",
     "torch.nn.parallel",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
     "sklearn.datasets",
     "sklearn.model_selection",
     "sumwire.systems",

@@ -11,6 +11,7 @@ import numpy as np
 import sumwire
 import torch
 import torch.distributed as dist
+from helpers.transport.udp_bridge import SILENCE_S
 from sumwire import systems
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
@@ -43,7 +44,7 @@ class Net(nn.Module):
 
 
 def open_job(rank: int, mapping: dict[str, Any], **options: Any) -> sumwire.Job:
-    return sumwire.Job(parse_job(mapping, rank), block=1024, **options)
+    return sumwire.Job(parse_job(mapping, rank), block=1024, silence_s=SILENCE_S, **options)
 
 
 def flat_grads(model: nn.Module) -> Tensor:

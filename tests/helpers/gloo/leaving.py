@@ -15,6 +15,7 @@ from datetime import timedelta
 import sumwire
 import torch
 import torch.distributed as dist
+from helpers.transport.udp_bridge import SILENCE_S
 from sumwire.training.comm_thread import CommThread
 
 # So that nothing is collected before the interpreter ends.
@@ -99,7 +100,7 @@ def main(way: str, rank: str, ranks: str, store: str, job_file: str) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{store}", rank=own, world_size=int(ranks), timeout=timedelta(seconds=60)
     )
-    job = sumwire.Job(sumwire.load_job(job_file, worker=own), fallback="always")
+    job = sumwire.Job(sumwire.load_job(job_file, worker=own), fallback="always", silence_s=SILENCE_S)
     KEPT.append(job)
     for _ in range(2):
         job.reduce(torch.ones(1000))

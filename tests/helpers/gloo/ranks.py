@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real gloo ranks for tests: one process each, kept over many cases, with a process group over loopback.
 
-They are forked by multiprocessing's fork server, which has loaded torch once and started no threads.
+They are forked by multiprocessing's fork server, which has loaded torch once and started no threads. A process has only
+one such server, which keeps what it is told to load when it starts: so it is started here, for all that use it.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ import os
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sumwire_lab.faults import programs
+
 Case = Callable[..., Any]
-# torch._dynamo: an optimizer's first call imports it, for longer than all else takes.
 PRELOAD = [
-    "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sumwire.systems", "sumwire.training.ddp",
+    *programs.PRELOAD, "sumwire.training.ddp",
     "helpers.gloo.control_cases", "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases",
     "helpers.gloo.multihop_cases", "helpers.gloo.nonfinite_cases", "helpers.gloo.path_cases",
-    "helpers.gloo.state_cases", "helpers.gloo.systems_cases",
+    "helpers.gloo.state_cases", "helpers.gloo.systems_cases", "helpers.frozen",
 ]  # fmt: skip
 
 
@@ -33,6 +36,7 @@ def fork_context() -> ForkServerContext:
     """Processes of it are forked by one server, which has loaded what they need and started no threads."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
+    forkserver.ensure_running()
     return context
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -65,6 +66,9 @@ def serve(path: str) -> None:
     """Until standard input ends."""
     for module in PRELOAD:
         importlib.import_module(module)
+    # As helpers.frozen, which is on no path here.
+    gc.collect()
+    gc.freeze()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen(64)

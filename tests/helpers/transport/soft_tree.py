@@ -131,15 +131,15 @@ class TreeRig:
     topology: Topology
     switches: dict[str, FrameSwitch]
     controls: dict[str, P4Switch]
+    program: Program = field(default_factory=lambda: Program.load(None))
     renewals: int = 0
 
     def fresh_job(self, name: str) -> dict[str, Any]:
         """A job of a new generation on every switch, as the controller describes it to hosts, on loopback."""
         self.renewals += 1
-        program = Program.load(None)
         for config in configs_of(self.topology):
             now = 1_700_000_000 + self.renewals
-            bring_about(config, self.controls[config.switch.name], program, [name], now=now)
+            bring_about(config, self.controls[config.switch.name], self.program, [name], now=now)
         return to_loopback(job_description(self.topology, name))
 
     def bridge(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -49,7 +50,7 @@ def environment_with(wheel: Path, folder: Path) -> Path:
     """
     run([sys.executable, "-m", "venv", "--without-pip", str(folder)], folder.parent)
     python = folder / "bin" / "python"
-    options = ["--no-index", "--no-deps", "--disable-pip-version-check"]
+    options = ["--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
     run([sys.executable, "-m", "pip", "--python", str(python), "install", *options, str(wheel)], folder.parent)
     packages = folder / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -59,16 +60,22 @@ def environment_with(wheel: Path, folder: Path) -> Path:
 def run(command: list[str], folder: Path, patience_s: float = 60.0) -> str:
     """Run a command in `folder`, with nothing of this checkout on its path. Returns what it printed.
 
-    Fails with the command's output if it fails.
+    Fails with the command's output if it fails. Nothing that it has started outlives a command that takes too long.
     """
-    done = subprocess.run(
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with subprocess.Popen(
         command,
         cwd=folder,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=patience_s,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=patience_s)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 0, f"{command}: {out}{err}"
+    return out

@@ -15,7 +15,7 @@ from golden import model
 from helpers.gloo import control_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.outage import Outage
-from helpers.transport.udp_bridge import Bridge, golden_switch, job_mapping
+from helpers.transport.udp_bridge import SILENCE_S, Bridge, golden_switch, job_mapping
 from helpers.waiting import until
 
 RANKS = 3
@@ -116,6 +116,7 @@ def test_no_switch_at_the_start_is_the_same_error_on_all(ranks: Ranks) -> None:
     outcomes = ranks.run(control_cases.fixed_operations, job_mapping(RANKS, 8), 2, {})
     for outcome in outcomes:
         assert outcome["error"].startswith("SwitchLostError: ")
+        assert f"6 questions in {SILENCE_S} s" in outcome["error"]
         assert outcome["error"] == outcomes[0]["error"] == outcome["again"]
 
 
@@ -172,7 +173,7 @@ def test_a_stopped_rank_is_waited_for(ranks: Ranks) -> None:
         until(lambda: bridge.heard > 100, 30)
         ranks.signal(1, signal.SIGSTOP)
         before = hellos
-        # Each of the others asks twice a second.
+        # Twelve questions of each: a switch is lost after six without an answer, an exchange stalled after ten.
         until(lambda: hellos > before + 24, 30)
         ranks.signal(1, signal.SIGCONT)
         outcomes = ranks.outcomes()

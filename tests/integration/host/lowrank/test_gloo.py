@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.gloo import lowrank_cases as gloo_cases
-from helpers.gloo.ranks import Ranks
+from helpers.gloo.ranks import Ranks, fork_context
 from sumwire.lowrank import check
 
 
@@ -36,6 +36,7 @@ def test_model_inside_ddp_trains_as_the_plain_one(ranks: Ranks, view: bool, unus
 
 
 def test_four_processes_follow_the_reference() -> None:
+    fork_context()
     found = check.over_gloo()
     assert check.difference(found, check.by_reference()) <= 1e-9
     assert check.replicas_equal(found)

@@ -299,9 +299,11 @@ def test_a_call_whose_op_the_job_lacks_is_refused() -> None:
         assert job.stats.packets_sent == 0
 
 
-def test_impossible_deadline_is_refused() -> None:
-    with pytest.raises(sumwire.ConfigError, match=r"deadline_s = 0: must be above 0"):
-        sumwire.Job(configs(job_mapping(2, 8))[0], deadline_s=0)
+@pytest.mark.parametrize("name", ["deadline_s", "join_s", "silence_s"])
+def test_impossible_times_are_refused(name: str) -> None:
+    times: dict[str, Any] = {name: 0}
+    with pytest.raises(sumwire.ConfigError, match=rf"{name} = 0: must be above 0"):
+        sumwire.Job(configs(job_mapping(2, 8))[0], **times)
 
 
 def test_statistics_count_every_packet() -> None:

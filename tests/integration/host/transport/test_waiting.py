@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden import model
-from helpers.transport.udp_bridge import Bridge, configs, golden_switch, job_mapping, run_workers
+from helpers.transport.udp_bridge import SILENCE_S, Bridge, configs, golden_switch, job_mapping, run_workers
 from sumwire.errors import (
     AddressError,
     DeadlineError,
@@ -35,11 +35,12 @@ from sumwire.transport.udp import Transport
 from sumwire_protocol import constants as p4
 
 PAYLOAD = np.ones((3, 4, 128), np.uint8)
+SOON = TransportOptions(silence_s=SILENCE_S)
 
 
 def joined(mapping: dict[str, Any], worker: int) -> Any:
     config = configs(mapping)[worker]
-    with Transport(config) as transport:
+    with Transport(config, SOON) as transport:
         return join(transport, config, {}, patience=Alone(10.0))
 
 
@@ -85,8 +86,9 @@ def test_hello_tells_the_state_of_slot_0() -> None:
 
 def test_a_silent_switch_at_the_start() -> None:
     mapping = job_mapping(2, 8)
-    with pytest.raises(SwitchLostError, match=r"worker 0 \(127\..*6 questions in 3\.0 s.*ip route get 127") as caught:
+    with pytest.raises(SwitchLostError, match=r"worker 0 \(127\..*6 questions in 0\.6 s.*ip route get 127") as caught:
         joined(mapping, 0)
+    assert TransportOptions().silence_s == 3.0, "where a job says nothing else (docs/host.md)"
     assert caught.value.job == mapping["job"]
     assert "MTU, at least 1076 bytes" in str(caught.value)
 
@@ -98,7 +100,7 @@ def test_patience_learns_who_is_missing_and_that_the_switch_is_silent() -> None:
     options = ExchangeOptions(patience=patience)
     with (
         Bridge(mapping, golden_switch(mapping), deaf=lambda *_: silent.is_set()),
-        Transport(configs(mapping)[0]) as transport,
+        Transport(configs(mapping)[0], SOON) as transport,
     ):
         exchange = transport.start(p4.OP_THC, PAYLOAD, options=options)
         while (1, 2) not in patience.missing:
@@ -156,7 +158,7 @@ def test_another_call_is_an_order_error_and_nobody_gets_a_mixed_sum() -> None:
     mapping = job_mapping(2, 8)
 
     def work(worker: int) -> str:
-        options = TransportOptions(deadline_s=2.0)
+        options = TransportOptions(deadline_s=0.5)
         with Transport(configs(mapping)[worker], options) as transport:
             with pytest.raises((OrderError, DeadlineError)) as caught:
                 transport.exchange(p4.OP_THC, PAYLOAD, bucket=worker)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.gloo.ranks import PRELOAD
 from helpers.waiting import until
 from sumwire_lab.errors import DeadlineError, ProcessDiedError
 from sumwire_lab.faults.programs import Programs, programs_in, wait_ended
@@ -16,7 +17,7 @@ from sumwire_lab.faults.programs import Programs, programs_in, wait_ended
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Iterator[Programs]:
-    with programs_in(tmp_path, preload=()) as running:
+    with programs_in(tmp_path, preload=PRELOAD) as running:
         yield running
 
 
@@ -67,7 +68,7 @@ def test_stopped_continued_and_killed(programs: Programs, tmp_path: Path) -> Non
 
 
 def test_none_outlives_the_block(tmp_path: Path) -> None:
-    with programs_in(tmp_path, preload=()) as running:
+    with programs_in(tmp_path, preload=PRELOAD) as running:
         program = running.start("counter", None, "counts", [str(tmp_path / "count")])
         until((tmp_path / "count").exists)
     assert program.exit_code == -signal.SIGKILL
