@@ -63,6 +63,7 @@ class DatagramArrays(ctypes.Structure):
 
     _fields_ = [
         ("room", c_uint64),
+        ("control_bytes", c_uint64),
         ("data", c_void_p),
         ("heads", c_void_p),
         ("sizes", c_void_p),

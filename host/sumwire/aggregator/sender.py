@@ -92,7 +92,7 @@ class Sender:
         """Send all replies, in trains of at most ``longest``. Waits for room in the socket, _PATIENCE_S at most."""
         joined = (longest if longest > 1 else _TO_SINGLES) if self.sends_trains else 1
         count = self.arrange(joined)
-        at = 0
+        at = lost = 0
         while at < count:
             try:
                 at += self._some(at, min(count - at, _MESSAGES_MAX))
@@ -100,10 +100,12 @@ class Sender:
                 if error.errno in NO_TRAINS and self.sends_trains:
                     self._stop_joining(error)
                     # Replies that are sent already are sent twice, this once.
-                    at, count = 0, self.arrange(1)
+                    at, lost, count = 0, 0, self.arrange(1)
                 elif error.errno != errno.EINTR:
-                    self.unsent += int(self._lengths[at]) // _PARTS
+                    lost += int(self._lengths[at]) // _PARTS
                     at += 1
+        self.sent += self._replies.count - lost
+        self.unsent += lost
 
     def tell(self, refusals: Sequence[Refusal]) -> None:
         """Send refusals, those that the socket has room for."""
@@ -117,9 +119,7 @@ class Sender:
 
     def _some(self, first: int, count: int) -> int:
         address = self._address + first * MESSAGE.itemsize
-        done = checked(self._send(self._socket.fileno(), address, count, 0))
-        self.sent += int(self._lengths[first : first + done].sum()) // _PARTS
-        return done
+        return checked(self._send(self._socket.fileno(), address, count, 0))
 
     def _stop_joining(self, error: OSError) -> None:
         self.sends_trains = False

@@ -62,6 +62,7 @@ class _Datagrams:
         self._batch = Batch(heads, sizes, sources, ports, tos, 0, at=at)
         self._arrays = DatagramArrays(
             room=room,
+            control_bytes=_CONTROLS * CONTROL.itemsize,
             data=address_of(at),
             heads=address_of(heads),
             sizes=address_of(sizes),
@@ -106,22 +107,22 @@ class UdpReceiver:
         self._address = address_of(self._messages)
         self._controls = np.zeros((messages, _CONTROLS), CONTROL)
         header["control"] = address_of(self._controls) + np.arange(messages) * self._controls.strides[0]
+        header["control_length"] = self._controls.strides[0]
+        self._controls["type"] = _NO_TYPE
         self._control_lengths = header["control_length"]
         self._sources = names[:, _ADDRESS_AT:][:, :4].view(np.uint32)[:, 0]
         self._ports = names[:, _PORT_AT:][:, :2].view(">u2")[:, 0]
-        self._filled = messages
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def receive(self) -> Batch:
         """The datagrams that have arrived. The next call overwrites them."""
-        # The kernel has overwritten those that it used.
-        self._control_lengths[: self._filled] = self._controls.strides[0]
-        self._controls["type"][: self._filled] = _NO_TYPE
-        count = self._filled = received(self._receive, self.fileno(), self._address, len(self._messages))
-        if self._datagrams is not None:
-            return self._datagrams.take_apart(self._address, count)
+        count = received(self._receive, self.fileno(), self._address, len(self._messages))
+        return self._copied(count) if self._datagrams is None else self._datagrams.take_apart(self._address, count)
+
+    def _copied(self, count: int) -> Batch:
+        """The datagrams of the first messages, taken apart by numpy."""
         arrivals, origins = self._arrivals, [self._sources[:count], self._ports[:count], self._control(count, "tos")]
         arrivals.take_apart(self._messages["length"][:count], self._control(count, "size"))
         longest = 1
@@ -129,6 +130,9 @@ class UdpReceiver:
             longest = int(arrivals.counts.max())
             origins = [np.repeat(array, arrivals.counts) for array in origins]
         sources, ports, tos = origins
+        # The kernel has written how much it used, and no type where there was nothing to tell.
+        self._control_lengths[:count] = self._controls.strides[0]
+        self._controls["type"][:count] = _NO_TYPE
         return Batch(arrivals.rows, arrivals.sizes, sources, ports, tos, len(arrivals.sizes), longest)
 
     def _control(self, count: int, field: str) -> NDArray[Any]:

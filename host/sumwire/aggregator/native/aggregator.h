@@ -90,6 +90,8 @@ struct iovec;
 // The datagrams of received messages, one after the other.
 struct aggregator_datagrams {
   uint64_t room;
+  // Room for the control messages of each message.
+  uint64_t control_bytes;
   // Where each is, and a copy of its header.
   const uint8_t **data;
   uint8_t *heads;

@@ -61,6 +61,8 @@ uint64_t aggregator_take_apart(struct mmsghdr *messages, uint64_t count, struct 
       left -= size;
     } while (left);
     describe(out, first, at, &messages[i].msg_hdr, told.tos);
+    // The kernel has written how much it used. The next call has all of it again.
+    messages[i].msg_hdr.msg_controllen = out->control_bytes;
     if (at - first > out->longest) out->longest = at - first;
   }
   return at;
