@@ -30,34 +30,32 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     Slot() slot;
     Reply() reply;
     Refusal() refusal;
-    ReplyHeaders() reply_headers;
     Accounting() accounting;
     VirtualQueue() virtual_queue;
 
     apply {
         forwarding.apply(hdr, meta, standard_metadata);
         if (meta.switch_mac != 0 && hdr.ipv4.isValid()) {
-            if (meta.reject == REJECT_NONE) {
+            if (meta.reject == REJECT_NONE && hdr.sumwire.isValid() && standard_metadata.checksum_error == 0) {
+                admission.apply(hdr, meta, standard_metadata);
+                if (meta.reject == REJECT_NONE) {
+                    uplink.apply(hdr, meta, standard_metadata);
+                }
+                if (meta.reject == REJECT_NONE) {
+                    degrade.apply(hdr, meta);
+                    slot.apply(hdr, meta);
+                }
+            } else if (meta.reject == REJECT_NONE) {
                 if (hdr.sumwire.isValid()) {
-                    admission.apply(hdr, meta, standard_metadata);
+                    meta.reject = REJECT_CHECKSUM;
                 } else {
                     meta.reject = REJECT_NOT_SUMWIRE;
                 }
-            }
-            if (meta.reject == REJECT_NONE) {
-                uplink.apply(hdr, meta, standard_metadata);
-            }
-            if (meta.reject == REJECT_NONE) {
-                degrade.apply(hdr, meta);
-                slot.apply(hdr, meta);
             }
             if (meta.reject != REJECT_NONE) {
                 refusal.apply(hdr, meta, standard_metadata);
             } else if (meta.effects & EFFECTS_REPLY != 0) {
                 reply.apply(hdr, meta, standard_metadata);
-            }
-            if (meta.reply != REPLY_NONE) {
-                reply_headers.apply(hdr, meta);
             }
             accounting.apply(meta);
         }

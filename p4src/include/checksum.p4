@@ -15,8 +15,8 @@
 control VerifyIpv4Checksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
         verify_checksum(hdr.sumwire.isValid(),
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id,
-              hdr.ipv4.flags, hdr.ipv4.more_fragments, hdr.ipv4.frag_offset, hdr.ipv4.ttl, hdr.ipv4.protocol,
+            { hdr.ipv4.version_ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id,
+              hdr.ipv4.fragment, hdr.ipv4.ttl, hdr.ipv4.protocol,
               hdr.ipv4.src, hdr.ipv4.dst },
             hdr.ipv4.checksum, HashAlgorithm.csum16);
     }
@@ -25,8 +25,8 @@ control VerifyIpv4Checksum(inout headers_t hdr, inout metadata_t meta) {
 control ComputeIpv4Checksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(meta.reply != REPLY_NONE,
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id,
-              hdr.ipv4.flags, hdr.ipv4.more_fragments, hdr.ipv4.frag_offset, hdr.ipv4.ttl, hdr.ipv4.protocol,
+            { hdr.ipv4.version_ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id,
+              hdr.ipv4.fragment, hdr.ipv4.ttl, hdr.ipv4.protocol,
               hdr.ipv4.src, hdr.ipv4.dst },
             hdr.ipv4.checksum, HashAlgorithm.csum16);
     }

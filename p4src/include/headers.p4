@@ -27,15 +27,12 @@ header arp_h {
 }
 
 header ipv4_h {
-    bit<4> version;
-    bit<4> ihl;
+    bit<8> version_ihl;
     bit<6> dscp;
     bit<2> ecn;
     bit<16> total_len;
     bit<16> id;
-    bit<2> flags;
-    bit<1> more_fragments;
-    bit<13> frag_offset;
+    bit<16> fragment;  // reserved, "don't fragment", "more fragments" (one bit each), and the offset
     bit<8> ttl;
     bit<8> protocol;
     bit<16> checksum;

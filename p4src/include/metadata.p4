@@ -10,18 +10,18 @@
 
 #include "types.p4"
 
-// Traits: what kind of packet came in, and how it stands to its slot. The low nine bits, with what slot.p4 adds to
-// them, are the key of the table `verdict`.
+// Traits: what kind of packet came in, and how it stands to its slot. Slot.p4 uses bits 1 to 5, too.
+const bit<16> TRAIT_OTHER_CALL = 0x8000;  // of another call than the one that opened the slot's round
+const bit<16> TRAIT_SIX_WORDS = 0x4000;   // the reply has six words of a THC result, not eight
+const bit<16> TRAIT_CUTS = 0x2000;        // if this packet closes the slot, the result is cut to its top six planes
+const bit<16> TRAIT_VOID = 0x1000;        // a contribution that arrives, but the sum is without it
+const bit<16> TRAIT_TRIMMED = 0x0800;     // a THC contribution with only its two top planes
+const bit<16> TRAIT_PARTIAL = 0x0400;     // a lower switch's partial result: sums or counters, not indices or signs
+const bit<16> TRAIT_ANY_CALL = 0x0200;    // it need not be of the slot's call: a HELLO, STALE or REFUSED
 const bit<16> TRAIT_OLDER = 0x0100;       // of a round before the slot's
 const bit<16> TRAIT_FROM_ABOVE = 0x0080;  // a RESULT, STALE or REFUSED of the switch above
 const bit<16> TRAIT_FRESH = 0x0040;       // a new owner or a newer round: what the slot holds is to be overwritten
 const bit<16> TRAIT_BARE = 0x0001;        // nothing to fold in: a PROBE, or of the switch above a STALE or REFUSED
-const bit<16> TRAIT_ANY_CALL = 0x0200;    // it need not be of the slot's call: a HELLO, STALE or REFUSED
-const bit<16> TRAIT_PARTIAL = 0x0400;     // a lower switch's partial result: sums or counters, not indices or signs
-const bit<16> TRAIT_TRIMMED = 0x0800;     // a THC contribution with only its two top planes
-const bit<16> TRAIT_VOID = 0x1000;        // a contribution that arrives, but the sum is without it
-const bit<16> TRAIT_CUTS = 0x2000;        // if this packet closes the slot, the result is cut to its top six planes
-const bit<16> TRAIT_SIX_WORDS = 0x4000;   // the reply has six words of a THC result, not eight
 
 // Effects: what the verdict asks of the payload and of the reply.
 const bit<8> EFFECT_FOLDS = 0x01;    // the payload is folded into the slot's
@@ -49,7 +49,6 @@ struct admission_t {
     bit<8> quorum;
     bit<16> group;      // multicast group of the job's workers
     bitmap_t worker_bit;
-    bit<8> wrong;       // rules that the packet breaks, WRONG_*
     bit<1> sprays;      // rounds of a slot go to different switches above
 }
 
@@ -70,33 +69,33 @@ struct metadata_t {
     // parser, sumwire, admission, uplink, slot -> sumwire, admission, slot, refusal, accounting, virtual_queue. Why the
     // packet is refused, REJECT_*, an index of a counter. REJECT_NONE while there is nothing against it.
     bit<32> reject;
-    // slot, accounting -> reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a
-    // counter.
+    // slot, accounting -> reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a counter.
     bit<32> verdict;
     // parser, degrade, slot -> admission, uplink, degrade, slot, aggregate, vote. See TRAIT_*.
     bit<16> traits;
     // slot, sum32 -> sumwire, slot, aggregate, sum32, reply. See EFFECT_*.
     bit<8> effects;
-    // reply, refusal -> sumwire, reply, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills in
-    // addresses and checksum.
+    // reply, refusal -> reply, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills in addresses
+    // and checksum.
     bit<2> reply;
     // forwarding -> sumwire, forwarding, reply. The aggregator's own. 0 while the packet is not for the aggregator.
     mac_t switch_mac;
     // parser -> forwarding, reply. The destination, for the tables.
     ipv4_t lookup_address;
-    // admission, uplink -> uplink. Chooses the switch above: the slot, or a hash of slot and round.
+    // parser, admission, uplink -> parser, uplink. Chooses the switch above: the slot, or a hash of slot and round.
+    // Before that, whether lengths agree.
     bit<16> selector;
     // slot -> slot. The slot's state as it will be if the packet is folded in, where that is not a usual contribution.
     state_t joined;
-    // uplink, degrade, slot, refusal, virtual_queue -> uplink, degrade, slot, refusal, virtual_queue. What one control
-    // after another computes with. None finds what another one left.
+    // uplink, degrade, slot, refusal, virtual_queue -> uplink, degrade, slot, sign, refusal, virtual_queue.
+    // What one control after another computes with. None finds what another one left.
     bit<32> scratch;
     // refusal, virtual_queue -> refusal, virtual_queue. The time since the last refusal or packet at the port, in us.
     bit<48> passed;
-    // degrade -> degrade. The share of packets that is hit, of 2^16.
-    bit<32> degrade_share;
-    // degrade -> degrade. What happens to them, DEGRADE_*.
-    bit<8> degrade_mode;
+    // degrade -> degrade. What happens to packets that are hit, DEGRADE_* (8 bits), and the share of these, of 2^16.
+    bit<40> degrade;
+    // virtual_queue -> sign, virtual_queue. The seed of the generator, or the backlog of the port's virtual queue.
+    bit<64> number;
 
     // Filled by the controls Admission, Slot and Aggregate, read by later ones.
     admission_t admission;

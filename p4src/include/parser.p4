@@ -11,13 +11,19 @@
 #include "headers.p4"
 #include "metadata.p4"
 
-// A datagram of so many words, with its UDP header.
+// IPv4 without options.
+const bit<8> PLAIN_VERSION_IHL = 0x45;
+// "More fragments" and the offset.
+const bit<16> FRAGMENT_MASK = 0x3FFF;
+// A datagram of so many words, with its UDP header, and its frame.
 const bit<16> UDP_BYTES_OF_0 = UDP_BYTES + SUMWIRE_BYTES;
 const bit<16> UDP_BYTES_OF_1 = UDP_BYTES_OF_0 + 1 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_2 = UDP_BYTES_OF_0 + 2 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_4 = UDP_BYTES_OF_0 + 4 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_6 = UDP_BYTES_OF_0 + 6 * WORD_BYTES;
 const bit<16> UDP_BYTES_OF_8 = UDP_BYTES_OF_0 + 8 * WORD_BYTES;
+const bit<32> FRAME_BYTES_OF_1 = BARE_BYTES + 1 * WORD_BYTES;
+const bit<32> FRAME_BYTES_OF_4 = BARE_BYTES + 4 * WORD_BYTES;
 
 parser SumwireParser(packet_in packet,
                      out headers_t hdr,
@@ -44,28 +50,30 @@ parser SumwireParser(packet_in packet,
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
         meta.lookup_address = hdr.ipv4.dst;
-        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.more_fragments,
-                          hdr.ipv4.frag_offset, hdr.ipv4.protocol) {
-            (4, 5, 0, 0, IP_PROTOCOL_UDP): parse_udp;
+        transition select(hdr.ipv4.version_ihl, hdr.ipv4.fragment, hdr.ipv4.protocol) {
+            (PLAIN_VERSION_IHL, 0 &&& FRAGMENT_MASK, IP_PROTOCOL_UDP): parse_udp;
             default: accept;
         }
     }
 
+    // Frame, IPv4 and UDP must agree, and there must be room for the Sumwire header. For the most frequent lengths, of
+    // THC and of norms, that takes no arithmetic.
     state parse_udp {
         packet.extract(hdr.udp);
-        transition select(hdr.udp.dst_port) {
-            SUMWIRE_PORT: check_lengths;
+        transition select(hdr.udp.dst_port, hdr.udp.len, hdr.ipv4.total_len, standard_metadata.packet_length) {
+            (SUMWIRE_PORT, UDP_BYTES_OF_4, IPV4_BYTES + UDP_BYTES_OF_4, FRAME_BYTES_OF_4): parse_sumwire;
+            (SUMWIRE_PORT, UDP_BYTES_OF_1, IPV4_BYTES + UDP_BYTES_OF_1, FRAME_BYTES_OF_1): parse_sumwire;
+            (SUMWIRE_PORT, _, _, _): check_lengths;
             default: accept;
         }
     }
 
-    // Frame, IPv4 and UDP agree, and there is room for the Sumwire header.
     state check_lengths {
-        bit<1> lengths_agree = (bit<1>)(
+        meta.selector = (bit<16>)(bit<1>)(
             standard_metadata.packet_length == (bit<32>)hdr.ipv4.total_len + ETHERNET_BYTES &&
             hdr.ipv4.total_len == hdr.udp.len + IPV4_BYTES &&
             hdr.udp.len >= UDP_BYTES + SUMWIRE_BYTES);
-        transition select(lengths_agree) {
+        transition select(meta.selector) {
             1: parse_sumwire;
             default: reject_length;
         }

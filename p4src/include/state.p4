@@ -31,7 +31,9 @@
 // Planes missing, and CUT_RESULT.
 #define STATE_CUT(state) state[7:0]
 
-const int STATE_AFTER_OPENING = 104;  // bits
+const int OPENING_OWNER_AT = 56;
+const int OPENING_ROUND_AT = 24;
+const int OPENING_OP_AT = 16;
 const int STATE_PHASE_AT = 102;
 const int STATE_COUNT_AT = 88;
 const int STATE_CONTRIBUTORS_AT = 56;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Who may contribute to which slot. Fills meta.admission, or sets meta.reject to the reason. The tables' actions check
-// all rules at once, since hardly a packet breaks one; which one comes first is asked only of a packet that does.
+// the rules, so that what an entry says of them need not be kept.
 
 #ifndef SUMWIRE_ADMISSION_P4_
 #define SUMWIRE_ADMISSION_P4_
@@ -10,14 +10,7 @@
 #include "../headers.p4"
 #include "../ids.p4"
 #include "../metadata.p4"
-
-// Rules, the later ones in the lower bits.
-const bit<8> WRONG_PORT = 0x20;
-const bit<8> WRONG_ADDRESS = 0x10;
-const bit<8> WRONG_SLOT = 0x08;
-const bit<8> WRONG_OP = 0x04;
-const bit<8> WRONG_COUNT = 0x02;
-const bit<8> WRONG_WORDS = 0x01;
+#include "../state.p4"
 
 control Admission(inout headers_t hdr,
                   inout metadata_t meta,
@@ -29,10 +22,12 @@ control Admission(inout headers_t hdr,
     action admit_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
                      @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) bit<1> spray,
                      @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest) {
-        meta.admission.opening = generation ++ hdr.sumwire.round ++ hdr.sumwire.op ++ hdr.sumwire.bucket;
-        meta.admission.digest = job_digest;
+        meta.admission.opening = ((opening_t)generation << OPENING_OWNER_AT)
+            | ((opening_t)hdr.sumwire.round << OPENING_ROUND_AT) | ((opening_t)hdr.sumwire.op << OPENING_OP_AT)
+            | (opening_t)hdr.sumwire.bucket;
         meta.admission.slot = slot_base + (slot_t)hdr.sumwire.slot;
         meta.admission.group = group;
+        meta.admission.digest = job_digest;
         meta.admission.sprays = spray;
         meta.selector = hdr.sumwire.slot;
         meta.admission.quorum = quorum;
@@ -43,9 +38,11 @@ control Admission(inout headers_t hdr,
                 meta.admission.quorum = hdr.sumwire.contributors[7:0];
             }
         }
-        // The parser knows only ops below 8, and OP_NONE only of a HELLO.
-        bit<8> allowed = (job_ops | (1 << OP_NONE)) >> (bit<3>)hdr.sumwire.op;
-        meta.admission.wrong = 4w0 ++ (bit<1>)(hdr.sumwire.slot >= job_slots) ++ ~allowed[0:0] ++ 2w0;
+        if (hdr.sumwire.slot >= job_slots) {
+            meta.reject = REJECT_SLOT;
+        } else if (((job_ops | (1 << OP_NONE)) >> hdr.sumwire.op) & 1 == 0) {
+            meta.reject = REJECT_JOB_OP;
+        }
     }
 
     @id(ID_ACTION_UNKNOWN_JOB)
@@ -60,11 +57,18 @@ control Admission(inout headers_t hdr,
                         @id(4) bit<8> worker_weight, @id(5) bit<1> is_switch) {
         worker_packets.count();
         meta.admission.worker_bit = worker_bit;
-        bit<1> other_words = (is_switch ^ (bit<1>)(meta.traits & TRAIT_PARTIAL != 0))
-            & (bit<1>)(meta.traits & TRAIT_BARE == 0 && (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE));
-        meta.admission.wrong = meta.admission.wrong
-            | (2w0 ++ (bit<1>)(standard_metadata.ingress_port != port) ++ (bit<1>)(hdr.ipv4.src != address) ++ 2w0
-               ++ (bit<1>)(hdr.sumwire.count - 1 >= worker_weight) ++ other_words);
+        if (standard_metadata.ingress_port != port) {
+            meta.reject = REJECT_PORT;
+        } else if (hdr.ipv4.src != address) {
+            meta.reject = REJECT_ADDRESS;
+        } else if (meta.reject != REJECT_NONE) {
+            // The job's rules come first.
+        } else if (hdr.sumwire.count - 1 >= worker_weight) {
+            meta.reject = REJECT_COUNT;
+        } else if (meta.traits & TRAIT_BARE == 0 && (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE) &&
+                   (bit<1>)(meta.traits & TRAIT_PARTIAL != 0) != is_switch) {
+            meta.reject = REJECT_WORDS;
+        }
     }
 
     @id(ID_ACTION_UNKNOWN_WORKER)
@@ -101,34 +105,10 @@ control Admission(inout headers_t hdr,
         size = WORKERS_MAX;
     }
 
-    // The first rule that the packet breaks.
-    action say_why() {
-        if (meta.admission.wrong >= WRONG_PORT) {
-            meta.reject = REJECT_PORT;
-        } else if (meta.admission.wrong >= WRONG_ADDRESS) {
-            meta.reject = REJECT_ADDRESS;
-        } else if (meta.admission.wrong >= WRONG_SLOT) {
-            meta.reject = REJECT_SLOT;
-        } else if (meta.admission.wrong >= WRONG_OP) {
-            meta.reject = REJECT_JOB_OP;
-        } else if (meta.admission.wrong >= WRONG_COUNT) {
-            meta.reject = REJECT_COUNT;
-        } else {
-            meta.reject = REJECT_WORDS;
-        }
-    }
-
     apply {
-        if (standard_metadata.checksum_error == 1) {
-            meta.reject = REJECT_CHECKSUM;
-        } else if (job.apply().hit) {
+        if (job.apply().hit) {
             if (meta.traits & TRAIT_FROM_ABOVE == 0) {
                 worker.apply();
-            }
-            if (meta.admission.wrong != 0) {
-                if (meta.reject == REJECT_NONE) {
-                    say_why();
-                }
             }
         }
     }

@@ -39,7 +39,7 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
     VoteAdd() vote_add;
     VoteClose() vote_close;
 
-    word_t carry;
+    word_t carry;  // or SUM32's overflow, or SIGN's random bits
 
     action read_one() {
         word0.read(WORD0, meta.admission.slot);
@@ -227,9 +227,9 @@ control Aggregate(inout headers_t hdr, inout metadata_t meta) {
                 take_words();
                 read_words();
                 if (hdr.sumwire.op == OP_SUM32) {
-                    sum32.apply(hdr, meta);
+                    sum32.apply(hdr, meta, carry);
                 } else {
-                    sign.apply(hdr, meta);
+                    sign.apply(hdr, meta, carry);
                 }
             }
             write_words();

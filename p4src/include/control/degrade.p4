@@ -19,8 +19,7 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
 
     @id(ID_ACTION_DEGRADE)
     action degrade(@id(1) bit<32> seed, @id(2) bit<32> share, @id(3) bit<8> mode) {
-        meta.degrade_mode = mode;
-        meta.degrade_share = share;
+        meta.degrade = mode ++ share;
         meta.scratch = seed ^ ((bit<32>)hdr.sumwire.slot * SALT_SLOT) ^ (hdr.sumwire.round * SALT_ROUND);
         // Results are chosen by slot and round alone, whichever worker's contribution closes the slot.
         if (mode != DEGRADE_RESULTS) {
@@ -57,13 +56,13 @@ control Degrade(inout headers_t hdr, inout metadata_t meta) {
         if (hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP && !hdr.above.isValid()) {
             if (row.apply().hit) {
                 mix.apply(meta.scratch);
-                if ((meta.scratch & 0xFFFF) < meta.degrade_share) {
-                    if (meta.degrade_mode == DEGRADE_RESULTS) {
+                if ((meta.scratch & 0xFFFF) < meta.degrade[31:0]) {
+                    if (meta.degrade[39:32] == DEGRADE_RESULTS) {
                         meta.traits = meta.traits | TRAIT_CUTS;
                     } else if (hdr.sumwire.flags & FLAG_RESYNC == 0) {
-                        if (meta.degrade_mode == DEGRADE_TRIM) {
+                        if (meta.degrade[39:32] == DEGRADE_TRIM) {
                             trim();
-                        } else if (meta.degrade_mode == DEGRADE_DROP) {
+                        } else if (meta.degrade[39:32] == DEGRADE_DROP) {
                             meta.traits = meta.traits | TRAIT_VOID;
                         }
                     }

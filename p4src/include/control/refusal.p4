@@ -11,8 +11,11 @@
 #include "../headers.p4"
 #include "../ids.p4"
 #include "../metadata.p4"
+#include "reply.p4"
 
 control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    ReplyHeaders() reply_headers;
+
     register<bit<48>>(PORTS_MAX) last_refusal;  // us
 
     action see_port() {
@@ -69,6 +72,7 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             sender.apply();
             if (meta.passed >= REFUSAL_GAP_US) {
                 refuse();
+                reply_headers.apply(hdr, meta);
             }
         }
     }

@@ -12,10 +12,29 @@
 #include "../metadata.p4"
 #include "../state.p4"
 
+// Ingress: Ethernet, IPv4 and UDP of what the switch sends, but for the receiver's address.
+control ReplyHeaders(inout headers_t hdr, in metadata_t meta) {
+    apply {
+        hdr.udp.len = UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES;
+        hdr.udp.checksum = 0;
+        hdr.udp.src_port = SUMWIRE_PORT;
+        hdr.ipv4.total_len = IPV4_BYTES + hdr.udp.len;
+        // The priority of the packet that it answers, and drop class 0: a lost result loses all that went into it.
+        hdr.ipv4.dscp = hdr.ipv4.dscp & DSCP_PRIORITY;
+        hdr.ipv4.ecn = ECN_ECT;
+        hdr.ipv4.id = 0;
+        hdr.ipv4.ttl = RESULT_TTL;
+        hdr.ipv4.src = meta.lookup_address;
+        hdr.ethernet.src = meta.switch_mac;
+    }
+}
+
 // Ingress: what the reply is, and to whom it goes.
 control Reply(inout headers_t hdr,
               inout metadata_t meta,
               inout standard_metadata_t standard_metadata) {
+    ReplyHeaders() reply_headers;
+
     action to_sender() {
         meta.reply = REPLY_TO_WORKER;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
@@ -116,23 +135,7 @@ control Reply(inout headers_t hdr,
             // A notice of the switch above, as it is.
             to_group();
         }
-    }
-}
-
-// Ingress: Ethernet, IPv4 and UDP of what the switch sends, but for the receiver's address.
-control ReplyHeaders(inout headers_t hdr, in metadata_t meta) {
-    apply {
-        hdr.udp.len = UDP_BYTES + SUMWIRE_BYTES + (bit<16>)hdr.sumwire.words * WORD_BYTES;
-        hdr.udp.checksum = 0;
-        hdr.udp.src_port = SUMWIRE_PORT;
-        hdr.ipv4.total_len = IPV4_BYTES + hdr.udp.len;
-        // The priority of the packet that it answers, and drop class 0: a lost result loses all that went into it.
-        hdr.ipv4.dscp = hdr.ipv4.dscp & DSCP_PRIORITY;
-        hdr.ipv4.ecn = ECN_ECT;
-        hdr.ipv4.id = 0;
-        hdr.ipv4.ttl = RESULT_TTL;
-        hdr.ipv4.src = meta.lookup_address;
-        hdr.ethernet.src = meta.switch_mac;
+        reply_headers.apply(hdr, meta);
     }
 }
 

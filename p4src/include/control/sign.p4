@@ -28,14 +28,10 @@ const int SIGN_SHIFT_C = 136;
 const word_t SIGN_SPREAD = 
     1024w0x8DB317D94C8EDFA3169A73BF4C83CF3B8C0A70A7A84567F9953A5154281FA6F554A5054CDA2EC0035E0E14CA778E6176E500BDDF37B003074F0F4C3C2052E52BDC36FC902248CD706CA4A1A9F5B19F71EC7AC8AD1B2BA06B6AE12C972399D29DB61E6BA536824DD6B80469B84B2D451C62F746B484E61CEB95BD447E7184D455;
 
-// Both are headers, though they are never on the wire: they cost packets of other ops nothing.
-header sign_generator_h {
-    word_t random_bits;
-    word_t draw;
-}
-
-// The bits of the probability, each all ones or 0.
+// The bits of the probability, each all ones or 0, and the draw. A header, though it is never on the wire: it costs
+// packets of other ops nothing.
 header sign_weight_h {
+    word_t draw;
     word_t b0;
     word_t b1;
     word_t b2;
@@ -51,26 +47,32 @@ header sign_weight_h {
 }
 
 // p = incoming / (held + incoming) to 12 bits, as planes.
-control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_h weight) {
-    bit<8> both = held + incoming;
-    bit<32> probability = 0;  // of 2^12
+control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_h weight, inout bit<32> scratch) {
+    // For the table, whose action makes it the probability, of 2^12.
+    action add_counts() {
+        scratch = (bit<32>)(held + incoming);
+    }
 
     @id(ID_ACTION_RECIPROCAL)
     action reciprocal(@id(1) bit<32> of_both) {
         // of_both is 2^20 / both: 8 bits more than are kept, so that the result can be rounded.
-        probability = ((bit<32>)incoming * of_both + 128) >> 8;
+        scratch = ((bit<32>)incoming * of_both + 128) >> 8;
+    }
+
+    action no_probability() {
+        scratch = 0;
     }
 
     @id(ID_TABLE_SIGN_RECIPROCAL)
     table sign_reciprocal {
         key = {
-            both : exact @id(1);
+            scratch : exact @id(2) @name("both");
         }
         actions = {
             reciprocal;
-            @defaultonly NoAction;
+            @defaultonly no_probability;
         }
-        const default_action = NoAction();
+        const default_action = no_probability();
         const entries = {
             2 : reciprocal(524288);
             3 : reciprocal(349525);
@@ -92,61 +94,63 @@ control SignWeight(in bit<8> held, in bit<8> incoming, out sign_weight_h weight)
 
     action spread() {
         weight.setValid();
-        weight.b0 = 0 - (word_t)probability[0:0];
-        weight.b1 = 0 - (word_t)probability[1:1];
-        weight.b2 = 0 - (word_t)probability[2:2];
-        weight.b3 = 0 - (word_t)probability[3:3];
-        weight.b4 = 0 - (word_t)probability[4:4];
-        weight.b5 = 0 - (word_t)probability[5:5];
-        weight.b6 = 0 - (word_t)probability[6:6];
-        weight.b7 = 0 - (word_t)probability[7:7];
-        weight.b8 = 0 - (word_t)probability[8:8];
-        weight.b9 = 0 - (word_t)probability[9:9];
-        weight.b10 = 0 - (word_t)probability[10:10];
-        weight.b11 = 0 - (word_t)probability[11:11];
+        weight.draw = 0;
+        weight.b0 = 0 - (word_t)scratch[0:0];
+        weight.b1 = 0 - (word_t)scratch[1:1];
+        weight.b2 = 0 - (word_t)scratch[2:2];
+        weight.b3 = 0 - (word_t)scratch[3:3];
+        weight.b4 = 0 - (word_t)scratch[4:4];
+        weight.b5 = 0 - (word_t)scratch[5:5];
+        weight.b6 = 0 - (word_t)scratch[6:6];
+        weight.b7 = 0 - (word_t)scratch[7:7];
+        weight.b8 = 0 - (word_t)scratch[8:8];
+        weight.b9 = 0 - (word_t)scratch[9:9];
+        weight.b10 = 0 - (word_t)scratch[10:10];
+        weight.b11 = 0 - (word_t)scratch[11:11];
     }
 
     apply {
+        add_counts();
         sign_reciprocal.apply();
         spread();
     }
 }
 
 // One word of merged signs: where the draw says so, the slot's stay.
-control SignMerge(inout word_t held, in word_t signs, in sign_weight_h weight,
-                  inout sign_generator_h generator) {
+control SignMerge(inout word_t held, in word_t signs, inout sign_weight_h weight,
+                  inout word_t random_bits) {
     action step() {
-        generator.random_bits = generator.random_bits ^ (generator.random_bits << SIGN_SHIFT_A);
-        generator.random_bits = generator.random_bits ^ (generator.random_bits >> SIGN_SHIFT_B);
-        generator.random_bits = generator.random_bits ^ (generator.random_bits << SIGN_SHIFT_C);
+        random_bits = random_bits ^ (random_bits << SIGN_SHIFT_A);
+        random_bits = random_bits ^ (random_bits >> SIGN_SHIFT_B);
+        random_bits = random_bits ^ (random_bits << SIGN_SHIFT_C);
     }
 
     action merge() {
         step();
-        generator.draw = generator.random_bits & weight.b0;
+        weight.draw = random_bits & weight.b0;
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b1 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b1 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b2 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b2 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b3 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b3 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b4 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b4 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b5 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b5 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b6 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b6 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b7 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b7 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b8 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b8 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b9 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b9 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b10 & (generator.draw | generator.random_bits));
+        weight.draw = (weight.draw & random_bits) | (weight.b10 & (weight.draw | random_bits));
         step();
-        generator.draw = (generator.draw & generator.random_bits) | (weight.b11 & (generator.draw | generator.random_bits));
-        held = signs ^ ((signs ^ held) & generator.draw);
+        weight.draw = (weight.draw & random_bits) | (weight.b11 & (weight.draw | random_bits));
+        held = signs ^ ((signs ^ held) & weight.draw);
     }
 
     apply {
@@ -154,7 +158,7 @@ control SignMerge(inout word_t held, in word_t signs, in sign_weight_h weight,
     }
 }
 
-control SignFold(inout headers_t hdr, inout metadata_t meta) {
+control SignFold(inout headers_t hdr, inout metadata_t meta, out word_t random_bits) {
     register<word_t>(1) random_state;
 
     SignWeight() sign_weight;
@@ -167,43 +171,38 @@ control SignFold(inout headers_t hdr, inout metadata_t meta) {
     SignMerge() merge6;
     SignMerge() merge7;
 
-    sign_generator_h generator;
     sign_weight_h weight;
 
     action read_generator() {
-        generator.setValid();
-        generator.draw = 0;
-        random_state.read(generator.random_bits, 0);
+        random_state.read(random_bits, 0);
     }
 
     // Registers start at 0, where a linear generator stays.
     action seed_generator() {
-        bit<64> seed;
-        random(seed, 64w1, 64w0xFFFFFFFFFFFFFFFF);
-        generator.random_bits = (word_t)seed * SIGN_SPREAD;
+        random(meta.number, 64w1, 64w0xFFFFFFFFFFFFFFFF);
+        random_bits = (word_t)meta.number * SIGN_SPREAD;
     }
 
     action write_generator() {
-        random_state.write(0, generator.random_bits);
-        generator.setInvalid();
+        random_state.write(0, random_bits);
         weight.setInvalid();
     }
 
     apply {
         read_generator();
-        if (generator.random_bits == 0) {
+        if (random_bits == 0) {
             seed_generator();
         }
         // The header holds the slot's signs, `sum` the packet's. To the merge the slot's are the incoming ones.
-        sign_weight.apply(hdr.sumwire.count, STATE_COUNT(meta.state) - hdr.sumwire.count, weight);
-        merge0.apply(WORD0, meta.sum.w0, weight, generator);
-        merge1.apply(WORD1, meta.sum.w1, weight, generator);
-        merge2.apply(WORD2, meta.sum.w2, weight, generator);
-        merge3.apply(WORD3, meta.sum.w3, weight, generator);
-        merge4.apply(WORD4, meta.sum.w4, weight, generator);
-        merge5.apply(WORD5, meta.sum.w5, weight, generator);
-        merge6.apply(WORD6, meta.sum.w6, weight, generator);
-        merge7.apply(WORD7, meta.sum.w7, weight, generator);
+        sign_weight.apply(hdr.sumwire.count, STATE_COUNT(meta.state) - hdr.sumwire.count, weight, meta.scratch);
+        merge0.apply(WORD0, meta.sum.w0, weight, random_bits);
+        merge1.apply(WORD1, meta.sum.w1, weight, random_bits);
+        merge2.apply(WORD2, meta.sum.w2, weight, random_bits);
+        merge3.apply(WORD3, meta.sum.w3, weight, random_bits);
+        merge4.apply(WORD4, meta.sum.w4, weight, random_bits);
+        merge5.apply(WORD5, meta.sum.w5, weight, random_bits);
+        merge6.apply(WORD6, meta.sum.w6, weight, random_bits);
+        merge7.apply(WORD7, meta.sum.w7, weight, random_bits);
         write_generator();
     }
 }

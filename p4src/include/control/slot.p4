@@ -17,31 +17,29 @@
 // Flags of a contribution that become flags of the result.
 const bit<8> FLAGS_KEPT = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING;
 
-// A packet's situation, the key of the table `verdict`. Those with the names of traits are in their places.
-const bit<9> OLDER = (bit<9>)TRAIT_OLDER;
-const bit<9> FROM_ABOVE = (bit<9>)TRAIT_FROM_ABOVE;
-const bit<9> FRESH = (bit<9>)TRAIT_FRESH;
-const bit<9> PHASE = 0x030;
-const bit<9> WAITING = 0x010;  // PHASE_WAITING
-const bit<9> CLOSED = 0x020;   // PHASE_CLOSED
-const bit<9> IS_IN = 0x008;      // the worker is in already
-const bit<9> COMPLETES = 0x004;  // with this packet the quorum is in
-const bit<9> FLUSHES = 0x002;    // a FLUSH, and as many are in as its sender asks for
+// A packet's situation, the key of the table `verdict`: some traits, and what follows for the slot.
+const bit<16> OLDER = TRAIT_OLDER;
+const bit<16> FROM_ABOVE = TRAIT_FROM_ABOVE;
+const bit<16> FRESH = TRAIT_FRESH;
+const bit<16> PHASE = 0x0030;
+const bit<16> WAITING = 0x0010;    // PHASE_WAITING
+const bit<16> CLOSED = 0x0020;     // PHASE_CLOSED
+const bit<16> IS_IN = 0x0008;      // the worker is in already
+const bit<16> COMPLETES = 0x0004;  // with this packet the quorum is in
+const bit<16> FLUSHES = 0x0002;    // a FLUSH, and as many are in as its sender asks for
 // The sender is to be told how the slot stands; or a notice, which a lower switch passes on. Of bare packets, and of
 // trimmed ones where the result has no room in them.
-const bit<9> ASKS = (bit<9>)TRAIT_BARE;
-const bit<16> TRAITS_OF_SITUATION = TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_FRESH | TRAIT_BARE;
+const bit<16> ASKS = TRAIT_BARE;
 
 // What a usual contribution is not, and what its slot's state does not have: a phase, or workers that are void.
-const bit<16> TRAITS_UNUSUAL = TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_TRIMMED | TRAIT_VOID;
+const bit<16> TRAITS_UNUSUAL =
+    TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_TRIMMED | TRAIT_VOID | TRAIT_OTHER_CALL;
 const state_t STATE_UNUSUAL = (0x3 << STATE_PHASE_AT) | (0xFFFFFFFF << STATE_VOIDED_AT);
 
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     Aggregate() aggregate;
 
     register<state_t>(SLOTS_TOTAL) states;
-
-    bit<9> situation;
 
     action read_state() {
         states.read(meta.state, meta.admission.slot);
@@ -64,13 +62,18 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.traits = meta.traits | TRAIT_OLDER;
     }
 
+    action is_of_another_call() {
+        meta.traits = meta.traits | TRAIT_OTHER_CALL;
+        meta.reject = REJECT_CALL;
+    }
+
     // The key of the verdict, and the state with this contribution in, whatever the packet is.
     action compare() {
         // A worker whose contribution was void is counted already.
         bit<8> arrivals = STATE_ARRIVED(meta.state)
             + (bit<8>)(bit<1>)(STATE_VOIDED(meta.state) & meta.admission.worker_bit == 0);
-        situation = (meta.traits & TRAITS_OF_SITUATION)[8:0]
-            | (3w0 ++ STATE_PHASE(meta.state)
+        meta.traits = meta.traits
+            | (10w0 ++ STATE_PHASE(meta.state)
                ++ (bit<1>)(STATE_CONTRIBUTORS(meta.state) & meta.admission.worker_bit != 0)
                ++ (bit<1>)(arrivals >= meta.admission.quorum)
                ++ (bit<1>)(hdr.sumwire.flags & FLAG_FLUSH != 0 &&
@@ -247,7 +250,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     @id(ID_TABLE_VERDICT)
     table verdict {
         key = {
-            situation : ternary @id(9);
+            meta.traits : ternary @id(9) @name("situation");
         }
         actions = {
             first;
@@ -317,35 +320,35 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             } else if (meta.scratch != 0) {
                 is_older();
             } else if (meta.traits & TRAIT_ANY_CALL == 0) {
-                meta.reject = REJECT_CALL;
+                is_of_another_call();
             }
         }
-        if (meta.reject == REJECT_NONE) {
-            // Nearly every packet is a whole contribution without flags to an open slot: three lines of the table, and
-            // what they need.
-            if (meta.traits & TRAITS_UNUSUAL == 0 && hdr.sumwire.flags == 0 && hdr.ipv4.ecn != ECN_CE &&
-                meta.state & (STATE_UNUSUAL | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)) == 0) {
-                if (STATE_ARRIVED(meta.state) + 1 >= meta.admission.quorum) {
-                    join_last();
-                } else if (meta.traits & TRAIT_FRESH != 0) {
-                    join_first();
-                } else {
+        // Nearly every packet is a whole contribution without flags to an open slot. The table would be a detour.
+        if (meta.traits & TRAITS_UNUSUAL == 0 && hdr.sumwire.flags == 0 && hdr.ipv4.ecn != ECN_CE &&
+            meta.state & (STATE_UNUSUAL | ((state_t)meta.admission.worker_bit << STATE_CONTRIBUTORS_AT)) == 0) {
+            if (STATE_ARRIVED(meta.state) + 1 < meta.admission.quorum) {
+                if (meta.traits & TRAIT_FRESH == 0) {
                     join_add();
+                } else {
+                    join_first();
                 }
             } else {
-                compare();
-                verdict.apply();
-            }
-            if (meta.effects & EFFECT_CLOSES != 0) {
-                if (meta.traits & TRAIT_CUTS != 0 || STATE_VOIDED(meta.state) != 0) {
+                join_last();
+                if (meta.traits & TRAIT_CUTS != 0) {
                     mark_loss();
                 }
             }
-            if (meta.effects & ~EFFECT_TELLS != 0) {
-                aggregate.apply(hdr, meta);
-                if (meta.effects & EFFECT_OVERFLOWS != 0) {
-                    mark_overflow();
-                }
+        } else if (meta.reject == REJECT_NONE) {
+            compare();
+            verdict.apply();
+            if (meta.effects & EFFECT_CLOSES != 0) {
+                mark_loss();
+            }
+        }
+        if (meta.effects & ~EFFECT_TELLS != 0) {
+            aggregate.apply(hdr, meta);
+            if (meta.effects & EFFECT_OVERFLOWS != 0) {
+                mark_overflow();
             }
         }
     }

@@ -27,19 +27,11 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     @id(ID_COUNTER_QUEUE_DECISIONS)
     counter(QUEUE_CELLS, CounterType.packets_and_bytes) queue_decisions;
 
-    bit<64> queued;
-    bit<64> length;  // bytes of this packet
-    bit<32> drop;    // the length above which this packet is lost or marked; and then the counter's cell
+    bit<32> drop;  // the length above which this packet is lost or marked; and then the counter's cell
     bit<2> decision;
 
-    action see_packet() {
+    action see_port() {
         meta.scratch = (bit<32>)standard_metadata.egress_spec;
-        // A reply's length is new, a forwarded frame may have padding.
-        if (meta.reply != REPLY_NONE) {
-            length = (bit<64>)(hdr.ipv4.total_len + ETHERNET_BYTES);
-        } else {
-            length = (bit<64>)standard_metadata.packet_length;
-        }
     }
 
     @id(ID_ACTION_LIMIT)
@@ -47,28 +39,28 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
                  @id(5) bit<32> drop1, @id(6) bit<32> drop0, @id(7) bit<32> drop_all, @id(8) bit<1> trims) {
         last_seen.read(meta.passed, meta.scratch);
         last_seen.write(meta.scratch, standard_metadata.ingress_global_timestamp);
-        backlog.read(queued, meta.scratch);
+        backlog.read(meta.number, meta.scratch);
 
         meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
         if (meta.passed > QUEUE_LOOKBACK_US) {
             meta.passed = QUEUE_LOOKBACK_US;
         }
         bit<64> drained = (bit<64>)meta.passed * (bit<64>)rate;
-        if (queued > drained) {
-            queued = queued - drained;
+        if (meta.number > drained) {
+            meta.number = meta.number - drained;
         } else {
-            queued = 0;
+            meta.number = 0;
         }
 
         bit<2> class = hdr.ipv4.dscp[2:1];
-        bit<2> lose = QUEUE_DROP;
         if (hdr.ipv4.ecn != ECN_NOT_ECT) {
             drop = mark;
-            lose = QUEUE_MARK;
+            decision = QUEUE_MARK;
         } else {
+            decision = QUEUE_DROP;
             if (trims == 1 && hdr.sumwire.isValid() && meta.reject == REJECT_NONE &&
                 hdr.sumwire.kind == KIND_CONTRIBUTE && hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP) {
-                lose = QUEUE_TRIM;
+                decision = QUEUE_TRIM;
             }
             if (class == 0) {
                 drop = drop0;
@@ -80,19 +72,17 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
                 drop = drop3;
             }
         }
-        decision = QUEUE_PASS;
-        if ((queued >> QUEUE_SHIFT) > (bit<64>)drop_all) {
+        if ((meta.number >> QUEUE_SHIFT) > (bit<64>)drop_all) {
             decision = QUEUE_DROP;
-        } else if ((queued >> QUEUE_SHIFT) > (bit<64>)drop) {
-            decision = lose;
+        } else if ((meta.number >> QUEUE_SHIFT) <= (bit<64>)drop) {
+            decision = QUEUE_PASS;
         }
         drop = (bit<32>)(standard_metadata.egress_spec ++ class ++ decision);
-        queue_decisions.count(drop);
     }
 
     @id(ID_ACTION_NO_LIMIT)
     action no_limit() {
-        queued = 0;
+        drop = 0;
         decision = QUEUE_PASS;
     }
 
@@ -130,15 +120,24 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
         hdr.udp.checksum = 0;
         hdr.ipv4.total_len = hdr.ipv4.total_len - TRIMMED_BYTES;
         grow(~TRIMMED_BYTES);
-        length = length - (bit<64>)TRIMMED_BYTES;
+        meta.number = meta.number - ((bit<64>)TRIMMED_BYTES << QUEUE_SHIFT);
     }
 
+    action count_decision() {
+        queue_decisions.count(drop);
+    }
+
+    // A reply's length is new, a forwarded frame may have padding.
     action charge() {
-        queued = queued + (length << QUEUE_SHIFT);
+        if (meta.reply != REPLY_NONE) {
+            meta.number = meta.number + ((bit<64>)(hdr.ipv4.total_len + ETHERNET_BYTES) << QUEUE_SHIFT);
+        } else {
+            meta.number = meta.number + ((bit<64>)standard_metadata.packet_length << QUEUE_SHIFT);
+        }
     }
 
     action keep() {
-        backlog.write(meta.scratch, queued);
+        backlog.write(meta.scratch, meta.number);
     }
 
     action drop_packet() {
@@ -146,8 +145,9 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     }
 
     apply {
-        see_packet();
+        see_port();
         if (virtual_queue.apply().hit) {
+            count_decision();
             if (decision == QUEUE_MARK) {
                 mark_packet();
             } else if (decision == QUEUE_TRIM) {

@@ -44,7 +44,8 @@ control VoteMajority(in word_t c3, in word_t c2, in word_t c1, in word_t c0,
     }
 }
 
-// What a packet adds to the counters: words 0 to 3 are the counter of the first 1024 values, words 4 to 7 of the second.
+// What a packet adds to the counters: words 0 to 3 are the counter of the first 1024 values, words 4 to 7 of the
+// second.
 control VoteCounters(in headers_t hdr, inout metadata_t meta) {
     // Two planes of votes become counters of one bit.
     action count_votes() {
