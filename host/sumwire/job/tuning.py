@@ -17,9 +17,10 @@ from sumwire.job.tuning_table import Sample, TuningTable
 
 SIZES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 _WARM_UPS: Final = 2
-# Seconds to spend on one size and way, and how many reductions that may be.
-_SPENT_S: Final = 0.1
+# Seconds to spend on one size, and how many reductions in each way that may be.
+_SPENT_S: Final = 0.2
 _REPEATS: Final = (3, 25)
+_WAYS: Final[tuple[Through, ...]] = ("switch", "group")
 # Larger tensors are not measured once a reduction takes longer in both ways.
 _LONG_S: Final = 0.5
 
@@ -56,13 +57,11 @@ def _samples(timed: Timed, agree: Agree, sizes: Sequence[int]) -> list[Sample]:
 
 
 def _sample(timed: Timed, agree: Agree, x: Tensor) -> Sample:
-    switch_s, group_s = _median(timed, agree, x, "switch"), _median(timed, agree, x, "group")
-    return Sample(len(x), switch_s, group_s)
-
-
-def _median(timed: Timed, agree: Agree, x: Tensor, through: Through) -> float:
+    """Both ways in turn, so that other work on the machine slows both down alike."""
     for _ in range(_WARM_UPS):
-        first_s = timed(x, through)
+        first_s = sum(timed(x, through) for through in _WAYS)
     least, most = _REPEATS
     repeats = min(max(int(_SPENT_S / agree(first_s)), least), most)
-    return agree(statistics.median(timed(x, through) for _ in range(repeats)))
+    seconds = [[timed(x, through) for through in _WAYS] for _ in range(repeats)]
+    switch_s, group_s = (agree(statistics.median(each)) for each in zip(*seconds, strict=True))
+    return Sample(len(x), switch_s, group_s)

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import sumwire
 import torch
@@ -19,6 +19,9 @@ import torch.distributed as dist
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, end_with_parent
 from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settle
+
+_REPEATS_MOST: Final = 30
+_VALUES_MOST: Final = 1_000_000
 
 
 class Exchange(ABC):
@@ -77,6 +80,11 @@ def timed(work: Exchange, size: int, repeats: int, switches: Sequence[int] = ())
     return {"seconds": seconds, "cpu_s": own_s, "switch_cpu_s": switch_s}
 
 
+def _repeats(size: int, least: int) -> int:
+    """More of small tensors, whose times scatter more and cost little."""
+    return max(least, min(_REPEATS_MOST, _VALUES_MOST // size))
+
+
 def run(arguments: list[str], make: Callable[[dict[str, Any], int], Exchange]) -> None:
     """The whole process. Arguments: SPEC.json (see `exchanges.run_workers`) and RANK. `make` gets both."""
     end_with_parent()
@@ -91,7 +99,7 @@ def run(arguments: list[str], make: Callable[[dict[str, Any], int], Exchange]) -
     switches = [cpu_clock(pid) for pid in spec["switches"]] if rank == 0 else []
     settle()
     lost = drop_counters.host_sockets()
-    sizes = [timed(work, size, spec["repeats"], switches) for size in spec["sizes"]]
+    sizes = [timed(work, size, _repeats(size, spec["repeats"]), switches) for size in spec["sizes"]]
     record = {"sizes": sizes, "host_sockets": drop_counters.host_sockets() - lost, "stats": work.stats()}
     Path(spec["results"][rank]).write_text(json.dumps(record))
     dist.barrier()
