@@ -121,6 +121,7 @@ def open_session(
         ledger = Ledger.create()
         stack.callback(ledger.remove)
         fabric = plan(options.workers, options.link, ledger.token, options.topology, server=kind == AGGREGATOR)
+        offloads = kept(kind, options)
         processes: dict[str, switches.P4Process] = {}
         if kind is not None and kind != AGGREGATOR:
             processes = {
@@ -132,14 +133,13 @@ def open_session(
                     impair=options.impair,
                     device_id=s.device_id,
                     seed=options.train.seed,
-                    # As the hosts' interfaces: what crosses a link is one packet, and queues count it as one.
-                    trains=False,
+                    # Where the hosts' interfaces carry single packets, the links' queues count packets.
+                    trains=offloads,
                     link_mbit=options.link.slowest_mbit(),
                 )
                 for s in fabric.switches
             }
         factory = switch_nodes.p4(processes) if processes else switch_nodes.bridge()
-        offloads = kept(kind, options)
         network = stack.enter_context(Network(fabric, ledger, factory, offloads=offloads))
         session = Session(fabric, network, ledger, folder, {})
         if processes:
