@@ -33,9 +33,9 @@ class Aggregator:
         self.batch = batch
         self.replies = Replies(batch * state.most_workers)
         self._library = kernels() if native else None
-        self._state_arrays = _state_arrays(state)
-        self._reply_arrays = reply_arrays(self.replies)
-        self._batch_arrays = BatchArrays()
+        self.state_arrays = _state_arrays(state)
+        self.reply_arrays = reply_arrays(self.replies)
+        self.batch_arrays = BatchArrays()
         self._loaded: Batch | None = None
         self._addresses = np.zeros(0, np.uintp)
         self._refuser, self._refused = Refuser(state), int(state.verdicts[p4.VERDICT_REJECT])
@@ -57,16 +57,23 @@ class Aggregator:
             reference.process(self.state, batch, self.replies)
         else:
             self._process_native(self._library, batch)
-        self._refuse(batch, now)
+        self.refuse(batch, now)
         return self.replies
 
-    def _refuse(self, batch: Batch, now: float) -> None:
+    def refuse(self, batch: Batch, now: float) -> None:
+        """Answer those packets of a batch that were refused."""
         replies, refused = self.replies, int(self.state.verdicts[p4.VERDICT_REJECT])
         replies.refused, self._refused = refused - self._refused, refused
         replies.refusals = self._refuser.answers(batch, replies.reasons[: batch.count], now) if replies.refused else []
 
     def _process_native(self, library: ctypes.CDLL, batch: Batch) -> None:
-        arrays = self._batch_arrays
+        self.load(batch)
+        self.batch_arrays.count = batch.count
+        self.replies.count = library.aggregator_process(self.state_arrays, self.batch_arrays, self.reply_arrays)
+
+    def load(self, batch: Batch) -> None:
+        """Let C work on the arrays of this batch."""
+        arrays = self.batch_arrays
         # The arrays of a batch that knows its addresses stay where they are.
         if batch is not self._loaded or batch.at is None:
             self._loaded, self._addresses = batch, batch.addresses()
@@ -74,8 +81,6 @@ class Aggregator:
             arrays.sizes, arrays.size_bytes = address_of(batch.sizes), batch.sizes.strides[0]
             arrays.sources, arrays.source_bytes = address_of(batch.sources), batch.sources.strides[0]
             arrays.tos, arrays.tos_bytes = address_of(batch.tos), batch.tos.strides[0]
-        arrays.count = batch.count
-        self.replies.count = library.aggregator_process(self._state_arrays, arrays, self._reply_arrays)
 
 
 def _state_arrays(state: State) -> StateArrays:

@@ -9,7 +9,7 @@ import functools
 import logging
 import os
 from collections.abc import Mapping
-from ctypes import POINTER, c_uint64, c_void_p
+from ctypes import POINTER, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ from sumwire.wire.trains import TRAIN_BYTES
 
 # The environment variable that, set to 0, switches to numpy, for the codecs as well.
 SWITCH: Final = "SUMWIRE_NATIVE"
+# The most replies of a train where the packets came one by one.
+TO_SINGLES: Final = 16
 _LOG: Final = logging.getLogger("sumwire.aggregator")
 _FOLDER: Final = Path(__file__).parent / "native"
 
@@ -105,6 +107,24 @@ class MessageArrays(ctypes.Structure):
     ]
 
 
+class SocketArrays(ctypes.Structure):
+    """struct aggregator_socket."""
+
+    _fields_ = [
+        ("descriptor", c_int32),
+        ("trains", c_uint32),
+        ("messages", c_void_p),
+        ("room", c_uint64),
+        ("most", c_uint64),
+    ]
+
+
+class Served(ctypes.Structure):
+    """struct aggregator_served."""
+
+    _fields_ = [("datagrams", c_uint64), ("replies", c_uint64), ("messages", c_uint64), ("sent", c_uint64)]
+
+
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernel, or None if numpy has to do its work."""
     if os.environ.get(SWITCH) == "0":
@@ -128,6 +148,9 @@ def _library() -> ctypes.CDLL | None:
     library.aggregator_process.argtypes = (POINTER(StateArrays), POINTER(BatchArrays), POINTER(ReplyArrays))
     library.aggregator_arrange.argtypes = (POINTER(ReplyArrays), c_uint64, c_uint64, POINTER(MessageArrays))
     library.aggregator_take_apart.argtypes = (c_void_p, c_uint64, POINTER(DatagramArrays))
+    parts = (SocketArrays, StateArrays, DatagramArrays, BatchArrays, ReplyArrays, MessageArrays, Served)
+    library.aggregator_serve.argtypes = tuple(map(POINTER, parts))
+    library.aggregator_serve.restype = c_int
     for function in (library.aggregator_process, library.aggregator_arrange, library.aggregator_take_apart):
         function.restype = c_uint64
     return library
@@ -142,6 +165,7 @@ def _build() -> Path:
     lines += [f"#define {name} {getattr(draws, name):#x}u" for name in ("GOLDEN", "MIX_1", "MIX_2")]
     lines.append(f"#define PROBABILITY_BITS {draws.PROBABILITY_BITS}")
     lines.append(f"#define TRAIN_BYTES {TRAIN_BYTES}u")
+    lines.append(f"#define TO_SINGLES {TO_SINGLES}u")
     lines += [f"#define TOS_{name} {value}" for name, value in vars(marks).items() if isinstance(value, int)]
     # A struct op_words for every op, by its code.
     words = (f"[{op.code}] = {{{op.up.words}, {op.partial.words}, {op.down.words}}}" for op in OPS)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sumwire.aggregator.batches import PAYLOAD_BYTES, Refusal, Replies
 from sumwire.aggregator.core import reply_arrays
-from sumwire.aggregator.kernels import MessageArrays
+from sumwire.aggregator.kernels import TO_SINGLES, MessageArrays
 from sumwire.aggregator.marks import PLAIN_REPLY
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.messages import MESSAGE, NO_TRAINS, UDP_SEGMENT, VECTOR, address_of, calls, checked
@@ -41,8 +41,6 @@ _SIZE_LENGTH: Final = 18
 _TOS_LENGTH: Final = 20
 # The most messages of one sendmmsg.
 _MESSAGES_MAX: Final = 1024
-# The most replies of a train where the packets came one by one.
-_TO_SINGLES: Final = 16
 # Seconds that a reply waits for room in the socket before it is dropped. Its worker asks again.
 _PATIENCE_S: Final = 0.1
 
@@ -76,7 +74,7 @@ class Sender:
         self._controls, self._tos = np.zeros((room, 2), CONTROL), np.zeros(room, np.uint8)
         self._starts = np.zeros(len(places) + 1, np.uint64)
         self._replies, self._reply_arrays = replies, reply_arrays(replies)
-        self._arrays = MessageArrays(
+        self.arrays = MessageArrays(
             messages=self._address,
             vectors=address_of(self._vectors),
             names=address_of(self._names),
@@ -90,9 +88,12 @@ class Sender:
 
     def send(self, longest: int = TRAIN_ROWS) -> None:
         """Send all replies, in trains of at most ``longest``. Waits for room in the socket, _PATIENCE_S at most."""
-        joined = (longest if longest > 1 else _TO_SINGLES) if self.sends_trains else 1
-        count = self.arrange(joined)
-        at = lost = 0
+        joined = (longest if longest > 1 else TO_SINGLES) if self.sends_trains else 1
+        self.send_from(0, self.arrange(joined))
+
+    def send_from(self, at: int, count: int) -> None:
+        """Send the messages from ``at`` on of ``count`` that are arranged, which are all replies."""
+        lost = 0
         while at < count:
             try:
                 at += self._some(at, min(count - at, _MESSAGES_MAX))
@@ -134,7 +135,7 @@ class Sender:
         number of messages."""
         if self._library is None:
             return self._arrange(joined)
-        return int(self._library.aggregator_arrange(self._reply_arrays, self._replies.count, joined, self._arrays))
+        return int(self._library.aggregator_arrange(self._reply_arrays, self._replies.count, joined, self.arrays))
 
     def _arrange(self, joined: int) -> int:
         """aggregator_arrange in numpy."""

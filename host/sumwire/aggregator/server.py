@@ -15,6 +15,7 @@ import numpy as np
 from sumwire.aggregator.batches import Batch, Replies
 from sumwire.aggregator.core import BATCH, Aggregator
 from sumwire.aggregator.kernels import kernels
+from sumwire.aggregator.one_call import OneCall
 from sumwire.aggregator.refusal_log import RefusalLog
 from sumwire.aggregator.sender import Sender
 from sumwire.aggregator.sharing import owners
@@ -37,6 +38,7 @@ class Server:
         self._sender = Sender(udp, state.places, self._aggregator.replies, kernels())
         self._udp = UdpReceiver(udp, _MESSAGES, kernels())
         self._inboxes, self._process = inboxes, process
+        self._one_call = self._in_one_call()
         self._receivers: dict[int, UdpReceiver | HandOverReceiver] = {self._udp.fileno(): self._udp}
         if inboxes:
             own = HandOverReceiver(inboxes[process], _MESSAGES)
@@ -54,14 +56,24 @@ class Server:
             for descriptor in ready:
                 self._serve(self._receivers[descriptor])
 
+    def _in_one_call(self) -> OneCall | None:
+        """For what needs no look in between."""
+        library, datagrams = kernels(), self._udp.datagrams
+        if library is None or datagrams is None or self._inboxes:
+            return None
+        return OneCall(library, self._udp, datagrams, self._aggregator, self._sender)
+
     def _serve(self, receiver: UdpReceiver | HandOverReceiver) -> None:
         """Process what one call brings."""
-        received, now = self._take(receiver), time.monotonic()
-        for batch in received.parts(BATCH):
-            replies = self._aggregator.process(batch, now)
-            self._answer(replies, batch.longest)
+        now, replies = time.monotonic(), self._aggregator.replies
+        batch, done = (self._take(receiver), False) if self._one_call is None else self._one_call.serve(now)
+        for part in batch.parts(BATCH):
+            if not done:
+                self._answer(self._aggregator.process(part, now), part.longest)
+            elif replies.refusals:
+                self._sender.tell(replies.refusals)
             if replies.refused:
-                self._log.note(batch, replies.reasons[: batch.count], now)
+                self._log.note(part, replies.reasons[: part.count], now)
         counters = self._state.sockets
         counters[SENT], counters[UNSENT] = self._sender.sent, self._sender.unsent
 

@@ -51,7 +51,7 @@ _KINDS: Final = {"size": UDP_GRO, "tos": socket.IP_TOS}
 _ORIGIN: Final = np.dtype([("source", np.uint32), ("port", ">u2"), ("tos", np.uint8), ("", np.uint8)])
 
 
-class _Datagrams:
+class Datagrams:
     """Room for the datagrams of a call, which C takes apart."""
 
     def __init__(self, library: ctypes.CDLL, room: int) -> None:
@@ -59,8 +59,8 @@ class _Datagrams:
         at, heads = np.zeros(room, np.uintp), np.zeros((room, HEADER_BYTES), np.uint8)
         sizes, sources = np.zeros(room, np.uint32), np.zeros(room, np.uint32)
         ports, tos = np.zeros(room, ">u2"), np.zeros(room, np.uint8)
-        self._batch = Batch(heads, sizes, sources, ports, tos, 0, at=at)
-        self._arrays = DatagramArrays(
+        self.batch = Batch(heads, sizes, sources, ports, tos, 0, at=at)
+        self.arrays = DatagramArrays(
             room=room,
             control_bytes=_CONTROLS * CONTROL.itemsize,
             data=address_of(at),
@@ -73,10 +73,12 @@ class _Datagrams:
 
     def take_apart(self, messages: int, count: int) -> Batch:
         """The datagrams of so many messages at an address."""
-        batch = self._batch
-        batch.count = int(self._take_apart(messages, count, self._arrays))
-        batch.longest = int(self._arrays.longest)
-        return batch
+        return self.taken(int(self._take_apart(messages, count, self.arrays)))
+
+    def taken(self, count: int) -> Batch:
+        """So many datagrams, which C has taken apart."""
+        self.batch.count, self.batch.longest = count, int(self.arrays.longest)
+        return self.batch
 
 
 class UdpReceiver:
@@ -89,12 +91,12 @@ class UdpReceiver:
     def __init__(self, udp: socket.socket, messages: int, library: ctypes.CDLL | None = None) -> None:
         self._socket = udp
         udp.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
-        self.receives_trains = receive_trains(udp)
+        self.receives_trains, self.messages = receive_trains(udp), messages
         self._receive = calls()[1]
         self._messages = np.zeros(messages, MESSAGE)
         names = np.zeros((messages, _NAME_BYTES), np.uint8)
         self._arrivals = Arrivals(messages, row_bytes=ROW_BYTES, usual_bytes=ROW_BYTES, trains=self.receives_trains)
-        self._datagrams = None if library is None else _Datagrams(library, messages * _TRAIN_MOST)
+        self.datagrams = None if library is None else Datagrams(library, messages * _TRAIN_MOST)
         memory = self._arrivals.memory
         self._vectors = np.zeros(messages, VECTOR)
         self._vectors["base"] = address_of(memory) + np.arange(messages) * memory.strides[0]
@@ -104,7 +106,7 @@ class UdpReceiver:
         header["name_length"] = _NAME_BYTES
         header["vectors"] = address_of(self._vectors) + np.arange(messages) * VECTOR.itemsize
         header["vectors_length"] = 1
-        self._address = address_of(self._messages)
+        self.address = address_of(self._messages)
         self._controls = np.zeros((messages, _CONTROLS), CONTROL)
         header["control"] = address_of(self._controls) + np.arange(messages) * self._controls.strides[0]
         header["control_length"] = self._controls.strides[0]
@@ -118,8 +120,8 @@ class UdpReceiver:
 
     def receive(self) -> Batch:
         """The datagrams that have arrived. The next call overwrites them."""
-        count = received(self._receive, self.fileno(), self._address, len(self._messages))
-        return self._copied(count) if self._datagrams is None else self._datagrams.take_apart(self._address, count)
+        count = received(self._receive, self.fileno(), self.address, self.messages)
+        return self._copied(count) if self.datagrams is None else self.datagrams.take_apart(self.address, count)
 
     def _copied(self, count: int) -> Batch:
         """The datagrams of the first messages, taken apart by numpy."""

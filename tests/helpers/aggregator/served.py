@@ -35,6 +35,9 @@ class LossyServer(Server):
     loss = 0.0
     rng = np.random.default_rng(5)
 
+    def _in_one_call(self) -> None:
+        return None
+
     def _take(self, receiver: UdpReceiver | HandOverReceiver) -> Batch:
         batch = super()._take(receiver)
         batch.keep(np.flatnonzero(self.rng.random(batch.count) >= self.loss))
@@ -60,8 +63,10 @@ def serving(
 
     (udp,) = opened() if within is None else within(opened)
     with udp:
-        server = LossyServer(udp, state)
-        server.loss = loss
+        server: Server = Server(udp, state)
+        if loss:
+            server = LossyServer(udp, state)
+            server.loss = loss
         with running([server]):
             yield state
 

@@ -130,6 +130,29 @@ uint64_t aggregator_take_apart(struct mmsghdr *messages, uint64_t count, struct 
 uint64_t aggregator_arrange(const struct aggregator_replies *replies, uint64_t count, uint64_t joined,
                             const struct aggregator_messages *out);
 
+// A process's socket, and where its messages are received.
+struct aggregator_socket {
+  int32_t descriptor;
+  // Whether it sends trains.
+  uint32_t trains;
+  struct mmsghdr *messages;
+  uint64_t room;
+  // Datagrams that one call of aggregator_process takes.
+  uint64_t most;
+};
+
+// What aggregator_serve has done. Messages that were not sent are those behind the first `sent`.
+struct aggregator_served {
+  uint64_t datagrams, replies, messages, sent;
+};
+
+// Receives, processes and answers. Returns 0, or the error of receiving. If there are more datagrams than one call takes
+// they are only received.
+int aggregator_serve(const struct aggregator_socket *udp, const struct aggregator_state *state,
+                     struct aggregator_datagrams *datagrams, struct aggregator_batch *batch,
+                     struct aggregator_replies *replies, const struct aggregator_messages *out,
+                     struct aggregator_served *served);
+
 struct fold {
   const struct aggregator_job *job;
   // Of the stream of random bits for SIGN.

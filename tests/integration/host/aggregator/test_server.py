@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
 import socket
 import time
 from typing import Any
@@ -13,12 +15,19 @@ import pytest
 import sumwire
 import torch
 from golden import model
-from helpers.aggregator.served import every_op_mapping, serving
+from helpers.aggregator.served import every_op_mapping, running, serving
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
 from sumwire.aggregator import kernels
+from sumwire.aggregator.core import BATCH
+from sumwire.aggregator.processes import listen
+from sumwire.aggregator.server import Server
+from sumwire.aggregator.state import SENT, UNSENT, State
 from sumwire.codec.sign import VoteCodec
 from sumwire.errors import DeadlineError
 from sumwire.transport.delivery import Delivery
+from sumwire.wire.batch import BatchSocket, enlarge_buffers
+from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import OP_WORDS, headers, write_headers
 from sumwire_protocol import constants as p4
 from torch import Tensor
 
@@ -130,6 +139,42 @@ def test_runs_of_fewer_workers_and_of_all(form: str) -> None:
             mean = torch.stack(xs[:workers]).mean(0)
             assert all(torch.equal(other, means[0]) for other in means)
             assert float((means[0] - mean).abs().max()) < 1e-6
+
+
+@FORMS
+@pytest.mark.usefixtures("_form")
+def test_more_than_a_batch_at_once_is_answered(form: str) -> None:
+    """The packets are there before the aggregator looks: two batches and a part of one."""
+    mapping, chunks, words = every_op_mapping(slots=512), 320, OP_WORDS[p4.OP_SIGN]
+    state = State(configs(mapping)[:1], seed=3)
+    with contextlib.ExitStack() as stack:
+        (udp,) = listen(aggregator_of(mapping), model.UDP_PORT, 1)
+        stack.enter_context(udp)
+        server = Server(udp, state)
+        assert (server._one_call is not None) == (form == "native")
+        rows = np.ones((chunks, HEADER_BYTES + words[0] * WORD_BYTES), np.uint8)
+        sockets = []
+        for seat, address in enumerate(mapping["addresses"]):
+            worker = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            enlarge_buffers(worker)
+            worker.bind((address["ip"], model.UDP_PORT))
+            worker.connect((aggregator_of(mapping), model.UDP_PORT))
+            sockets.append(BatchSocket(worker, row_bytes=2048, batch=256))
+            write_headers(rows, op=p4.OP_SIGN, job=mapping["job"], seat=seat, slots=512, first_sequence=0, bucket=0)
+            sockets[-1].load(rows)
+            sockets[-1].send(np.arange(chunks))
+        waiting = int(udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+        assert chunks > BATCH / 2 and waiting > 4 * rows.nbytes, "the test needs a large socket buffer"
+        with running([server]):
+            for one in sockets:
+                got: list[int] = []
+                while len(got) < chunks:
+                    assert select.select([one], [], [], 20)[0]
+                    count = one.receive()
+                    got += headers(one.received)["slot"][:count].tolist()
+                assert got == list(range(chunks))
+    assert state.verdicts[p4.VERDICT_LAST] == chunks
+    assert (state.sockets[SENT], state.sockets[UNSENT]) == (4 * chunks, 0)
 
 
 def test_a_missing_worker_is_named() -> None:
