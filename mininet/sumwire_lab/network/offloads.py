@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sumwire_lab.network.switches import choose_engine
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
 
 OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
@@ -19,11 +20,12 @@ OFFLOADS: Final = ("tx", "rx", "sg", "tso", "gso", "gro")
 def kept(kind: str | None, options: RunOptions) -> bool:
     """Whether hosts keep their offloads in a network with this kind of switch; None: kernel bridges.
 
-    The P4 switches read frames one by one, as they are. Random loss acts on what crosses a link as one frame, so it
-    would take whole trains.
+    bmv2 and the soft switch's Python engine read frames one by one, as they are. Random loss, and queues by priority
+    that are full, act on what crosses a link as one frame, so they would take whole trains.
     """
-    whole_trains_lost = options.conditions.loss > 0 or options.conditions.gray is not None
-    return kind in (None, AGGREGATOR) and not whole_trains_lost
+    whole_trains_lost = options.conditions.loss > 0 or options.conditions.gray is not None or options.link.priorities
+    takes_trains = kind in (None, AGGREGATOR) or (kind == "soft" and choose_engine(options.engine) == "native")
+    return takes_trains and not whole_trains_lost
 
 
 def off_command(interface: str) -> list[str]:

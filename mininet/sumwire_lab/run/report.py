@@ -114,8 +114,8 @@ def unlike(summary: dict[str, Any]) -> list[str]:
         return []
     kept, lost = (", ".join(name for name in on if on[name] is value) for value in (True, False))
     return [
-        f"Not the same settings: the hosts' segmentation offloads are on for {kept}, and off for {lost}, "
-        f"because the switch ({summary['switch']}) reads frames one by one."
+        f"Not the same settings: the hosts' segmentation offloads are on for {kept}, and off for {lost}. "
+        f"The switch ({summary['switch']}), random loss or queues by priority cannot bear them."
     ]
 
 

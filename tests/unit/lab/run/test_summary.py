@@ -160,7 +160,7 @@ def test_unlike_settings_are_told_below_the_table() -> None:
         return report.table(run_summary(RunOptions(workers=1), "bmv2", results))
 
     differ = text(gloo_on=True, thc_on=False)
-    assert "offloads are on for gloo, and off for thc, because the switch (bmv2)" in differ
+    assert "offloads are on for gloo, and off for thc. The switch (bmv2)" in differ
     assert "hosts' offloads on" in differ
     assert "Not the same" not in text(gloo_on=True, thc_on=True)
 
