@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -69,3 +70,16 @@ def digest_of_a_forked_child() -> tuple[str, str]:
     there = os.read(reading, 1000).decode()
     os.waitpid(child, 0)
     return here[1], there
+
+
+def threads_started(chosen: str) -> int:
+    """How many threads an encoding starts beyond those that torch has."""
+    torch.set_num_threads(1)
+    codec = ThcCodec(uniform(4, 1 / 32), job=1, worker=0)
+    counted = []
+    for threads in ("1", chosen):
+        os.environ[THREADS] = threads
+        round_ = codec.begin(torch.ones(50_000), 0, 0)
+        round_.encode(round_.preliminary())
+        counted.append(len(list(Path("/proc/self/task").iterdir())))
+    return counted[1] - counted[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.children import in_child
-from helpers.codec.kernel_cases import digest, digest_of_a_forked_child, encode_twice
+from helpers.codec.kernel_cases import digest, digest_of_a_forked_child, encode_twice, threads_started
 from nativelib.compiler import find_compiler
 from sumwire.codec import kernels
 from sumwire.errors import UsageError
@@ -80,6 +80,12 @@ def test_vectors_of_all_widths_give_equal_bits(tmp_path: Path, without: str) -> 
 def test_a_forked_child_starts_threads_of_its_own() -> None:
     here, there = in_child(digest_of_a_forked_child, SUMWIRE_NATIVE="1")
     assert here == there
+
+
+@needs_kernels
+@pytest.mark.parametrize(("chosen", "started"), [("1", 0), ("3", 2)])
+def test_as_many_threads_as_were_chosen(chosen: str, started: int) -> None:
+    assert in_child(threads_started, chosen, SUMWIRE_NATIVE="1") == started
 
 
 @pytest.mark.parametrize(
