@@ -48,7 +48,8 @@ def test_a_run_after_a_killed_one_and_among_the_packets_of_another(world: World)
     record = repeated.repeat(world, runs)
     assert [worker["wrong"] for run in record["runs"].values() for worker in run] == [{}] * 2 * WORKERS
     assert list(record["runs"]) == ["2", "3"]
-    assert all(worker["stats"]["stale"] for worker in record["runs"]["3"]), "packets of the second run have arrived"
+    met = [sum(worker["stats"][name] for name in ("duplicates", "stale", "ignored")) for worker in record["runs"]["3"]]
+    assert min(met) >= 100, "packets of the second run have arrived"
 
 
 def test_a_rank_is_stopped_and_then_the_aggregator_is_lost_for_a_while(world: World) -> None:

@@ -76,6 +76,7 @@ class Network:
         self._make_switch = make_switch
         self._net: Any = None
         self._hosts: dict[str, Any] = {}
+        self._ends: list[tuple[_End, _End]] = []
         self.switches: dict[str, Any] = {}
 
     def __enter__(self) -> Network:
@@ -180,11 +181,19 @@ class Network:
         for link in ends:
             for node, interface, _ in link:
                 self._run(node, [no_ipv6_command(interface)])
-                if not self.offloads:
-                    self._run(node, [off_command(interface)])
+        self._ends = ends
+        if not self.offloads:
+            self.end_offloads()
         for end in self.limited_ends():
             self._run(end.node, shaping_commands(end.interface, end.link, trains=self.offloads))
         net.start()
+
+    def end_offloads(self) -> None:
+        """Turn off the offloads of all interfaces: every frame on a link then is one packet, with its checksums."""
+        for link in self._ends:
+            for node, interface, _ in link:
+                self._run(node, [off_command(interface)])
+        self.offloads = False
 
     def _servers(self) -> tuple[HostPlan, ...]:
         """Hosts whose links are not limited."""
