@@ -55,9 +55,12 @@ for _ in range(30):
 """
 
 
+CLEAN = Conditions()
+
+
 @contextmanager
-def session_of(kind: str | None, link: LinkOptions, folder: Path) -> Iterator[Session]:
-    with open_session(RunOptions(workers=2, link=link), kind, folder) as session:
+def session_of(kind: str | None, link: LinkOptions, folder: Path, conditions: Conditions = CLEAN) -> Iterator[Session]:
+    with open_session(RunOptions(workers=2, link=link, conditions=conditions), kind, folder) as session:
         yield session
 
 
@@ -110,7 +113,7 @@ def test_each_direction_of_each_link_loses_its_share_once(kind: str | None, send
     conditions, packets = Conditions(loss=0.1, gray=OfHost(2, 0.2)), 4000
     through = 0.9 * 0.9 * 0.8
     link = LinkOptions(1000, 5000)
-    with session_of(kind, link, tmp_path) as session:
+    with session_of(kind, link, tmp_path, conditions) as session:
         # So that the hosts know each other's addresses: an ARP request that is lost costs a second.
         sent(session, tmp_path, 1, 0, 0, 0, sender=sender)
         with apply_conditions(session, conditions) as applied:

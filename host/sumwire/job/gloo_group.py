@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gloo group of the job's own, whose collectives can be left while they wait.
 
-A collective runs in gloo's own threads, and this side waits for its end in short pieces of time. So Ctrl-C works,
-nothing of Python runs in gloo's threads (that could abort the process at its exit), and a thread that must end ends.
-gloo cannot cancel a collective, and a group with one under way waits for it when it is destroyed. So such a group is
-left alone until the process exits.
+A collective runs in gloo's own threads, and this side looks from time to time whether it is over. So Ctrl-C works,
+nothing of Python runs in gloo's threads, and no thread of Python waits in torch's code: either could abort the process
+at its exit. gloo cannot cancel a collective, and a group with one under way waits for it when it is destroyed. So such
+a group is left alone until the process exits.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import re
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, Protocol
@@ -22,8 +22,11 @@ import torch.distributed as dist
 
 from sumwire.errors import GroupError
 
-# How long Ctrl-C and other news may have to wait for.
-_PIECE: Final = timedelta(milliseconds=50)
+# Seconds between two looks at a collective: at first, at most, and the factor by which they grow. So a short collective
+# seems at most a third longer than it is.
+_FIRST_LOOK_S: Final = 5e-5
+_LONGEST_LOOK_S: Final = 2e-2
+_GROWTH: Final = 1.3
 # The places in gloo's source that its texts begin with, such as "[/src/gloo/transport/tcp/pair.cc:553] ".
 _SOURCE: Final = re.compile(r"^(?:\[[^\]]*\.\w+:\d+\]\s*)+")
 _CLAUSE_END: Final = re.compile(r"[.;!](?:\s|$)")
@@ -35,8 +38,8 @@ class Work(Protocol):
     def is_completed(self) -> bool:
         """Whether it is over, well or not."""
 
-    def wait(self, timeout: timedelta = ...) -> Any:
-        """Raises RuntimeError if it failed, or is not over after the time-out."""
+    def wait(self) -> Any:
+        """Raises RuntimeError if it failed."""
 
 
 def available() -> bool:
@@ -66,8 +69,11 @@ class _Collectives:
         self._under_way = True
         try:
             work = start(self._group)
-            while not _over(work):
+            pause_s = _FIRST_LOOK_S
+            while not work.is_completed():
                 check()
+                time.sleep(pause_s)
+                pause_s = min(pause_s * _GROWTH, _LONGEST_LOOK_S)
             self._under_way = False
             work.wait()
         except RuntimeError as error:
@@ -126,13 +132,6 @@ class GlooGroup(_Collectives):
 def _never_destroy(group: Any) -> None:
     """Leave a group with a collective under way alone, or the process would wait for the collective's end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
-
-
-def _over(work: Work) -> bool:
-    """Wait a piece of time. Returns whether the collective is over, well or not."""
-    with contextlib.suppress(RuntimeError):
-        work.wait(_PIECE)
-    return work.is_completed()
 
 
 def _timeout() -> timedelta:

@@ -43,7 +43,8 @@ def test_rows_of_the_packet_rates() -> None:
 
 def result(system: str, seconds: float, share: float = 0.9, lost: Losses = CLEAN, values: int = 2_500_000) -> Row:
     switch = None if system == "gloo" else 0.012345678
-    return Row(system, 100.0, (SizeRow(100.0, values, system, seconds, 0.1, share, 0.03, switch),), lost, 0)
+    one = SizeRow(100.0, values, system, seconds, 0.1, share, 0.03, switch)
+    return Row(system, 100.0, (one,), lost, 0, offloads=True)
 
 
 SETTING = SETTINGS[0]
