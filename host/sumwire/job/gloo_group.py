@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from sumwire.errors import GroupError
 
-# Seconds between two looks at a collective: at first, at most, and the factor by which they grow. So a short collective
+# Seconds between two looks: at first, at most, and the factor by which they grow. So a short collective
 # seems at most a third longer than it is.
 _FIRST_LOOK_S: Final = 5e-5
 _LONGEST_LOOK_S: Final = 2e-2
@@ -52,6 +52,15 @@ def first_clause(text: str) -> str:
     return _CLAUSE_END.split(_SOURCE.sub("", text.partition("\n")[0]))[0]
 
 
+def looks() -> Iterator[None]:
+    """Moments at which to look at something: often at first, then less and less, without end."""
+    pause_s = _FIRST_LOOK_S
+    while True:
+        yield
+        time.sleep(pause_s)
+        pause_s = min(pause_s * _GROWTH, _LONGEST_LOOK_S)
+
+
 class _Collectives:
     """Collectives of one group, one at a time."""
 
@@ -69,11 +78,10 @@ class _Collectives:
         self._under_way = True
         try:
             work = start(self._group)
-            pause_s = _FIRST_LOOK_S
-            while not work.is_completed():
+            for _ in looks():
+                if work.is_completed():
+                    break
                 check()
-                time.sleep(pause_s)
-                pause_s = min(pause_s * _GROWTH, _LONGEST_LOOK_S)
             self._under_way = False
             work.wait()
         except RuntimeError as error:

@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from sumwire.errors import GroupError, PeerLostError
-from sumwire.job.gloo_group import DefaultGroup, available, first_clause
+from sumwire.job.gloo_group import DefaultGroup, available, first_clause, looks
 
 _LOG: Final = logging.getLogger("sumwire")
 # Bytes of what a rank says.
@@ -32,6 +32,8 @@ _WORDS_BYTES: Final = 8192
 # Seconds until the first warning about ranks that have not come, and from one to the next.
 _WARN_AFTER_S: Final = 10.0
 _WARN_EVERY_S: Final = 30.0
+# Seconds that ranks have to come after one has ended, before they count as absent too.
+_GRACE_S: Final = 3.0
 # Numbers the meetings of this process. All ranks make the same jobs in the same order.
 _NUMBERS: Final = itertools.count()
 
@@ -78,7 +80,7 @@ class _Meeting:
         try:
             self._group.run(lambda group: group.alltoall_base(received, sent, [], []), self._look)
         except GroupError as error:
-            words = self._read()
+            words = self._read_soon()
             for rank, why in words.items():
                 if why:
                     raise PeerLostError(_refused(self._job, rank, why)) from error
@@ -122,6 +124,18 @@ class _Meeting:
             return {rank: json.loads(self._store.get(self._key(rank))) for rank in came}
         except RuntimeError:
             return dict.fromkeys(range(self._group.ranks), "")
+
+    def _read_soon(self) -> dict[int, str]:
+        """As :meth:`_read`, after a while for those who come a little later than the rank that ended.
+
+        With one rank absent, or with a reason, there is nothing to wait for.
+        """
+        give_up = time.monotonic() + _GRACE_S
+        for _ in looks():
+            words = self._read()
+            if len(self._absent(words)) <= 1 or any(words.values()) or time.monotonic() > give_up:
+                break
+        return words
 
 
 def _refused(job: str, rank: int, why: str) -> str:

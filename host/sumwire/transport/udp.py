@@ -265,6 +265,7 @@ def _window_options(config: JobConfig, options: TransportOptions, catch_up: Catc
         paths=config.paths,
         turn=turn_of(list(config.seats), config.seat),
         kept_results=None if catch_up is None else catch_up.kept.capacity,
+        workers=config.workers,
     )
 
 

@@ -79,7 +79,7 @@ class Window:
         self.filled = 0
         self.contributes = True
         self._job = job
-        self._reordering = Reordering(several_paths=self.options.paths > 1)
+        self._reordering = Reordering(several_paths=self.options.paths > 1, workers=self.options.workers)
         self._timers = Timers(rtt, self.options, self._reordering)
         self._results = 0
         self._prefix = 0

@@ -33,6 +33,7 @@ class WindowOptions:
     ``quorum_below_workers``: slots may close without some worker in every exchange, from the first one on.
     ``paths``: paths between leaf and root. With more than one, results arrive out of order without any loss.
     ``kept_results``: how many of the latest results other workers keep; None if no limit is known.
+    ``workers``: of the job.
     """
 
     adaptive_retries: bool = False
@@ -42,3 +43,4 @@ class WindowOptions:
     paths: int = 1
     turn: Turn = field(default_factory=Turn)
     kept_results: int | None = None
+    workers: int = 1

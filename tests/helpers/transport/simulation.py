@@ -152,8 +152,10 @@ class Worker:
             adaptive_retries=terms.adaptive,
             probes=terms.probes,
             early_closing=world.loses,
+            quorum_below_workers=world.switch.quorum < workers,
             paths=terms.paths,
             turn=Turn(number, workers),
+            workers=workers,
         )
         limit = WindowLimit(world.slots_count // 2) if terms.congestion else None
         self.window = Window(world.slots_count, RttEstimator(), job=1, options=options, limit=limit)
