@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers import ledgers
-from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.run_options import UNLIMITED, RunOptions
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -35,6 +35,20 @@ def test_all_reduce_of_all_systems(tmp_path: Path) -> None:
     record = json.loads(next(tmp_path.glob("*/allreduce.json")).read_text())
     assert (record["workers"], record["switch"], len(record["results"])) == (2, "soft", 3)
     assert not (tmp_path / "latest").exists(), "latest is the newest run's"
+
+
+def test_sum32_over_links_without_a_limit(tmp_path: Path) -> None:
+    from sumwire_lab.bench.command import run_in_network
+    from sumwire_lab.bench.commands.allreduce import AllReduceCommand
+
+    command = AllReduceCommand([300], [UNLIMITED], RunOptions(workers=2), systems=["sum32"])
+    (result,) = run_in_network(command, tmp_path, lambda line: None)
+    (row,) = result.rows
+    assert 0 < row.seconds < 2 and row.bound_s == 0
+    stats = json.loads(next(tmp_path.glob("*/sum32-inf/worker0.json")).read_text())["stats"]
+    # A packet of SUM32 and of MAX32 has 24 + 1024 bytes, a contribution of THC half as many, HELLO next to none.
+    assert stats["bytes_sent"] > 1000 * stats["packets_sent"] > 0
+    assert result.lost.switch == 0
 
 
 def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class AllReduce(Exchange):
 
 
 def make(spec: dict[str, Any], rank: int) -> AllReduce:
-    """The all-reduce of the spec's system: gloo without a job, else THC, or SIGN for the system `sign`.
+    """The all-reduce of the spec's system: gloo without a job, else THC, or that of the systems `sign` and `sum32`.
 
     `asking` is THC that asks for the norms of small tensors every time. `auto` measures both ways of the spec's sizes,
     and then goes by the faster one.
@@ -59,6 +59,8 @@ def make(spec: dict[str, Any], rank: int) -> AllReduce:
     job = sumwire.Job(sumwire.load_job(spec["job_file"], worker=rank), one_trip=spec["system"] != "asking")
     if spec["system"] == "auto":
         job.tune(sorted(spec["sizes"]))
+    if spec["system"] == "sum32":
+        return AllReduce(lambda tensor: tensor.copy_(job.mean(tensor)), rank, job)
     op: Literal["mean", "sign"] = "sign" if spec["system"] == "sign" else "mean"
     return AllReduce(lambda tensor: sumwire.all_reduce(tensor, job, op=op), rank, job)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from sumwire_lab.options.run_options import LinkOptions
+from sumwire_lab.options.run_options import UNLIMITED, LinkOptions
 
 PRIORITIES: Final = 8
 """Priorities are the upper three bits of the DSCP. 7 is the most urgent; untagged packets have 0."""
@@ -36,8 +36,11 @@ def shaping_commands(interface: str, link: LinkOptions, *, trains: bool = False)
     """Commands that limit one direction of a link: HTB at the rate, and a FIFO queue before it.
 
     With `link.priorities` there are eight queues of the same length, served in strict order of the packets' priority.
-    `trains`: whether hosts send trains. A queue then holds as many bytes as it has full frames without them.
+    `trains`: whether hosts send trains. A queue then holds as many bytes as it has full frames without them. There are
+    no commands for an unlimited link.
     """
+    if link.mbit == UNLIMITED:
+        return []
     queue = f"bfifo limit {link.queue_packets * _FRAME_BYTES}" if trains else f"pfifo limit {link.queue_packets}"
     burst = str(max(_BURST_MIN_BYTES, int(link.mbit * 1e6 / 8 * _BURST_SECONDS)))
     rate = f"{round(link.mbit * 1e6)}bit"

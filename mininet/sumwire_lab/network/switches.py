@@ -14,7 +14,7 @@ from typing import Final
 from nativelib import NoCompilerError, find_compiler
 
 from sumwire_lab.errors import MissingToolError
-from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.run_options import UNLIMITED, RunOptions
 from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.processes import stop_process
 from sumwire_lab.system.readiness import wait_listening
@@ -88,7 +88,7 @@ def soft_command(
         command += ["--impair", impair]
     if not trains:
         command.append("--no-trains")
-    if link_mbit is not None:
+    if link_mbit is not None and link_mbit != UNLIMITED:
         command += ["--link-mbit", f"{link_mbit:g}"]
     return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
 

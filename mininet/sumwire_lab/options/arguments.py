@@ -13,6 +13,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 from sumwire_protocol.version import __version__
 
+from sumwire_lab.errors import OptionError
 from sumwire_lab.options.bench_options import (
     CODECS,
     SUITES,
@@ -26,7 +27,7 @@ from sumwire_lab.options.life_options import BMV2_SEEDS, ROWS, SEEDS, LifeOption
 from sumwire_lab.options.life_options import SWITCHES as LIFE_SWITCHES
 from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
 from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEM_OPS, SYSTEMS, named
-from sumwire_lab.options.run_options import ENGINES, SWITCHES, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.run_options import ENGINES, SWITCHES, UNLIMITED, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.shapes import TOPOLOGIES
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
 
@@ -142,8 +143,9 @@ def _life_options(life: argparse.ArgumentParser) -> None:
 
 def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
     allreduce.add_argument("--sizes", default="100k,1M", help="float32 values, %(default)s")
-    allreduce.add_argument("--bw", default="10,100", help="link rates in Mbit/s, %(default)s")
-    allreduce.add_argument("--systems", default="gloo,thc,sign", help="in this order, %(default)s")
+    allreduce.add_argument("--bw", default="10,100", help="link rates in Mbit/s, or unlimited, %(default)s")
+    known = "also sum32, auto, asking"
+    allreduce.add_argument("--systems", default="gloo,thc,sign", help=f"in this order, %(default)s; {known}")
     allreduce.add_argument("--workers", type=int, default=RunOptions().workers, help="hosts, %(default)s")
     allreduce.add_argument("--switch", choices=SWITCHES, default=RunOptions().switch, help=_SWITCH_HELP)
     _engine_option(allreduce)
@@ -201,6 +203,8 @@ def _results_option(command: argparse.ArgumentParser) -> None:
 
 def run_options(arguments: argparse.Namespace) -> RunOptions:
     """Options of the command `run`. Raises OptionError."""
+    if arguments.bw == UNLIMITED:
+        raise OptionError(f"bw={arguments.bw}: a run of trainings needs a limit, 0.1 to 10000 Mbit/s")
     return RunOptions(
         workers=arguments.workers,
         link=LinkOptions(arguments.bw, arguments.queue, arguments.trunk_bw),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from typing import Any, Final
 
 from sumwire_protocol.ops import BY_NAME
@@ -25,11 +26,16 @@ ENGINES: Final = ("auto", "native", "python")
 """Engines of the soft switch; `auto` is native if there is a compiler, else python."""
 
 
+UNLIMITED: Final = inf
+"""Rate of a link without a limit, for the benchmarks of one all-reduce. A run of trainings needs a limit."""
+
+
 @dataclass(frozen=True)
 class LinkOptions:
     """A host's link. It has the same rate in both directions, and a queue at each end."""
 
     mbit: float = 100.0
+    """Rate in Mbit/s, or UNLIMITED."""
     queue_packets: int = 256
     trunk_mbit: float | None = None
     """Rate of the links between switches; None: that of the hosts' links."""
@@ -38,7 +44,7 @@ class LinkOptions:
 
     def __post_init__(self) -> None:
         for name, mbit in (("bw", self.mbit), ("trunk-bw", self.trunk_mbit)):
-            if mbit is not None and not 0.1 <= mbit <= 10_000:
+            if mbit is not None and mbit != UNLIMITED and not 0.1 <= mbit <= 10_000:
                 raise OptionError(f"{name}={mbit}: a link has 0.1 to 10000 Mbit/s")
         if not 2 <= self.queue_packets <= 100_000:
             raise OptionError(f"queue={self.queue_packets}: a queue holds 2 to 100000 packets")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""One plain all-reduce with gloo, THC and SIGN: `make bench-allreduce`.
+"""One plain all-reduce with gloo, THC, SIGN and others: `make bench-allreduce`.
 
 For several sizes and link rates: seconds beside the bound of the wire, CPU seconds of hosts and switch, and packets
 lost inside them.
@@ -20,14 +20,16 @@ from sumwire_lab.bench.wire import all_reduce_bytes
 from sumwire_lab.errors import OptionError
 from sumwire_lab.network import switches
 from sumwire_lab.options.recipes import BASELINE
-from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions
 from sumwire_lab.run.session import open_session
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.drop_counters import Losses
 
 SYSTEMS: Final = (BASELINE, "thc", "sign")
-# THC by whichever way is faster for a size, and THC that asks for all norms: to be named with `--systems`.
+# To be named with `--systems`: SUM32, THC by whichever way is faster for a size, and THC that asks for all norms.
 _WAYS: Final = ("auto", "asking")
+_KNOWN: Final = (*SYSTEMS, "sum32", *_WAYS)
+_UNLIMITED_WORD: Final = "unlimited"
 _WORKER: Final = "sumwire_lab.bench.allreduce_worker"
 _SUFFIXES: Final = {"k": 1_000, "M": 1_000_000}
 
@@ -47,20 +49,30 @@ def parse_systems(text: str) -> tuple[str, ...]:
     """`gloo,thc` as names. Raises OptionError."""
     names = tuple(text.split(","))
     for name in names:
-        if name not in (*SYSTEMS, *_WAYS):
-            raise OptionError(f"systems={name}: known are {', '.join((*SYSTEMS, *_WAYS))}")
+        if name not in _KNOWN:
+            raise OptionError(f"systems={name}: known are {', '.join(_KNOWN)}")
     return names
 
 
 def parse_rates(text: str) -> tuple[float, ...]:
-    """`10,100` as Mbit/s. Raises OptionError."""
+    """`10,100,unlimited` as Mbit/s. Raises OptionError."""
     try:
-        rates = tuple(float(word) for word in text.split(","))
+        rates = tuple(UNLIMITED if word == _UNLIMITED_WORD else float(word) for word in text.split(","))
     except ValueError as error:
-        raise OptionError(f"bw={text!r}: numbers of Mbit/s with commas between them") from error
+        raise OptionError(f"bw={text!r}: numbers of Mbit/s, or unlimited, with commas between them") from error
     for rate in rates:
         LinkOptions(rate)
     return rates
+
+
+def rate_text(mbit: float) -> str:
+    """A link's rate in words."""
+    return _UNLIMITED_WORD if mbit == UNLIMITED else f"{mbit:g} Mbit/s"
+
+
+def in_json(mbit: float) -> float | None:
+    """A link's rate in a record, which has null for a link without a limit."""
+    return None if mbit == UNLIMITED else mbit
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        return f"{self.system}, {self.link_mbit:g} Mbit/s"
+        return f"{self.system}, {rate_text(self.link_mbit)}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +148,7 @@ class AllReduceCommand(Command[Case, Row]):
             for k, size in enumerate(self._sizes)
         )
         for row in rows:
-            context.say(f"{case.link_mbit:g} Mbit/s, {row.values} values, {case.system}: {row.seconds:.4f} s")
+            context.say(f"{rate_text(case.link_mbit)}, {row.values} values, {case.system}: {row.seconds:.4f} s")
         return [Row(case.system, case.link_mbit, rows, lost, retransmissions(measured), offloads)]
 
     def record(self, rows: Sequence[Row]) -> dict[str, Any]:
@@ -146,7 +158,7 @@ class AllReduceCommand(Command[Case, Row]):
             "workers": self._options.workers,
             "switch": kind,
             "engine": switches.choose_engine(self._options.engine) if kind == "soft" else None,
-            "results": [asdict(row) for row in rows],
+            "results": [_entry(row) for row in rows],
         }
 
     def text(self, rows: Sequence[Row]) -> str:
@@ -166,7 +178,7 @@ class AllReduceCommand(Command[Case, Row]):
             lost = ", ".join(f"{place} {_count(n)}" for place, n in row.lost.as_dict().items())
             offloads = "on" if row.offloads else "off"
             lines.append(
-                f"{row.link_mbit:g} Mbit/s, {row.system}: hosts' offloads {offloads}; sent again "
+                f"{rate_text(row.link_mbit)}, {row.system}: hosts' offloads {offloads}; sent again "
                 f"{row.retransmissions}; lost: {lost}"
             )
         return "\n".join(lines)
@@ -181,6 +193,11 @@ def size_row(
         **timing(link_mbit, values, system, wire_bytes, measured),
         switch_cpu_s=measured[0]["switch_cpu_s"] / millions(values, measured) if switched else None,
     )
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    entry = asdict(row) | {"link_mbit": in_json(row.link_mbit)}
+    return entry | {"rows": [{**one, "link_mbit": in_json(one["link_mbit"])} for one in entry["rows"]]}
 
 
 def _count(number: int | None) -> str:

@@ -18,7 +18,7 @@ from sumwire_lab.bench.allreduce_worker import AllReduce
 from sumwire_lab.bench.commands.allreduce import AllReduceCommand, Row, size_row
 from sumwire_lab.bench.wire import all_reduce_bytes
 from sumwire_lab.errors import LabError
-from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.options.run_options import UNLIMITED, RunOptions
 from sumwire_lab.system import drop_counters, processes
 from sumwire_lab.system.drop_counters import Counted, Losses
 from sumwire_lab.training import worker as train
@@ -34,6 +34,8 @@ def test_bytes_on_the_wire_by_hand() -> None:
     # Ring of 4: 1.5 times 4 bytes a value; segments of 1448 in frames of 1514.
     assert all_reduce_bytes("gloo", 1_448_000, 4) == 1_514_000 * 6
     assert all_reduce_bytes("gloo", 1000, 1) == 0
+    # 256 elements of 32 bits: 257 values are two packets.
+    assert all_reduce_bytes("sum32", 257, 4) == 2 * 1090
 
 
 def worker(*seconds: float, cpu: float = 0.0, switch: float = 0.0) -> dict[str, Any]:
@@ -79,6 +81,16 @@ def test_the_record_has_the_promised_keys() -> None:
         *("link_mbit", "values", "system", "seconds", "bound_s", "link_share", "host_cpu_s", "switch_cpu_s"),
     ]
     assert list(entry["lost"]) == ["link_queues", "backlog", "host_sockets", "switch"]
+
+
+def test_links_without_a_limit_are_null_in_the_record() -> None:
+    one = size_row(UNLIMITED, 1024, "sum32", [worker(0.001)] * 4)
+    assert (one.bound_s, one.link_share) == (0.0, 0.0)
+    row = Row("sum32", UNLIMITED, (one,), Losses(0, 0, 0, 3), 5, offloads=True)
+    command = AllReduceCommand([1024], [UNLIMITED], RunOptions())
+    (entry,) = json.loads(json.dumps(command.record([row]), allow_nan=False))["results"]
+    assert entry["link_mbit"] is None and entry["rows"][0]["link_mbit"] is None
+    assert command.text([row]).splitlines()[-1].startswith("unlimited, sum32:")
 
 
 def test_a_workers_cpu_time_is_measured_and_the_warm_up_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

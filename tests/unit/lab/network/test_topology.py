@@ -18,7 +18,7 @@ from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import shaping_commands
 from sumwire_lab.options.recipes import RECIPES
-from sumwire_lab.options.run_options import WORKERS_MAX, LinkOptions, RunOptions
+from sumwire_lab.options.run_options import UNLIMITED, WORKERS_MAX, LinkOptions, RunOptions
 from sumwire_lab.options.shapes import SHAPES, TOPOLOGIES, leaves_of
 from sumwire_lab.run.training_run import _check_ops
 
@@ -114,6 +114,11 @@ def test_shaping_says_rate_and_queue() -> None:
 def test_bursts_hold_two_frames_or_a_millisecond() -> None:
     assert "burst 3028 cburst 3028" in " ".join(shaping_commands("x", LinkOptions(10))[1])
     assert "burst 125000 cburst 125000" in " ".join(shaping_commands("x", LinkOptions(1000))[1])
+
+
+def test_links_without_a_limit_are_not_shaped() -> None:
+    assert shaping_commands("x", LinkOptions(UNLIMITED)) == []
+    assert "--link-mbit" not in switches.soft_command([(1, "a")], "127.0.0.1:1234", None, link_mbit=UNLIMITED)
 
 
 @pytest.mark.parametrize(("workers", "side_jobs"), [(1, False), (4, False), (4, True), (9, True), (32, True)])

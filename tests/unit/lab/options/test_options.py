@@ -16,7 +16,7 @@ from sumwire_lab.errors import OptionError
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.options.arguments import parser, run_options
 from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse, table_options
-from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TASKS
 
 
@@ -75,6 +75,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: parse_sizes(""), "sizes=''"),
     (lambda: parse_rates("10,fast"), "bw='10,fast'"),
     (lambda: parse_rates("0"), "bw=0"),
+    (lambda: run_options(parser().parse_args(["run", "--bw", "inf"])), "bw=inf"),
 ]
 
 
@@ -93,7 +94,7 @@ def test_one_to_32_workers_are_taken(workers: int) -> None:
 
 def test_sizes_and_rates_are_read() -> None:
     assert parse_sizes("7,100k,2M") == (7, 100_000, 2_000_000)
-    assert parse_rates("10,2.5") == (10.0, 2.5)
+    assert parse_rates("10,2.5,unlimited") == (10.0, 2.5, UNLIMITED)
 
 
 def test_the_command_line_fills_every_option() -> None:
