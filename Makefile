@@ -62,7 +62,7 @@ help:
 	@echo "make bench-switch     packets per second into each engine of the soft switch, and into bmv2 (OP=$(OP))"
 	@echo "make verify-thc       every number that THC promises"
 	@echo "make verify-sign      every number that sign bits and trees promise"
-	@echo "make verify-speed     every number that the native engine and the batched hosts promise"
+	@echo "make verify-speed     every number that is promised of speed, against gloo with its offloads"
 	@echo "make verify-acp       every number that ACP-SGD, the baselines and the software aggregator promise"
 	@echo "make verify-dlcp      every number that packets with tags, bounded loss, spraying and trimming promise"
 	@echo "make verify-life      runs that are killed, stopped, cut off and restarted (LIFE_FLAGS=...)"

@@ -61,6 +61,19 @@ def _bench_allreduce(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _bench_turns(arguments: argparse.Namespace) -> int:
+    from sumwire_lab.bench.command import run_here, run_in_network
+    from sumwire_lab.bench.commands import allreduce, turns
+
+    sizes, links = allreduce.parse_sizes(arguments.sizes), turns.parse_links(arguments.bw)
+    systems = turns.parse_systems(arguments.systems)
+    command = turns.TurnsCommand(sizes, links, systems, arguments.repeats, arguments.workers)
+    network = any(link is not None for link in links)
+    rows = run_in_network(command, arguments.results, say) if network else run_here(command, say)
+    say("\n" + command.text(rows))
+    return 0
+
+
 def _bench_switch(arguments: argparse.Namespace) -> int:
     from sumwire_lab.bench.command import run_in_network
     from sumwire_lab.bench.commands import switch
@@ -89,7 +102,7 @@ def _bench_aggregator(arguments: argparse.Namespace) -> int:
     from sumwire_lab.bench.commands.aggregator import AggregatorCommand
 
     command = AggregatorCommand(chosen)
-    rows = run_here(command, say)
+    rows = run_here(command, say, arguments.json)
     say(command.text(rows))
     return 0 if command.holds(rows) else EXIT_FAILED
 
@@ -126,6 +139,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "run": _run,
     "bench": _bench,
     "bench-allreduce": _bench_allreduce,
+    "bench-turns": _bench_turns,
     "bench-switch": _bench_switch,
     "bench-codec": _bench_codec,
     "bench-aggregator": _bench_aggregator,

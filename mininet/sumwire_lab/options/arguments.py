@@ -35,7 +35,7 @@ _SWITCH_HELP: Final = "%(default)s; auto: bmv2 if on PATH, else soft; aggregator
 TOPICS: Final = {
     "thc": "run the checks of the THC work and say what holds",
     "sign": "run the checks of sign bits and trees, say what holds",
-    "speed": "run the checks of engine and hosts and say what holds",
+    "speed": "run the checks of speed and say what holds",
     "acp": "run the checks of ACP-SGD and baselines, say what holds",
     "dlcp": "run the checks of tagged packets and say what holds",
 }
@@ -50,6 +50,8 @@ def parser() -> argparse.ArgumentParser:
     _run_options(commands.add_parser("run", help="train with gloo and through the switch, and compare"))
     _bench_options(commands.add_parser("bench", help="compare all systems, on one page"))
     _allreduce_options(commands.add_parser("bench-allreduce", help="seconds of one all-reduce, gloo against Sumwire"))
+    about = "seconds of one all-reduce, gloo and Sumwire in turn; no root on loopback"
+    _turns_options(commands.add_parser("bench-turns", help=about))
     _switch_options(commands.add_parser("bench-switch", help="packets per second into each switch"))
     _codec_options(commands.add_parser("bench-codec", help="time of a codec's encode and decode on one core; no root"))
     about = "CPU time of a contribution in the software aggregator; no root"
@@ -152,6 +154,15 @@ def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
     _results_option(allreduce)
 
 
+def _turns_options(turns: argparse.ArgumentParser) -> None:
+    turns.add_argument("--sizes", default="5M", help="float32 values, %(default)s")
+    turns.add_argument("--bw", default="loopback", help="loopback, or link rates in Mbit/s, %(default)s")
+    turns.add_argument("--systems", default="thc,auto", help="each in turn with gloo, %(default)s")
+    turns.add_argument("--workers", type=int, default=RunOptions().workers, help="%(default)s")
+    turns.add_argument("--repeats", type=int, default=30, help="of each size, %(default)s")
+    _results_option(turns)
+
+
 def _switch_options(switch: argparse.ArgumentParser) -> None:
     switch.add_argument(
         "--ops", default="thc", help=f"{', '.join(op.name for op in SYSTEM_OPS)}, several with commas, or all"
@@ -185,6 +196,7 @@ def _aggregator_options(aggregator: argparse.ArgumentParser) -> None:
     aggregator.add_argument("--seconds", type=float, default=own.seconds, help="of a run, %(default)s")
     aggregator.add_argument("--runs", type=int, default=own.runs, help="%(default)s")
     aggregator.add_argument("--limit-us", type=float, default=inf, help="fail above this CPU time of a contribution")
+    aggregator.add_argument("--json", type=Path, help="write the summary here")
 
 
 def _of_tasks(name: str) -> str:
@@ -279,5 +291,5 @@ def codec_options(arguments: argparse.Namespace) -> CodecOptions:
 
 def aggregator_options(arguments: argparse.Namespace) -> AggregatorOptions:
     """Options of the command `bench-aggregator`. Raises OptionError."""
-    given = {name: value for name, value in vars(arguments).items() if name != "command"}
+    given = {name: value for name, value in vars(arguments).items() if name not in ("command", "json")}
     return AggregatorOptions(**given)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements of the verify commands that run in processes of their own: pytest and the codec benchmark."""
+"""Measurements of the verify commands that run in processes of their own: pytest, and benchmarks without a network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from xml.etree import ElementTree
 
 from sumwire_lab.errors import LabError
@@ -22,7 +22,9 @@ from sumwire_lab.verify.check import Check, absent, holds
 ROOT: Final = Path(__file__).resolve().parents[3]
 PACKET_TESTS: Final = "tests/packet"
 _TESTS_SECONDS: Final = 900.0
-_CODEC_SECONDS: Final = 300.0
+_BENCH_SECONDS: Final = 300.0
+AGGREGATOR_PIECE: Final = 128
+"""Slots at a time, as many as a host of the lab keeps under way."""
 
 
 def without_bmv2(label: str, target: str) -> list[Check]:
@@ -49,17 +51,32 @@ def packet_tests() -> list[Check]:
     return [holds(label, last[0], target, done.returncode == 0)]
 
 
-def codec_ms(results: Path) -> float:
-    """CPU milliseconds of a THC round (encode, decode, error feedback) of a million values. Writes bench-codec.json."""
-    record = results / "bench-codec.json"
-    # Its exit code says whether the default target holds. The verify commands have targets of their own.
-    subprocess.run(
-        [sys.executable, "-m", "sumwire_lab", "bench-codec", "--values", "1000000", "--json", str(record)],
+def codec_record(results: Path) -> dict[str, Any]:
+    """A THC round (encode, decode, error feedback) of a million values, as `make bench-codec` measures it."""
+    return _record("bench-codec", ["--values", "1000000"], results)
+
+
+def aggregator_us(results: Path) -> float:
+    """CPU microseconds of a THC contribution in the software aggregator, with trains as hosts send them."""
+    return float(_record("bench-aggregator", ["--piece", str(AGGREGATOR_PIECE)], results)["cpu_us"])
+
+
+def _record(command: str, arguments: Sequence[str], results: Path) -> dict[str, Any]:
+    """What a benchmark without a network writes, to COMMAND.json. Raises LabError if it ends without that."""
+    path = results / f"{command}.json"
+    path.unlink(missing_ok=True)
+    # Its exit code says whether its own target holds. The verify commands say that themselves.
+    done = subprocess.run(
+        [sys.executable, "-m", "sumwire_lab", command, *arguments, "--json", str(path)],
         check=False,
         capture_output=True,
-        timeout=_CODEC_SECONDS,
+        text=True,
+        timeout=_BENCH_SECONDS,
     )
-    return float(json.loads(record.read_text())["cpu_median_ms"])
+    if not path.exists():
+        raise LabError(f"{command} ended with {done.returncode}: {done.stderr[-500:]}")
+    record: dict[str, Any] = json.loads(path.read_text())
+    return record
 
 
 def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:

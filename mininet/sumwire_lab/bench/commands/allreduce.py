@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.command import Command
-from sumwire_lab.bench.exchanges import run_workers
+from sumwire_lab.bench.exchanges import REPEATS, run_workers
 from sumwire_lab.bench.timing import Timing, millions, retransmissions, timing
 from sumwire_lab.bench.wire import all_reduce_bytes
 from sumwire_lab.errors import OptionError
@@ -28,7 +28,7 @@ from sumwire_lab.system.drop_counters import Losses
 SYSTEMS: Final = (BASELINE, "thc", "sign")
 # To be named with `--systems`: SUM32, THC by whichever way is faster for a size, and THC that asks for all norms.
 _WAYS: Final = ("auto", "asking")
-_KNOWN: Final = (*SYSTEMS, "sum32", *_WAYS)
+KNOWN: Final = (*SYSTEMS, "sum32", *_WAYS)
 _UNLIMITED_WORD: Final = "unlimited"
 _WORKER: Final = "sumwire_lab.bench.allreduce_worker"
 _SUFFIXES: Final = {"k": 1_000, "M": 1_000_000}
@@ -45,12 +45,12 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def parse_systems(text: str) -> tuple[str, ...]:
+def parse_systems(text: str, known: Sequence[str] = KNOWN) -> tuple[str, ...]:
     """`gloo,thc` as names. Raises OptionError."""
     names = tuple(text.split(","))
     for name in names:
-        if name not in _KNOWN:
-            raise OptionError(f"systems={name}: known are {', '.join(_KNOWN)}")
+        if name not in known:
+            raise OptionError(f"systems={name}: known are {', '.join(known)}")
     return names
 
 
@@ -109,17 +109,23 @@ class Row:
 
 
 class AllReduceCommand(Command[Case, Row]):
-    """All rates, systems and sizes, with the switch and engine of `options`."""
+    """All rates, systems and sizes, with the switch and engine of `options`. `repeats`: at least, of each size."""
 
     name: ClassVar = "allreduce"
 
     def __init__(
-        self, sizes: Sequence[int], rates: Sequence[float], options: RunOptions, systems: Sequence[str] = SYSTEMS
+        self,
+        sizes: Sequence[int],
+        rates: Sequence[float],
+        options: RunOptions,
+        systems: Sequence[str] = SYSTEMS,
+        repeats: int = REPEATS,
     ) -> None:
         self._sizes = sizes
         self._rates = rates
         self._systems = systems
         self._options = options
+        self._repeats = repeats
 
     def plan(self) -> list[Case]:
         """See Command."""
@@ -132,7 +138,7 @@ class AllReduceCommand(Command[Case, Row]):
         kind = None if case.system == BASELINE else switches.choose_for(options)
         backlog = drop_counters.backlog()
         with open_session(options, kind, context.folder / f"{case.system}-{case.link_mbit:g}") as session:
-            measured = run_workers(session, _WORKER, case.system, self._sizes)
+            measured = run_workers(session, _WORKER, case.system, self._sizes, repeats=self._repeats)
             counted = session.counted()
             offloads = session.network.offloads
         sockets = sum(worker["host_sockets"] for worker in measured)

@@ -27,7 +27,7 @@ from sumwire_lab.bench.command import Command
 from sumwire_lab.options.bench_options import CodecOptions
 
 # CPU milliseconds per million values, by form; other codecs have no target.
-THC_TARGETS_MS: Final = {NATIVE: 15.0, TORCH: 40.0}
+THC_TARGETS_MS: Final = {NATIVE: 2.0, TORCH: 40.0}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
 from sumwire_lab.verify.check import Check, absent, equal
 from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.processes import codec_ms, packet_tests
+from sumwire_lab.verify.processes import codec_record, packet_tests
 from sumwire_lab.verify.rows import shared
 from sumwire_lab.verify.rows import thc as rows
 
@@ -40,7 +40,7 @@ def plan(results: Path, say: Say) -> Plan:
         "thc",
         {
             "THC oracles": _oracles,
-            "codec": lambda: [shared.codec(codec_ms(results), rows.CODEC_MS_MAX)],
+            "codec": lambda: [shared.codec(codec_record(results))],
             "digits, soft switch": runs.plain,
             "impaired run": runs.impaired,
             "malformed packets": runs.malformed,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from sumwire_lab.bench.commands.codec import THC_TARGETS_MS
 from sumwire_lab.run.summary import ratio
 from sumwire_lab.verify.check import Check, absent, at_least, at_most, holds
 
@@ -54,6 +55,8 @@ def switch_rate(label: str, rates: Mapping[str, float], over: str, under: str, l
     return at_least(label, rates[over] / rates[under], least)
 
 
-def codec(milliseconds: float, most: float) -> Check:
-    """Encode and decode of a million values on one core, in CPU time, as `make bench-codec` measures it."""
-    return at_most("encode + decode of 1 million float32 on one core, error feedback included, ms", milliseconds, most)
+def codec(record: Mapping[str, Any]) -> Check:
+    """Encode and decode of a million values on one core, in CPU time. `record`: bench-codec's, with the form in use."""
+    form = record["form"]
+    label = f"encode + decode of 1 million float32 on one core, error feedback included, {form} form, ms"
+    return at_most(label, record["cpu_median_ms"], THC_TARGETS_MS[form])

@@ -11,7 +11,6 @@ from sumwire_lab.verify.check import Check, equal, holds
 from sumwire_lab.verify.rows.shared import accuracy
 
 ORACLE_TOLERANCE: Final = 0.03
-CODEC_MS_MAX: Final = 40.0
 SWITCH_RATIO_MIN: Final = 1.0
 
 

@@ -5,17 +5,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sumwire_lab.bench.commands.allreduce import AllReduceCommand, Row, SizeRow
-from sumwire_lab.errors import ProcessDiedError
+from sumwire_lab.bench.commands.turns import Row as TurnsRow
+from sumwire_lab.bench.commands.turns import TurnsCommand
+from sumwire_lab.errors import LabError, ProcessDiedError
+from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.system.drop_counters import Losses
+from sumwire_lab.verify import processes
 from sumwire_lab.verify.plans import speed as verify_speed
 from sumwire_lab.verify.rows import speed as speed_checks
-from sumwire_lab.verify.rows.shared import codec
-from sumwire_lab.verify.rows.speed import SETTINGS, Setting
+from sumwire_lab.verify.rows.speed import SETTINGS, SMALL_SIZES, Setting
 
 FAST: dict[str, Any] = {
     "packets_per_second": {"native": 400_000.0, "native-trains": 1.7e6, "python": 60_000.0, "bmv2": 20_000.0},
@@ -30,34 +35,63 @@ def verdicts(rows: list[Any]) -> list[bool | None]:
 
 
 def test_rows_of_the_packet_rates() -> None:
-    assert verdicts(speed_checks.rates(FAST)) == [True] * 6
+    assert verdicts(speed_checks.rates(FAST)) == [True] * 7
     slow = {"native": 159_999.0, "native-trains": 639_000.0, "python": 60_000.0, "bmv2": 20_000.0}
-    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": slow})) == [False] * 3 + [True] * 3
+    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": slow})) == [False] * 3 + [True] * 4
     assert verdicts(speed_checks.rates({**FAST, "generator_alone": 400_000.0}))[-2:] == [False, True]
     assert verdicts(speed_checks.rates({**FAST, "generator_alone_trains": 1.7e6}))[-2:] == [True, False]
     without = {"native": 400_000.0, "native-trains": 1.7e6, "python": 60_000.0}
-    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": without})) == [None, *[True] * 5]
+    without_bmv2 = speed_checks.rates({**FAST, "packets_per_second": without})
+    assert verdicts(without_bmv2) == [None, *[True] * 3, None, True, True]
     singles = {"native": 400_000.0, "python": 60_000.0}
-    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": singles})) == [None, True, None, True, True]
+    assert verdicts(speed_checks.rates({**FAST, "packets_per_second": singles})) == [None, True, None, True, None, True]
+    told = speed_checks.rates(FAST)[4]
+    assert (told.value, told.target) == (20_000, "reported") and "12,000" in told.check
 
 
-def result(system: str, seconds: float, share: float = 0.9, lost: Losses = CLEAN, values: int = 2_500_000) -> Row:
+def result(
+    system: str,
+    seconds: float,
+    share: float = 0.9,
+    lost: Losses = CLEAN,
+    values: int = 2_500_000,
+    cpu: float = 0.03,
+    offloads: bool = True,
+) -> Row:
     switch = None if system == "gloo" else 0.012345678
-    one = SizeRow(100.0, values, system, seconds, 0.1, share, 0.03, switch)
-    return Row(system, 100.0, (one,), lost, 0, offloads=True)
+    one = SizeRow(100.0, values, system, seconds, 0.1, share, cpu, switch)
+    return Row(system, 100.0, (one,), lost, 0, offloads=offloads)
 
 
 SETTING = SETTINGS[0]
-RESULTS = [result("gloo", 1.5, lost=Losses(9, 0, 0, None)), result("thc", 0.3), result("sign", 0.05)]
+RESULTS = [result("gloo", 1.65, lost=Losses(9, 0, 0, None)), result("thc", 0.3), result("sign", 0.043)]
 
 
 def test_rows_of_an_all_reduce() -> None:
     rows = speed_checks.all_reduce(SETTING, RESULTS)
-    assert verdicts(rows) == [True] * 7
-    assert [row.target for row in rows] == [">= 5", ">= 30", ">= 0.85", "reported", "reported", "0", "0"]
-    assert rows[4].value == {"thc": 0.01235, "sign": 0.01235}, "no process is charged for a bridge's work"
-    slow = [RESULTS[0], result("thc", 0.301, share=0.849), result("sign", 0.051)]
+    assert verdicts(rows) == [True] * 8
+    assert [row.target for row in rows] == [">= 5.5", ">= 38", ">= 0.85", "all", "reported", "reported", "0", "0"]
+    assert rows[5].value == {"thc": 0.01235, "sign": 0.01235}, "no process is charged for a bridge's work"
+    slow = [RESULTS[0], result("thc", 0.301, share=0.849), result("sign", 0.044)]
     assert verdicts(speed_checks.all_reduce(SETTING, slow))[:3] == [False, False, False]
+
+
+def test_a_host_must_not_cost_more_per_value_than_one_with_gloo() -> None:
+    def verdict(cpu: float) -> bool | None:
+        size = SETTINGS[1].values
+        done = [result("gloo", 3.6, values=size), result("thc", 1.0, values=size, cpu=cpu)]
+        rows = speed_checks.all_reduce(SETTINGS[1], [*done, result("sign", 0.2, values=size, cpu=1.0)])
+        (row,) = (row for row in rows if "CPU time of a host per value, THC / gloo" in row.check)
+        return row.holds
+
+    assert [verdict(0.03), verdict(0.0301)] == [True, False]
+
+
+@pytest.mark.parametrize("unequal", [0, 1])
+def test_a_comparison_under_unequal_offloads_does_not_hold(unequal: int) -> None:
+    done = [result(name, 0.01 if k else 1.0, offloads=k != unequal) for k, name in enumerate(("gloo", "thc", "sign"))]
+    (row,) = (row for row in speed_checks.all_reduce(SETTING, done) if "offloads" in row.check)
+    assert row.holds is False
 
 
 @pytest.mark.parametrize(
@@ -81,9 +115,77 @@ def test_a_lost_packet_anywhere_does_not_hold(lost: Losses, holds: bool | None) 
 
 def test_the_settings_are_those_of_the_targets() -> None:
     assert [(s.link_mbit, 4 * s.values, dict(s.ratios)) for s in SETTINGS] == [
-        (100.0, 10_000_000, {"thc": 5.0, "sign": 30.0}),
-        (1000.0, 40_000_000, {"thc": 1.2, "sign": 6.0}),
+        (100.0, 10_000_000, {"thc": 5.5, "sign": 38.0}),
+        (1000.0, 40_000_000, {"thc": 3.5, "sign": 16.0}),
+        (10_000.0, 100_000_000, {"thc": 1.0, "sign": 3.0}),
     ]
+
+
+def small(ratio: float, rate: float | None = 100.0, sizes: Sequence[int] = SMALL_SIZES) -> list[TurnsRow]:
+    return [TurnsRow("auto", rate, size, gloo_s=ratio, seconds=1.0, by_group=0.0) for size in sizes]
+
+
+def test_rows_of_small_tensors() -> None:
+    rows = speed_checks.small_tensors(100.0, small(1.5))
+    assert verdicts(rows) == [True] * 6
+    assert [row.target for row in rows] == [">= 0.95"] * 3 + [">= 1.5"] * 2 + ["reported"]
+    assert verdicts(speed_checks.small_tensors(100.0, small(1.49))) == [True] * 3 + [False] * 2 + [True]
+    assert verdicts(speed_checks.small_tensors(1000.0, small(0.95, 1000.0))) == [True] * 6
+    assert verdicts(speed_checks.small_tensors(1000.0, small(0.94, 1000.0))) == [False] * 5 + [True]
+    assert SMALL_SIZES == (1_000, 3_000, 10_000, 30_000, 100_000)
+
+
+def test_rows_of_one_machine() -> None:
+    def of(thc: float, auto: float) -> list[bool | None]:
+        both = zip(("thc", "auto"), (thc, auto), strict=True)
+        return verdicts(
+            speed_checks.loopback([TurnsRow(name, None, 5_000_000, ratio, 1.0, 0.0) for name, ratio in both])
+        )
+
+    assert of(0.7, 0.95) == [True, True, True]
+    assert of(0.69, 0.95) == [False, True, True]
+    assert of(0.7, 0.94) == [True, False, True]
+
+
+def test_rows_of_the_software_aggregator() -> None:
+    assert verdicts(speed_checks.aggregator(0.6)) == [True, True]
+    assert verdicts(speed_checks.aggregator(0.61)) == [False, True]
+    assert "2.4 us" in speed_checks.aggregator(0.6)[0].check
+
+
+def test_the_codecs_and_the_aggregators_numbers_are_those_of_their_benchmarks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> SimpleNamespace:
+        asked.append(command)
+        Path(command[-1]).write_text('{"cpu_us": 0.5}')
+        return SimpleNamespace(returncode=1)
+
+    monkeypatch.setattr(processes.subprocess, "run", run)
+    assert processes.aggregator_us(tmp_path) == 0.5, "its own target is another matter"
+    assert processes.codec_record(tmp_path) == {"cpu_us": 0.5}
+    assert ["bench-aggregator" in asked[0], "bench-codec" in asked[1]] == [True, True]
+
+
+def test_a_benchmark_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of an earlier run is none of this one."""
+    (tmp_path / "bench-aggregator.json").write_text('{"cpu_us": 0.1}')
+    ended = SimpleNamespace(returncode=1, stderr="port taken")
+    monkeypatch.setattr(processes.subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(LabError, match="bench-aggregator ended with 1: port taken"):
+        processes.aggregator_us(tmp_path)
+
+
+def test_rows_of_a_run_with_bmv2() -> None:
+    def of(comm_s: float) -> list[bool | None]:
+        systems = {"gloo": {"comm_s_per_step": 0.56}, "thc": {"comm_s_per_step": comm_s}}
+        return verdicts(speed_checks.bmv2_run({"systems": systems}))
+
+    assert of(0.2) == [True]
+    assert of(0.201) == [False]
+    assert verdicts(speed_checks.bmv2_run({"systems": {}})) == [False], "not measured"
 
 
 def test_rows_of_the_run() -> None:
@@ -95,28 +197,32 @@ def test_rows_of_the_run() -> None:
     assert of("bmv2", None, 10.0) == [False, False]
 
 
-def test_codec() -> None:
-    assert [codec(ms, speed_checks.CODEC_MS_MAX).holds for ms in (15.0, 15.1)] == [True, False]
-
-
 @pytest.fixture
 def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     """All succeed, with the numbers above."""
 
     def measured(command: Any, *_: Any) -> list[Any]:
+        if isinstance(command, TurnsCommand):
+            return [
+                TurnsRow(case.system, case.link_mbit, size, 2.0, 1.0, 0.0)
+                for case in command.plan()
+                for size in command._sizes
+            ]
         if not isinstance(command, AllReduceCommand):
             return []
-        gloo, thc, sign = (3.0, 0.6, 0.1) if command._rates == [1000.0] else (1.5, 0.3, 0.05)
-        times = (("gloo", gloo), ("thc", thc), ("sign", sign))
+        times = (("gloo", 1.65), ("thc", 0.3), ("sign", 0.04))
         return [result(name, s, values=command._sizes[0]) for name, s in times]
 
     entry = {"accuracy": 0.98, "comm_s_per_step": 0.03, "time_to_target_s": 1.0, "replicas_equal": True}
     systems = {"gloo": {**entry, "comm_s_per_step": 0.17, "time_to_target_s": 5.0}, "thc": entry}
     summary = {"switch": "soft", "engine": "native", "link_mbit": 100.0, "systems": systems}
+    monkeypatch.setattr(processes.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(verify_speed.bench_switch, "present", lambda: ["native", "python", "bmv2"])
     monkeypatch.setattr(verify_speed.SwitchCommand, "record", lambda *_: {"ops": {"thc": FAST}})
     monkeypatch.setattr(verify_speed, "run_in_network", measured)
-    monkeypatch.setattr(verify_speed, "codec_ms", lambda _: 12.0)
+    monkeypatch.setattr(verify_speed, "run_here", measured)
+    monkeypatch.setattr(verify_speed, "codec_record", lambda _: {"form": "native", "cpu_median_ms": 1.9})
+    monkeypatch.setattr(verify_speed, "aggregator_us", lambda _: 0.5)
     monkeypatch.setattr(verify_speed, "run", lambda options, results, say: (summary, results))
 
 
@@ -126,8 +232,30 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
     assert rows == [check.as_dict() for check in done]
     assert {row["holds"] for row in rows} == {True}
     assert all({"check", "value", "target", "holds"} <= set(row) for row in rows)
-    assert len(rows) == 6 + 7 + 6 + 1 + 5
+    assert len(rows) == 7 + 8 + 8 + 7 + 2 * 6 + 3 + 2 + 1 + 5 + 1
     assert len({row["check"] for row in rows}) == len(rows), "no two rows of one name"
+
+
+def test_bmv2s_run_is_undecided_without_it(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes.shutil, "which", lambda name: None)
+    monkeypatch.setattr(verify_speed, "run", lambda *_: pytest.fail("nothing to run on"))
+    (row,) = verify_speed.plan(tmp_path, lambda line: None).experiments["make run SWITCH=bmv2"]()
+    assert (row.holds, row.target) == (None, ">= 2.8") and "simple_switch_grpc" in row.why
+
+
+def test_bmv2s_run_is_short_and_at_the_default_rate(
+    experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[RunOptions] = []
+
+    def run(options: RunOptions, results: Path, say: Any) -> tuple[dict[str, Any], Path]:
+        asked.append(options)
+        return {"systems": {}}, results
+
+    monkeypatch.setattr(verify_speed, "run", run)
+    verify_speed.plan(tmp_path, lambda line: None).experiments["make run SWITCH=bmv2"]()
+    (options,) = asked
+    assert (options.switch, options.link.mbit, options.train.max_steps) == ("bmv2", 100.0, 30)
 
 
 def test_a_failed_experiment_is_a_row_and_no_end(

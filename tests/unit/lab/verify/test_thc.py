@@ -40,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
 
     monkeypatch.setattr(verify_thc, "run", run)
     monkeypatch.setattr(verify_thc, "_oracles", lambda: [Check("oracle", 1, "1", True)])
-    monkeypatch.setattr(verify_thc, "codec_ms", lambda results: 30.0)
+    monkeypatch.setattr(verify_thc, "codec_record", lambda results: {"form": "torch", "cpu_median_ms": 30.0})
     monkeypatch.setattr(verify_thc, "_switch_rate", lambda results, say: [Check("rate", 2.0, ">= 1", True)])
     monkeypatch.setattr(verify_thc.shutil, "which", lambda name: None)
     return options

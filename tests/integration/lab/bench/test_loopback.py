@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""gloo and Sumwire in turn on loopback: workers and a software aggregator as processes of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab.bench import exchanges
+from sumwire_lab.bench.command import run_here
+from sumwire_lab.bench.commands.turns import TurnsCommand
+from sumwire_lab.errors import ProcessDiedError
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, subprocess.Popen[bytes]]:
+    """All processes that were started, by the name of their log."""
+    processes: dict[str, subprocess.Popen[bytes]] = {}
+    start = exchanges._started
+
+    def noted(log: Path, *command: str) -> subprocess.Popen[bytes]:
+        processes[log.stem] = start(log, *command)
+        return processes[log.stem]
+
+    monkeypatch.setattr(exchanges, "_started", noted)
+    return processes
+
+
+def test_both_ways_are_measured_and_nothing_is_left(started: dict[str, Any]) -> None:
+    said: list[str] = []
+    rows = run_here(TurnsCommand([100, 5000], [None], ["thc"], repeats=2, workers=2), said.append)
+    assert [(row.system, row.link_mbit, row.values) for row in rows] == [("thc", None, 100), ("thc", None, 5000)]
+    assert all(row.gloo_s > 0 and row.seconds > 0 for row in rows)
+    assert [row.by_group for row in rows] == [0, 0], "without a tuning table all goes through the aggregator"
+    assert len(said) == 2
+    assert sorted(started) == ["aggregator", "worker0", "worker1"]
+    assert all(process.poll() is not None for process in started.values())
+
+
+def test_the_automatic_choice_is_measured_first_and_then_kept() -> None:
+    (row,) = run_here(TurnsCommand([3000], [None], ["auto"], repeats=4, workers=2), lambda line: None)
+    assert row.by_group in (0, 1), "one way for one size"
+
+
+def test_a_worker_that_fails_ends_all(started: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ProcessDiedError, match=r"worker\d ended with 1"):
+        exchanges.run_on_loopback(tmp_path, "sumwire_lab.bench.turns_worker", "thc", ["many"], workers=2)  # type: ignore[list-item]
+    assert len(started) == 3
+    assert all(process.poll() is not None for process in started.values())

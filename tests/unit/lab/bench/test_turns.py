@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""gloo and Sumwire in turn: whose exchange is whose, what is made of their times, and the command's options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from sumwire_lab import cli
+from sumwire_lab.bench import worker as bench_worker
+from sumwire_lab.bench.allreduce_worker import AllReduce
+from sumwire_lab.bench.commands.turns import Case, Row, TurnsCommand, parse_links, turn_rows
+from sumwire_lab.bench.turns_worker import InTurn
+
+
+class Stats:
+    group_operations = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"group_operations": self.group_operations}
+
+
+class FakeJob:
+    stats = Stats()
+
+
+def test_each_has_its_turn_and_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_worker.dist, "barrier", lambda: None)
+    calls: list[tuple[str, int, float]] = []
+    job: Any = FakeJob()
+
+    def gloo(tensor: torch.Tensor) -> None:
+        calls.append(("gloo", len(tensor), float(tensor.sum())))
+        tensor.zero_()
+
+    def other(tensor: torch.Tensor) -> None:
+        calls.append(("other", len(tensor), float(tensor.sum())))
+        tensor.zero_()
+        # Of the small ones, all go by the group.
+        job.stats.group_operations += len(tensor) == 10
+
+    both = InTurn(AllReduce(gloo, 3), AllReduce(other, 3, job))
+    measured = [bench_worker.timed(both, size, 4) for size in (10, 20)]
+    assert [(name, size) for name, size, _ in calls] == [("gloo", 10), ("other", 10)] * 3 + [
+        ("gloo", 20),
+        ("other", 20),
+    ] * 3
+    assert len({total for _, _, total in calls}) == 2, "both get the same tensor, each time anew"
+    assert [len(each["seconds"]) for each in measured] == [4, 4]
+    assert both.stats() == {"group_operations": 3, "by_group": [1.0, 0.0]}
+
+
+def test_rows_take_the_slowest_worker_and_the_median_of_each_side() -> None:
+    def worker(*seconds: float) -> dict[str, Any]:
+        return {"sizes": [{"seconds": list(seconds)}], "stats": {"by_group": [0.5]}}
+
+    # gloo: 3, 9, 6; the other one: 2, 4, 1.
+    measured = [worker(3, 1, 9, 4, 2, 1), worker(1, 2, 8, 1, 6, 1)]
+    (row,) = turn_rows(Case("auto", None), [1000], measured)
+    assert row == Row("auto", None, 1000, gloo_s=6, seconds=2, by_group=0.5)
+    assert row.speed_up == 3
+
+
+def test_the_table_and_the_record() -> None:
+    command = TurnsCommand([1000], [None, 100.0], ["thc", "auto"], repeats=7, workers=2)
+    assert [case.label for case in command.plan()] == [
+        *("thc, loopback", "auto, loopback", "thc, 100 Mbit/s", "auto, 100 Mbit/s")
+    ]
+    row = Row("auto", None, 1000, gloo_s=0.03, seconds=0.02, by_group=1.0)
+    shown = command.text([row]).splitlines()[1].split()
+    assert shown == ["loopback", "1000", "auto", "0.0300", "0.0200", "1.50", "100%"]
+    assert command.record([row])["results"][0]["by_group"] == 1.0
+
+
+def test_links_by_name() -> None:
+    assert parse_links("loopback,100,1000") == (None, 100.0, 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--bw", "loopbak"], "bw='loopbak'"),
+        (["--systems", "gloo"], "systems=gloo: known are thc, sign, sum32, auto, asking"),
+        (["--sizes", "0"], "sizes='0'"),
+        (["--repeats", "0"], "repeats=0: must be at least 1"),
+    ],
+)
+def test_wrong_options_are_an_error_of_usage(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench-turns", *arguments]) == 2
+    assert told in capsys.readouterr().err
