@@ -156,7 +156,7 @@ def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
 
 def _turns_options(turns: argparse.ArgumentParser) -> None:
     turns.add_argument("--sizes", default="5M", help="float32 values, %(default)s")
-    turns.add_argument("--bw", default="loopback", help="loopback, or link rates in Mbit/s, %(default)s")
+    turns.add_argument("--bw", default="loopback", help="loopback, or link rates in Mbit/s, or unlimited, %(default)s")
     turns.add_argument("--systems", default="thc,auto", help="each in turn with gloo, %(default)s")
     turns.add_argument("--workers", type=int, default=RunOptions().workers, help="%(default)s")
     turns.add_argument("--repeats", type=int, default=30, help="of each size, %(default)s")

@@ -121,7 +121,7 @@ class TurnsCommand(Command[Case, Row]):
 
     def record(self, rows: Sequence[Row]) -> dict[str, Any]:
         """See Command."""
-        return {"workers": self._workers, "repeats": self._repeats, "results": [asdict(row) for row in rows]}
+        return {"workers": self._workers, "repeats": self._repeats, "results": [_result(row) for row in rows]}
 
     def text(self, rows: Sequence[Row]) -> str:
         """One line per size."""
@@ -136,7 +136,12 @@ class TurnsCommand(Command[Case, Row]):
 
 def where(link_mbit: float | None) -> str:
     """The links of a case in words."""
-    return LOOPBACK if link_mbit is None else f"{link_mbit:g} Mbit/s"
+    return LOOPBACK if link_mbit is None else allreduce.rate_text(link_mbit)
+
+
+def _result(row: Row) -> dict[str, Any]:
+    numbers = asdict(row)
+    return {"links": where(numbers.pop("link_mbit")), **numbers}
 
 
 def turn_rows(case: Case, sizes: Sequence[int], measured: Sequence[Mapping[str, Any]]) -> list[Row]:

@@ -71,7 +71,9 @@ def test_the_table_and_the_record() -> None:
     row = Row("auto", None, 1000, gloo_s=0.03, seconds=0.02, by_group=1.0)
     shown = command.text([row]).splitlines()[1].split()
     assert shown == ["loopback", "1000", "auto", "0.0300", "0.0200", "1.50", "100%"]
-    assert command.record([row])["results"][0]["by_group"] == 1.0
+    unlimited = Row("thc", float("inf"), 1000, gloo_s=0.03, seconds=0.02, by_group=0.0)
+    results = command.record([row, unlimited])["results"]
+    assert [(one["links"], one["by_group"]) for one in results] == [("loopback", 1.0), ("unlimited", 0.0)]
 
 
 def test_links_by_name() -> None:
