@@ -115,7 +115,7 @@ class CodecOperation(Operation):
             return round_.result
         bounded = ExchangeOptions(bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=options.contribute)
         with transport.open(info.op, round_.chunks, self.tag, bounded) as exchange:
-            step = part_chunks(info.chunk_values, round_.grain)
+            step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats)
             self._included = _included(exchange.results, config)

@@ -168,7 +168,7 @@ class _Signs(Operation):
                 part = result[first * per_chunk : last * per_chunk]
                 part[:] = unpack_signs(exchange.results.words[first:last], len(part))
 
-            carry(exchange, encode, decode, step=part_chunks(per_chunk, 1), stats=stats)
+            carry(exchange, encode, decode, step=part_chunks(exchange.chunks, per_chunk, 1), stats=stats)
         return torch.from_numpy(result.view(np.uint8))
 
     def like(self) -> Tensor:

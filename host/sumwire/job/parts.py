@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelining of one tensor: encode, send, receive and decode part by part, so that link and processor are both busy.
 
-While one part is encoded or decoded, packets of other parts travel. A part takes the codec about a millisecond: long
-enough that the overhead of calls is small, and short enough that the window does not run empty meanwhile.
+While one part is encoded or decoded, packets of other parts travel. A part is an eighth of the tensor, but not so small
+that the overhead of calls counts, nor so large that the window runs empty meanwhile.
 
 Example: three parts. Part 0 is encoded and sent; part 1 is encoded while part 0 travels; once all results of part 0 are
 there, it is decoded while parts 1 and 2 travel.
@@ -18,7 +18,10 @@ from typing import Final
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.stats import JobStats
 
-PART_VALUES: Final = 1 << 17
+# Values of a part.
+PART_VALUES_LEAST: Final = 1 << 17
+PART_VALUES_MOST: Final = 1 << 19
+_PARTS: Final = 8
 
 # Encodes or decodes chunks first..last-1.
 Step = Callable[[int, int], None]
@@ -54,6 +57,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
                 done = min(exchange.progress(block=False), encoded)
 
 
-def part_chunks(chunk_values: int, grain: int) -> int:
-    """Chunks per part: about PART_VALUES values, and a multiple of ``grain`` chunks (the codec's smallest unit)."""
-    return max(1, PART_VALUES // (chunk_values * grain)) * grain
+def part_chunks(chunks: int, chunk_values: int, grain: int) -> int:
+    """Chunks per part of a tensor of ``chunks`` chunks: a multiple of ``grain`` chunks, the codec's smallest unit."""
+    values = min(max(chunks * chunk_values // _PARTS, PART_VALUES_LEAST), PART_VALUES_MOST)
+    return max(1, values // (chunk_values * grain)) * grain

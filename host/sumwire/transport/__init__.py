@@ -9,6 +9,6 @@ From the bottom up:
   timers, retries, window;
 * results for workers that catch up: catchup/;
 * the switch's word: hello, switch_errors;
-* one exchange: buffers, link, connection, sending, waiting, result_errors, receiving, missing_workers, exchange;
+* one exchange: buffers, runs, link, connection, sending, waiting, result_errors, receiving, missing_workers, exchange;
 * the transport: questions, udp.
 """

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,13 @@ class Results:
     cuts: NDArray[np.uint8]
 
 
+class ExpectedHeads(NamedTuple):
+    """The heads of plain results, uint64 (chunks, 3), in the fields of ``mask``, uint64 (3,)."""
+
+    heads: NDArray[np.uint64]
+    mask: NDArray[np.uint64]
+
+
 class Pool:
     """Memory that one exchange after another uses: a page fault costs more than writing to the page."""
 
@@ -77,6 +84,7 @@ class Buffers:
 
     ``packets``: uint8 (chunks, bytes of one), with their headers. ``payload``: uint8 (chunks, up words, 128), the part
     of them that the caller fills. ``results``: filled by :meth:`accept`. ``tos``: uint8 (chunks,) or None.
+    ``expected``: heads of their plain results.
     ``complete``: how many contributions every result must have; 0 if some may be missing.
     Raises UsageError for more chunks than a packet can number, and for a TOS of another shape.
     """
@@ -115,8 +123,8 @@ class Buffers:
             quorum=config.run_quorum,
         )
         self.complete = complete
-        self._expected = result_heads(self.packets, down_words, complete)
-        self._mask = COMPLETE_MASK if complete else RESULT_MASK
+        mask = COMPLETE_MASK if complete else RESULT_MASK
+        self.expected = ExpectedHeads(result_heads(self.packets, down_words, complete), mask)
         self._quorum = config.run_quorum
         self.payload = self.packets[:, HEADER_BYTES:].reshape(chunks, up_words, WORD_BYTES)
         self.results = Results(
@@ -182,7 +190,7 @@ class Buffers:
         last = first + len(heads)
         if last > self.chunks or bool((sizes != HEADER_BYTES + self._down_bytes).any()):
             return _NO_RUN
-        plain = heads & self._mask == self._expected[first:last]
+        plain = heads & self.expected.mask == self.expected.heads[first:last]
         counted = self.complete or (heads[:, 0] & COUNT_MASK).all()
         return first if plain.all() and counted else _NO_RUN
 

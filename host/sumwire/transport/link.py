@@ -22,6 +22,7 @@ from sumwire.transport.stats import JobStats
 from sumwire.transport.switch_errors import too_narrow, who
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
+from sumwire.wire.messages import MessagePlaces, Run
 from sumwire.wire.packets import headers, heads
 
 _LOG: Final = logging.getLogger("sumwire")
@@ -53,6 +54,7 @@ _PASSING: Final = frozenset(
 class Link:
     """A socket bound to the worker's own address and connected to its switch, so that other senders are filtered out.
 
+    ``places``: where received messages lie; None if that is not told.
     ``received``: uint8 rows with the datagrams of the last :meth:`receive`; ``records`` are their headers, ``heads``
     the same headers as 64-bit numbers, ``sizes`` the bytes in each row. ``last_failure``: a text about the last passing
     error, or "".
@@ -63,6 +65,7 @@ class Link:
     def __init__(self, config: JobConfig, stats: JobStats) -> None:
         self.udp = _open_socket(config)
         self.socket = BatchSocket(self.udp, row_bytes=_ROW_BYTES, batch=_BATCH, usual_bytes=_LONGEST_BYTES)
+        self.places: MessagePlaces | None = self.socket.places
         self._show_received()
         self.last_failure = ""
         # Whether the latest receive left nothing behind.
@@ -125,24 +128,40 @@ class Link:
                 self._note_failure(error)
 
     def receive(self, wanted: int = 0) -> int:
-        """Take in datagrams, up to a batch. Returns how many lie in ``received`` now.
+        """:meth:`collect` messages, and :meth:`take_apart` them. Returns how many datagrams lie in ``received`` now."""
+        return self.take_apart() if self.collect(wanted) else 0
 
-        ``wanted``: wait some milliseconds for so many, see :meth:`BatchSocket.receive`.
+    def collect(self, wanted: int = 0) -> int:
+        """Take in messages, up to a batch: datagrams, and trains of them. Returns how many.
+
+        ``wanted``: wait some milliseconds for so many datagrams, see :meth:`BatchSocket.collect`.
         """
-        messages, self.drained = self.socket.messages_received, False
+        self.drained = False
         try:
-            count = self.socket.receive(wanted)
+            messages = self.socket.collect(wanted)
         except OSError as error:
             self._note_failure(error)
             return 0
-        self.drained = self.socket.messages_received - messages < _BATCH
-        if not count:
-            return 0
+        self.drained = messages < _BATCH
+        self._stats.messages_received += messages
+        return messages
+
+    def take_apart(self) -> int:
+        """Take the messages of the latest call apart. Returns how many datagrams lie in ``received`` now."""
+        count = self.socket.take_apart()
         self._show_received()
-        self._stats.packets_received += count
-        self._stats.messages_received += self.socket.messages_received - messages
-        self._stats.bytes_received += int(self.sizes.sum()) + count * LOWER_HEADER_BYTES
+        self._count(count, int(self.sizes.sum()))
         return count
+
+    def stored(self, run: Run) -> int:
+        """The messages of the latest call were this run. Returns its datagrams."""
+        self.socket.note_longest(run.longest)
+        self._count(run.datagrams, run.datagrams * run.datagram_bytes)
+        return run.datagrams
+
+    def _count(self, packets: int, payload_bytes: int) -> None:
+        self._stats.packets_received += packets
+        self._stats.bytes_received += payload_bytes + packets * LOWER_HEADER_BYTES
 
     def wait(self, milliseconds: int, *, room: bool) -> bool:
         """Sleep until something arrives or the time is over; with ``room``, also until the socket has room to send.

@@ -14,6 +14,7 @@ from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
 from sumwire.transport.hello import is_hello_answer, state_of
 from sumwire.transport.result_errors import incomplete_result, other_chunk
+from sumwire.transport.runs import Runs, library
 from sumwire.transport.switch_errors import wrong_quorum
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING
@@ -41,15 +42,25 @@ class Receiver:
         self._catch_up = connection.catch_up
         self._buffers = buffers
         self._waiting = waiting
+        self._runs = _runs_of(connection, buffers)
 
     def receive(self, wanted: int = 0) -> None:
         """Take in what the socket has, up to a batch. ``wanted``: see :meth:`BatchSocket.receive`."""
-        connection, link, window = self._connection, self._link, self._window
+        connection, link = self._connection, self._link
         began = connection.clock()
-        count = link.receive(wanted)
-        connection.pace.arrived(count, began, connection.clock(), drained=link.drained)
-        if not count:
-            return
+        messages = link.collect(wanted)
+        run = self._runs.take(messages) if self._runs is not None and messages else None
+        count = link.stored(run) if run is not None else link.take_apart() if messages else 0
+        now = connection.clock()
+        connection.pace.arrived(count, began, now, drained=link.drained)
+        if run is not None:
+            self._window.complete(np.arange(run.first, run.first + run.datagrams), now)
+        elif count:
+            self._take_in(count)
+
+    def _take_in(self, count: int) -> None:
+        """Take in so many datagrams, which the link shows."""
+        link, window = self._link, self._window
         rows, records, sizes = link.received[:count], link.records[:count], link.sizes[:count]
         first = self._buffers.plain_run(link.heads[:count], sizes)
         if first != NOTHING and window.are_open(first, first + count):
@@ -186,3 +197,11 @@ class Receiver:
         contributors, flags = int(inform["contributors"]), int(inform["flags"])
         sends_up = contributors == self._connection.all_seats or flags & p4.FLAG_MISSING
         return bool(not contributors >> self._connection.config.seat & 1 or flags & p4.FLAG_CLOSED or sends_up)
+
+
+def _runs_of(connection: Connection, buffers: Buffers) -> Runs | None:
+    """What takes in runs of results, unless numpy has to. Results that other workers may ask for are kept as well."""
+    found = library()
+    if found is None or connection.catch_up is not None or connection.link.places is None:
+        return None
+    return Runs(found, connection.link.places, buffers, connection.window.flying)

@@ -103,6 +103,11 @@ class Window:
         return self._flight.count
 
     @property
+    def flying(self) -> NDArray[np.bool_]:
+        """Whether each chunk of the exchange is in flight: the window's own array, until the next exchange begins."""
+        return self._flight.flying
+
+    @property
     def unsent(self) -> int:
         """Chunks that have no result and were never sent."""
         return self.open_chunks - self._flight.count

@@ -28,6 +28,7 @@ from sumwire.wire.messages import (
     UDP_GRO,
     UDP_SEGMENT,
     VECTOR,
+    MessagePlaces,
     address_of,
     calls,
     checked,
@@ -174,8 +175,22 @@ class BatchSocket:
         self.messages_sent += sent
         return end if sent == count else int(starts[sent])
 
+    @property
+    def places(self) -> MessagePlaces:
+        """Where the messages of a call lie."""
+        memory, lengths, segments = self._arrivals.memory, self._in.lengths, self._in.controls
+        return MessagePlaces(
+            *(address_of(memory), memory.strides[0]),
+            *(address_of(lengths), lengths.strides[0]),
+            *(address_of(segments), segments.strides[0]),
+        )
+
     def receive(self, wanted: int = 0) -> int:
-        """Receive the messages that have arrived, up to a batch. Returns the number of datagrams.
+        """:meth:`collect` messages, and :meth:`take_apart` them. Returns the number of datagrams."""
+        return self.take_apart() if self.collect(wanted) else 0
+
+    def collect(self, wanted: int = 0) -> int:
+        """Receive the messages that have arrived, up to a batch. Returns their number.
 
         With ``wanted``, waits a few milliseconds for about as many datagrams, so that the process is not woken for each
         one. Raises OSError, for example for an earlier packet's ICMP error.
@@ -186,14 +201,20 @@ class BatchSocket:
         self._filled = 0
         if wanted:
             self._await(wanted)
-        received = self._filled = self._filled + self._receive(self.batch - self._filled, socket.MSG_DONTWAIT, None)
-        if not received:
-            return 0
-        self.messages_received += received
-        datagrams = self._arrivals.take_apart(self._in.lengths[:received], self._in.controls[:received])
-        counts = self._arrivals.counts
-        self._longest_in = max(1 if counts is None else int(counts.max()), self._longest_in * 7 // 8)
+        self._filled += self._receive(self.batch - self._filled, socket.MSG_DONTWAIT, None)
+        self.messages_received += self._filled
+        return self._filled
+
+    def take_apart(self) -> int:
+        """Take the messages of the latest call apart. Returns the number of datagrams, and fills ``received``."""
+        arrivals, count = self._arrivals, self._filled
+        datagrams = arrivals.take_apart(self._in.lengths[:count], self._in.controls[:count])
+        self.note_longest(1 if arrivals.counts is None else int(arrivals.counts.max()))
         return datagrams
+
+    def note_longest(self, datagrams: int) -> None:
+        """The longest message of the latest call had so many datagrams."""
+        self._longest_in = max(datagrams, self._longest_in * 7 // 8)
 
     def _await(self, wanted: int) -> None:
         """Receive messages that bring as many datagrams as wanted, but no more: for too many it would wait although all

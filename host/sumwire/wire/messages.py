@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,30 @@ UDP_GRO: Final = 104
 # Errors of a kernel that cannot cut: it is too old, or the device computes no checksums.
 NO_TRAINS: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP})
 NOTHING_THERE: Final = frozenset({errno.EAGAIN, errno.EINTR})
+
+
+class MessagePlaces(NamedTuple):
+    """Where a receiving call puts messages: the address of the first one, and the bytes from one to the next.
+
+    ``lengths``: the same of their lengths, uint32. ``segments``: of the bytes of each datagram in them, int32; 0 if the
+    message is a single one.
+    """
+
+    memory: int
+    message_bytes: int
+    lengths: int
+    length_bytes: int
+    segments: int
+    segment_bytes: int
+
+
+class Run(NamedTuple):
+    """Messages with datagrams of one size, about consecutive chunks. ``longest``: datagrams of the longest message."""
+
+    first: int
+    datagrams: int
+    longest: int
+    datagram_bytes: int
 
 
 def address_of(array: NDArray[Any]) -> int:

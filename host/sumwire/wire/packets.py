@@ -37,10 +37,16 @@ _FORMATS: Final = [f">u{size}" for _, size in _byte_fields()]
 _OFFSETS: Final = list(accumulate((size for _, size in _byte_fields()), initial=0))[:-1]
 
 _CHUNK_BITS: Final = p4.SUMWIRE_FIELDS[-1][1]
-_CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
+CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
+
+
+def offset_of(field: str) -> int:
+    """Where a field of the header begins in a datagram."""
+    return _OFFSETS[_NAMES.index(field)]
+
 
 # The offset of the flags in a datagram.
-FLAGS_AT: Final = _OFFSETS[_NAMES.index("flags")]
+FLAGS_AT: Final = offset_of("flags")
 
 
 def first_byte(kind: int) -> int:
@@ -61,7 +67,7 @@ def headers(packets: NDArray[np.uint8]) -> NDArray[Any]:
 
 def chunks_of(records: NDArray[Any]) -> NDArray[np.uint32]:
     """The chunk numbers of header records of any shape."""
-    return records["cut_chunk"].astype(np.uint32) & np.uint32(_CHUNK_MASK)
+    return records["cut_chunk"].astype(np.uint32) & np.uint32(CHUNK_MASK)
 
 
 def cuts_of(records: NDArray[Any]) -> NDArray[np.uint8]:
@@ -74,7 +80,7 @@ def _mask(*fields: str) -> NDArray[np.uint64]:
     octets = np.zeros(HEADER_BYTES, np.uint8)
     for name, size in _byte_fields():
         if name in fields:
-            octets[_OFFSETS[_NAMES.index(name)] :][:size] = 0xFF
+            octets[offset_of(name) :][:size] = 0xFF
     return octets.view(np.uint64)
 
 
@@ -88,7 +94,7 @@ def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 def number_of(head: NDArray[np.uint64]) -> int:
     """The chunk number of one head."""
-    return int(head.view(">u4")[_OFFSETS[_NAMES.index("cut_chunk")] // 4]) & _CHUNK_MASK
+    return int(head.view(">u4")[offset_of("cut_chunk") // 4]) & CHUNK_MASK
 
 
 # The fields of a result that are known beforehand: those of the chunk's contribution, no flag, and nothing cut. Of a

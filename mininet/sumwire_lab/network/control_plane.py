@@ -24,7 +24,7 @@ CONFIGURATION: Final = "controller.yaml"
 NO_SWITCH: Final = "127.0.0.1:1"
 JOB: Final = "training"
 JOB_ID: Final = 1
-SLOTS: Final = 256
+SLOTS: Final = 512
 # Two jobs that exist only for malformed packets, see load/malformed.py.
 ODD_ID: Final = 2
 NARROW_ID: Final = 3

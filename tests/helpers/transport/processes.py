@@ -72,6 +72,8 @@ class FakeLink:
         self.records, self.heads = headers(self.received), heads(self.received)
         self.sizes = np.zeros(_BATCH, np.uint32)
         self.last_failure = ""
+        # Its datagrams lie in rows: numpy takes them in.
+        self.places = None
         self.drained = True
         self.asked_at = -math.inf
         self._process = process
@@ -94,6 +96,12 @@ class FakeLink:
         self._process.world.send_up(self._process.worker, packet.tobytes())
 
     def receive(self, wanted: int = 0) -> int:
+        return self.take_apart() if self.collect(wanted) else 0
+
+    def collect(self, wanted: int = 0) -> int:
+        return min(len(self._process.inbox), _BATCH)
+
+    def take_apart(self) -> int:
         inbox = self._process.inbox
         count = min(len(inbox), _BATCH)
         for row, datagram in enumerate(inbox[:count]):

@@ -25,7 +25,7 @@ from helpers.transport.udp_bridge import (
 )
 from numpy.typing import NDArray
 from sumwire.errors import DeadlineError, OrderError, UsageError
-from sumwire.transport.buffers import Results
+from sumwire.transport.buffers import Buffers, Results
 from sumwire.transport.options import TransportOptions
 from sumwire.transport.udp import Transport
 from sumwire.wire import header as wire
@@ -73,6 +73,29 @@ def test_packets_are_the_wire_format() -> None:
         assert (header.round, header.chunk, bytes(words)) == (expected.round, chunk, expected.payload)
         record = headers(packets)[chunk]
         assert (record["round"], record["contributors"], chunks_of(record)) == (expected.round, 0, chunk)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_plain_results_are_taken_in_by_c(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numpy gets only what came out of turn, if it is not told to do all of it."""
+    monkeypatch.setenv("SUMWIRE_NATIVE", native)
+    by_numpy: list[int] = []
+    for name in ("accept", "accept_run"):
+        whole = getattr(Buffers, name)
+        monkeypatch.setattr(
+            Buffers, name, lambda self, *args, whole=whole: (by_numpy.append(len(args[1])), whole(self, *args))[1]
+        )
+    mapping, up = job_mapping(WORKERS, 64), planes(1, 200)
+
+    def work(worker: int) -> Results:
+        with Transport(configs(mapping)[worker]) as transport:
+            return transport.exchange(p4.OP_THC, up[worker])
+
+    with Bridge(mapping, golden_switch(mapping)):
+        for results in run_workers(work, WORKERS):
+            assert_sums(results, up)
+    assert sum(by_numpy) == 200 * WORKERS if native == "0" else sum(by_numpy) < 200
 
 
 @pytest.mark.parametrize("slots", [2, 5, 64])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sumwire.job.parts import PART_VALUES, carry, part_chunks
+from sumwire.job.parts import carry, part_chunks
 from sumwire.transport.stats import JobStats
 
 
@@ -60,8 +60,18 @@ def test_results_are_decoded_before_all_is_sent() -> None:
     assert "de" in "".join(order)
 
 
-@pytest.mark.parametrize(("chunk_values", "grain"), [(1024, 1), (1024, 4), (8192, 1), (256, 3), (1024, 5000)])
-def test_a_part_is_whole_grains(chunk_values: int, grain: int) -> None:
-    chunks = part_chunks(chunk_values, grain)
-    assert chunks % grain == 0
-    assert chunks == grain or PART_VALUES / 2 < chunks * chunk_values <= PART_VALUES
+@pytest.mark.parametrize(
+    ("chunks", "chunk_values", "grain", "part"),
+    [
+        (100, 1024, 4, 128),
+        (2000, 1024, 1, 250),
+        (2000, 1024, 4, 248),
+        (10_000, 1024, 4, 512),
+        (10_000, 8192, 1, 64),
+        (10_000, 256, 3, 1248),
+        (10_000, 1024, 5000, 5000),
+    ],
+)
+def test_a_part_is_whole_grains(chunks: int, chunk_values: int, grain: int, part: int) -> None:
+    """An eighth of the tensor, 131,072 to 524,288 values, or one grain."""
+    assert part_chunks(chunks, chunk_values, grain) == part
