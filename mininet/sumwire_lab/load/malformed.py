@@ -27,6 +27,7 @@ from sumwire_protocol.ops import BY_CODE, THC
 
 from sumwire_lab.load import frames
 from sumwire_lab.load.frames import Endpoints
+from sumwire_lab.network.bmv2_queues import BMV2_SLOTS
 from sumwire_lab.network.control_plane import JOB_ID, NARROW_ID, ODD_ID, SLOTS
 from sumwire_lab.system.processes import end_with_parent
 
@@ -53,7 +54,8 @@ def _max32(sender: Sender, rng: random.Random, **changes: Any) -> tuple[Header, 
         kind=p4.KIND_CONTRIBUTE,
         op=p4.OP_MAX32,
         job=JOB_ID,
-        slot=rng.randrange(SLOTS),
+        # On all kinds of switches below the job's number of slots.
+        slot=rng.randrange(min(SLOTS, BMV2_SLOTS)),
         worker=sender.worker,
         round=rng.randrange(1 << 20, 1 << 24),
         words=1,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.network import control_plane, switch_nodes, switches
+from sumwire_lab.network.bmv2_queues import fitted
 from sumwire_lab.network.fabric import Fabric, HostPlan, plan
 from sumwire_lab.network.offloads import kept
 from sumwire_lab.network.topology import Network
@@ -115,6 +116,7 @@ def open_session(
     """A session with network, switches and jobs, for the time of the block.
 
     `kind`: `soft`, `bmv2`, `aggregator`, or None for kernel bridges. `queues`: virtual queues of the P4 switches.
+    On bmv2 the jobs have fewer slots (:mod:`sumwire_lab.network.bmv2_queues`).
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -144,7 +146,7 @@ def open_session(
         session = Session(fabric, network, ledger, folder, {})
         if processes:
             grpc = {name: process.grpc for name, process in processes.items()}
-            session.job_files = control_plane.install(fabric, grpc, folder, jobs(fabric), queues(fabric))
+            session.job_files = control_plane.install(fabric, grpc, folder, fitted(jobs(fabric), kind), queues(fabric))
         if fabric.server is not None:
             session.job_files = control_plane.describe(fabric, folder, jobs(fabric))
             stack.callback(session.stop_aggregator)
