@@ -23,6 +23,8 @@ QUICK ?=
 SUITES ?= all
 # Options of `make bench-allreduce`: values per tensor, Mbit/s per link.
 SIZES ?= 100k,1M
+# Options of `make bench-where`, for example: --resume, --switches soft --bw 100,unlimited; QUICK=1 for minutes
+WHERE_FLAGS ?=
 # Option of `make bench-switch`: thc, sum32, sign, vote, max32, several with commas, or all
 OP ?= thc
 # Options of `make verify-life`, for example: --rows switch,link --switches soft --seeds 5 --parallel 8
@@ -44,7 +46,7 @@ export NATIVELIB_CACHE := $(CURDIR)/.cache/native
 # Network namespaces and raw sockets need root, and the programs the same variables there.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
 
-.PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-switch \
+.PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz fuzz-trains clean
 .DEFAULT_GOAL := help
 
@@ -59,6 +61,7 @@ help:
 	@echo "make bench            all systems compared, on one page (QUICK=1 for minutes; SUITES=$(SUITES))"
 	@echo "make bench-codec      time of THC encode and decode"
 	@echo "make bench-allreduce  all-reduce, Sumwire against gloo (SIZES=$(SIZES) BW=$(BW))"
+	@echo "make bench-where      at which sizes and link rates Sumwire is faster than gloo (QUICK=1; WHERE_FLAGS=...)"
 	@echo "make bench-switch     packets per second into each engine of the soft switch, and into bmv2 (OP=$(OP))"
 	@echo "make verify-thc       every number that THC promises"
 	@echo "make verify-sign      every number that sign bits and trees promise"
@@ -119,6 +122,9 @@ bench-codec: $(READY)
 bench-allreduce: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab bench-allreduce --sizes $(SIZES) --bw $(BW) --workers $(WORKERS) \
 	  --switch $(SWITCH) --engine $(ENGINE)
+
+bench-where: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab bench-where --workers $(WORKERS) $(if $(filter-out 0,$(QUICK)),--quick) $(WHERE_FLAGS)
 
 bench-switch: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab bench-switch --ops $(OP)

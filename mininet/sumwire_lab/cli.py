@@ -74,6 +74,15 @@ def _bench_turns(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _bench_where(arguments: argparse.Namespace) -> int:
+    from sumwire_lab.bench.commands import where
+
+    chosen = where.Request.of(arguments)
+    record = where.run(chosen, say)
+    say("\n" + where.text(record))
+    return EXIT_FAILED if any(one.failed for one in record.skipped.values()) else 0
+
+
 def _bench_switch(arguments: argparse.Namespace) -> int:
     from sumwire_lab.bench.command import run_in_network
     from sumwire_lab.bench.commands import switch
@@ -140,6 +149,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "bench": _bench,
     "bench-allreduce": _bench_allreduce,
     "bench-turns": _bench_turns,
+    "bench-where": _bench_where,
     "bench-switch": _bench_switch,
     "bench-codec": _bench_codec,
     "bench-aggregator": _bench_aggregator,

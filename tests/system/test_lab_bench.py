@@ -51,6 +51,28 @@ def test_sum32_over_links_without_a_limit(tmp_path: Path) -> None:
     assert result.lost.switch == 0
 
 
+def test_a_grid_is_measured_once(tmp_path: Path) -> None:
+    from sumwire_lab.bench.where import measure
+    from sumwire_lab.bench.where.grid import Grid
+    from sumwire_lab.bench.where.record import Record
+
+    path, said = tmp_path / "where.json", list[str]()
+    grid = Grid((500, 20_000), (100.0,), ("thc",), ("soft",), workers=2, budget_s=30.0)
+    record = measure.measure(grid, path, tmp_path, said.append, resume=False)
+    assert next(line for line in said if " of " in line) == "1 of 2: gloo, 100 Mbit/s"
+    assert "some" in said[-3] and said[-3].endswith("min left: thc, soft, 100 Mbit/s")
+    assert {(key.place.label, key.values) for key in record.cells} == {
+        (label, size) for label in ("gloo", "thc, soft") for size in (500, 20_000)
+    }
+    for cell in record.cells.values():
+        assert cell.bound_s > 0 and 0 < cell.seconds < 2 and cell.repeats > 1
+        assert cell.host_cpu_s > 0 and (cell.switch_cpu_s is None) == (cell.key.place.label == "gloo")
+    assert record.skipped == {} and Record.load(path).cells == record.cells
+    said.clear()
+    again = measure.measure(grid, path, tmp_path, said.append, resume=True)
+    assert (again.cells, said) == (record.cells, [])
+
+
 def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sumwire_lab.bench.command import run_in_network
     from sumwire_lab.bench.commands import switch as bench_switch

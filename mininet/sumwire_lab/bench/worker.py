@@ -8,8 +8,9 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import sumwire
@@ -22,6 +23,8 @@ from sumwire_lab.training.worker import GROUP_TIMEOUT, MASTER_PORT, leave, settl
 
 _REPEATS_MOST: Final = 30
 _VALUES_MOST: Final = 1_000_000
+# Seconds of repeats of a size that a budget allows.
+_REPEAT_S: Final = 2.0
 
 
 class Exchange(ABC):
@@ -62,10 +65,10 @@ class Exchange(ABC):
 def timed(work: Exchange, size: int, repeats: int, switches: Sequence[int] = ()) -> dict[str, Any]:
     """Time `repeats` exchanges of `size` values, each after a barrier of all workers.
 
-    Returns seconds of each, and the CPU seconds of all together: this worker's, and those of the processes whose CPU
-    clocks `switches` are.
+    Returns seconds and CPU seconds of each, and the CPU seconds of all together: this worker's, and those of the
+    processes whose CPU clocks `switches` are.
     """
-    seconds, own_s, switch_s = [], 0.0, 0.0
+    seconds, own_s, switch_s = [], [], []
     work.begin(size)
     for repeat in range(work.warm_up + repeats):
         work.prepare()
@@ -74,15 +77,48 @@ def timed(work: Exchange, size: int, repeats: int, switches: Sequence[int] = ())
         work.exchange()
         if repeat >= work.warm_up:
             seconds.append(time.perf_counter() - began)
-            own_s += time.process_time() - own_began
-            switch_s += cpu_seconds(switches) - switch_began
+            own_s.append(time.process_time() - own_began)
+            switch_s.append(cpu_seconds(switches) - switch_began)
     work.end()
-    return {"seconds": seconds, "cpu_s": own_s, "switch_cpu_s": switch_s}
+    return {
+        "seconds": seconds,
+        "cpu_s": sum(own_s),
+        "switch_cpu_s": sum(switch_s),
+        "cpu_each_s": own_s,
+        "switch_cpu_each_s": switch_s,
+    }
 
 
 def _repeats(size: int, least: int) -> int:
     """More of small tensors, whose times scatter more and cost little."""
     return max(least, min(_REPEATS_MOST, _VALUES_MOST // size))
+
+
+def timed_sizes(work: Exchange, spec: Mapping[str, Any], switches: Sequence[int]) -> list[dict[str, Any]]:
+    """`timed` for every size of the spec, in its order.
+
+    With a `budget_s` in the spec, sizes must grow. A size for which warm-up and repeats would take longer than the
+    budget, by the time of the size before it, ends the list; cheap sizes get more repeats. All workers decide alike.
+    """
+    found: list[dict[str, Any]] = []
+    expected_s = 0.0
+    for number, size in enumerate(spec["sizes"]):
+        repeats = _repeats(size, spec["repeats"])
+        if "budget_s" in spec and number > 0:
+            expected_s *= size / spec["sizes"][number - 1]
+            if (work.warm_up + spec["repeats"]) * expected_s > spec["budget_s"]:
+                break
+            repeats = max(repeats, min(_REPEATS_MOST, int(_REPEAT_S / expected_s)))
+        found.append(timed(work, size, repeats, switches))
+        expected_s = _slowest(median(found[-1]["seconds"])) if "budget_s" in spec else 0.0
+    return found
+
+
+def _slowest(seconds: float) -> float:
+    """The largest of the workers' times, equal on all."""
+    largest = torch.tensor([seconds], dtype=torch.float64)
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    return float(largest)
 
 
 def run(arguments: list[str], make: Callable[[dict[str, Any], int], Exchange]) -> None:
@@ -99,8 +135,11 @@ def run(arguments: list[str], make: Callable[[dict[str, Any], int], Exchange]) -
     switches = [cpu_clock(pid) for pid in spec["switches"]] if rank == 0 else []
     settle()
     lost = drop_counters.host_sockets()
-    sizes = [timed(work, size, _repeats(size, spec["repeats"]), switches) for size in spec["sizes"]]
-    record = {"sizes": sizes, "host_sockets": drop_counters.host_sockets() - lost, "stats": work.stats()}
+    record = {
+        "sizes": timed_sizes(work, spec, switches),
+        "host_sockets": drop_counters.host_sockets() - lost,
+        "stats": work.stats(),
+    }
     Path(spec["results"][rank]).write_text(json.dumps(record))
     dist.barrier()
     work.close()

@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     _allreduce_options(commands.add_parser("bench-allreduce", help="seconds of one all-reduce, gloo against Sumwire"))
     about = "seconds of one all-reduce, gloo and Sumwire in turn; no root on loopback"
     _turns_options(commands.add_parser("bench-turns", help=about))
+    _where_options(commands.add_parser("bench-where", help="at which sizes and link rates Sumwire is faster than gloo"))
     _switch_options(commands.add_parser("bench-switch", help="packets per second into each switch"))
     _codec_options(commands.add_parser("bench-codec", help="time of a codec's encode and decode on one core; no root"))
     about = "CPU time of a contribution in the software aggregator; no root"
@@ -161,6 +162,23 @@ def _turns_options(turns: argparse.ArgumentParser) -> None:
     turns.add_argument("--workers", type=int, default=RunOptions().workers, help="%(default)s")
     turns.add_argument("--repeats", type=int, default=30, help="of each size, %(default)s")
     _results_option(turns)
+
+
+def _where_options(where: argparse.ArgumentParser) -> None:
+    where.add_argument("--quick", action="store_true", help="minutes: three sizes, three rates")
+    where.add_argument("--sizes", help="float32 values; default: 1k to 100M in steps of 10")
+    where.add_argument(
+        "--bw", help="link rates in Mbit/s, or unlimited; default: 10 to 10000 in steps of 10, unlimited"
+    )
+    where.add_argument("--systems", default="thc,sign,sum32", help="beside gloo, %(default)s")
+    where.add_argument("--switches", help="soft, aggregator, bmv2, several with commas; default: those that are here")
+    where.add_argument("--workers", type=int, default=RunOptions().workers, help="hosts, %(default)s")
+    where.add_argument("--budget", type=float, default=60.0, help="seconds that a cell may take, %(default)s")
+    where.add_argument("--record", type=Path, help="the record; default: RESULTS/bench-where.json")
+    where.add_argument("--resume", action="store_true", help="measure only what the record does not have")
+    where.add_argument("--draw", action="store_true", help="measure nothing; picture and tables from the record")
+    where.add_argument("--page", type=Path, help="put the tables into this page, and the picture into its images/")
+    _results_option(where)
 
 
 def _switch_options(switch: argparse.ArgumentParser) -> None:

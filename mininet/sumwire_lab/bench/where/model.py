@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Seconds of one all-reduce, from its bytes, processor time and round trips: the formula of docs/where-it-pays.md.
+
+    seconds = steps x step_s + max(wire, processors) + apart x min(wire, processors)
+
+All of it is arithmetic on numbers; nothing here measures.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from sumwire_protocol.ops import BY_NAME
+
+from sumwire_lab.bench.wire import TCP_FRAME, TCP_PAYLOAD, all_reduce_bytes
+from sumwire_lab.options.recipes import BASELINE
+
+# Packets up to which the norms or exponents travel with the tensor (docs/host.md, small tensors).
+_ONE_TRIP_PACKETS: Final = 32
+_BITS: Final = 8
+_MEGA: Final = 1e6
+_VALUE_BYTES: Final = 4
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one all-reduce puts on a worker's link."""
+
+    octets: float
+    """In the busier direction, headers included."""
+    steps: int
+    """Messages that wait for each other."""
+    packet_bytes: float
+    """Of one packet. A switch sends a step's packet on only when it has all of it."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a system costs on one machine and one kind of switch; processor time includes the kernel's."""
+
+    host_s: float
+    """CPU seconds of a host per value."""
+    switch_s: float
+    """CPU seconds of the switch per value and worker."""
+    operation_s: float
+    """CPU seconds of a host per all-reduce, however small."""
+    step_s: float
+    """Seconds of one step that neither bytes nor processor time explain: waking up, and the way there."""
+    busy: float
+    """Share of the cores' time that is used where they are the limit, 0 to 1."""
+    apart: float
+    """Share of the shorter of wire and processors that is not hidden behind the longer, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One all-reduce: how many values, over which links, among how many workers on how many cores.
+
+    The cores are those that the workers and the switch share. Each of them is one thread, so more cores than workers
+    and one are of no use.
+    """
+
+    values: int
+    link_mbit: float
+    workers: int
+    cores: int
+
+
+def traffic(system: str, values: int, workers: int) -> Traffic:
+    """By the wire's format alone: nothing of it is measured."""
+    octets = all_reduce_bytes(system, values, workers)
+    if system == BASELINE:
+        part = values * _VALUE_BYTES / workers
+        packet = min(TCP_FRAME, part + TCP_FRAME - TCP_PAYLOAD)
+        return Traffic(octets, 2 * (workers - 1), packet)
+    packets = math.ceil(values / BY_NAME[system].values)
+    asks = system != "sign" and packets > _ONE_TRIP_PACKETS
+    return Traffic(octets, 2 if asks else 1, octets / packets)
+
+
+def wire_s(sent: Traffic, link_mbit: float) -> float:
+    """Seconds that the links need. A packet of each step crosses two links one after the other."""
+    return _BITS * (sent.octets + sent.steps * sent.packet_bytes) / (link_mbit * _MEGA)
+
+
+def processors_s(costs: Costs, setting: Setting) -> float:
+    """Seconds that the processors need: all work over all cores, but no process faster than its own work."""
+    host = costs.operation_s + costs.host_s * setting.values
+    switch = costs.switch_s * setting.workers * setting.values
+    return max((setting.workers * host + switch) / setting.cores, host, switch) / costs.busy
+
+
+def seconds(sent: Traffic, costs: Costs, setting: Setting) -> float:
+    """Seconds of one all-reduce."""
+    shorter, longer = sorted((wire_s(sent, setting.link_mbit), processors_s(costs, setting)))
+    return sent.steps * costs.step_s + longer + costs.apart * shorter

@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The formula of docs/where-it-pays.md against values computed by hand, those of the page's example among them."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from helpers.paths import ROOT
+from sumwire_lab.bench.where import model
+from sumwire_lab.bench.where.model import Costs, Setting, Traffic
+
+THC = Costs(host_s=10e-9, switch_s=1e-9, operation_s=0.001, step_s=0.001, busy=0.8, apart=0.5)
+GLOO = Costs(host_s=5e-9, switch_s=0.0, operation_s=0.0005, step_s=0.0005, busy=0.8, apart=0.5)
+SETTING = Setting(values=1_024_000, link_mbit=100.0, workers=4, cores=2)
+
+
+def test_traffic_by_hand() -> None:
+    # 1000 packets of 1090 bytes, after the norms.
+    assert model.traffic("thc", 1_024_000, 4) == Traffic(1_090_000, 2, 1090)
+    # A ring of four has six hops; 1.5 times 4,096,000 bytes in segments of 1448, frames of 1514.
+    assert model.traffic("gloo", 1_024_000, 4) == Traffic(6_424_044, 6, 1514)
+    # Up to 32 packets the norms go with the tensor. Signs have none.
+    assert model.traffic("thc", 32 * 1024, 4).steps == 1
+    assert model.traffic("thc", 32 * 1024 + 1, 4).steps == 2
+    assert model.traffic("sum32", 33 * 256, 4).steps == 2
+    assert model.traffic("sign", 33 * 8192, 4) == Traffic(33 * 1090, 1, 1090)
+    # A hop of 100 values' quarter: 100 bytes and 66 of headers.
+    assert model.traffic("gloo", 100, 4).packet_bytes == 166
+
+
+def test_wire_by_hand() -> None:
+    # 8 * (1,090,000 + 2 * 1090) / 100,000,000
+    assert model.wire_s(Traffic(1_090_000, 2, 1090), 100.0) == pytest.approx(0.0873744)
+    assert model.wire_s(Traffic(1_090_000, 2, 1090), inf) == 0.0
+
+
+def test_processors_by_hand() -> None:
+    # A host 0.001 + 0.01024, the switch 0.004096; (4 * 0.01124 + 0.004096) / 2 / 0.8
+    assert model.processors_s(THC, SETTING) == pytest.approx(0.03066)
+    # With a core each it is the host's own 0.01124 / 0.8, and more cores change nothing.
+    for cores in (5, 64):
+        assert model.processors_s(THC, Setting(1_024_000, 100.0, 4, cores)) == pytest.approx(0.01405)
+    # A slow switch is one thread: 4 * 1,024,000 * 20e-9 / 0.8
+    slow = Costs(10e-9, 20e-9, 0.001, 0.001, 0.8, 0.5)
+    assert model.processors_s(slow, Setting(1_024_000, 100.0, 4, 64)) == pytest.approx(0.1024)
+
+
+def test_seconds_by_hand() -> None:
+    thc = model.seconds(model.traffic("thc", 1_024_000, 4), THC, SETTING)
+    gloo = model.seconds(model.traffic("gloo", 1_024_000, 4), GLOO, SETTING)
+    # 2 * 0.001 + 0.0873744 + 0.5 * 0.03066, and 6 * 0.0005 + 0.51465024 + 0.5 * 0.01405
+    assert thc == pytest.approx(0.1047044)
+    assert gloo == pytest.approx(0.52467524)
+    # Where processors are the longer, half of the wire is hidden behind them: 0.002 + 0.03066 + 0.5 * 0.00873744
+    fast = Setting(1_024_000, 1000.0, 4, 2)
+    assert model.seconds(Traffic(1_090_000, 2, 1090), THC, fast) == pytest.approx(0.03702872)
+
+
+def test_the_pages_example_is_this_one() -> None:
+    page = (ROOT / "docs" / "where-it-pays.md").read_text()
+    for number in ("0.0874", "0.01124", "0.004096", "0.0307", "0.105", "0.515", "0.525", "5.0"):
+        assert f" {number}" in page, number
