@@ -17,14 +17,15 @@ from xml.etree import ElementTree
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.network.switches import BMV2
+from sumwire_lab.options.bench_options import AGGREGATOR_SLOTS
 from sumwire_lab.verify.check import Check, absent, holds
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PACKET_TESTS: Final = "tests/packet"
 _TESTS_SECONDS: Final = 900.0
 _BENCH_SECONDS: Final = 300.0
-AGGREGATOR_PIECE: Final = 128
-"""Slots at a time, as many as a host of the lab keeps under way."""
+AGGREGATOR_PIECE: Final = AGGREGATOR_SLOTS // 2
+"""Slots at a time: half of the job's, as many as hosts keep under way."""
 
 
 def without_bmv2(label: str, target: str) -> list[Check]:
