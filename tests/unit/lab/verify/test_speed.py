@@ -236,6 +236,20 @@ def test_all_rows_are_made_and_written(experiments: None, tmp_path: Path) -> Non
     assert len({row["check"] for row in rows}) == len(rows), "no two rows of one name"
 
 
+def test_medians_are_of_many_repeats(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[type, set[int]] = {AllReduceCommand: set(), TurnsCommand: set()}
+    measured = verify_speed.run_in_network
+
+    def run_in_network(command: Any, *others: Any) -> Any:
+        if type(command) in asked:
+            asked[type(command)].add(command._repeats)
+        return measured(command, *others)
+
+    monkeypatch.setattr(verify_speed, "run_in_network", run_in_network)
+    verify_speed.plan(tmp_path, lambda line: None).carry_out(tmp_path, lambda line: None)
+    assert asked == {AllReduceCommand: {9}, TurnsCommand: {200}}
+
+
 def test_bmv2s_run_is_undecided_without_it(experiments: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.shutil, "which", lambda name: None)
     monkeypatch.setattr(verify_speed, "run", lambda *_: pytest.fail("nothing to run on"))
