@@ -13,7 +13,7 @@ from sumwire_lab.bench.where import page, picture
 from sumwire_lab.bench.where.grid import QUICK_RATES, QUICK_SIZES, RATES, SIZES, Grid
 from sumwire_lab.bench.where.measure import measure
 from sumwire_lab.bench.where.record import SWITCHES, Record
-from sumwire_lab.errors import MissingToolError, OptionError
+from sumwire_lab.errors import LabError, MissingToolError, OptionError
 from sumwire_lab.network import switches
 from sumwire_lab.options.recipes import BASELINE
 from sumwire_lab.run.experiment import Say
@@ -74,6 +74,8 @@ def run(request: Request, say: Say) -> Record:
         record = Record.load(request.record)
     else:
         record = measure(request.grid, request.record, request.results, say, resume=request.resume)
+    if not record.cells:
+        raise LabError(f"{request.record}: nothing was measured; see the messages above, and measure again")
     drawn = request.record.with_suffix(".svg")
     if request.page is not None:
         drawn = request.page.parent / "images" / f"{request.page.stem}.svg"

@@ -117,7 +117,7 @@ def _busy(costs: Costs, large: Cell, record: Record) -> float:
     processors = model.processors_s(costs, setting)
     if model.wire_s(_sent(record, large.key), setting.link_mbit) > processors:
         return 1.0
-    return min(1.0, max(_BUSY_MIN, processors / large.seconds))
+    return max(_BUSY_MIN, processors / large.seconds)
 
 
 def _parts(costs: Costs, record: Record, cell: Cell) -> tuple[float, float]:

@@ -89,7 +89,8 @@ def _tried(session: Session, grid: Grid, folder: Path, say: Say) -> list[Cell | 
         found = _measured(session, grid, folder)
     except LabError as error:
         say(f"failed: {error}")
-        return [Skipped(key, f"{type(error).__name__}: {error}", failed=True) for key in session.cells()]
+        # The message may be long: it has the end of a log.
+        return [Skipped(key, f"its session failed ({type(error).__name__})", failed=True) for key in session.cells()]
     for one in found:
         told = f"{one.seconds:.4f} s" if isinstance(one, Cell) else one.why
         say(f"  {one.key.values} values: {told}")

@@ -50,7 +50,7 @@ class Costs:
     step_s: float
     """Seconds of one step that neither bytes nor processor time explain: waking up, and the way there."""
     busy: float
-    """Share of the cores' time that is used where they are the limit, 0 to 1."""
+    """Share of the cores' time that is used where they are the limit; above 1 where one process uses several cores."""
     apart: float
     """Share of the shorter of wire and processors that is not hidden behind the longer, 0 to 1."""
 

@@ -21,8 +21,8 @@ _GLOO: Final = Place(BRIDGE, BASELINE)
 _SHOWN_SIZES: Final = (10_000, 1_000_000, 100_000_000)
 # Link rates that are tried, in Mbit/s: ten a decade from 1 to 1,000,000.
 _TRIED: Final = tuple(10 ** (k / 10) for k in range(61))
-# Above this niceness or load average the page says that other work ran.
-_LOAD_QUIET: Final = 4.0
+# Load average beyond that of the benchmark's own processes, of the session before, that still counts as quiet.
+_LOAD_QUIET: Final = 3.0
 
 
 def renewed(page: str, record: Record) -> str:
@@ -41,7 +41,6 @@ def markdown(record: Record) -> str:
     parts = [
         _conditions(record),
         "### Up to which link rate",
-        _limits_text(),
         _limits(record, fitted),
         "### gloo / it, measured",
         _measured(record),
@@ -59,17 +58,16 @@ def markdown(record: Record) -> str:
 
 def _conditions(record: Record) -> str:
     machine = record.about.get("machine", {})
-    niceness = record.about.get("niceness", 0)
     loads = [cell.load for cell in record.cells.values()]
     lines = [
         f"{record.workers} workers and the switch on {record.cores} cores ({machine.get('processor', 'unknown')}), "
         f"begun {record.about.get('begun', 'unknown')}. Load average before a session: {min(loads):.1f} to "
         f"{max(loads):.1f}."
     ]
-    if niceness > 0 or max(loads) > _LOAD_QUIET:
+    if disturbed(record):
         lines.append(
-            f"**Other work ran on the machine, and the benchmark had niceness {niceness}: times are too long, and a "
-            "ratio may be wrong by a half.**"
+            f"**Other work ran on the machine, and the benchmark had niceness {_niceness(record)}: times are far too "
+            "long, a ratio may be wrong by a factor of two, and the formula is no better than its constants.**"
         )
     off = sorted({cell.key.place.switch for cell in record.cells.values() if not cell.offloads})
     if off:
@@ -82,14 +80,24 @@ def _conditions(record: Record) -> str:
     return " ".join(lines)
 
 
-def _limits_text() -> str:
-    return (
+def disturbed(record: Record) -> bool:
+    """Whether other work ran beside the benchmark, so that its times say little about the machine alone."""
+    most = max(cell.load for cell in record.cells.values())
+    return _niceness(record) > 0 or most > record.workers + _LOAD_QUIET
+
+
+def _niceness(record: Record) -> int:
+    return int(record.about.get("niceness", 0))
+
+
+def _limits(record: Record, fitted: Mapping[Place, Fitted]) -> str:
+    if disturbed(record):
+        return "Not told: the constants below are from a machine with other work."
+    text = (
         'The fastest link on which the formula gives the system less time than gloo. "all": also on the fastest link '
         'tried, 1 Tbit/s; "none": not even at 1 Mbit/s. With one core each, more cores are of no use to the formula.'
     )
 
-
-def _limits(record: Record, fitted: Mapping[Place, Fitted]) -> str:
     cores = sorted({record.cores, record.workers + 1})
     head = ["system, switch", *(f"{_count(size)} values, {count} cores" for count in cores for size in _SHOWN_SIZES)]
     rows = [
@@ -97,7 +105,7 @@ def _limits(record: Record, fitted: Mapping[Place, Fitted]) -> str:
         for place in fitted
         if place != _GLOO and _GLOO in fitted
     ]
-    return _table(head, rows)
+    return f"{text}\n\n{_table(head, rows)}"
 
 
 def _limit(record: Record, fitted: Mapping[Place, Fitted], place: Place, values: int, cores: int) -> str:

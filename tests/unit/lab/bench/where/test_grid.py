@@ -108,6 +108,20 @@ def test_resume_keeps_cells_and_with_the_same_budget_what_was_left_out(tmp_path:
         measure.begun(Grid(workers=8), path, resume=True)
 
 
+def test_a_session_that_fails_is_tried_again_by_the_next_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(*_: object) -> list[Cell]:
+        raise LabError("no switch\nand a log")
+
+    monkeypatch.setattr(measure, "_measured", fails)
+    said: list[str] = []
+    session = Session(THC, 10.0, (1_000, 10_000))
+    record = empty()
+    record.add(*measure._tried(session, GRID, tmp_path, said.append))
+    assert said == ["failed: no switch\nand a log"]
+    assert [one.why for one in record.skipped.values()] == ["its session failed (LabError)"] * 2
+    assert record.known() == set()
+
+
 def test_a_cell_has_the_slowest_worker_and_medians() -> None:
     def worker(*seconds: float, cpu: tuple[float, ...], switch: tuple[float, ...] = (0.0,) * 3) -> dict[str, object]:
         return {"seconds": list(seconds), "cpu_each_s": list(cpu), "switch_cpu_each_s": list(switch)}

@@ -47,7 +47,16 @@ def test_ratios_and_conditions() -> None:
     assert "| unlimited | 1,000 | 0.0008 | 4.00 | 0.50 |" in lines_of(text, "gloo / it, measured")
     assert "those on bmv2 did not" in text
     assert "Other work ran" not in text
-    assert "Other work ran" in page.markdown(small(load=9.0))
+    assert lines_of(text, "Up to which link rate")[3].startswith("| system, switch | 10,000 values, 2 cores |")
+
+
+@pytest.mark.parametrize(("load", "niceness", "disturbed"), [(7.0, 0, False), (7.1, 0, True), (0.5, 10, True)])
+def test_a_disturbed_machine_says_nothing_of_limits(load: float, niceness: int, disturbed: bool) -> None:
+    record = small(load)
+    record.about["niceness"] = niceness
+    text = page.markdown(record)
+    assert ("Other work ran" in text, page.disturbed(record)) == (disturbed, disturbed)
+    assert ("Not told" in "".join(lines_of(text, "Up to which link rate"))) == disturbed
 
 
 def test_a_cell_without_gloo_or_the_system_has_no_ratio() -> None:
@@ -118,6 +127,13 @@ def test_draw_writes_page_and_picture_and_measures_nothing(tmp_path: Path) -> No
     where.run(request_of(*words), lambda line: None)
     assert page.markdown(small()) in target.read_text()
     assert (tmp_path / "images" / "p.svg").read_text() == picture.svg(small())
+
+
+def test_nothing_measured_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    Record(4, 2, 60.0).save(path)
+    with pytest.raises(LabError, match="nothing was measured"):
+        where.run(request_of("--draw", "--switches", "soft", "--record", str(path)), lambda line: None)
 
 
 def test_the_pages_tables_are_current() -> None:
