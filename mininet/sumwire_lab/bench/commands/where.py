@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sumwire_lab.bench.commands.allreduce import parse_rates, parse_sizes, parse_systems
+from sumwire_lab.bench.commands.allreduce import parse_rates, parse_sizes
 from sumwire_lab.bench.where import page, picture
 from sumwire_lab.bench.where.grid import QUICK_RATES, QUICK_SIZES, RATES, SIZES, Grid
 from sumwire_lab.bench.where.measure import measure
-from sumwire_lab.bench.where.record import SWITCHES, Record
+from sumwire_lab.bench.where.record import SWITCHES, SYSTEMS, Record
 from sumwire_lab.errors import LabError, MissingToolError, OptionError
 from sumwire_lab.network import switches
 from sumwire_lab.options.recipes import BASELINE
@@ -37,8 +38,8 @@ class Request:
         grid = Grid(
             parse_sizes(arguments.sizes) if arguments.sizes else default[0],
             parse_rates(arguments.bw) if arguments.bw else default[1],
-            tuple(name for name in parse_systems(arguments.systems) if name != BASELINE),
-            parse_switches(arguments.switches) if arguments.switches else present(),
+            tuple(name for name in parse_names("systems", arguments.systems, (BASELINE, *SYSTEMS)) if name != BASELINE),
+            parse_names("switches", arguments.switches, SWITCHES) if arguments.switches else present(),
             arguments.workers,
             arguments.budget,
         )
@@ -46,12 +47,12 @@ class Request:
         return cls(grid, record, arguments.results, arguments.resume, arguments.draw, arguments.page)
 
 
-def parse_switches(text: str) -> tuple[str, ...]:
-    """`soft,aggregator` as names. Raises OptionError."""
-    names = tuple(text.split(","))
+def parse_names(option: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """`soft,aggregator` as names, each once. Raises OptionError."""
+    names = tuple(dict.fromkeys(text.split(",")))
     for name in names:
-        if name not in SWITCHES:
-            raise OptionError(f"switches={name}: known are {', '.join(SWITCHES)}")
+        if name not in known:
+            raise OptionError(f"{option}={name}: known are {', '.join(known)}")
     return names
 
 

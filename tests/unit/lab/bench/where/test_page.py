@@ -95,6 +95,11 @@ def test_equal_records_give_equal_pictures_and_others_do_not() -> None:
     assert picture.digest(small()) != picture.digest(small(load=9.0))
 
 
+def test_ratios_of_the_picture() -> None:
+    assert picture.ratios(small(), THC) == pytest.approx(4.0)
+    assert picture.ratios(small(), SLOW) == pytest.approx(0.5)
+
+
 def test_a_picture_has_a_panel_for_each_system_and_switch() -> None:
     titles = [axes.get_title() for axes in picture.figure(small()).axes]
     assert {"gloo / thc, soft", "gloo / thc, bmv2", "gloo / it, by bytes alone"} <= set(titles)
@@ -116,6 +121,8 @@ def test_options() -> None:
     assert Grid().sizes[0] == 1_000 and Grid().sizes[-1] == 100_000_000
     with pytest.raises(OptionError, match="switches=router"):
         request_of("--switches", "router")
+    with pytest.raises(OptionError, match="systems=auto: known are gloo, thc"):
+        request_of("--switches", "soft", "--systems", "auto")
 
 
 def test_draw_writes_page_and_picture_and_measures_nothing(tmp_path: Path) -> None:
