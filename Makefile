@@ -41,10 +41,13 @@ TEST_JOBS ?= $(shell echo $$(($$(nproc) + 1)))
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
-# Compiled code, see docs/softswitch.md; the compiler itself is $CC where the environment has one.
+# Compiled code, see docs/softswitch.md; the compiler itself is $CC where the environment has one. It is kept in the
+# checkout if that is this user's own: code that others could have written is not loaded.
+ifneq ($(shell find . -maxdepth 0 -uid $$(id -u) ! -perm /022),)
 export NATIVELIB_CACHE := $(CURDIR)/.cache/native
-# Network namespaces and raw sockets need root, and the programs the same variables there.
-SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=NATIVELIB_CACHE,CC,SUMWIRE_NATIVE)
+endif
+# Network namespaces and raw sockets need root, and the programs the same variables there. Root has its own cache.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz fuzz-trains clean
@@ -78,7 +81,6 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt scripts/setup-system.sh
 	./scripts/setup-system.sh
-	mkdir -p $(NATIVELIB_CACHE)
 	@# An environment that is there keeps its Python: made again by another one it would mix the two.
 	[ -x $(PYTHON) ] || python3 -m venv --clear $(VENV)
 	@echo "sumwire: installing Python packages into $(VENV) (a few minutes the first time)"

@@ -7,7 +7,8 @@ The soft switch's programs and the host library's kernels are built with it.
 
 from nativelib.build import build, load
 from nativelib.compiler import Compiler, find_compiler
-from nativelib.errors import CompileError, LoadError, NativeError, NoCompilerError
+from nativelib.errors import CompileError, LoadError, NativeError, NoCompilerError, UntrustedError
+from nativelib.trusted import open_file
 
 __all__ = [
     "CompileError",
@@ -15,7 +16,9 @@ __all__ = [
     "LoadError",
     "NativeError",
     "NoCompilerError",
+    "UntrustedError",
     "build",
     "find_compiler",
     "load",
+    "open_file",
 ]

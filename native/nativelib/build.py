@@ -7,14 +7,17 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import logging
+import os
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from nativelib.cache import cache_folder, cached
 from nativelib.compiler import Compiler, find_compiler, first_lines, run_compiler
 from nativelib.errors import CompileError, LoadError
+from nativelib.trusted import open_file
 
 _log = logging.getLogger("nativelib")
 
@@ -56,11 +59,33 @@ def build(
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """Load a shared library. Raises LoadError."""
+    """Load a shared library. Raises UntrustedError if another user could have written it, and LoadError."""
     try:
-        return ctypes.CDLL(str(path))
+        with open_file(path) as file:
+            return _loaded(file)
     except OSError as error:
         raise LoadError(f"cannot load {path}: {error}; remove the file, so that it is compiled again") from error
+
+
+# Descriptors of loaded files by device and inode. They stay open: the loader knows libraries by name, and a number that
+# comes again for another file would give this one.
+_held: dict[tuple[int, int], int] = {}
+
+
+def _loaded(file: BinaryIO) -> ctypes.CDLL:
+    """The library in the open file itself: no path is looked up again after the file was checked."""
+    status = os.fstat(file.fileno())
+    identity = status.st_dev, status.st_ino
+    if identity in _held:
+        return ctypes.CDLL(f"/proc/self/fd/{_held[identity]}")
+    held = os.dup(file.fileno())
+    try:
+        library = ctypes.CDLL(f"/proc/self/fd/{held}")
+    except OSError:
+        os.close(held)
+        raise
+    _held[identity] = held
+    return library
 
 
 def _key(

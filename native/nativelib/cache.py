@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The folder where compiled code is kept, with a checksum beside every file."""
+"""The folder where compiled code is kept, with a checksum beside every file.
+
+Nothing is taken from it that another user could have written: root does not run what a user left there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nativelib.errors import NativeError
+from nativelib.errors import NativeError, UntrustedError
+from nativelib.trusted import open_file, open_folder
 
 _log = logging.getLogger("nativelib")
 
@@ -23,7 +27,8 @@ _log = logging.getLogger("nativelib")
 def cache_folder() -> Path:
     """``$NATIVELIB_CACHE``, else ``$XDG_CACHE_HOME/nativelib``, else ``~/.cache/nativelib``.
 
-    If that folder cannot be written, a temporary folder that is removed when this process ends.
+    If that folder cannot be written, or another user could write it, a temporary folder that is removed when this
+    process ends. Raises UntrustedError if others could replace that one too.
     """
     return _usable(_wanted_folder())
 
@@ -39,12 +44,16 @@ def _wanted_folder() -> Path:
 @functools.cache
 def _usable(wanted: Path) -> Path:
     try:
-        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(open_folder(wanted, make=True))
         with tempfile.TemporaryFile(dir=wanted):
             return wanted.absolute()
+    except UntrustedError as error:
+        _log.warning("compiled code is not kept: %s, or name another folder: NATIVELIB_CACHE=FOLDER", error)
     except OSError as error:
         _log.info("compiled code is not kept: %s: %s", wanted, error.strerror or error)
-        return Path(_private_folder().name)
+    folder = Path(_private_folder().name)
+    os.close(open_folder(folder))
+    return folder
 
 
 @functools.cache
@@ -56,49 +65,57 @@ def _private_folder() -> tempfile.TemporaryDirectory[str]:
 def cached(path: Path, make: Callable[[Path], None]) -> Path:
     """Return ``path``, after ``make(path of the new file)`` has made it unless it exists and its checksum is right.
 
-    If several processes ask for the same file, one makes it and the others wait. Raises NativeError.
+    A file that another user could have written is made again. If several processes ask for the same file, one makes it
+    and the others wait. Raises NativeError.
     """
-    if _is_whole(path):
-        return path
-    with _locked(path.with_name(path.name + ".lock")):
+    try:
         if _is_whole(path):
             return path
-        aside = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
-        try:
-            new = aside / path.name
-            make(new)
-            checksum = aside / "sha256"
-            checksum.write_text(_digest(new))
-            # Renamed, not overwritten: a process that has the old file mapped keeps its content.
-            new.replace(path)
-            checksum.replace(_checksum_path(path))
-        except OSError as error:
-            raise NativeError(
-                f"cannot keep {path}: {error.strerror or error}; name another folder: NATIVELIB_CACHE=FOLDER"
-            ) from error
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        with _locked(path.with_name(path.name + ".lock")):
+            if not _is_whole(path):
+                _replace(path, make)
+    except OSError as error:
+        raise NativeError(
+            f"cannot keep {path}: {error.strerror or error}; name another folder: NATIVELIB_CACHE=FOLDER"
+        ) from error
     return path
+
+
+def _replace(path: Path, make: Callable[[Path], None]) -> None:
+    aside = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
+    try:
+        new = aside / path.name
+        make(new)
+        checksum = aside / "sha256"
+        checksum.write_text(hashlib.sha256(new.read_bytes()).hexdigest())
+        # Whatever the umask is: what others can write is never loaded.
+        new.chmod(0o700)
+        checksum.chmod(0o600)
+        # Renamed, not overwritten: a process that has the old file mapped keeps its content.
+        new.replace(path)
+        checksum.replace(_checksum_path(path))
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _checksum_path(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _is_whole(path: Path) -> bool:
     try:
-        return _checksum_path(path).read_text() == _digest(path)
-    except (OSError, UnicodeDecodeError):
+        with open_file(path) as file, open_file(_checksum_path(path)) as checksum:
+            return checksum.read() == hashlib.sha256(file.read()).hexdigest().encode()
+    except UntrustedError as error:
+        _log.warning("it is compiled again: %s", error)
+        return False
+    except OSError:
         return False
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

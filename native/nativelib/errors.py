@@ -17,3 +17,7 @@ class CompileError(NativeError):
 
 class LoadError(NativeError):
     """The system could not load a compiled library; the message names the file and the reason."""
+
+
+class UntrustedError(NativeError):
+    """Another user could have written a file or replace it; the message has its owner, its mode and the rule."""

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from nativelib.cache import cache_folder
+from nativelib.errors import UntrustedError
+from nativelib.trusted import open_file
 
 _COMPILER_NAME = re.compile(r"clang(-[\d.]+)?|([\w.-]+-)?gcc(-[\d.]+)?")
 _ELF_MAGIC = b"\x7fELF"
@@ -52,10 +54,11 @@ def _cpu() -> list[str]:
 
 
 def recall(key: str) -> Any:
-    """What :func:`remember` wrote; None if there is nothing that can be read."""
+    """What :func:`remember` wrote; None if there is nothing that can be read, or another user could have written it."""
     try:
-        return json.loads(_path(key).read_text())
-    except (OSError, ValueError):
+        with open_file(_path(key)) as file:
+            return json.loads(file.read())
+    except (OSError, ValueError, UntrustedError):
         return None
 
 
@@ -64,9 +67,8 @@ def remember(key: str, found: Any) -> None:
     try:
         with tempfile.NamedTemporaryFile("w", dir=cache_folder(), prefix="compiler-", delete=False) as new:
             json.dump(found, new)
-        Path(new.name).chmod(0o644)  # for processes of other users too, like the compiled code
         Path(new.name).replace(_path(key))
-    except OSError:
+    except (OSError, UntrustedError):
         return
 
 

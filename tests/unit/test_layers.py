@@ -23,7 +23,7 @@ from helpers.paths import ROOT
 # import each other.
 PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": ("protocol", set(), "version constants | digest ops program"),
-    "nativelib": ("native", set(), "errors | cache | remembered | compiler | build"),
+    "nativelib": ("native", set(), "errors | trusted | cache | remembered | compiler | build"),
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},

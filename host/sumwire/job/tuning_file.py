@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The file that keeps a tuning table on this machine: one for each network, that is aggregators and number of workers.
 
-It is in ``$XDG_CACHE_HOME/sumwire``, or ``~/.cache/sumwire``. One that is broken, or that others can write, is ignored
-with a warning.
+It is in ``$XDG_CACHE_HOME/sumwire``, or ``~/.cache/sumwire``. One that is broken, or that
+another user could have written, is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import hashlib
 import json
 import logging
 import os
-import stat
 import tempfile
 from pathlib import Path
 from typing import Any, Final
+
+from nativelib import UntrustedError, open_file
 
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
@@ -42,7 +43,7 @@ def load_table(config: JobConfig) -> TuningTable | None:
         return _read(path, config)
     except FileNotFoundError:
         return None
-    except (OSError, BrokenTableError) as error:
+    except (OSError, BrokenTableError, UntrustedError) as error:
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         _LOG.warning(
             "job %s: %s is ignored: %s; remove it, or measure again: sumwire tune JOBFILE", config.name, path, reason
@@ -74,13 +75,8 @@ def _network(config: JobConfig) -> dict[str, Any]:
 
 
 def _read(path: Path, config: JobConfig) -> TuningTable:
-    """Raises OSError, and BrokenTableError for a file that is not this user's own or has another content."""
-    with path.open("rb") as file:
-        found = os.fstat(file.fileno())
-        if found.st_uid not in (os.getuid(), 0):
-            raise BrokenTableError(f"it belongs to user {found.st_uid}, not to {os.getuid()}")
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise BrokenTableError(f"others can write it (mode {stat.S_IMODE(found.st_mode):03o})")
+    """Raises OSError, UntrustedError if another user could have written the file, and BrokenTableError."""
+    with open_file(path) as file:
         content = file.read(BYTES_MOST + 1)
     if len(content) > BYTES_MOST:
         raise BrokenTableError(f"it is longer than {BYTES_MOST} bytes")

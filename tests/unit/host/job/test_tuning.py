@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def _changed(**fields: Any) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("breakage", "words"),
     [
-        (lambda path: path.chmod(0o666), "others can write it"),
+        (lambda path: path.chmod(0o666), "mode 0666: it must belong to"),
         (_as_text("{"), "not JSON"),
         (_as_text("[]"), "must have"),
         (_as_text(" " * 20_000), "longer than"),
@@ -114,7 +115,8 @@ def test_a_broken_file_is_ignored_with_one_warning(
 def test_another_users_file_is_ignored(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     found = save_table(config(), TABLE).stat()
     changed = os.stat_result((*found[:4], 4321, *found[5:10]))
-    monkeypatch.setattr(os, "fstat", lambda _: changed)
+    real = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda file: changed if stat.S_ISREG(real(file).st_mode) else real(file))
     assert load_table(config()) is None
     assert "belongs to user 4321" in caplog.text
 
