@@ -27,6 +27,7 @@ from sumwire_lab.errors import LabError, OptionError
 from sumwire_lab.load.frames import Endpoints
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.network import control_plane, switches
+from sumwire_lab.network.bmv2_queues import fitted
 from sumwire_lab.network.fabric import Fabric, plan
 from sumwire_lab.network.offloads import off_command
 from sumwire_lab.network.topology import no_ipv6_command
@@ -36,8 +37,6 @@ from sumwire_lab.system.leftovers import Ledger
 from sumwire_lab.system.processes import cpu_clock, cpu_seconds, killed_after, wait_all
 
 WORKERS: Final = 4
-WINDOW_SLOTS: Final = control_plane.SLOTS // 2
-"""Slots in flight, as many as the host library uses."""
 BATCH_SLOTS: Final = 32
 TRAIN_PACKETS: Final = 64
 """Packets of a train, as far as 64 KB have room for them; then also the slots of a batch."""
@@ -219,9 +218,7 @@ def _measure(contender: str, op: str, folder: Path) -> Row:
         switch = switches.P4Process(kind, folder / "switch.log", ledger, engine=engine, trains=trains)
         stack.callback(switch.stop)
         switch.start([(host.port, host.switch_interface) for host in fabric.hosts])
-        control_plane.install(
-            fabric, {fabric.switches[0].name: switch.grpc}, folder, control_plane.training_job(fabric)
-        )
+        control_plane.install(fabric, {fabric.switches[0].name: switch.grpc}, folder, jobs_for(contender, fabric))
         assert switch.process is not None
         clocks = [cpu_clock(switch.process.pid)]
         began = cpu_seconds(clocks)
@@ -255,18 +252,26 @@ def _generator_alone(contender: str, op: str, folder: Path) -> Row:
     return Row(contender, op, rate, 0.0, sent=count["sent"], summed=0, results=0, resent=0)
 
 
+def jobs_for(contender: str, fabric: Fabric) -> list[dict[str, Any]]:
+    """The one job of a contender, with as many slots as its kind of switch bears."""
+    kind = CONTENDERS[contender][0] if contender in CONTENDERS else None
+    return fitted(control_plane.training_job(fabric), kind)
+
+
 def _load_spec(contender: str, op: str, fabric: Fabric, interfaces: list[str], folder: Path) -> LoadSpec:
     switch = fabric.switches[0]
     code, words = OPS[op]
     trains = contender in _BY_TRAINS
+    slots = int(jobs_for(contender, fabric)[0]["slots"]["count"])
     room = _UDP_MOST_BYTES // (p4.SUMWIRE_BYTES + words * p4.WORD_BYTES)
     return LoadSpec(
         interfaces=interfaces,
         ends=[Endpoints(h.mac, switch.aggregator_mac, h.ip, switch.aggregator_ip) for h in fabric.hosts],
         op=code,
         words=words,
-        slots=control_plane.SLOTS,
-        window=WINDOW_SLOTS,
+        slots=slots,
+        # As many in flight as the host library has.
+        window=slots // 2,
         batch=TRAIN_PACKETS if trains else BATCH_SLOTS,
         seconds=SECONDS,
         listen=contender in CONTENDERS,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 import yaml
 from sumwire_controller import job_description, parse_any
+from sumwire_lab.bench.commands.switch import CONTENDERS, GENERATOR, jobs_for
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.bmv2_queues import BMV2_SLOTS, fitted
 from sumwire_lab.network.fabric import plan
@@ -36,6 +37,12 @@ def test_other_switches_take_the_jobs_as_they_are(kind: str | None) -> None:
     jobs = control_plane.training_job(plan(4, LinkOptions(), "sw12af"))
     assert fitted(jobs, kind) == jobs
     assert jobs[0]["slots"]["count"] > BMV2_SLOTS
+
+
+@pytest.mark.parametrize("contender", [*CONTENDERS, GENERATOR])
+def test_the_benchmark_fills_no_queue(contender: str) -> None:
+    [entry] = jobs_for(contender, plan(4, LinkOptions(), "sw12af"))
+    assert (entry["slots"]["count"] // 2 <= QUEUE_PACKETS) == (contender == "bmv2")
 
 
 def test_lanes_keep_their_slots() -> None:
