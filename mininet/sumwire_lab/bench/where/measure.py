@@ -30,6 +30,8 @@ from sumwire_lab.system import leftovers
 _WORKER: Final = "sumwire_lab.bench.allreduce_worker"
 _MEMORY: Final = Path("/proc/meminfo")
 _MILLION: Final = 1e6
+# Of the machine, what a record that is published says.
+_TOLD: Final = ("processor", "memory", "Python, PyTorch")
 
 
 def begun(grid: Grid, path: Path, *, resume: bool) -> Record:
@@ -37,7 +39,7 @@ def begun(grid: Grid, path: Path, *, resume: bool) -> Record:
     cores = len(os.sched_getaffinity(0))
     about = {
         "begun": datetime.now().isoformat(timespec="seconds"),
-        "machine": machine.describe(),
+        "machine": {name: told for name, told in machine.describe().items() if name in _TOLD},
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
     }
     fresh = Record(grid.workers, cores, grid.budget_s, about)
