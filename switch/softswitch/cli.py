@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device-id", type=int, default=0, help="P4Runtime device id (0)")
     parser.add_argument("--cpu-port", type=int, default=None, help="port of packet-in and packet-out")
-    parser.add_argument("--grpc-server-addr", default=DEFAULT_ADDRESS, help=f"P4Runtime address ({DEFAULT_ADDRESS})")
+    _add_doors(parser)
     parser.add_argument("--seed", type=int, default=None, help="fixes what P4's random() draws")
     parser.add_argument(
         "--impair",
@@ -110,6 +110,40 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_doors(parser: argparse.ArgumentParser) -> None:
+    """Where P4Runtime listens, and whom it lets in. All but --insecure are options of simple_switch_grpc."""
+    address_help = f"P4Runtime address: HOST:PORT, or unix:PATH for a socket of mode 0600 ({DEFAULT_ADDRESS})"
+    parser.add_argument("--grpc-server-addr", default=DEFAULT_ADDRESS, metavar="ADDRESS", help=address_help)
+    parser.add_argument("--grpc-server-ssl", action="store_true", help="P4Runtime over TLS")
+    parser.add_argument("--grpc-server-cacert", type=Path, metavar="FILE", help="PEM: who signs clients' certificates")
+    parser.add_argument("--grpc-server-cert", type=Path, metavar="FILE", help="PEM: the switch's certificate")
+    parser.add_argument("--grpc-server-key", type=Path, metavar="FILE", help="PEM: the key of that certificate")
+    parser.add_argument(
+        "--grpc-server-with-client-auth", action="store_true", help="every client needs a certificate (mutual TLS)"
+    )
+    insecure_help = "let in whoever reaches the address: he may replace the program"
+    parser.add_argument("--insecure", action="store_true", help=insecure_help)
+
+
+def _check_doors(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Refuse TLS without its files, and an address that lets anybody in who was not asked to."""
+    files = (arguments.grpc_server_cert, arguments.grpc_server_key)
+    if arguments.grpc_server_ssl:
+        if None in files:
+            parser.error("--grpc-server-ssl needs --grpc-server-cert FILE and --grpc-server-key FILE")
+        if arguments.grpc_server_with_client_auth and arguments.grpc_server_cacert is None:
+            parser.error("--grpc-server-with-client-auth needs --grpc-server-cacert FILE")
+    elif arguments.grpc_server_with_client_auth or any((*files, arguments.grpc_server_cacert)):
+        parser.error("certificates are used only with --grpc-server-ssl: give it too")
+    secured = arguments.grpc_server_with_client_auth or arguments.grpc_server_addr.startswith("unix:")
+    if not secured and not arguments.insecure and not (arguments.dump_python or arguments.dump_c):
+        parser.error(
+            f"whoever reaches {arguments.grpc_server_addr} could replace the program: give a Unix socket "
+            "(--grpc-server-addr unix:PATH), mutual TLS (--grpc-server-ssl, --grpc-server-with-client-auth and their "
+            "files), or --insecure"
+        )
+
+
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     words = [word for word in (sys.argv[1:] if argv is None else argv) if word != "--"]
     parser = _parser()
@@ -121,6 +155,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"-i: port {next(n for n in numbers if numbers.count(n) > 1)} is given twice")
     if (arguments.dump_python or arguments.dump_c) and arguments.program is None:
         parser.error("--dump-python and --dump-c need a program")
+    _check_doors(parser, arguments)
     return arguments
 
 
@@ -143,6 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
     try:
+        from softswitch.p4runtime.doors import Tls
         from softswitch.p4runtime.server import serve
     except ImportError as error:
         _log.error("P4Runtime needs the packages p4runtime and grpcio: %s", error)
@@ -160,13 +196,20 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
             trains = TrainSpec(arguments.link_mbit, not arguments.no_trains)
             runner = switch.port_runner(dict(arguments.interfaces), arguments.impair, failed, trains=trains)
             stack.enter_context(runner)
-            server = serve(
-                switch, arguments.grpc_server_addr, arguments.device_id, arguments.cpu_port, verify=switch.verify
-            )
+            address, tls = arguments.grpc_server_addr, None
+            if arguments.grpc_server_ssl:
+                tls = Tls(
+                    arguments.grpc_server_cert,
+                    arguments.grpc_server_key,
+                    arguments.grpc_server_cacert,
+                    arguments.grpc_server_with_client_auth,
+                )
+            server = serve(switch, address, arguments.device_id, arguments.cpu_port, verify=switch.verify, tls=tls)
             stack.callback(server.stop)
             ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
             _log.info("%s engine", switch.engine)
-            _log.info("ready: device %d, P4Runtime port %d, ports %s", arguments.device_id, server.port, ports)
+            at = address if address.startswith("unix:") else f"port {server.port}"
+            _log.info("ready: device %d, P4Runtime %s, ports %s", arguments.device_id, at, ports)
             ending.wait()
             _report(runner.counters, dict(arguments.interfaces))
     finally:

@@ -16,6 +16,10 @@ from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch
 
 
 class Device(Protocol):
+    @property
+    def loads(self) -> int:
+        """How many programs have been loaded so far."""
+
     def load(self, bmv2_json: str) -> None:
         """Replace program, entries, counters, registers and groups.
 

@@ -61,6 +61,7 @@ class SoftSwitch:
         self._transmit: Transmit | None = None
         self._cpu_frame: Callable[[bytes], None] | None = None
         self._machine: Machine | None = None
+        self.loads = 0
         if isinstance(program, str):
             program = load_program(program)
         self._engine = self._start_engine(engine, program, start_ns)
@@ -155,6 +156,7 @@ class SoftSwitch:
         with self._lock:
             self._engine.run(machine)
             self._machine = machine
+            self.loads += 1
 
     def verify(self, program: str | ir.Program) -> None:
         """Raises UnsupportedProgramError where :meth:`load` would because of a construct; changes nothing."""

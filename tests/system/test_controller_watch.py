@@ -73,6 +73,7 @@ def command(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Lines, Lin
 def spine(device_id: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A soft switch in a process of its own, and its address."""
     options = ("--no-p4", "--device-id", str(device_id), "--grpc-server-addr", "127.0.0.1:0", "--engine", "python")
+    options += ("--insecure",)
     with command("softswitch.cli", *options) as (process, _, log):
         line = log.next()
         while "ready" not in line:

@@ -90,7 +90,7 @@ def soft_command(
         command.append("--no-trains")
     if link_mbit is not None and link_mbit != UNLIMITED:
         command += ["--link-mbit", f"{link_mbit:g}"]
-    return [*command, "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
+    return [*command, "--insecure", "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
 
 
 def bmv2_command(

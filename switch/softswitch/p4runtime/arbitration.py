@@ -20,9 +20,13 @@ from softswitch.p4runtime.errors import (
     InvalidArgumentError,
     NotThereError,
     PermissionDeniedError,
+    ResourceExhaustedError,
     UnimplementedError,
 )
 from softswitch.p4runtime.stream import Stream
+
+#: Controllers that may be connected at the same time, backups included.
+MAX_CONTROLLERS = 64
 
 
 def election_id_of(message: Any) -> int | None:
@@ -53,6 +57,11 @@ class Arbiter:
     def primary(self) -> Stream | None:
         with self._state:
             return self._primary
+
+    def knows(self, stream: Stream) -> bool:
+        """Has this controller taken part in an election?"""
+        with self._state:
+            return stream in self._election_ids
 
     def require_primary(self, election_id: int | None) -> None:
         """Raises PermissionDeniedError unless this is the election id of the connected primary."""
@@ -87,6 +96,9 @@ class Arbiter:
         """Check the update and register its election id."""
         known = stream in self._election_ids
         self._check_identity(message, known=known)
+        if not known and len(self._election_ids) >= MAX_CONTROLLERS:
+            rule = f"{MAX_CONTROLLERS} controllers are connected, the most there may be"
+            raise ResourceExhaustedError(f"{rule}: end one of them")
         others = {other: used for other, used in self._election_ids.items() if other is not stream}
         if election_id is not None and election_id in others.values():
             raise InvalidArgumentError(f"election id {election_id} is in use by another controller")

@@ -38,14 +38,12 @@ def write(device: Device, info: P4Info, entry: Any) -> None:
         device.write_counter(counter.name, index, value)
 
 
-def read(device: Device, info: P4Info, entry: Any) -> Iterator[Any]:
-    """``Entity`` messages: one cell, one counter (no index), or all counters (id 0)."""
+def wanted(device: Device, info: P4Info, entry: Any) -> list[tuple[Counter, range]]:
+    """The cells that a read asks for: one, those of one counter (no index), or those of all counters (id 0)."""
     if entry.counter_id == 0:
-        for counter in info.counters.values():
-            yield from _cells(device, counter, range(device.counter_size(counter.name)))
-    else:
-        counter = info.counter(entry.counter_id)
-        yield from _cells(device, counter, _indices(device, counter, entry))
+        return [(counter, range(device.counter_size(counter.name))) for counter in info.counters.values()]
+    counter = info.counter(entry.counter_id)
+    return [(counter, _indices(device, counter, entry))]
 
 
 def _indices(device: Device, counter: Counter, entry: Any) -> range:
@@ -60,7 +58,8 @@ def _indices(device: Device, counter: Counter, entry: Any) -> range:
     return range(index, index + 1)
 
 
-def _cells(device: Device, counter: Counter, indices: range) -> Iterator[Any]:
+def cells(device: Device, counter: Counter, indices: range) -> Iterator[Any]:
+    """An ``Entity`` message for each cell."""
     for index in indices:
         entity = p4runtime_pb2.Entity()
         entity.counter_entry.counter_id = counter.id

@@ -64,6 +64,10 @@ class InternalError(P4RuntimeError):
     code = code_pb2.INTERNAL
 
 
+class AbortedError(P4RuntimeError):
+    code = code_pb2.ABORTED
+
+
 class UnavailableError(P4RuntimeError):
     code = code_pb2.UNAVAILABLE
 

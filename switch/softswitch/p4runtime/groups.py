@@ -42,14 +42,20 @@ def write(device: Device, notes: dict[int, GroupNote], update_type: int, entry: 
     notes[group_id] = GroupNote(group.metadata, byte_ports)
 
 
-def read(device: Device, notes: Mapping[int, GroupNote], entry: Any) -> Iterator[Any]:
-    """``Entity`` messages: one group, or all groups (id 0). Raises NotThereError for an unknown group."""
-    wanted = _group_of(entry).multicast_group_id
-    groups = device.groups()
-    if wanted and wanted not in groups:
-        raise NotThereError(f"multicast group {wanted} does not exist")
-    for group_id in [wanted] if wanted else sorted(groups):
-        yield _encode(group_id, groups[group_id], notes.get(group_id, GroupNote()))
+def wanted(found: Mapping[int, tuple[Replica, ...]], entry: Any) -> dict[int, tuple[Replica, ...]]:
+    """The groups out of ``found`` that a read asks for: one, or all (id 0). Raises NotThereError for an unknown one."""
+    group_id = _group_of(entry).multicast_group_id
+    if not group_id:
+        return dict(sorted(found.items()))
+    if group_id not in found:
+        raise NotThereError(f"multicast group {group_id} does not exist")
+    return {group_id: found[group_id]}
+
+
+def entities(found: Mapping[int, tuple[Replica, ...]], notes: Mapping[int, GroupNote]) -> Iterator[Any]:
+    """An ``Entity`` message for each group."""
+    for group_id, replicas in found.items():
+        yield _encode(group_id, replicas, notes.get(group_id, GroupNote()))
 
 
 def _group_of(entry: Any) -> Any:

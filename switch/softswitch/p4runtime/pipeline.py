@@ -46,8 +46,11 @@ class Notes:
 
 @dataclass(frozen=True)
 class Pipeline:
+    """``loads`` is the device's, once it runs this pipeline."""
+
     info: p4info.P4Info
     config: Any
+    loads: int = 0
     notes: Notes = field(default_factory=Notes)
 
 

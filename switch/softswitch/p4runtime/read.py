@@ -1,11 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Read RPC's requests as generators of entities (specification: "Read RPC", "Wildcard Reads")."""
+"""A Read in progress: its requests as generators of entities, taken a piece at a time.
+
+Specification: "Read RPC", "Wildcard Reads". The rows of a table, and the groups, are those of the moment when the read
+began; each cell of a counter is that of the moment when it is read. Nothing is locked between two pieces.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from p4.v1 import p4runtime_pb2
@@ -14,81 +20,141 @@ from softswitch.device import Device
 from softswitch.errors import DeviceError, NotFoundError
 from softswitch.p4runtime import counters, groups, tables
 from softswitch.p4runtime.entries import decode_key, encode_action, encode_key
-from softswitch.p4runtime.errors import InvalidArgumentError, P4RuntimeError, UnimplementedError, from_device
+from softswitch.p4runtime.errors import (
+    AbortedError,
+    BatchError,
+    InvalidArgumentError,
+    P4RuntimeError,
+    ResourceExhaustedError,
+    UnimplementedError,
+    from_device,
+)
 from softswitch.p4runtime.p4info import Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
+from softswitch.p4runtime.snapshot import Snapshot
 from softswitch.runtime.entries import CounterValue, Entry
 
-#: Small enough for a client's default limit of 4 MiB a message, even with one more entity in it.
-RESPONSE_BYTES = 1 << 20
+#: Rows, cells and replicas that one Read may look at.
+MAX_STEPS = 1 << 18
+#: A piece ends after so many of them, or so many bytes. A client takes 4 MiB a message if it says nothing else.
+PIECE_STEPS = 128
+PIECE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
-class Result:
-    """What was read, and one outcome (error or None) per request of the batch."""
+class Part:
+    """What one request reads of one table or counter, or of the groups.
 
-    entities: list[Any]
-    outcomes: list[P4RuntimeError | None]
+    ``steps``: how many rows, cells or replicas it looks at. ``entities``: one for each, or None where a filter leaves
+    the row out.
+    """
+
+    steps: int
+    entities: Callable[[], Iterable[Any | None]]
 
 
-def collect(device: Device, pipeline: Pipeline, requests: Iterable[Any]) -> Result:
-    """Answer each request; a refused one adds no entity and does not stop the others."""
-    result = Result([], [])
-    for request in requests:
+class Reading:
+    """The answer to a ReadRequest. A refused request adds no entity and does not stop the others."""
+
+    def __init__(self, device: Device, pipeline: Pipeline, requests: Iterable[Any]) -> None:
+        self._device = device
+        self._pipeline = pipeline
+        self._outcomes: list[P4RuntimeError | None] = []
+        self._parts: list[Part] = []
+        self._steps = 0
+        self._snapshot = Snapshot(device)
+        self._requests = iter(requests)
+        self._entities = chain.from_iterable(part.entities() for part in self._parts)
+
+    def _plan(self, request: Any) -> P4RuntimeError | None:
+        self._count(1)
         try:
-            entities = list(_read_one(device, pipeline, request))
+            parts = _parts(self._snapshot, self._pipeline, request)
         except P4RuntimeError as error:
-            result.outcomes.append(error)
+            return error
         except DeviceError as error:
-            result.outcomes.append(from_device(error))
-        else:
-            result.outcomes.append(None)
-            result.entities.extend(entities)
-    return result
+            return from_device(error)
+        self._count(sum(part.steps for part in parts))
+        self._parts += parts
+        return None
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            rule = f"one read may look at {MAX_STEPS} rows and cells, and this one asks for more"
+            raise ResourceExhaustedError(f"{rule}: split it, by table, counter or index")
+
+    def piece(self) -> Any | None:
+        """The next ReadResponse, which may be empty; None at the end. All requests are checked before the first entity.
+
+        Raises ResourceExhaustedError where the requests together look at more than MAX_STEPS, AbortedError where the
+        program has been replaced since the read began, BatchError at the end where requests were refused.
+        """
+        response, size, steps = p4runtime_pb2.ReadResponse(), 0, 0
+        planned = [self._plan(request) for request in islice(self._requests, PIECE_STEPS)]
+        if planned:
+            self._outcomes += planned
+            return response
+        try:
+            for entity in self._entities:
+                steps += 1
+                if entity is not None:
+                    response.entities.append(entity)
+                    size += entity.ByteSize()
+                if steps >= PIECE_STEPS or size >= PIECE_BYTES:
+                    break
+        except (P4RuntimeError, DeviceError):
+            self._require_program()
+            raise
+        self._require_program()
+        if steps:
+            return response
+        if any(self._outcomes):
+            raise BatchError("requests", self._outcomes)
+        return None
+
+    def _require_program(self) -> None:
+        if self._device.loads != self._pipeline.loads:
+            raise AbortedError("the program was replaced during the read: read again")
 
 
-def responses(entities: Iterable[Any]) -> Iterator[Any]:
-    """``ReadResponse`` messages of about RESPONSE_BYTES each; none for no entity."""
-    response, size = p4runtime_pb2.ReadResponse(), 0
-    for entity in entities:
-        response.entities.append(entity)
-        size += entity.ByteSize()
-        if size >= RESPONSE_BYTES:
-            yield response
-            response, size = p4runtime_pb2.ReadResponse(), 0
-    if response.entities:
-        yield response
-
-
-def _read_one(device: Device, pipeline: Pipeline, request: Any) -> Iterator[Any]:
+def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
+    """Check one request and say what it reads."""
     kind = request.WhichOneof("entity")
     match kind:
         case "table_entry":
-            return _table_entries(device, pipeline, request.table_entry)
+            return _table_entries(snapshot, pipeline, request.table_entry)
         case "counter_entry":
-            return counters.read(device, pipeline.info, request.counter_entry)
+            return [
+                Part(len(indices), partial(counters.cells, snapshot.device, counter, indices))
+                for counter, indices in counters.wanted(snapshot.device, pipeline.info, request.counter_entry)
+            ]
         case "direct_counter_entry":
-            return _direct_counters(device, pipeline, request.direct_counter_entry)
+            return _direct_counters(snapshot, pipeline, request.direct_counter_entry)
         case "packet_replication_engine_entry":
-            return groups.read(device, pipeline.notes.groups, request.packet_replication_engine_entry)
+            entry = request.packet_replication_engine_entry
+            found = groups.wanted(snapshot.groups, entry)
+            steps = sum(1 + len(replicas) for replicas in found.values())
+            return [Part(steps, partial(groups.entities, found, pipeline.notes.groups))]
         case None:
             raise InvalidArgumentError("the request has no entity; a read names the kind it wants")
         case _:
             raise UnimplementedError(f"reading a {kind} is not offered")
 
 
-def _table_entries(device: Device, pipeline: Pipeline, request: Any) -> Iterator[Any]:
+def _table_entries(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
     if request.HasField("time_since_last_hit"):
         raise InvalidArgumentError("time_since_last_hit is set, but no table has an idle timeout")
-    read = _default_entry if request.is_default_action else _entries
+    make = _default_entry if request.is_default_action else _entries
+    parts = []
     for table in _tables(pipeline, request):
         try:
-            messages = list(read(device, pipeline, table, request))
+            parts.append(make(snapshot, pipeline, table, request))
         except NotFoundError:
             if request.table_id:
                 raise
             continue  # the compiler may drop a table that P4Info lists: nothing to read there
-        yield from (p4runtime_pb2.Entity(table_entry=message) for message in messages if _passes(message, request))
+    return parts
 
 
 def _tables(pipeline: Pipeline, request: Any) -> list[Table]:
@@ -111,34 +177,33 @@ def _passes(message: Any, request: Any) -> bool:
     return True
 
 
-def _entries(device: Device, pipeline: Pipeline, table: Table, request: Any) -> Iterator[Any]:
-    for entry in _matching(device, table, request):
-        message = _key_message(table, entry)
-        message.action.CopyFrom(encode_action(pipeline.info, entry.action))
-        message.is_const = entry.is_const
-        _add_note(message, pipeline.notes.entries.get((table.name, entry.key, entry.priority)))
-        if request.HasField("counter_data") and table.has_direct_counter:
-            message.counter_data.CopyFrom(counters.encode_data(entry.counter or CounterValue()))
-        yield message
+def _entries(snapshot: Snapshot, pipeline: Pipeline, table: Table, request: Any) -> Part:
+    rows = snapshot.rows(table.name)
+    if request.match:
+        rows = snapshot.rows_of(table.name, decode_key(table, request.match))
+    return Part(len(rows), lambda: (_entry(pipeline, table, row, request) for row in rows))
 
 
-def _matching(device: Device, table: Table, request: Any) -> list[Entry]:
-    found = device.entries(table.name)
-    if not request.match:
-        return found
-    key = decode_key(table, request.match)
-    return [entry for entry in found if entry.key == key]
+def _entry(pipeline: Pipeline, table: Table, entry: Entry, request: Any) -> Any | None:
+    message = _key_message(table, entry)
+    message.action.CopyFrom(encode_action(pipeline.info, entry.action))
+    message.is_const = entry.is_const
+    _add_note(message, pipeline.notes.entries.get((table.name, entry.key, entry.priority)))
+    if request.HasField("counter_data") and table.has_direct_counter:
+        message.counter_data.CopyFrom(counters.encode_data(entry.counter or CounterValue()))
+    return p4runtime_pb2.Entity(table_entry=message) if _passes(message, request) else None
 
 
-def _default_entry(device: Device, pipeline: Pipeline, table: Table, request: Any) -> Iterator[Any]:
+def _default_entry(snapshot: Snapshot, pipeline: Pipeline, table: Table, request: Any) -> Part:
     if request.match or request.priority:
         raise InvalidArgumentError(f"table {table.name!r}: a default entry has neither match fields nor a priority")
     message = p4runtime_pb2.TableEntry(table_id=table.id, is_default_action=True)
-    action = device.default_action(table.name)
+    action = snapshot.device.default_action(table.name)
     if action is not None:
         message.action.CopyFrom(encode_action(pipeline.info, action))
     _add_note(message, pipeline.notes.defaults.get(table.name))
-    yield message
+    entity = p4runtime_pb2.Entity(table_entry=message) if _passes(message, request) else None
+    return Part(1, lambda: [entity])
 
 
 def _key_message(table: Table, entry: Entry) -> Any:
@@ -153,7 +218,7 @@ def _add_note(message: Any, note: EntryNote | None) -> None:
         message.controller_metadata = note.controller_metadata
 
 
-def _direct_counters(device: Device, pipeline: Pipeline, request: Any) -> Iterator[Any]:
+def _direct_counters(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
     entry = request.table_entry
     if entry.table_id:
         wanted = [tables.direct_counter_table(pipeline, entry)]
@@ -161,10 +226,16 @@ def _direct_counters(device: Device, pipeline: Pipeline, request: Any) -> Iterat
         raise InvalidArgumentError("match fields without a table id")
     else:
         wanted = [table for table in pipeline.info.tables.values() if table.has_direct_counter]
+    parts = []
     for table in wanted:
-        found = [tables.decode_row(table, entry).find(device)] if entry.match else device.entries(table.name)
-        for row in found:
-            entity = p4runtime_pb2.Entity()
-            entity.direct_counter_entry.table_entry.CopyFrom(_key_message(table, row))
-            entity.direct_counter_entry.data.CopyFrom(counters.encode_data(row.counter or CounterValue()))
-            yield entity
+        rows = [snapshot.row(tables.decode_row(table, entry))] if entry.match else snapshot.rows(table.name)
+        parts.append(Part(len(rows), partial(_counted, table, rows)))
+    return parts
+
+
+def _counted(table: Table, rows: Iterable[Entry]) -> Iterator[Any]:
+    for row in rows:
+        entity = p4runtime_pb2.Entity()
+        entity.direct_counter_entry.table_entry.CopyFrom(_key_message(table, row))
+        entity.direct_counter_entry.data.CopyFrom(counters.encode_data(row.counter or CounterValue()))
+        yield entity

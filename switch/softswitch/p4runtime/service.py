@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each RPC does, without gRPC: requests in, replies or typed errors out.
 
-The thread model: any thread may call any method. The write lock makes Write, Read and
-SetForwardingPipelineConfig each see a state between two others; packets pass beside it.
+The thread model: any thread may call any method. The write lock makes Write and SetForwardingPipelineConfig each see a
+state between two others; packets and reads pass beside it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError
-from softswitch.p4runtime import packetio, pipeline, read, write
+from softswitch.p4runtime import packetio, pipeline, write
 from softswitch.p4runtime.arbitration import Arbiter, election_id_of
 from softswitch.p4runtime.errors import (
     FailedPreconditionError,
@@ -29,6 +30,7 @@ from softswitch.p4runtime.errors import (
     from_device,
 )
 from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.read import Reading
 from softswitch.p4runtime.stream import Stream
 
 #: Version of the P4Runtime API this package implements.
@@ -58,6 +60,7 @@ class Service:
 
     def set_pipeline(self, request: Any) -> None:
         self._check_target(request)
+        self.arbiter.require_primary(election_id_of(request))  # first of all: others do not even wait for the lock
         with self._write_lock:
             self.arbiter.require_primary(election_id_of(request))
             match request.action:
@@ -85,7 +88,7 @@ class Service:
             self._device.load(bmv2_json)
         except DeviceError as error:
             raise InvalidArgumentError(str(error)) from error
-        self._pipeline = parsed
+        self._pipeline = replace(parsed, loads=self._device.loads)
 
     def get_pipeline(self, request: Any) -> Any:
         self._check_device_id(request.device_id)
@@ -97,16 +100,16 @@ class Service:
 
     def write(self, request: Any) -> None:
         self._check_target(request)
+        self.arbiter.require_primary(election_id_of(request))  # first of all: others do not even wait for the lock
         with self._write_lock:
             self.arbiter.require_primary(election_id_of(request))
             current = self._require_pipeline()
             write.check_atomicity(request.atomicity)
             write.apply(self._device, current, request.updates)
 
-    def read(self, request: Any) -> read.Result:
+    def read(self, request: Any) -> Reading:
         self._check_target(request)
-        with self._write_lock:
-            return read.collect(self._device, self._require_pipeline(), request.entities)
+        return Reading(self._device, self._require_pipeline(), request.entities)
 
     def stream_message(self, stream: Stream, message: Any) -> None:
         """Handle one message of a controller. An error it raises must terminate the stream."""

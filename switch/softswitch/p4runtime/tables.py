@@ -7,6 +7,7 @@ Specification: "TableEntry", "Default Entry", "Constant Tables", "Direct Resourc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,11 @@ class Row:
 
     def find(self, device: Device) -> Entry:
         """Raises NotThereError."""
-        for entry in device.entries(self.table.name):
+        return self.among(device.entries(self.table.name))
+
+    def among(self, entries: Iterable[Entry]) -> Entry:
+        """The entry itself. Raises NotThereError."""
+        for entry in entries:
             if entry.key == self.key and entry.priority == self.priority:
                 return entry
         raise NotThereError(f"table {self.table.name!r} has no entry {self.key} of priority {self.priority}")

@@ -60,6 +60,7 @@ class FakeDevice:
         self._counters: dict[str, list[CounterValue]] = {}
         self._groups: dict[int, tuple[Replica, ...]] = {}
         self._on_cpu_frame: Callable[[bytes], None] | None = None
+        self.loads = 0
         self.injected: list[tuple[int, bytes]] = []
 
     def load(self, bmv2_json: str) -> None:
@@ -78,6 +79,7 @@ class FakeDevice:
             self._tables = tables
             self._counters = {array["name"]: [CounterValue()] * array["size"] for array in arrays}
             self._groups = {}
+            self.loads += 1
 
     @staticmethod
     def _call(action: dict[str, Any], actions: dict[int, str]) -> ActionCall:

@@ -280,13 +280,13 @@ def free_port() -> int:
 def soft_command(interfaces: list[str], address: str) -> list[str]:
     ports = itertools.chain.from_iterable(("-i", f"{k}@{name}") for k, name in enumerate(interfaces, 1))
     return [sys.executable, "-m", "softswitch.cli", "--no-p4", "--device-id", "1", *ports, "--",
-            "--grpc-server-addr", address]  # fmt: skip
+            "--grpc-server-addr", address, "--insecure"]  # fmt: skip
 
 
 def bmv2_command(interfaces: list[str], address: str) -> list[str]:
     command = soft_command(interfaces, address)
     thrift = ["--thrift-port", str(free_port())] if _has_thrift() else []
-    return ["simple_switch_grpc", *thrift, *command[3:]]
+    return ["simple_switch_grpc", *thrift, *command[3:-1]]
 
 
 def _has_thrift() -> bool:

@@ -28,7 +28,7 @@ def main(commands: Path, config: Path, job: str, rank_program: Path) -> None:
     for address in sorted(addresses):
         run("ip", "address", "add", f"{address}/32", "dev", "lo")
     with ExitStack() as stack:
-        stack.enter_context(started("ready:", commands / "softswitch", "--no-p4", "--device-id", "1"))
+        stack.enter_context(started("ready:", commands / "softswitch", "--no-p4", "--device-id", "1", "--insecure"))
         assert json.loads(run(commands / "sumwire-controller", "apply", config, "--json"))["program_loaded"]
         assert json.loads(run(commands / "sumwire-controller", "status", config, "--json"))["in_sync"]
         stack.enter_context(started("ready:", commands / "sumwire-aggregator", job_file))

@@ -155,7 +155,7 @@ def test_an_interface_that_is_not_there(engine: EngineChoice) -> None:
 def test_command_runs_until_a_signal(wires: dict[int, str]) -> None:
     interfaces = [word for number, name in wires.items() for word in ("-i", f"{number}@{name}")]
     command = [sys.executable, "-m", "softswitch", str(PROGRAMS / "multicast.json"), *interfaces, "--device-id", "1"]
-    target = ["--", "--grpc-server-addr", "127.0.0.1:0", "--cpu-port", "510"]
+    target = ["--", "--grpc-server-addr", "127.0.0.1:0", "--cpu-port", "510", "--insecure"]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "switch")}
     with subprocess.Popen([*command, *target], stderr=subprocess.PIPE, text=True, env=environment) as process:
         guard = threading.Timer(30.0, process.kill)
@@ -179,23 +179,23 @@ def test_command_runs_until_a_signal(wires: dict[int, str]) -> None:
 def test_command_refuses_what_it_cannot_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
-    assert main([str(bad)]) == 1
+    assert main([str(bad), "--insecure"]) == 1
     assert "no pipelines" in caplog.text
-    assert main([str(PROGRAMS / "cpu.json"), "-i", "1@nothere0"]) == 1
+    assert main([str(PROGRAMS / "cpu.json"), "-i", "1@nothere0", "--insecure"]) == 1
     assert "nothere0" in caplog.text
-    assert main([str(tmp_path / "absent.json")]) == 1
+    assert main([str(tmp_path / "absent.json"), "--insecure"]) == 1
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["x.json", "--no-p4"],
-        ["--no-p4", "-i", "eth0"],
-        ["--no-p4", "-i", "511@eth0"],
-        ["--no-p4", "-i", "1@a", "-i", "1@b"],
-        ["--no-p4", "--impair", "lose=1"],
-        ["--no-p4", "--dump-python"],
+        ["--insecure"],
+        ["x.json", "--no-p4", "--insecure"],
+        ["--no-p4", "--insecure", "-i", "eth0"],
+        ["--no-p4", "--insecure", "-i", "511@eth0"],
+        ["--no-p4", "--insecure", "-i", "1@a", "-i", "1@b"],
+        ["--no-p4", "--insecure", "--impair", "lose=1"],
+        ["--no-p4", "--insecure", "--dump-python"],
     ],
 )
 def test_command_line_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,7 +160,7 @@ def test_the_source_is_shown_without_compiling(option: str, shown: str, capsys: 
 
 @pytest.mark.usefixtures("no_compiler")
 def test_the_command_ends_where_the_engine_it_was_told_cannot_run(caplog: pytest.LogCaptureFixture) -> None:
-    assert main(["--no-p4", "--engine", "native"]) == 1
+    assert main(["--no-p4", "--insecure", "--engine", "native"]) == 1
     assert "/bin/false" in caplog.text
 
 

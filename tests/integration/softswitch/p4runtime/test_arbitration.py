@@ -13,7 +13,8 @@ from google.rpc import code_pb2
 from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of, insert
 from helpers.p4runtime.fake_device import FakeDevice
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.p4runtime.server import MAX_STREAMS, Server, serve
+from softswitch.p4runtime.arbitration import MAX_CONTROLLERS
+from softswitch.p4runtime.server import Server, serve
 from softswitch.runtime.entries import ActionCall, Entry
 
 Connect = Callable[[], Controller]
@@ -193,16 +194,17 @@ def test_empty_role_is_the_default_role(connect_fake: Connect) -> None:
     assert next_seen(controller) == ("OK", 1)
 
 
-def test_too_many_streams(connect_fake: Connect) -> None:
-    controllers = [connect_fake() for _ in range(MAX_STREAMS)]
+def test_too_many_controllers(connect_fake: Connect) -> None:
+    controllers = [connect_fake() for _ in range(MAX_CONTROLLERS)]
     for number, controller in enumerate(controllers):
         controller.become(number)
     one_more = connect_fake().open_stream()
+    one_more.arbitrate(MAX_CONTROLLERS)
     assert ended(one_more) == "RESOURCE_EXHAUSTED"
-    assert code_of(controllers[-1].read) == "FAILED_PRECONDITION"  # other RPCs still have threads
+    assert code_of(controllers[-1].read) == "FAILED_PRECONDITION"
     controllers[0].half_close()
     assert ended(controllers[0]) == "OK"
-    assert seen(connect_fake().become(MAX_STREAMS))[0] == "OK"
+    assert seen(connect_fake().become(MAX_CONTROLLERS))[0] == "OK"
 
 
 # --- who may write

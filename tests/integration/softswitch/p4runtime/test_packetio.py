@@ -15,9 +15,10 @@ from helpers.p4runtime.messages import FRAME, TO_CPU, packet, packet_out
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.errors import DeviceError
 from softswitch.p4runtime import packetio
+from softswitch.p4runtime.channel import PACKET_IN_QUEUE
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.p4info import Value
-from softswitch.p4runtime.server import PACKET_IN_QUEUE, Server, serve
+from softswitch.p4runtime.server import Server, serve
 
 Connect = Callable[[], Controller]
 PORT_AND_TAG = (Value(1, "egress_port", 9), Value(2, "tag", 7))

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -14,12 +13,24 @@ from softswitch.p4runtime.errors import UnavailableError
 from softswitch.p4runtime.stream import Stream
 
 
+def taken(stream: Stream) -> list[Any]:
+    """What is queued. Raises the error that the stream was closed with."""
+    found = []
+    while (message := stream.take()) is not None:
+        found.append(message)
+    return found
+
+
 def test_packets_are_bounded_and_other_messages_are_not() -> None:
     stream = Stream(packet_limit=2)
     assert [stream.offer_packet(n) for n in range(3)] == [True, True, False]
     stream.send("news")
+    assert stream.replies == 1
     stream.close()
-    assert list(stream) == [0, 1, "news"]
+    assert not stream.ended
+    assert taken(stream) == [0, 1, "news"]
+    assert stream.ended
+    assert stream.replies == 0
 
 
 def test_after_close_nothing_is_queued() -> None:
@@ -27,26 +38,31 @@ def test_after_close_nothing_is_queued() -> None:
     stream.close()
     stream.send(1)
     assert not stream.offer_packet(2)
-    assert list(stream) == []
+    assert taken(stream) == []
 
 
 def test_an_error_ends_at_once_and_only_the_first_close_counts() -> None:
     stream = Stream(packet_limit=2)
     stream.send(1)
+    stream.offer_packet(2)
     stream.close(UnavailableError("first"))
     stream.close()
     stream.close(UnavailableError("second"))
+    assert (stream.ended, stream.replies) == (True, 0)
     with pytest.raises(UnavailableError, match="first"):
-        list(stream)
+        stream.take()
 
 
-def test_a_waiting_reader_wakes_on_close() -> None:
-    stream = Stream(packet_limit=2)
-    thread = threading.Thread(target=lambda: list(stream), daemon=True)
-    thread.start()
+def test_every_change_is_told_once() -> None:
+    changes: list[int] = []
+    stream = Stream(packet_limit=1, changed=lambda: changes.append(1))
+    stream.send("news")
+    assert not stream.offer_packet(1)
+    stream.take()
+    stream.offer_packet(1)
     stream.close()
-    thread.join(timeout=10)
-    assert not thread.is_alive()
+    stream.close()
+    assert len(changes) == 3
 
 
 class RecordingStream(Stream):

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bounds on calls in progress. Everything here runs in the server's event loop.
+
+A call that waits for its caller costs no thread, and there are only so many of them: one more ends the oldest. So
+callers that say nothing, or do not read, lock nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from itertools import count
+from typing import TypeVar
+
+from softswitch.p4runtime.errors import P4RuntimeError, ResourceExhaustedError
+
+T = TypeVar("T")
+
+
+class Call:
+    """An RPC in progress; made in the task that handles it."""
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self.reason: P4RuntimeError | None = None
+
+    def end(self, reason: P4RuntimeError) -> None:
+        """Cancel the task. Only the first reason counts."""
+        if self.reason is None and self._task is not None:
+            self.reason = reason
+            self._task.cancel()
+
+
+class Waiting:
+    """The calls that wait for their caller: for its first message, or until it reads. At most ``limit``."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._calls: dict[Call, None] = {}  # the oldest first
+
+    async def until(self, call: Call, done: Awaitable[T]) -> T:
+        self._calls[call] = None
+        if len(self._calls) > self._limit:
+            oldest = next(iter(self._calls))
+            del self._calls[oldest]
+            rule = f"more than {self._limit} calls wait for their callers, and this one was the oldest"
+            oldest.end(ResourceExhaustedError(f"{rule}: begin each call with its message, and read what it answers"))
+        try:
+            return await done
+        finally:
+            self._calls.pop(call, None)
+
+
+class Turns:
+    """Work in pieces for many calls, one piece at a time: the next is of the call that has had the least.
+
+    So a short call is answered soon however many long ones there are. At most ``limit`` calls take part: one more ends
+    the one that has had the most.
+    """
+
+    def __init__(self, executor: Executor, limit: int) -> None:
+        self._executor = executor
+        self._limit = limit
+        self._served: dict[Call, int] = {}
+        self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = count()
+        self._busy = False
+
+    @contextmanager
+    def taking_part(self, call: Call, had: int = 0) -> Iterator[None]:
+        """``had``: what its first piece costs beyond that of others, in pieces."""
+        self._served[call] = had
+        if len(self._served) > self._limit:
+            longest = max(self._served, key=self._served.__getitem__)
+            rule = f"more than {self._limit} reads are in progress, and this one was the longest"
+            longest.end(ResourceExhaustedError(f"{rule}: read again, or less at a time"))
+            del self._served[longest]
+        try:
+            yield
+        finally:
+            self._served.pop(call, None)
+
+    async def run(self, call: Call, work: Callable[[], T]) -> T:
+        """The result of ``work``, which runs in a thread of the executor."""
+        await self._turn(self._served.get(call, 0))
+        try:
+            if call in self._served:
+                self._served[call] += 1
+            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        finally:
+            self._pass_on()
+
+    async def _turn(self, served: int) -> None:
+        if not self._busy:
+            self._busy = True
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._queue, (served, next(self._arrivals), turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()  # the turn had come already
+            raise
+
+    def _pass_on(self) -> None:
+        while self._queue:
+            turn = heapq.heappop(self._queue)[2]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._busy = False

@@ -1,0 +1,179 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""P4Runtime's RPCs as coroutines around :class:`softswitch.p4runtime.service.Service`.
+
+The event loop itself answers Capabilities, so that it needs no thread. All else runs in threads: writes, stream
+messages and reads have their own, so none waits for another kind.
+
+Every call is taken as a stream of raw messages, which looks the same on the wire: so a call whose message does not
+come is seen, and is ended where there are too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+from p4.v1 import p4runtime_pb2
+
+from softswitch.p4runtime.arbitration import MAX_CONTROLLERS
+from softswitch.p4runtime.calls import Call, Turns, Waiting
+from softswitch.p4runtime.channel import Channel
+from softswitch.p4runtime.errors import (
+    BatchError,
+    InvalidArgumentError,
+    P4RuntimeError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from softswitch.p4runtime.messages import parse
+from softswitch.p4runtime.read import Reading
+from softswitch.p4runtime.service import API_VERSION, Service
+
+T = TypeVar("T")
+
+#: Calls that wait for their caller, streams without an election among them.
+MAX_WAITING = 128
+MAX_READS = 32
+MAX_WRITES = 256
+_WRITE_THREADS = 8
+#: A ReadRequest is taken apart in one piece of work, which takes as long as a piece of reading for each so many bytes.
+_READ_REQUEST_BYTES = 256 << 10
+_PIECE_BYTES = 512
+_STATUS_CODES = {status.value[0]: status for status in grpc.StatusCode}
+
+
+class Rpcs:
+    """One method for each RPC, named as in p4runtime.proto."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._write_threads = ThreadPoolExecutor(_WRITE_THREADS, "p4runtime-write")
+        self._read_thread = ThreadPoolExecutor(1, "p4runtime-read")
+        self._stream_threads = ThreadPoolExecutor(MAX_CONTROLLERS, "p4runtime-stream")
+        self._waiting = Waiting(MAX_WAITING)
+        self._turns = Turns(self._read_thread, MAX_READS)
+        self._writes = 0
+        self._channels: set[Channel] = set()
+
+    def handlers(self) -> Any:
+        """For a server of ``grpc.aio``."""
+        unary, streamed = grpc.stream_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+        return grpc.method_handlers_generic_handler(
+            "p4.v1.P4Runtime",
+            {
+                "Write": unary(self.Write),
+                "Read": streamed(self.Read),
+                "SetForwardingPipelineConfig": unary(self.SetForwardingPipelineConfig),
+                "GetForwardingPipelineConfig": unary(self.GetForwardingPipelineConfig),
+                "StreamChannel": streamed(self.StreamChannel),
+                "Capabilities": unary(self.Capabilities),
+            },
+        )
+
+    async def Write(self, _requests: Any, context: Any) -> bytes:  # noqa: N802
+        async with _refusals(context) as call:
+            raw = await self._message(call, context)
+            await self._write(lambda: self._service.write(parse(p4runtime_pb2.WriteRequest, raw)))
+        return bytes(p4runtime_pb2.WriteResponse().SerializeToString())
+
+    async def SetForwardingPipelineConfig(self, _requests: Any, context: Any) -> bytes:  # noqa: N802
+        kind = p4runtime_pb2.SetForwardingPipelineConfigRequest
+        async with _refusals(context) as call:
+            raw = await self._message(call, context)
+            await self._write(lambda: self._service.set_pipeline(parse(kind, raw)))
+        return bytes(p4runtime_pb2.SetForwardingPipelineConfigResponse().SerializeToString())
+
+    async def GetForwardingPipelineConfig(self, _requests: Any, context: Any) -> bytes:  # noqa: N802
+        kind = p4runtime_pb2.GetForwardingPipelineConfigRequest
+        answer = b""
+        async with _refusals(context) as call:
+            raw = await self._message(call, context)
+            with self._turns.taking_part(call):
+                answer = await self._turns.run(
+                    call, lambda: bytes(self._service.get_pipeline(parse(kind, raw)).SerializeToString())
+                )
+        return answer
+
+    async def Capabilities(self, _requests: Any, context: Any) -> bytes:  # noqa: N802
+        async with _refusals(context) as call:
+            await self._message(call, context)
+        answer = p4runtime_pb2.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+        return bytes(answer.SerializeToString())
+
+    async def Read(self, _requests: Any, context: Any) -> None:  # noqa: N802
+        async with _refusals(context) as call:
+            raw = await self._message(call, context)
+            with self._turns.taking_part(call, len(raw) // _PIECE_BYTES):
+                reading = await self._turns.run(call, lambda: self._begin(raw))
+                while (piece := await self._turns.run(call, lambda: _serialised(reading))) is not None:
+                    if piece:
+                        await self._waiting.until(call, context.write(piece))
+
+    def _begin(self, raw: bytes) -> Reading:
+        if len(raw) > _READ_REQUEST_BYTES:
+            rule = f"a ReadRequest has at most {_READ_REQUEST_BYTES} bytes, this one has {len(raw)}"
+            raise InvalidArgumentError(f"{rule}: split it")
+        return self._service.read(parse(p4runtime_pb2.ReadRequest, raw))
+
+    async def StreamChannel(self, _requests: Any, context: Any) -> None:  # noqa: N802
+        async with _refusals(context) as call:
+            channel = Channel(self._service, context, call, self._waiting, self._stream_threads)
+            self._channels.add(channel)
+            channel.ending.add_done_callback(lambda _: self._channels.discard(channel))
+            await channel.run()
+
+    def end_streams(self) -> None:
+        for channel in self._channels:
+            channel.stream.close(UnavailableError("the switch is stopping"))
+
+    async def close(self) -> None:
+        """After the server has stopped: wait for what is still at work."""
+        if self._channels:
+            await asyncio.wait([channel.ending for channel in self._channels])
+        for threads in (self._write_threads, self._read_thread, self._stream_threads):
+            threads.shutdown()
+
+    async def _message(self, call: Call, context: Any) -> bytes:
+        message = await self._waiting.until(call, context.read())
+        if not isinstance(message, bytes):
+            raise InvalidArgumentError("the call has no message")
+        return message
+
+    async def _write(self, work: Callable[[], None]) -> None:
+        if self._writes >= MAX_WRITES:
+            raise ResourceExhaustedError(f"{MAX_WRITES} writes wait already: write again when they are done")
+        self._writes += 1
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._write_threads, work)
+        finally:
+            self._writes -= 1
+
+
+def _serialised(reading: Reading) -> bytes | None:
+    response = reading.piece()
+    return None if response is None else bytes(response.SerializeToString())
+
+
+@asynccontextmanager
+async def _refusals(context: Any) -> AsyncIterator[Call]:
+    """End the RPC with the status of a typed error, or of the reason that its call was ended for."""
+    call = Call()
+    try:
+        yield call
+        return
+    except asyncio.CancelledError:
+        if call.reason is None:
+            raise
+        error = call.reason
+    except P4RuntimeError as refusal:
+        error = refusal
+    except grpc.aio.BaseError:  # the caller has gone
+        return
+    metadata = (("grpc-status-details-bin", error.details()),) if isinstance(error, BatchError) else ()
+    await context.abort(_STATUS_CODES[error.code], str(error), metadata)

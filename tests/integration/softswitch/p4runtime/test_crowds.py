@@ -1,0 +1,237 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Many callers that ask for much, say nothing or do not read: the others are answered all the same."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import code_pb2
+from helpers.p4runtime.client import DEVICE_ID, TIMEOUT_SECONDS, Controller, Program, code_of, insert
+from helpers.p4runtime.fake_device import FakeDevice
+from helpers.p4runtime.messages import cell
+from p4.v1 import p4runtime_pb2 as p4rt
+from softswitch.p4runtime.read import MAX_STEPS
+from softswitch.p4runtime.rpcs import MAX_READS, MAX_WAITING
+from softswitch.p4runtime.server import Server, serve
+from softswitch.runtime.entries import CounterValue, Entry
+
+CELLS = 8192
+COPIES = 512
+#: The longest read that is not refused, in whole counters.
+MOST = (MAX_STEPS - 1) // (CELLS + 1)
+CROWD = 30
+READ = "/p4.v1.P4Runtime/Read"
+STREAM = "/p4.v1.P4Runtime/StreamChannel"
+UNARY = ("Write", "SetForwardingPipelineConfig", "GetForwardingPipelineConfig", "Capabilities")
+NO_SHARING = (("grpc.use_local_subchannel_pool", 1),)
+
+
+class Vast(FakeDevice):
+    """Has large counters and counts how often a cell of them is read; every row of a table is there many times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def entries(self, table: str) -> list[Entry]:
+        return super().entries(table) * COPIES
+
+    def counter_size(self, counter: str) -> int:
+        return CELLS
+
+    def read_counter(self, counter: str, index: int) -> CounterValue:
+        self.looks += 1
+        return CounterValue(1, 2)
+
+
+@pytest.fixture
+def vast() -> Vast:
+    return Vast()
+
+
+@pytest.fixture
+def server(vast: Vast) -> Iterator[Server]:
+    server = serve(vast, "127.0.0.1:0", DEVICE_ID)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def primary(server: Server, program: Program) -> Iterator[Controller]:
+    controller = Controller(server.port)
+    controller.become(1)
+    controller.set_pipeline(program.config())
+    yield controller
+    controller.close()
+
+
+@pytest.fixture
+def channels(server: Server) -> Iterator[list[grpc.Channel]]:
+    """Connections of the crowd."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{server.port}", options=NO_SHARING))
+            for _ in range(CROWD)
+        ]
+
+
+def wildcards(times: int) -> bytes:
+    """A ReadRequest for all counters so many times, as bytes."""
+    asked = p4rt.Entity(counter_entry=p4rt.CounterEntry())
+    return bytes(p4rt.ReadRequest(device_id=DEVICE_ID, entities=[asked] * times).SerializeToString())
+
+
+def consumed(calls: list[Any]) -> tuple[queue.Queue[Any], list[threading.Thread]]:
+    """Threads that read the answers, and the error that each call ends with."""
+    ends: queue.Queue[Any] = queue.Queue()
+
+    def consume(call: Any) -> None:
+        try:
+            for _ in call:
+                pass
+        except grpc.RpcError as error:
+            ends.put(error)
+
+    threads = [threading.Thread(target=consume, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    return ends, threads
+
+
+def everything_else(server: Server, primary: Controller, program: Program) -> None:
+    """One call of every kind, each within its deadline, and another controller that comes and goes."""
+    primary.stub.Capabilities(p4rt.CapabilitiesRequest(), timeout=TIMEOUT_SECONDS)
+    primary.stub.GetForwardingPipelineConfig(
+        p4rt.GetForwardingPipelineConfigRequest(device_id=DEVICE_ID), timeout=TIMEOUT_SECONDS
+    )
+    entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    primary.write(insert(entry))
+    assert primary.read_entries(program.entry("exact_t", dst=("exact", b"\x01"))) == [entry] * COPIES
+    primary.write(p4rt.Update(type=p4rt.Update.DELETE, entity=p4rt.Entity(table_entry=entry)))
+    other = Controller(server.port)
+    assert other.become(0).status.code == code_pb2.ALREADY_EXISTS
+    other.close()
+
+
+def test_a_read_of_402_bytes_that_asks_for_all_counters_100_times(primary: Controller, vast: Vast) -> None:
+    request = wildcards(100)
+    assert len(request) == 402
+    with pytest.raises(grpc.RpcError) as refused:
+        list(primary.channel.unary_stream(READ)(request, timeout=TIMEOUT_SECONDS))
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert refused.value.details() == (
+        "one read may look at 262144 rows and cells, and this one asks for more: split it, by table, counter or index"
+    )
+    assert vast.looks == 0
+
+
+def test_filtered_rows_count_too(primary: Controller, program: Program) -> None:
+    primary.write(insert(program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))))
+    table = program.id("tables", "exact_t")
+    none_passes = p4rt.Entity(table_entry=p4rt.TableEntry(table_id=table, controller_metadata=5))
+    assert primary.read(none_passes) == []
+    refused = code_of(lambda: primary.read(*[none_passes] * (MAX_STEPS // COPIES)))
+    assert refused == "RESOURCE_EXHAUSTED"
+
+
+def test_a_request_too_long_to_take_apart(primary: Controller) -> None:
+    assert code_of(lambda: primary.read(*[p4rt.Entity()] * 140_000)) == "INVALID_ARGUMENT"
+
+
+def test_long_reads_do_not_hold_up_others_and_end_with_their_callers(
+    server: Server, vast: Vast, primary: Controller, program: Program, channels: list[grpc.Channel]
+) -> None:
+    calls = [channel.unary_stream(READ)(wildcards(MOST)) for channel in channels]
+    ends, threads = consumed(calls)
+    everything_else(server, primary, program)
+    assert ends.empty()  # none of them was done in the meantime
+    for call in calls:
+        call.cancel()
+    for thread in threads:
+        thread.join(TIMEOUT_SECONDS)
+    assert [ends.get_nowait().code() for _ in calls] == [grpc.StatusCode.CANCELLED] * CROWD
+    for _ in range(1000):
+        before = vast.looks
+        assert len(primary.read(cell(program, 3))) == 1
+        if vast.looks == before + 1:
+            return
+    raise AssertionError("the switch reads on for callers that have gone")
+
+
+def test_readers_that_do_not_read(
+    server: Server, primary: Controller, program: Program, channels: list[grpc.Channel]
+) -> None:
+    """Each has a part of its answer, and there flow control stops."""
+    calls = [channel.unary_stream(READ)(wildcards(MOST)) for channel in channels for _ in range(2)]
+    everything_else(server, primary, program)
+    ends, threads = consumed(calls)
+    for _ in calls[MAX_READS:]:
+        error = ends.get(timeout=TIMEOUT_SECONDS)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert error.details().endswith("this one was the longest: read again, or less at a time")
+    for call in calls:
+        call.cancel()
+    for thread in threads:
+        thread.join(TIMEOUT_SECONDS)
+
+
+def test_a_program_replaced_during_a_read(primary: Controller, vast: Vast, program: Program) -> None:
+    answers = primary.channel.unary_stream(READ)(wildcards(MOST), timeout=TIMEOUT_SECONDS)
+    next(answers)
+    primary.set_pipeline(program.config())
+    with pytest.raises(grpc.RpcError) as ended:
+        for _ in answers:
+            pass
+    assert ended.value.code() is grpc.StatusCode.ABORTED
+    assert ended.value.details() == "the program was replaced during the read: read again"
+
+
+def never(released: threading.Event) -> Iterator[bytes]:
+    released.wait()
+    yield from ()
+
+
+def test_a_thousand_calls_that_say_nothing(
+    server: Server, primary: Controller, program: Program, channels: list[grpc.Channel]
+) -> None:
+    """Streams without an election, and calls of every other kind without their message."""
+    released = threading.Event()
+    calls: list[Any] = []
+    try:
+        for number in range(1000):
+            channel = channels[number % CROWD]
+            method = UNARY[number % 5] if number % 5 < len(UNARY) else "StreamChannel"
+            calls.append(channel.stream_stream(f"/p4.v1.P4Runtime/{method}")(never(released)))
+        for call in calls[: len(calls) - MAX_WAITING - 200]:  # calls of several connections arrive in any order
+            assert call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert call.details().endswith("begin each call with its message, and read what it answers")
+        everything_else(server, primary, program)
+    finally:
+        released.set()
+        for call in calls:
+            call.cancel()
+
+
+def test_streams_that_send_nonsense_and_do_not_read(
+    server: Server, primary: Controller, program: Program, channels: list[grpc.Channel]
+) -> None:
+    """Each message would be answered by an error of its size; they are not taken any more when answers wait."""
+    nonsense = p4rt.StreamMessageRequest(packet=p4rt.PacketOut(payload=bytes(1 << 19))).SerializeToString()
+    released = threading.Event()
+
+    def chatter() -> Iterator[bytes]:
+        while not released.is_set():
+            yield nonsense
+
+    calls = [channel.stream_stream(STREAM)(chatter()) for channel in channels[:4]]
+    everything_else(server, primary, program)
+    released.set()
+    for call in calls:
+        call.cancel()
