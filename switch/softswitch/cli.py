@@ -21,6 +21,7 @@ from sumwire_protocol.version import __version__
 from softswitch.errors import DeviceError
 from softswitch.native.emit import emit_c
 from softswitch.program.load.program import load_program
+from softswitch.program.load.text import read_program
 from softswitch.program.standard import DROP_PORT
 from softswitch.python.emit import emit_program
 from softswitch.runtime.impair import ImpairmentError, ImpairmentSpec, parse_impairment
@@ -164,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _arguments(argv)
     logging.basicConfig(level=LOG_LEVELS[arguments.log_level], format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        text = arguments.program.read_text() if arguments.program is not None else None
+        text = read_program(arguments.program) if arguments.program is not None else None
         if text is not None and (arguments.dump_python or arguments.dump_c):
             emit = emit_c if arguments.dump_c else emit_program
             print(emit(load_program(text)).source, end="")

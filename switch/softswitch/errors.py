@@ -2,13 +2,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors of the soft switch: a program that cannot run, or a request of the control plane that is refused."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DeviceError(Exception):
     """A request the device refuses; the message names the value and the rule."""
 
 
 class UnsupportedProgramError(DeviceError):
-    """The program uses a construct outside the supported subset; the message has its P4 file and line."""
+    """The program cannot run: a construct is outside the supported subset.
+
+    ``place``: the P4 file and line or the place in the JSON, which the text begins with.
+    """
+
+    def __init__(self, text: str, place: str = "") -> None:
+        super().__init__(f"{place}: {text}" if place else text)
+        self.text = text
+        self.place = place
+
+
+class MalformedProgramError(UnsupportedProgramError):
+    """What is given as a program is not one: a value breaks a rule of bmv2's JSON."""
+
+
+class ProgramTooLargeError(UnsupportedProgramError):
+    """The program is above a limit of :mod:`softswitch.program.limits`."""
+
+
+@contextmanager
+def placed(place: object) -> Iterator[None]:
+    """Give ``place`` to a refusal of a program that has none."""
+    try:
+        yield
+    except UnsupportedProgramError as error:
+        if error.place:
+            raise
+        raise type(error)(error.text, str(place)) from error
 
 
 class NotFoundError(DeviceError):

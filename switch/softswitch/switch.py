@@ -15,7 +15,7 @@ from softswitch.errors import InvalidEntryError, NotFoundError, UnsupportedProgr
 from softswitch.native.engine import NativeEngine
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
-from softswitch.program.standard import DROP_PORT
+from softswitch.program.standard import DROP_PORT, STANDARD_WIDTHS
 from softswitch.python.engine import PythonEngine
 from softswitch.runtime.engine import Engine, PortRunner, Transmit
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
@@ -28,9 +28,16 @@ from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
 _log = logging.getLogger("softswitch")
 
 MAX_GROUP = 0xFFFF
+MAX_PORT = (1 << STANDARD_WIDTHS["ingress_port"]) - 1
 
 ENGINES = ("auto", "python", "native")
 EngineChoice = Literal["auto", "python", "native"]
+
+
+def _check_port(port: int) -> None:
+    """Generated code relies on the width of a port."""
+    if not 0 <= port <= MAX_PORT:
+        raise InvalidEntryError(f"port {port} is not in 0..{MAX_PORT}")
 
 
 class SoftSwitch:
@@ -54,6 +61,8 @@ class SoftSwitch:
         clock: Callable[[], int] | None = None,
         engine: EngineChoice = "auto",
     ) -> None:
+        if cpu_port is not None:
+            _check_port(cpu_port)
         self.cpu_port = cpu_port
         self._random = SplitMix(seed)
         start_ns = time.monotonic_ns()
@@ -112,6 +121,7 @@ class SoftSwitch:
 
         Without a program every frame is dropped.
         """
+        _check_port(port)
         with self._lock:
             return self._machine.process(port, frame) if self._machine is not None else []
 
@@ -134,6 +144,7 @@ class SoftSwitch:
             callback(frame)
 
     def inject(self, port: int, frame: bytes) -> None:
+        _check_port(port)
         self.receive(port, bytes(frame))
 
     def on_cpu_frame(self, callback: Callable[[bytes], None] | None) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from softswitch.fuzz.driver import fuzz
 from softswitch.program.load.program import load_program
+from softswitch.program.load.text import read_program
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--packets", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    program = load_program(options.program.read_text())
+    program = load_program(read_program(options.program))
     state = json.loads(options.config.read_text()) if options.config else {"tables": {}, "groups": {}, "frames": []}
     try:
         result = fuzz(program, state, options.packets, options.seed)

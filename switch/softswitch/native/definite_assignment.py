@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from softswitch.native.emit_bounds import Bounds
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
+from softswitch.program.bounds import Bounds
 from softswitch.program.flow import state_successors, successors
 from softswitch.program.graph import topological
 from softswitch.program.traverse import FieldKey, expr_fields, operands

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.native.emit_carrier import LIMB
 from softswitch.native.emit_checksums import emit_update, emit_verify
-from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context, Message
 from softswitch.native.emit_deparser import emit_deparser
 from softswitch.native.emit_parser import emit_parser
@@ -23,6 +23,7 @@ from softswitch.native.emit_storage import plan_storage
 from softswitch.native.limbs import limbs
 from softswitch.program import ir
 from softswitch.program.analysis import analyse
+from softswitch.program.limits import CELLS
 from softswitch.program.standard import PACKET_LENGTH
 
 _COUNTER_LIMBS = 2
@@ -60,6 +61,11 @@ class CProgram:
 
 def emit_c(program: ir.Program) -> CProgram:
     """Raises UnsupportedProgramError for a construct that only the Python engine runs."""
+    with placed("the native engine"):
+        return _emit(program)
+
+
+def _emit(program: ir.Program) -> CProgram:
     usage = analyse(program)
     context = Context.of(program, usage, plan_storage(program, usage))
     body = [
@@ -87,7 +93,7 @@ def emit_c(program: ir.Program) -> CProgram:
 
 
 def _process(context: Context) -> list[str]:
-    code = Code()
+    code = context.code()
     code.line("struct packet packet;")
     code.line("struct packet *const p = &packet;")
     code.line("memset(p, 0, offsetof(struct packet, machine));")
@@ -112,8 +118,8 @@ def _process(context: Context) -> list[str]:
 
 def _export(context: Context) -> list[str]:
     program = context.program
-    registers = [f"{{{register.size}u, {limbs(register.width)}u}}" for register in program.registers.values()]
-    counters = [f"{{{program.counters[name].size}u, {_COUNTER_LIMBS}u}}" for name in context.counter_numbers]
+    registers = [_array(register.size, limbs(register.width)) for register in program.registers.values()]
+    counters = [_array(program.counters[name].size, _COUNTER_LIMBS) for name in context.counter_numbers]
     return [
         *_arrays("register_arrays", registers),
         *_arrays("counter_arrays", counters),
@@ -128,6 +134,12 @@ def _export(context: Context) -> list[str]:
         "    .process = process,",
         "};",
     ]
+
+
+def _array(size: int, stride: int) -> str:
+    if not 0 <= size <= CELLS:
+        raise ProgramTooLargeError(f"{size} cells of a register or counter, at most {CELLS}; make it smaller")
+    return f"{{{size}u, {stride}u}}"
 
 
 def _arrays(name: str, values: list[str]) -> list[str]:

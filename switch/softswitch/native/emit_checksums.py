@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from softswitch.native.emit_bounds import binary
-from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_hash import hash_value
@@ -16,7 +15,7 @@ from softswitch.program.standard import STANDARD
 
 def emit_verify(context: Context) -> list[str]:
     """Lines of C: ``verify_checksums(p)`` sets checksum_error if a checksum is wrong."""
-    code = Code()
+    code = context.code()
     expressions = ExprEmitter(context.storage, code)
     error = context.storage.fields.get((STANDARD, "checksum_error"))
     for checksum in context.program.checksums:
@@ -35,7 +34,7 @@ def emit_verify(context: Context) -> list[str]:
 
 def emit_update(context: Context) -> list[str]:
     """Lines of C: ``update_checksums(p)`` writes the checksums."""
-    code = Code()
+    code = context.code()
     expressions = ExprEmitter(context.storage, code)
     statements = StatementEmitter(context, code, expressions)
     for checksum in context.program.checksums:

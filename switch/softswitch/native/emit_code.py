@@ -8,19 +8,26 @@ A value is computed once per block, although p4c repeats subexpressions. Fields 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from softswitch.native.emit_carrier import Carrier
+from softswitch.program.emitted_text import comment_text
+from softswitch.program.limits import Budget
 
 INDENT = "  "
 
 
-class Code:
-    """One function's body."""
+def comment(text: str) -> str:
+    """A comment of one line, whatever ``text`` holds."""
+    return f"// {comment_text(text)}"
 
-    def __init__(self) -> None:
+
+class Code:
+    """One function's body. ``budget``: what the whole program may take."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
         self.lines: list[str] = []
         self._depth = 1
         self._count = 0
@@ -28,10 +35,12 @@ class Code:
         self._members: dict[str, str] = {}
 
     def line(self, text: str) -> None:
-        self.lines.append(INDENT * self._depth + text)
+        line = INDENT * self._depth + text
+        self.budget.write(line)
+        self.lines.append(line)
 
     def comment(self, text: str) -> None:
-        self.line("// " + re.sub(r"[\r\n\\]", " ", text))
+        self.line(comment(text))
 
     def name(self) -> str:
         """A fresh name."""

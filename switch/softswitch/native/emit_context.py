@@ -10,7 +10,8 @@ from softswitch.native.emit_code import Code
 from softswitch.native.emit_storage import Storage
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
-from softswitch.program.identifiers import identifier
+from softswitch.program.emitted_text import identifier
+from softswitch.program.limits import Budget
 from softswitch.program.standard import PACKET_LENGTH, STANDARD
 from softswitch.program.traverse import flatten
 
@@ -35,7 +36,8 @@ class Message:
 class Context:
     """The program, where its fields are kept, names and numbers.
 
-    ``track_length``: egress reads packet_length, so the code keeps it up to date. ``messages`` grows while emitting.
+    ``track_length``: egress reads packet_length, so the code keeps it up to date. ``messages`` grows while
+    emitting, and ``budget`` shrinks.
     """
 
     program: ir.Program
@@ -48,6 +50,7 @@ class Context:
     register_numbers: dict[str, int]
     counter_numbers: dict[str, int]
     messages: list[Message] = field(default_factory=list)
+    budget: Budget = field(default_factory=Budget)
 
     @classmethod
     def of(cls, program: ir.Program, usage: Usage, storage: Storage) -> Context:
@@ -64,6 +67,10 @@ class Context:
             {name: number for number, name in enumerate(program.registers)},
             {name: number for number, name in enumerate(indirect)},
         )
+
+    def code(self) -> Code:
+        """An empty body of a function."""
+        return Code(self.budget)
 
     def exits(self, table: ir.Table) -> bool:
         """Return True if an action of the table can end the pipeline with ``exit``."""

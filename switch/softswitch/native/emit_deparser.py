@@ -16,7 +16,7 @@ def emit_deparser(context: Context) -> list[str]:
     usage, storage = context.usage, context.storage
     order = [name for name in context.program.deparser if name in usage.extracted or name in usage.changed]
     headers = [context.program.headers[name] for name in order]
-    code = Code()
+    code = context.code()
     code.line("const size_t rest = p->size - p->payload;")
     code.line("size_t length = rest;")
     for header in headers:

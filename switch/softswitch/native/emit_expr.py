@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from softswitch.native.emit_bounds import COMPARISONS, Bits, Bounds, Expr, Temp, binary, borrows, carries
+from softswitch.native.emit_bounds import COMPARISONS, Bits, Expr, Temp, binary, borrows, carries
 from softswitch.native.emit_carrier import (
     LIMB,
     Carrier,
@@ -28,6 +28,7 @@ from softswitch.native.emit_code import Code
 from softswitch.native.emit_storage import Storage
 from softswitch.native.limbs import LIMB_BITS, argument_offsets, limbs
 from softswitch.program import ir
+from softswitch.program.bounds import Bounds
 from softswitch.program.numbers import full
 
 LARGE_BITINT = 8  # limbs; larger products are computed in a loop: unrolled they take hundreds of instructions
@@ -94,6 +95,7 @@ class ExprEmitter:
 
     def _ring(self, expr: Expr, kind: Carrier) -> str:  # noqa: PLR0911, PLR0912 - one case per expression
         """``ring`` for a value that needs all of ``kind``."""
+        self.code.budget.step()
         match expr:
             case Temp(text, own, low):
                 return self._converted(text, own, kind, signed=low < 0)

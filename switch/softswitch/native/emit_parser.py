@@ -8,20 +8,19 @@ against the frame's length first.
 
 from __future__ import annotations
 
-from softswitch.errors import UnsupportedProgramError
+from softswitch.errors import UnsupportedProgramError, placed
 from softswitch.native.emit_bounds import Temp, binary
 from softswitch.native.emit_bytes import Slice, read_bits, slices
 from softswitch.native.emit_carrier import LIMB, carrier, carrier_of
-from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_stmt import StatementEmitter
 from softswitch.program import ir
+from softswitch.program.emitted_text import identifier
 from softswitch.program.flow import state_successors
 from softswitch.program.graph import topological
-from softswitch.program.identifiers import identifier
 from softswitch.program.numbers import full
-from softswitch.program.standard import STANDARD
+from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
 from softswitch.program.traverse import flatten, lookaheads, operands
 
 _HEAD = "(struct packet *p, size_t at0)"
@@ -35,7 +34,8 @@ def emit_parser(context: Context) -> list[str]:
     names = {name: identifier(f"state_{name}", taken) for name in parser.states}
     lines: list[str] = []
     for name in reversed(topological(parser.start, lambda name: state_successors(parser.states[name]))):
-        body = _StateEmitter(context, parser.states[name], names).emit()
+        with placed(f"parser state {name!r}"):
+            body = _StateEmitter(context, parser.states[name], names).emit()
         lines += [f"static void {names[name]}{_HEAD} {{", *body, "}", ""]
     return [*lines, f"static void parse(struct packet *p) {{ {names[parser.start]}(p, 0); }}", ""]
 
@@ -45,7 +45,7 @@ class _StateEmitter:
         self._context = context
         self._state = state
         self._names = names
-        self._code = Code()
+        self._code = context.code()
         self._at = "at0"
         self._positions = 1
         self._expressions = ExprEmitter(context.storage, self._code, lookahead=self._peek)
@@ -101,7 +101,7 @@ class _StateEmitter:
             case ir.Verify(condition, error):
                 self._need_lookahead(condition, error)
                 with self._code.block(f"if (!{self._expressions.boolean(condition)})"):
-                    self._leave(self._expressions.wrapped(error, LIMB.bits))
+                    self._leave(self._expressions.wrapped(error, STANDARD_WIDTHS["parser_error"]))
             case _:
                 self._need_lookahead(*(operand for statement in flatten([op]) for operand in operands(statement)))
                 self._statements.body([op])
@@ -130,7 +130,7 @@ class _StateEmitter:
             self._advance_to(f"{self._at} + {low // 8}")
             return True
         if low < 0 or carrier_of(low, high) != LIMB:
-            raise UnsupportedProgramError(f"parser state {self._state.name!r}: advance by a number beyond 64 bits")
+            raise UnsupportedProgramError("advance by a number beyond 64 bits is not supported")
         self._need_lookahead(bits)
         step = self._expressions.wrapped(bits, LIMB.bits)
         with self._code.block(f"if ({step} & 7)"):

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from softswitch.errors import placed
 from softswitch.native.emit_bounds import Expr
 from softswitch.native.emit_carrier import LIMB
-from softswitch.native.emit_code import Code
+from softswitch.native.emit_code import Code, comment
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_stmt import StatementEmitter
@@ -37,11 +38,12 @@ def emit_actions(context: Context) -> list[str]:
 
 
 def _action(context: Context, action: ir.Action) -> list[str]:
-    code = Code()
+    code = context.code()
     expressions = ExprEmitter(context.storage, code, tuple(parameter.width for parameter in action.parameters))
-    StatementEmitter(context, code, expressions).body(action.body)
+    with placed(action.source):
+        StatementEmitter(context, code, expressions).body(action.body)
     head = f"static void {context.action_names[action.index]}(struct packet *p, const uint64_t *args) {{"
-    return [f"// {action.source}".rstrip(), head, *code.lines, "}", ""]
+    return [comment(str(action.source)), head, *code.lines, "}", ""]
 
 
 def constant_arguments(action: ir.Action, args: tuple[int, ...]) -> tuple[str, str]:
@@ -74,7 +76,7 @@ def _table_name(context: Context, table: ir.Table) -> str:
 
 
 def _table(context: Context, table: ir.Table) -> list[str]:
-    code = Code()
+    code = context.code()
     number = context.table_numbers[table.name]
     code.line(f"const struct ss_table *table = p->machine->tables[{number}];")
     if table.keys:
@@ -92,7 +94,7 @@ def _table(context: Context, table: ir.Table) -> list[str]:
         code.line("default: break;")
     code.line("return entry;")
     head = f"static const struct ss_entry *{_table_name(context, table)}(struct packet *p) {{"
-    return [f"// {table.name}, {table.source}", head, *code.lines, "}", ""]
+    return [comment(f"{table.name}, {table.source}"), head, *code.lines, "}", ""]
 
 
 def _key(context: Context, table: ir.Table, code: Code) -> int:
@@ -138,14 +140,15 @@ class _PipelineEmitter:
         return "return;" if name is None else f"goto node_{self._numbers[name]};"
 
     def _conditional(self, node: ir.Conditional) -> list[str]:
-        code = Code()
-        test = ExprEmitter(self._context.storage, code).boolean(node.condition)
+        code = self._context.code()
+        with placed(node.source):
+            test = ExprEmitter(self._context.storage, code).boolean(node.condition)
         code.line(f"if ({test}) {self._go(node.on_true)}")
         code.line(self._go(node.on_false))
         return code.lines
 
     def _table(self, table: ir.Table) -> list[str]:
-        code = Code()
+        code = self._context.code()
         if is_call(table):
             self._call(table, code)
             return code.lines

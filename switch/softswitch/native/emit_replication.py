@@ -51,7 +51,7 @@ def emit_late(context: Context) -> list[str]:
 
 def emit_send(context: Context) -> list[str]:
     """Lines of C: ``send(p, port, instance)`` runs egress and the later stages for one replica."""
-    code = Code()
+    code = context.code()
     code.write("exited", "0")
     if context.usage.truncates:
         code.line("p->limit = SIZE_MAX;")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from softswitch.native.emit_carrier import Carrier, carrier
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
-from softswitch.program.identifiers import identifier
+from softswitch.program.emitted_text import identifier
 from softswitch.program.standard import STANDARD
 from softswitch.program.traverse import FieldKey
 

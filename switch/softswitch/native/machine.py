@@ -75,16 +75,23 @@ class NativeMachine:
 
     def _map_registers(self) -> dict[str, NativeRegister]:
         return {
-            name: NativeRegister(self._library.ss_machine_register(self.address, number), register)
+            name: NativeRegister(self._cells("register", number, register.size), register)
             for number, (name, register) in enumerate(self.program.registers.items())
         }
 
     def _map_counters(self) -> dict[str, NativeCounter]:
         indirect = [array for array in self.program.counters.values() if array.table is None]
         return {
-            array.name: NativeCounter(self._library.ss_machine_counter(self.address, number), array.size)
+            array.name: NativeCounter(self._cells("counter", number, array.size), array.size)
             for number, array in enumerate(indirect)
         }
+
+    def _cells(self, kind: str, number: int, size: int) -> int:
+        """The address of an array's cells; C and Python must agree on their number."""
+        address: int | None = getattr(self._library, f"ss_machine_{kind}")(self.address, number, size)
+        if not address:
+            raise AssertionError(f"{kind} {number} does not have {size} cells in C")
+        return address
 
     def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
         pairs = (Replica * len(replicas))(*(Replica(*replica) for replica in replicas))

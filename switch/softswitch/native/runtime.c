@@ -9,6 +9,8 @@
 #define COLLECTOR_FRAMES 64u
 // At most this many bytes of headers are added to one frame.
 #define COLLECTOR_GROWTH 65536u
+// 64-bit words of one array of registers or counters.
+#define MOST_WORDS ((size_t)1 << 32)
 
 // ---------------------------------------------------------------- machines
 
@@ -21,7 +23,8 @@ static void free_arrays(uint64_t **arrays, uint32_t count) {
 static uint64_t **make_arrays(const struct ss_array *kinds, uint32_t count, uint32_t fixed) {
   uint64_t **arrays = ss_memory(count * sizeof *arrays);
   for (uint32_t i = 0; arrays != NULL && i < count; i++) {
-    arrays[i] = ss_memory((size_t)kinds[i].size * (fixed ? fixed : kinds[i].stride) * sizeof(uint64_t));
+    size_t words = (size_t)kinds[i].size * (fixed ? fixed : kinds[i].stride);
+    if (words <= MOST_WORDS) arrays[i] = ss_memory(words * sizeof(uint64_t));
     if (arrays[i] == NULL) {
       free_arrays(arrays, count);
       return NULL;
@@ -55,19 +58,33 @@ void ss_machine_free(struct ss_machine *machine) {
   free(machine);
 }
 
-void ss_machine_publish(struct ss_machine *machine, uint32_t number, struct ss_table *table) {
+int ss_machine_publish(struct ss_machine *machine, uint32_t number, struct ss_table *table) {
+  if (number >= machine->program->tables || table == NULL) return 0;
   struct ss_table *before = machine->tables[number];
   machine->tables[number] = table;
   ss_table_free(before);
+  return 1;
 }
 
-uint64_t *ss_machine_register(struct ss_machine *machine, uint32_t number) { return machine->registers[number]; }
+static uint64_t *cells(const struct ss_array *arrays, uint32_t count, uint64_t **found, uint32_t number,
+                       uint64_t size) {
+  return number < count && arrays[number].size == size ? found[number] : NULL;
+}
 
-uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number) { return machine->counters[number]; }
+uint64_t *ss_machine_register(struct ss_machine *machine, uint32_t number, uint64_t size) {
+  const struct ss_program *program = machine->program;
+  return cells(program->register_arrays, program->registers, machine->registers, number, size);
+}
+
+uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number, uint64_t size) {
+  const struct ss_program *program = machine->program;
+  return cells(program->counter_arrays, program->counters, machine->counters, number, size);
+}
 
 int ss_machine_set_group(struct ss_machine *machine, uint32_t group, const struct ss_replica *replicas,
                          uint32_t count) {
   struct ss_replica *own = NULL;
+  if (group >= SS_GROUPS) return 0;
   if (count != 0) {
     own = ss_memory(count * sizeof *own);
     if (own == NULL) return 0;

@@ -46,10 +46,12 @@ typedef void ss_log_fn(struct ss_machine *machine, uint32_t message, const uint6
 
 struct ss_machine *ss_machine_new(const struct ss_program *program, uint64_t *random, ss_log_fn *log);
 void ss_machine_free(struct ss_machine *machine);
-// Frees the table published before.
-void ss_machine_publish(struct ss_machine *machine, uint32_t number, struct ss_table *table);
-uint64_t *ss_machine_register(struct ss_machine *machine, uint32_t number);
-uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number);
+// Frees the table published before. 0 if there is no table of this number, or without `table`.
+int ss_machine_publish(struct ss_machine *machine, uint32_t number, struct ss_table *table);
+// NULL if there is no array of this number with `size` cells.
+uint64_t *ss_machine_register(struct ss_machine *machine, uint32_t number, uint64_t size);
+uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number, uint64_t size);
+// 0 without memory, or for a group from SS_GROUPS on.
 int ss_machine_set_group(struct ss_machine *machine, uint32_t group, const struct ss_replica *replicas, uint32_t count);
 
 // ---- single packets

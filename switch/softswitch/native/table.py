@@ -71,7 +71,8 @@ class NativeTable:
         table = runtime().ss_table_new(
             self._fields, len(self._fields), self._exact, addresses.buffer_info()[0], len(rows), default.address
         )
-        runtime().ss_machine_publish(self._machine, self._number, present(table))
+        if not runtime().ss_machine_publish(self._machine, self._number, present(table)):
+            raise AssertionError(f"there is no table {self._number} in C")
         # Only now may the rows published before be freed.
         self._published = [*rows, default]
 

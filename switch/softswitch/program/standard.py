@@ -1,8 +1,27 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""v1model's standard_metadata: its name, and values that the architecture gives to its fields."""
+"""v1model's standard_metadata: its name, its fields, and values that the architecture gives to them."""
 
 STANDARD = "standard_metadata"
 PACKET_LENGTH = "packet_length"
 DROP_PORT = 511  # mark_to_drop's egress_spec
 INSTANCE_REPLICA = 5  # instance_type of a packet that replication made
+# Bits. The engines write these fields, and rely on the widths where they leave out a check of an index.
+STANDARD_WIDTHS = {
+    "ingress_port": 9,
+    "egress_spec": 9,
+    "egress_port": 9,
+    "instance_type": 32,
+    "packet_length": 32,
+    "enq_timestamp": 32,
+    "enq_qdepth": 19,
+    "deq_timedelta": 32,
+    "deq_qdepth": 19,
+    "ingress_global_timestamp": 48,
+    "egress_global_timestamp": 48,
+    "mcast_grp": 16,
+    "egress_rid": 16,
+    "checksum_error": 1,
+    "parser_error": 32,
+    "priority": 3,
+}

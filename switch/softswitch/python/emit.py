@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softswitch.errors import placed
 from softswitch.program import ir
 from softswitch.program.analysis import analyse
 from softswitch.program.standard import DROP_PORT, INSTANCE_REPLICA, PACKET_LENGTH, STANDARD
@@ -44,13 +45,18 @@ class Emitted:
 
 def emit_program(program: ir.Program) -> Emitted:
     """Raises UnsupportedProgramError for what the Python engine cannot run."""
+    with placed("the Python engine"):
+        return _emit(program)
+
+
+def _emit(program: ir.Program) -> Emitted:
     usage = analyse(program)
     standard = {member.name for member in program.headers[STANDARD].fields}
     intrinsic: set[FieldKey] = {(STANDARD, name) for name in ("egress_spec", "mcast_grp") if name in standard}
     storage = plan_storage(program, usage, intrinsic)
     track_length = (STANDARD, "packet_length") in usage.egress_reads
     context = Context(program, usage, storage, Names.of(program), track_length)
-    out = Writer()
+    out = Writer(context.budget)
     with out.block("def process(port, frame):"):
         emitter = _ProcessEmitter(context, out)
         emitter.emit()
@@ -130,7 +136,7 @@ class _ProcessEmitter:
         error = self._fields.get((STANDARD, "checksum_error"))
         if error is None:
             return
-        expressions = ExprEmitter(self._context.storage)
+        expressions = ExprEmitter(self._context)
         for checksum in self._program.checksums:
             if not checksum.verify:
                 continue
@@ -144,7 +150,7 @@ class _ProcessEmitter:
                     self._out.line(f"{error} = 1")
 
     def _update(self) -> None:
-        expressions = ExprEmitter(self._context.storage)
+        expressions = ExprEmitter(self._context)
         statements = StatementEmitter(self._context, self._out, expressions)
         for checksum in self._program.checksums:
             if not checksum.update:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
-from softswitch.program.identifiers import identifier
+from softswitch.program.emitted_text import identifier
+from softswitch.program.limits import Budget
 from softswitch.python.layout import Storage
 
 
@@ -34,7 +35,8 @@ class Names:
 class Context:
     """The program, where its fields are kept, and names.
 
-    ``track_length``: egress reads packet_length, so the code keeps it up to date.
+    ``track_length``: egress reads packet_length, so the code keeps it up to date. ``budget``: what the
+    code may take.
     """
 
     program: ir.Program
@@ -42,6 +44,7 @@ class Context:
     storage: Storage
     names: Names
     track_length: bool
+    budget: Budget = field(default_factory=Budget)
 
     def keeps_position(self, header: str) -> bool:
         """Return True if the header may leave as the bytes it came in with."""

@@ -10,24 +10,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
+from softswitch.program.limits import Budget
 from softswitch.program.numbers import full
-from softswitch.python.layout import Storage
+from softswitch.python.emit_context import Context
 from softswitch.python.values import ARITHMETIC, Value, constant, value_and, value_xor, wrap
+
+MAX_TEXT = 1 << 20  # characters of one expression
 
 
 class ExprEmitter:
     """``params`` gives the value of each action parameter: a local name, or a constant in specialised code."""
 
-    def __init__(self, storage: Storage, lookahead: Callable[[ir.Lookahead], str] | None = None) -> None:
-        self._storage = storage
+    def __init__(
+        self,
+        context: Context,
+        lookahead: Callable[[ir.Lookahead], str] | None = None,
+        *,
+        budget: Budget | None = None,
+    ) -> None:
+        self._storage = context.storage
         self._lookahead = lookahead
+        self._budget = budget or context.budget
         self.params: list[Value] = []
 
     # -- data ------------------------------------------------------------
 
-    def data(self, expr: ir.Expr) -> Value:  # noqa: PLR0911, PLR0912 - one case per expression
+    def data(self, expr: ir.Expr) -> Value:
         """An expression that is an integer."""
+        self._budget.step()
+        value = self._data(expr)
+        if len(value.text) > MAX_TEXT:
+            raise ProgramTooLargeError(
+                f"an expression takes more than {MAX_TEXT} characters in Python; use the native engine"
+            )
+        return value
+
+    def _data(self, expr: ir.Expr) -> Value:  # noqa: PLR0911, PLR0912 - one case per expression
         match expr:
             case ir.Const(value):
                 return constant(value)
@@ -48,10 +68,7 @@ class ExprEmitter:
                 text = f"({yes.text} if {self.boolean(condition)} else {no.text})"
                 return Value(text, min(yes.low, no.low), max(yes.high, no.high))
             case ir.Unary("~", operand):
-                inner = self.data(operand)
-                if inner.constant is not None:
-                    return constant(~inner.constant)
-                return Value(f"(~{inner.text})", ~inner.high, ~inner.low)
+                return _inverted(self.data(operand))
             case ir.Unary("-", operand):
                 inner = self.data(operand)
                 if inner.constant is not None:
@@ -92,6 +109,7 @@ class ExprEmitter:
             mask = right.value
             if inner.low >= 0 and inner.high <= mask and mask & (mask + 1) == 0:
                 return value_xor(inner, constant(mask))
+            return value_and(_inverted(inner), self.data(right))
         return value_and(self.data(left), self.data(right))
 
     # -- booleans --------------------------------------------------------
@@ -114,6 +132,12 @@ class ExprEmitter:
             case ir.Ternary(condition, then, otherwise):
                 return f"({self.boolean(then)} if {self.boolean(condition)} else {self.boolean(otherwise)})"
         return self.data(expr).text
+
+
+def _inverted(inner: Value) -> Value:
+    if inner.constant is not None:
+        return constant(~inner.constant)
+    return Value(f"(~{inner.text})", ~inner.high, ~inner.low)
 
 
 def _is_boolean(expr: ir.Expr) -> bool:

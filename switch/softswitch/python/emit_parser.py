@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softswitch.errors import UnsupportedProgramError
+from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.program import ir
-from softswitch.program.standard import STANDARD
+from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
 from softswitch.program.traverse import lookaheads
 from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
 from softswitch.python.emit_stmt import StatementEmitter
 from softswitch.python.layout import struct_codes, unpack_targets
 from softswitch.python.source_writer import Writer
+from softswitch.python.values import wrap
 
 MAX_STATES = 2000
 
@@ -46,7 +47,7 @@ class ParserEmitter:
         self._context = context
         self._out = out
         self._at = Position()
-        self._expressions = ExprEmitter(context.storage, self._peek)
+        self._expressions = ExprEmitter(context, self._peek)
         self._statements = StatementEmitter(context, out, self._expressions)
         self._written = 0
 
@@ -65,12 +66,15 @@ class ParserEmitter:
             return
         self._written += 1
         if self._written > MAX_STATES:
-            raise UnsupportedProgramError(f"parser state {name!r}: more than {MAX_STATES} paths through the parser")
+            raise ProgramTooLargeError(
+                f"more than {MAX_STATES} paths through the parser; use the native engine", f"parser state {name!r}"
+            )
         state = self._context.program.parser.states[name]
         self._out.comment(f"state {name}")
-        for op in state.ops:
-            at = self._op(op, at)
-        self._transition(state, at)
+        with placed(f"parser state {name!r}"):
+            for op in state.ops:
+                at = self._op(op, at)
+            self._transition(state, at)
 
     def _leave(self, at: Position, error: str | None = None) -> None:
         local = self._context.storage.fields.get((STANDARD, "parser_error"))
@@ -97,7 +101,8 @@ class ParserEmitter:
             case ir.Verify(condition, error):
                 self._need_lookahead(condition, at)
                 with self._out.block(f"if not {self._expressions.boolean(condition)}:"):
-                    self._leave(at, self._expressions.data(error).text)
+                    code = wrap(self._expressions.data(error), STANDARD_WIDTHS["parser_error"], signed=False)
+                    self._leave(at, code)
             case ir.Assign(_, value):
                 self._need_lookahead(value, at)
                 self._statements.body([op], set(), ir.Source(), tail=False)

@@ -8,7 +8,10 @@ specialised actions a function stands in place of the action data, see :mod:`sof
 
 from __future__ import annotations
 
-from softswitch.errors import UnsupportedProgramError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.program import ir
 from softswitch.program.flow import successors
 from softswitch.program.graph import joins
@@ -18,7 +21,7 @@ from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
 from softswitch.python.emit_specialised import call_specialised, is_specialised
 from softswitch.python.emit_stmt import StatementEmitter
-from softswitch.python.source_writer import Writer, bare
+from softswitch.python.source_writer import MAX_DEPTH, Writer, bare
 from softswitch.python.values import Value, constant
 
 MAX_NODES = 20000
@@ -31,9 +34,10 @@ class PipelineEmitter:
         self._pipeline = pipeline
         self._joins = joins(pipeline.start, lambda name: successors(pipeline.nodes[name]))
         self._actions = {action.index: action for action in context.program.actions}
-        self._expressions = ExprEmitter(context.storage)
+        self._expressions = ExprEmitter(context)
         self._statements = StatementEmitter(context, out, self._expressions)
         self._written = 0
+        self._nesting = 0
 
     def emit(self) -> None:
         """Write the pipeline. If it uses ``exit``, it is a loop that runs once, and ``exit`` is ``break``."""
@@ -51,13 +55,28 @@ class PipelineEmitter:
             self._written += 1
             node = self._pipeline.nodes[name]
             if self._written > MAX_NODES:
-                raise UnsupportedProgramError(f"{node.source}: control {self._pipeline.name!r} branches too much")
+                raise ProgramTooLargeError(
+                    f"control {self._pipeline.name!r} branches too much for Python; use the native engine",
+                    str(node.source),
+                )
             join = self._joins[name]
-            if isinstance(node, ir.Conditional):
-                self._conditional(node, join)
-            else:
-                self._table(node, join)
+            with placed(node.source), self._nested():
+                if isinstance(node, ir.Conditional):
+                    self._conditional(node, join)
+                else:
+                    self._table(node, join)
             name = join
+
+    @contextmanager
+    def _nested(self) -> Iterator[None]:
+        """A node inside the node before, with or without a block of its own."""
+        self._nesting += 1
+        if self._nesting > MAX_DEPTH:
+            raise ProgramTooLargeError(
+                f"control {self._pipeline.name!r} is nested more than {MAX_DEPTH} deep; use the native engine"
+            )
+        yield
+        self._nesting -= 1
 
     def _conditional(self, node: ir.Conditional, join: str | None) -> None:
         if node.on_true == node.on_false:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from softswitch.program import ir
+from softswitch.program.limits import Budget
 from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, valid_headers, written_field
 from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
@@ -72,9 +73,10 @@ def call_specialised(context: Context, action: ir.Action, out: Writer) -> None:
 def specialised_source(context: Context, action: ir.Action, args: Sequence[int]) -> str:
     """Source of a function ``specialised`` that computes ``action`` with ``args`` as constants."""
     reads, writes, headers = _interface(context, action)
-    out = Writer()
+    budget = Budget()
+    out = Writer(budget)
     with out.block(f"def specialised({', '.join(reads)}):"):
-        expressions = ExprEmitter(context.storage)
+        expressions = ExprEmitter(context, budget=budget)
         expressions.params = [constant(value) for value in args]
         statements = StatementEmitter(context, out, expressions)
         statements.body(action.body, set(headers), action.source, tail=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
+from softswitch.program.emitted_text import literal
 from softswitch.program.standard import DROP_PORT, PACKET_LENGTH, STANDARD
 from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
@@ -45,7 +46,9 @@ class StatementEmitter:
                             self.body(otherwise, set(changed), source, tail=last)
                 case ir.Exit():
                     if not last:
-                        raise UnsupportedProgramError(f"{source}: statements after exit are not supported")
+                        raise UnsupportedProgramError(
+                            "statements after exit are not supported by the Python engine", str(source)
+                        )
                     self._out.line("break")
                 case _:
                     self._simple(statement, changed)
@@ -78,7 +81,7 @@ class StatementEmitter:
                 self._hash(target, base, calculation, modulus, changed)
             case ir.LogMessage(text, values):
                 texts = "".join(self._expressions.data(value).text + ", " for value in values)
-                self._out.line(f"log_message({text!r}, ({texts}))")
+                self._out.line(f"log_message({literal(text)}, ({texts}))")
 
     def store(self, target: ir.FieldRef, value: Value, changed: set[str]) -> None:
         """Write ``target = value``, wrapped. Writes nothing for a field that the program never reads."""

@@ -14,7 +14,7 @@ from enum import Enum
 
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
-from softswitch.program.identifiers import identifier
+from softswitch.program.emitted_text import identifier
 from softswitch.program.traverse import FieldKey
 
 _CODES = {8: "B", 16: "H", 32: "I", 64: "Q"}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from softswitch.errors import UnsupportedProgramError
+from softswitch.errors import ProgramTooLargeError
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.python.emit import Emitted, emit_program
@@ -107,6 +107,8 @@ def _execute(source: str, name: str, space: dict[str, Any]) -> None:
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     try:
         code = compile(source, name, "exec")
-    except (IndentationError, RecursionError, MemoryError) as error:
-        raise UnsupportedProgramError(f"the program is nested too deeply for Python: {error}") from error
+    except (RecursionError, MemoryError) as error:
+        raise ProgramTooLargeError(
+            "the program is nested too deeply for Python; use the native engine", "the Python engine"
+        ) from error
     exec(code, space)

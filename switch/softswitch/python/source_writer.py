@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from softswitch.errors import ProgramTooLargeError
+from softswitch.program.emitted_text import comment_text
+from softswitch.program.limits import Budget
 from softswitch.python.common_subexpressions import eliminate_common_subexpressions
 
 
@@ -22,28 +25,39 @@ def bare(text: str) -> str:
     return text
 
 
-class Writer:
-    """Collects source lines."""
+MAX_DEPTH = 90  # blocks inside each other; Python takes a hundred
 
-    def __init__(self, depth: int = 0) -> None:
+
+class Writer:
+    """Collects source lines. ``budget``: what the whole program may take."""
+
+    def __init__(self, budget: Budget) -> None:
         self.lines: list[str] = []
-        self._depth = depth
+        self._budget = budget
+        self._depth = 0
 
     def line(self, text: str) -> None:
-        self.lines.append("    " * self._depth + text)
+        line = "    " * self._depth + text
+        self._budget.write(line)
+        self.lines.append(line)
 
     def extend(self, texts: Iterable[str]) -> None:
         for text in texts:
             self.line(text)
 
     def comment(self, text: str) -> None:
-        self.line("# " + text.replace("\n", " "))
+        """Write a comment of one line, whatever ``text`` holds."""
+        self.line(f"# {comment_text(text)}")
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """``head`` ends in a colon; an empty body becomes ``pass``."""
         self.line(head)
         self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ProgramTooLargeError(
+                f"branches nested too deeply for Python, more than {MAX_DEPTH}; use the native engine"
+            )
         before = len(self.lines)
         yield
         if all(line.lstrip().startswith("#") for line in self.lines[before:]):

@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Container
 
 from softswitch.program import ir
 from softswitch.program.graph import CycleError, joins
-from softswitch.program.load.expressions import ExprLoader, bind_params, source_of, unsupported
+from softswitch.program.limits import CELLS, IF_DEPTH, OBJECTS, PARAMETERS, STATEMENTS, WIDTH
+from softswitch.program.load.expressions import ExprLoader, Scope
+from softswitch.program.load.node import Node, shown, source_of, unsupported
 
-Json = Any
+_Primitive = Callable[[Node, Scope], tuple[ir.Statement, ...]]
+_ONLY_IN_CONTROLS = frozenset(["exit", "truncate"])
 
 
 class ActionLoader:
@@ -26,14 +28,14 @@ class ActionLoader:
     ) -> None:
         self._expressions = expressions
         self._registers = registers
-        self._counters = counters
+        self._counters = {name for name, counter in counters.items() if counter.table is None}
         self._calculations = calculations
-        self._widths: tuple[int, ...] = ()
-        self._primitives: dict[str, Callable[[list[Json], ir.Source], tuple[ir.Statement, ...]]] = {
+        self._statements = 0
+        self._primitives: dict[str, _Primitive] = {
             "assign": self._assign,
             "assign_header": self._assign_header,
-            "add_header": lambda p, s: (ir.SetValid(expressions.header_name(p[0], s)),),
-            "remove_header": lambda p, s: (ir.SetInvalid(expressions.header_name(p[0], s)),),
+            "add_header": lambda p, s: (ir.SetValid(expressions.header_name(p[0], s.source)),),
+            "remove_header": lambda p, s: (ir.SetInvalid(expressions.header_name(p[0], s.source)),),
             "mark_to_drop": lambda _p, _s: (ir.MarkToDrop(),),
             "drop": lambda _p, _s: (ir.MarkToDrop(),),
             "truncate": self._truncate,
@@ -47,34 +49,61 @@ class ActionLoader:
             "log_msg": self._log,
         }
 
-    def action(self, node: Json) -> ir.Action:
-        parameters = tuple(ir.Parameter(p["name"], int(p["bitwidth"])) for p in node["runtime_data"])
-        primitives = node["primitives"]
-        source = source_of(primitives[0] if primitives else node)
-        self._widths = tuple(parameter.width for parameter in parameters)
-        body = self._body(primitives, source)
-        return ir.Action(int(node["id"]), node["name"], parameters, body, source)
+    def actions(self, root: Node) -> dict[int, ir.Action]:
+        """All actions by their ids."""
+        actions: dict[int, ir.Action] = {}
+        for node in root["actions"].items():
+            action = self._action(node)
+            if action.index in actions:
+                raise node["id"].wrong("is the id of two actions")
+            actions[action.index] = action
+        return actions
 
-    def statement(self, node: Json, outer: ir.Source) -> tuple[ir.Statement, ...]:
-        """Translate one primitive other than a jump, of an action or of the parser."""
-        source = source_of(node, outer)
-        translate = self._primitives.get(node["op"])
+    def _action(self, node: Node) -> ir.Action:
+        parameters = tuple(
+            ir.Parameter(part["name"].name(), part["bitwidth"].integer(1, WIDTH))
+            for part in node["runtime_data"].items(PARAMETERS)
+        )
+        primitives = node["primitives"].items()
+        source = source_of(primitives[0] if primitives else node)
+        scope = Scope(source, tuple(parameter.width for parameter in parameters))
+        body = self._body(primitives, scope)
+        return ir.Action(node["id"].integer(0, CELLS), node["name"].name(), parameters, body, source)
+
+    def in_parser(self, node: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        """Translate one primitive that the parser runs."""
+        if node["op"].value in _ONLY_IN_CONTROLS:
+            raise unsupported(f"{node['op'].value} in the parser", source_of(node, scope.source))
+        return self._statement(node, scope)
+
+    def _statement(self, node: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        """Translate one primitive other than a jump."""
+        scope = Scope(source_of(node, scope.source), scope.params, scope.lookahead)
+        op = node["op"].value
+        translate = self._primitives.get(op) if isinstance(op, str) else None
         if translate is None:
-            raise unsupported(f"primitive {node['op']!r}", source)
-        return translate(node.get("parameters", []), source)
+            raise unsupported(f"primitive {shown(op)}", scope.source)
+        self._count_statement(node)
+        return translate(node["parameters"] if "parameters" in node.value else Node([], node, "parameters"), scope)
+
+    def _count_statement(self, node: Node) -> None:
+        self._statements += 1
+        if self._statements > STATEMENTS:
+            raise node.too_large("more statements in all actions, after jumps became branches", STATEMENTS)
 
     # -- structure -------------------------------------------------------
 
-    def _body(self, primitives: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
+    def _body(self, primitives: list[Node], scope: Scope) -> tuple[ir.Statement, ...]:
         """Jumps only go forward in the subset, so the primitives form a loop-free graph."""
         end = len(primitives)
 
         def following(index: int) -> list[int | None]:
             node = primitives[index]
-            if node["op"] == "_jump":
-                targets = [self._jump_target(node["parameters"][0], source)]
-            elif node["op"] == "_jump_if_zero":
-                targets = [index + 1, self._jump_target(node["parameters"][1], source)]
+            op = node["op"].value
+            if op == "_jump":
+                targets = [self._jump_target(node["parameters"][0], scope)]
+            elif op == "_jump_if_zero":
+                targets = [index + 1, self._jump_target(node["parameters"][1], scope)]
             else:
                 targets = [index + 1]
             return [target if target < end else None for target in targets]
@@ -82,77 +111,94 @@ class ActionLoader:
         try:
             join = joins(0 if primitives else None, following)
         except CycleError as error:
-            raise unsupported("a loop in an action", source_of(primitives[error.args[0]], source)) from error
+            raise unsupported("a loop in an action", source_of(primitives[error.args[0]], scope.source)) from error
 
-        def block(index: int | None, stop: int | None) -> tuple[ir.Statement, ...]:
+        def block(index: int | None, stop: int | None, depth: int) -> tuple[ir.Statement, ...]:
             statements: list[ir.Statement] = []
             while index is not None and index != stop:
                 node = primitives[index]
-                if node["op"] == "_jump_if_zero":
-                    condition = self._value(node["parameters"][0], source_of(node, source))
+                if depth > IF_DEPTH:
+                    raise node.too_large("ifs nested deeper", IF_DEPTH)
+                op = node["op"].value
+                if op == "_jump_if_zero":
+                    self._count_statement(node)
+                    own = Scope(source_of(node, scope.source), scope.params)
+                    condition = ir.Unary("d2b", self._expressions.expr(node["parameters"][0], own))
                     then, otherwise = following(index)
                     meet = join[index]
-                    statements.append(ir.If(ir.Unary("d2b", condition), block(then, meet), block(otherwise, meet)))
+                    below = depth + 1
+                    statements.append(ir.If(condition, block(then, meet, below), block(otherwise, meet, below)))
                     index = meet
                     continue
-                if node["op"] != "_jump":
-                    statements.extend(self.statement(node, source))
+                if op != "_jump":
+                    statements.extend(self._statement(node, scope))
                 index = following(index)[0]
             return tuple(statements)
 
-        return block(0 if primitives else None, None)
+        return block(0 if primitives else None, None, 0)
 
-    def _jump_target(self, node: Json, source: ir.Source) -> int:
-        target = self._expressions.expr(node, source)
+    def _jump_target(self, node: Node, scope: Scope) -> int:
+        target = self._expressions.expr(node, scope)
         if not isinstance(target, ir.Const):
-            raise unsupported("a jump to a computed offset", source)
+            raise unsupported("a jump to a computed offset", scope.source)
+        if not 0 <= target.value <= OBJECTS:
+            raise node.wrong("is a jump out of the action")
         return target.value
 
     # -- primitives ------------------------------------------------------
 
-    def _value(self, node: Json, source: ir.Source) -> ir.Expr:
-        return bind_params(self._expressions.expr(node, source), self._widths)
+    def _declared(self, node: Node, known: Container[str], what: str, source: ir.Source) -> str:
+        name = node["value"].value
+        if not isinstance(name, str) or name not in known:
+            raise unsupported(f"{what} {shown(name)}", source)
+        return name
 
-    def _named(self, node: Json, table: dict[str, Any], what: str, source: ir.Source) -> str:
-        if node.get("value") not in table:
-            raise unsupported(f"{what} {node.get('value')!r}", source)
-        return str(node["value"])
+    def _assign(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        return (ir.Assign(self._expressions.target(p[0], scope.source), self._expressions.expr(p[1], scope)),)
 
-    def _assign(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        return (ir.Assign(self._expressions.target(p[0], source), self._value(p[1], source)),)
+    def _assign_header(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        target, source = (self._expressions.header_name(p[index], scope.source) for index in (0, 1))
+        if self._expressions.headers[target].fields != self._expressions.headers[source].fields:
+            raise unsupported(f"a copy from {source!r} to {target!r}, a header of another type", scope.source)
+        return (ir.AssignHeader(target, source),)
 
-    def _assign_header(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        names = self._expressions.header_name(p[0], source), self._expressions.header_name(p[1], source)
-        return (ir.AssignHeader(*names),)
+    def _register_read(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        register = self._declared(p[1], self._registers, "register", scope.source)
+        target = self._expressions.target(p[0], scope.source)
+        return (ir.RegisterRead(target, register, self._expressions.expr(p[2], scope)),)
 
-    def _register_read(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        register = self._named(p[1], self._registers, "register", source)
-        target = self._expressions.target(p[0], source)
-        return (ir.RegisterRead(target, register, self._value(p[2], source)),)
+    def _register_write(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        register = self._declared(p[0], self._registers, "register", scope.source)
+        index, value = (self._expressions.expr(p[number], scope) for number in (1, 2))
+        return (ir.RegisterWrite(register, index, value),)
 
-    def _register_write(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        register = self._named(p[0], self._registers, "register", source)
-        return (ir.RegisterWrite(register, self._value(p[1], source), self._value(p[2], source)),)
+    def _count(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        counter = self._declared(p[0], self._counters, "counter", scope.source)
+        return (ir.Count(counter, self._expressions.expr(p[1], scope)),)
 
-    def _count(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        counter = self._named(p[0], self._counters, "counter", source)
-        return (ir.Count(counter, self._value(p[1], source)),)
+    def _random(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        target = self._expressions.target(p[0], scope.source)
+        low, high = (self._expressions.expr(p[number], scope) for number in (1, 2))
+        return (ir.Random(target, low, high),)
 
-    def _random(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        target = self._expressions.target(p[0], source)
-        return (ir.Random(target, self._value(p[1], source), self._value(p[2], source)),)
+    def _hash(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        target = self._expressions.target(p[0], scope.source)
+        calculation = self._declared(p[2], self._calculations, "calculation", scope.source)
+        base = self._expressions.expr(p[1], scope)
+        modulus = self._expressions.unsigned(p[3], scope, "a hash modulo a number")
+        return (ir.Hash(target, base, calculation, modulus),)
 
-    def _hash(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        target = self._expressions.target(p[0], source)
-        calculation = self._named(p[2], self._calculations, "calculation", source)
-        return (ir.Hash(target, self._value(p[1], source), calculation, self._value(p[3], source)),)
-
-    def _truncate(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        length = self._value(p[0], source)
+    def _truncate(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        length = self._expressions.expr(p[0], scope)
         if not isinstance(length, ir.Const):
-            raise unsupported("a truncate to a computed length", source)
+            raise unsupported("a truncate to a computed length", scope.source)
+        if not 0 <= length.value < 1 << 32:
+            raise p[0].wrong("is not a length of 32 bits")
         return (ir.Truncate(length.value),)
 
-    def _log(self, p: list[Json], source: ir.Source) -> tuple[ir.Statement, ...]:
-        values = tuple(self._value(node, source) for node in p[1]["value"]) if len(p) > 1 else ()
-        return (ir.LogMessage(str(p[0]["value"]), values),)
+    def _log(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        parts = p.items(2)
+        values = (
+            [self._expressions.expr(node, scope) for node in parts[1]["value"].items(PARAMETERS)] if parts[1:] else []
+        )
+        return (ir.LogMessage(p[0]["value"].text(), tuple(values)),)

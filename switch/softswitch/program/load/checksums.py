@@ -4,44 +4,57 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from softswitch.program import ir
 from softswitch.program.calculations import HASH_WIDTHS
-from softswitch.program.load.expressions import ExprLoader, number, source_of, unsupported
+from softswitch.program.limits import CALCULATION_BITS, WIDTH
+from softswitch.program.load.expressions import ExprLoader, Scope
+from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
 
-Json = Any
+
+def load_calculations(root: Node, expressions: ExprLoader) -> dict[str, ir.Calculation]:
+    calculations: dict[str, ir.Calculation] = {}
+    for node in root.section("calculations"):
+        calculation = _calculation(node, expressions)
+        declared_once(node["name"], calculation.name, calculations)
+        calculations[calculation.name] = calculation
+    return calculations
 
 
-def load_calculation(node: Json, expressions: ExprLoader) -> ir.Calculation:
+def _calculation(node: Node, expressions: ExprLoader) -> ir.Calculation:
     source = source_of(node)
-    if node["algo"] not in HASH_WIDTHS:
-        raise unsupported(f"hash algorithm {node['algo']!r}", source)
-    chunks: list[ir.Chunk] = []
-    for part in node["input"]:
-        if part["type"] == "hexstr":
-            chunks.append(ir.Chunk(ir.Const(number(part["value"])), int(part["bitwidth"])))
-        elif part["type"] == "field":
-            field = expressions.field(part["value"], source)
-            chunks.append(ir.Chunk(field, field.width))
-        elif part["type"] == "header":
-            header = expressions.headers[part["value"]]
-            chunks += [ir.Chunk(ir.FieldRef(header.name, f.name, f.width, f.signed), f.width) for f in header.fields]
-        else:
-            raise unsupported(f"{part['type']} in a checksum or hash", source)
-    return ir.Calculation(node["name"], node["algo"], tuple(chunks), source)
+    algorithm = node["algo"].choice(HASH_WIDTHS, "hash algorithm")
+    chunks = tuple(chunk for part in node["input"].items() for chunk in _chunks(part, expressions, source))
+    if sum(chunk.width for chunk in chunks) > CALCULATION_BITS:
+        raise node["input"].too_large("an input of more bits", CALCULATION_BITS)
+    return ir.Calculation(node["name"].name(), algorithm, chunks, source)
 
 
-def load_checksum(node: Json, expressions: ExprLoader, calculations: dict[str, ir.Calculation]) -> ir.Checksum:
+def _chunks(part: Node, expressions: ExprLoader, source: ir.Source) -> list[ir.Chunk]:
+    kind = part["type"].value
+    if kind == "hexstr":
+        width = part["bitwidth"].integer(1, WIDTH)
+        return [ir.Chunk(ir.Const(part["value"].hexadecimal(width)), width)]
+    if kind == "field":
+        field = expressions.field(part["value"], source)
+        return [ir.Chunk(field, field.width)]
+    if kind == "header":
+        header = expressions.header(part["value"], source)
+        return [ir.Chunk(ir.FieldRef(header.name, f.name, f.width, f.signed), f.width) for f in header.fields]
+    raise unsupported(f"an input of type {shown(kind)} in a checksum or hash", source)
+
+
+def load_checksum(node: Node, expressions: ExprLoader, calculations: dict[str, ir.Calculation]) -> ir.Checksum:
     source = source_of(node)
-    if node.get("type", "generic") != "generic" or node["calculation"] not in calculations:
-        raise unsupported(f"checksum {node['name']!r} of type {node.get('type')!r}", source)
+    name = node["name"].name()
+    kind = node.get("type")
+    if kind is not None and kind.value != "generic":
+        raise unsupported(f"checksum {name!r} of type {shown(kind.value)}", source)
     condition = node.get("if_cond")
     return ir.Checksum(
-        name=node["name"],
+        name=name,
         target=expressions.field(node["target"], source),
-        calculation=node["calculation"],
-        condition=ir.Const(1) if condition is None else expressions.expr(condition, source),
-        verify=bool(node.get("verify", True)),
-        update=bool(node.get("update", True)),
+        calculation=node["calculation"].choice(calculations, "calculation"),
+        condition=ir.Const(1) if condition is None else expressions.expr(condition, Scope(source)),
+        verify=flag_of(node, "verify", default=True),
+        update=flag_of(node, "update", default=True),
     )

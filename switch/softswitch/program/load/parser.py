@@ -4,90 +4,120 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Container
 
-from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
 from softswitch.program.flow import state_successors
 from softswitch.program.graph import CycleError, topological
+from softswitch.program.limits import KEY_FIELDS, PACKET_BYTES, PARSER_PATH
 from softswitch.program.load.actions import ActionLoader
-from softswitch.program.load.expressions import ExprLoader, number, source_of, unsupported
+from softswitch.program.load.expressions import ExprLoader, Scope
+from softswitch.program.load.node import Node, declared_once, shown, source_of, unsupported
 
-Json = Any
+_MOST_BITS = (1 << 64) - 1
 
 
-def load_parser(node: Json, expressions: ExprLoader, loader: ActionLoader) -> ir.Parser:
-    states = {state["name"]: _state(state, expressions, loader) for state in node["parse_states"]}
-    parser = ir.Parser(node["name"], node["init_state"], states)
-
+def load_parser(node: Node, expressions: ExprLoader, loader: ActionLoader) -> ir.Parser:
+    names: dict[str, Node] = {}
+    for state in node["parse_states"].items():
+        declared_once(state["name"], state["name"].name(), names)
+        names[state["name"].name()] = state
+    states = {name: _StateLoader(state, names, expressions, loader).load() for name, state in names.items()}
+    parser = ir.Parser(node["name"].name(), node["init_state"].choice(names, "parser state"), states)
     try:
-        topological(parser.start, lambda name: state_successors(states[name]))
+        order = topological(parser.start, lambda name: state_successors(states[name]))
     except CycleError as error:
-        raise UnsupportedProgramError(
-            f"parser state {error.args[0]!r}: a loop in the parser is not supported"
-        ) from None
+        raise unsupported(f"parser state {error.args[0]!r}: a loop in the parser", source_of(node)) from None
+    _check_paths(parser, order, names)
     return parser
 
 
-def _state(node: Json, expressions: ExprLoader, loader: ActionLoader) -> ir.ParserState:
-    source = source_of(node)
-    ops = tuple(op for child in node["parser_ops"] for op in _parser_op(child, expressions, loader, source))
-    key = tuple(expressions.expr(part, source) for part in node["transition_key"])
-    widths = [_key_width(part, source) for part in key]
-    cases: list[ir.Case] = []
-    default: str | None = None
-    for transition in node["transitions"]:
-        kind = transition.get("type", "default" if transition["value"] == "default" else "hexstr")
-        if kind == "default":
-            default = transition["next_state"]
-            break
-        if kind != "hexstr":
-            raise unsupported(f"transition of type {kind!r} in parser state {node['name']!r}", source)
-        cases.append(_case(transition, widths))
-    return ir.ParserState(node["name"], ops, key, tuple(cases), default)
+def _check_paths(parser: ir.Parser, order: list[str], names: dict[str, Node]) -> None:
+    """States call each other in C, and are nested blocks in Python."""
+    length = dict.fromkeys(order, 1)
+    for name in order:
+        if length[name] > PARSER_PATH:
+            raise names[name].too_large("more states on a path", PARSER_PATH)
+        for following in state_successors(parser.states[name]):
+            if following is not None:
+                length[following] = max(length[following], length[name] + 1)
 
 
-def _key_width(part: ir.Expr, source: ir.Source) -> int:
-    if isinstance(part, ir.FieldRef | ir.Lookahead):
-        return part.width
-    if isinstance(part, ir.Valid):
-        return 1
-    raise unsupported("a select on an expression", source)
+class _StateLoader:
+    def __init__(self, node: Node, names: Container[str], expressions: ExprLoader, loader: ActionLoader) -> None:
+        self._node = node
+        self._names = names
+        self._expressions = expressions
+        self._loader = loader
+        self._scope = Scope(source_of(node), lookahead=True)
 
+    def load(self) -> ir.ParserState:
+        ops = tuple(op for child in self._node["parser_ops"].items() for op in self._op(child))
+        key = tuple(
+            self._expressions.expr(part, self._scope) for part in self._node["transition_key"].items(KEY_FIELDS)
+        )
+        widths = [self._key_width(part) for part in key]
+        cases: list[ir.Case] = []
+        default: str | None = None
+        for transition in self._node["transitions"].items():
+            kind = transition.get("type")
+            name = ("default" if transition["value"].value == "default" else "hexstr") if kind is None else kind.value
+            if name == "default":
+                default = self._next_state(transition)
+                break
+            if name != "hexstr":
+                raise unsupported(
+                    f"transition of type {shown(name)} in parser state {self._node['name'].value!r}", self._scope.source
+                )
+            cases.append(self._case(transition, widths))
+        return ir.ParserState(self._node["name"].name(), ops, key, tuple(cases), default)
 
-def _case(node: Json, widths: list[int]) -> ir.Case:
-    """Split the case's value and mask into key fields: bmv2 pads each field to whole bytes and concatenates them."""
-    value = number(node["value"])
-    mask = None if node["mask"] is None else number(node["mask"])
-    values: list[int] = []
-    masks: list[int] = []
-    for width in reversed(widths):
-        full = (1 << width) - 1
-        field_mask = full if mask is None else mask & full
-        values.insert(0, value & field_mask)
-        masks.insert(0, field_mask)
-        padded = (width + 7) // 8 * 8
-        value >>= padded
-        mask = None if mask is None else mask >> padded
-    return ir.Case(tuple(values), tuple(masks), node["next_state"])
+    def _next_state(self, transition: Node) -> str | None:
+        following = transition["next_state"]
+        return None if following.value is None else following.choice(self._names, "parser state")
 
+    def _key_width(self, part: ir.Expr) -> int:
+        if isinstance(part, ir.FieldRef | ir.Lookahead):
+            return part.width
+        if isinstance(part, ir.Valid):
+            return 1
+        raise unsupported("a select on an expression", self._scope.source)
 
-def _parser_op(node: Json, expressions: ExprLoader, loader: ActionLoader, outer: ir.Source) -> tuple[ir.ParserOp, ...]:
-    source = source_of(node, outer)
-    parameters = node["parameters"]
-    match node["op"]:
-        case "extract" if parameters[0]["type"] == "regular":
-            return (ir.Extract(parameters[0]["value"]),)
-        case "set":
-            return (ir.Assign(expressions.target(parameters[0], source), expressions.expr(parameters[1], source)),)
-        case "verify":
-            return (ir.Verify(expressions.expr(parameters[0], source), expressions.expr(parameters[1], source)),)
-        case "advance":
-            return (ir.Advance(expressions.expr(parameters[0], source)),)
-        case "shift":
-            return (ir.Advance(ir.Const(8 * int(parameters[0]["value"]))),)
-        case "primitive":
-            return loader.statement(parameters[0], source)
-        case "extract":
-            raise unsupported(f"extract into a {parameters[0]['type']}", source)
-    raise unsupported(f"parser operation {node['op']!r}", source)
+    def _case(self, node: Node, widths: list[int]) -> ir.Case:
+        """Split the case's value and mask into key fields. bmv2 pads each to whole bytes and concatenates them."""
+        whole = sum((width + 7) // 8 * 8 for width in widths)
+        value = node["value"].hexadecimal(whole)
+        mask = None if node["mask"].value is None else node["mask"].hexadecimal(whole)
+        values: list[int] = []
+        masks: list[int] = []
+        for width in reversed(widths):
+            full = (1 << width) - 1
+            field_mask = full if mask is None else mask & full
+            values.insert(0, value & field_mask)
+            masks.insert(0, field_mask)
+            padded = (width + 7) // 8 * 8
+            value >>= padded
+            mask = None if mask is None else mask >> padded
+        return ir.Case(tuple(values), tuple(masks), self._next_state(node))
+
+    def _op(self, node: Node) -> tuple[ir.ParserOp, ...]:
+        scope = Scope(source_of(node, self._scope.source), lookahead=True)
+        parameters = node["parameters"]
+        match node["op"].value:
+            case "extract" if parameters[0]["type"].value == "regular":
+                return (ir.Extract(self._expressions.header(parameters[0]["value"], scope.source).name),)
+            case "set":
+                target = self._expressions.target(parameters[0], scope.source)
+                return (ir.Assign(target, self._expressions.expr(parameters[1], scope)),)
+            case "verify":
+                condition, error = (self._expressions.expr(parameters[index], scope) for index in (0, 1))
+                return (ir.Verify(condition, error),)
+            case "advance":
+                return (ir.Advance(self._expressions.unsigned(parameters[0], scope, "an advance", _MOST_BITS)),)
+            case "shift":
+                return (ir.Advance(ir.Const(8 * parameters[0]["value"].integer(0, PACKET_BYTES))),)
+            case "primitive":
+                return self._loader.in_parser(parameters[0], scope)
+            case "extract":
+                raise unsupported(f"extract into a {shown(parameters[0]['type'].value)}", scope.source)
+        raise unsupported(f"parser operation {shown(node['op'].value)}", scope.source)

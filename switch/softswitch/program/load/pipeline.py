@@ -4,34 +4,36 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from softswitch.program import ir
 from softswitch.program.flow import successors
 from softswitch.program.graph import CycleError, topological
-from softswitch.program.load.expressions import ExprLoader, number, source_of, unsupported
-
-Json = Any
+from softswitch.program.limits import CELLS, KEY_FIELDS, PARAMETERS, PATTERNS, TABLE_ENTRIES
+from softswitch.program.load.expressions import ExprLoader, Scope
+from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
+from softswitch.program.numbers import full
 
 _STRENGTH = [ir.MatchKind.EXACT, ir.MatchKind.LPM, ir.MatchKind.TERNARY, ir.MatchKind.RANGE]
+_KINDS = {"exact": "exact", "lpm": "lpm", "ternary": "ternary", "optional": "ternary", "range": "range"}
+_RANK_MAX = 2**31 - 1
 
 
-def load_pipeline(node: Json, expressions: ExprLoader, actions: dict[int, ir.Action]) -> ir.Pipeline:
-    if node.get("action_profiles"):
-        profile = node["action_profiles"][0]
-        raise unsupported(f"action profile {profile['name']!r}", source_of(profile, source_of(node)))
-    if node.get("action_calls"):
-        raise unsupported("an action call outside a table", source_of(node["action_calls"][0], source_of(node)))
+def load_pipeline(node: Node, expressions: ExprLoader, actions: dict[int, ir.Action]) -> ir.Pipeline:
+    for profile in node.section("action_profiles"):
+        raise unsupported(f"action profile {profile['name'].name()!r}", source_of(profile, source_of(node)))
+    for call in node.section("action_calls"):
+        raise unsupported("an action call outside a table", source_of(call, source_of(node)))
+    declared: dict[str, Node] = {}
+    for part in (*node["tables"].items(), *node["conditionals"].items()):
+        declared_once(part["name"], part["name"].name(), declared)
+        declared[part["name"].name()] = part
     nodes: dict[str, ir.Node] = {}
-    for table in node["tables"]:
-        nodes[table["name"]] = _table(table, expressions, actions)
-    for conditional in node["conditionals"]:
-        source = source_of(conditional, source_of(node))
-        condition = expressions.expr(conditional["expression"], source)
-        nodes[conditional["name"]] = ir.Conditional(
-            conditional["name"], condition, conditional["true_next"], conditional["false_next"], source
-        )
-    pipeline = ir.Pipeline(node["name"], node["init_table"], nodes)
+    for table in node["tables"].items():
+        loaded = _TableLoader(table, declared, expressions, actions).load()
+        nodes[loaded.name] = loaded
+    for part in node["conditionals"].items():
+        conditional = _conditional(part, declared, expressions, source_of(node))
+        nodes[conditional.name] = conditional
+    pipeline = ir.Pipeline(node["name"].name(), _next(node["init_table"], declared), nodes)
     try:
         topological(pipeline.start, lambda name: successors(nodes[name]))
     except CycleError as error:
@@ -39,84 +41,153 @@ def load_pipeline(node: Json, expressions: ExprLoader, actions: dict[int, ir.Act
     return pipeline
 
 
-def _table(node: Json, expressions: ExprLoader, actions: dict[int, ir.Action]) -> ir.Table:
-    source = source_of(node)
-    name = node["name"]
-    if node.get("type", "simple") != "simple":
-        raise unsupported(f"table {name!r} of type {node['type']!r} (action profile or selector)", source)
-    if node.get("direct_meters"):
-        raise unsupported(f"direct meter {node['direct_meters']!r}", source)
-    if node.get("support_timeout"):
-        raise unsupported(f"idle timeout on table {name!r}", source)
-    keys = tuple(_key(key, expressions, source) for key in node["key"])
-    kind = max((key.kind for key in keys), key=_STRENGTH.index, default=ir.MatchKind.EXACT)
-    ids = tuple(int(action) for action in node["action_ids"])
-    default = node.get("default_entry")
-    if default is None:
-        raise unsupported(f"table {name!r} without default action", source)
-    following = node["next_tables"]
-    by_hit = "__HIT__" in following or "__MISS__" in following
-    base = node.get("base_default_next")
-    entries = node.get("entries")
-    return ir.Table(
-        name=name,
-        kind=kind,
-        keys=keys,
-        size=int(node["max_size"]),
-        actions=ids,
-        default_action=int(default["action_id"]),
-        default_args=tuple(number(text) for text in default.get("action_data", [])),
-        default_const=bool(default.get("action_const", False)),
-        entries=None if entries is None else tuple(_entry(entry, keys, source) for entry in entries),
-        next={} if by_hit else {i: following.get(actions[i].name, base) for i in ids},
-        by_hit=by_hit,
-        on_hit=following.get("__HIT__", base),
-        on_miss=following.get("__MISS__", base),
-        has_counter=bool(node.get("with_counters", False)),
-        source=source,
-    )
+def _next(node: Node | None, declared: dict[str, Node]) -> str | None:
+    """The next node of the pipeline; None ends it."""
+    return None if node is None or node.value is None else node.choice(declared, "table or condition")
 
 
-def _key(node: Json, expressions: ExprLoader, source: ir.Source) -> ir.Key:
-    kind = node["match_type"]
-    if kind == "valid":
-        return ir.Key(node.get("name", node["target"]), ir.MatchKind.EXACT, ir.Valid(node["target"]), 1)
-    kinds = {"exact": "exact", "lpm": "lpm", "ternary": "ternary", "optional": "ternary", "range": "range"}
-    if kind not in kinds:
-        raise unsupported(f"match kind {kind!r}", source)
-    target = expressions.readable(node["target"], source)
-    width = target.width if isinstance(target, ir.FieldRef) else 1
-    if isinstance(target, ir.FieldRef) and target.signed:
-        raise unsupported(f"signed table key {target.header}.{target.field}", source)
-    mask = node.get("mask")
-    return ir.Key(
-        node.get("name", ".".join(node["target"])),
-        ir.MatchKind(kinds[kind]),
-        target,
-        width,
-        None if mask is None else number(mask),
-    )
+def _conditional(node: Node, declared: dict[str, Node], expressions: ExprLoader, outer: ir.Source) -> ir.Conditional:
+    source = source_of(node, outer)
+    condition = expressions.expr(node["expression"], Scope(source))
+    on_true, on_false = (_next(node[key], declared) for key in ("true_next", "false_next"))
+    return ir.Conditional(node["name"].name(), condition, on_true, on_false, source)
 
 
-def _entry(node: Json, keys: tuple[ir.Key, ...], source: ir.Source) -> ir.ConstEntry:
-    patterns = tuple(_pattern(match, key) for match, key in zip(node["match_key"], keys, strict=True))
-    call = node["action_entry"]
-    args = tuple(number(text) for text in call["action_data"])
-    return ir.ConstEntry(patterns, int(call["action_id"]), args, int(node.get("priority", 0)))
+class _TableLoader:
+    def __init__(
+        self, node: Node, declared: dict[str, Node], expressions: ExprLoader, actions: dict[int, ir.Action]
+    ) -> None:
+        self._node = node
+        self._declared = declared
+        self._expressions = expressions
+        self._actions = actions
+        self._name = node["name"].name()
+        self._source = source_of(node)
+
+    def load(self) -> ir.Table:
+        node = self._node
+        self._refuse()
+        keys = tuple(self._key(key) for key in node["key"].items(KEY_FIELDS))
+        if sum(key.kind is ir.MatchKind.LPM for key in keys) > 1:
+            raise unsupported(f"table {self._name!r} with two lpm fields", self._source)
+        kind = max((key.kind for key in keys), key=_STRENGTH.index, default=ir.MatchKind.EXACT)
+        ids = self._action_ids()
+        default = node.get("default_entry")
+        if default is None:
+            raise unsupported(f"table {self._name!r} without default action", self._source)
+        following = node["next_tables"]
+        targets = {str(part.key): _next(part, self._declared) for part in following.members()}
+        by_hit = "__HIT__" in targets or "__MISS__" in targets
+        base = _next(node.get("base_default_next"), self._declared)
+        entries = node.get("entries")
+        default_action = self._action(default["action_id"], ids)
+        return ir.Table(
+            name=self._name,
+            kind=kind,
+            keys=keys,
+            size=node["max_size"].integer(0, TABLE_ENTRIES),
+            actions=ids,
+            default_action=default_action,
+            default_args=self._arguments(default.get("action_data"), default_action, default),
+            default_const=flag_of(default, "action_const", default=False),
+            entries=None
+            if entries is None
+            else tuple(self._entry(entry, keys, ids) for entry in entries.items(PATTERNS)),
+            next={} if by_hit else {i: targets.get(self._actions[i].name, base) for i in ids},
+            by_hit=by_hit,
+            on_hit=targets.get("__HIT__", base),
+            on_miss=targets.get("__MISS__", base),
+            has_counter=flag_of(node, "with_counters", default=False),
+            source=self._source,
+        )
+
+    def _refuse(self) -> None:
+        node, name = self._node, self._name
+        kind = node.get("type")
+        if kind is not None and kind.value != "simple":
+            raise unsupported(f"table {name!r} of type {shown(kind.value)} (action profile or selector)", self._source)
+        meters = node.get("direct_meters")
+        if meters is not None and meters.value:
+            raise unsupported(f"direct meter {shown(meters.value)}", self._source)
+        if flag_of(node, "support_timeout", default=False):
+            raise unsupported(f"idle timeout on table {name!r}", self._source)
+
+    def _action_ids(self) -> tuple[int, ...]:
+        ids: dict[int, None] = {}
+        for part in self._node["action_ids"].items():
+            index = self._action(part, self._actions)
+            if index in ids:
+                raise part.wrong("is the id of an action that the table has already")
+            ids[index] = None
+        return tuple(ids)
+
+    def _action(self, node: Node, known: object) -> int:
+        index = node.integer(0, CELLS)
+        if not isinstance(known, dict | tuple) or index not in known:
+            raise node.wrong(
+                "is the id of no action of the table" if known is not self._actions else "is no action's id"
+            )
+        return index
+
+    def _arguments(self, node: Node | None, action: int, place: Node) -> tuple[int, ...]:
+        """Action data for all parameters of an action."""
+        parameters = self._actions[action].parameters
+        parts = [] if node is None else node.items(PARAMETERS)
+        if len(parts) != len(parameters):
+            raise place.wrong(f"has {len(parts)} values for the {len(parameters)} parameters of its action")
+        return tuple(part.hexadecimal(parameter.width) for part, parameter in zip(parts, parameters, strict=True))
+
+    # -- keys and entries ------------------------------------------------
+
+    def _key(self, node: Node) -> ir.Key:
+        kind = node["match_type"].value
+        if kind == "valid":
+            header = self._expressions.header(node["target"], self._source).name
+            return ir.Key(_key_name(node, header), ir.MatchKind.EXACT, ir.Valid(header), 1)
+        if not isinstance(kind, str) or kind not in _KINDS:
+            raise unsupported(f"match kind {shown(kind)}", self._source)
+        target = self._expressions.readable(node["target"], self._source)
+        width = target.width if isinstance(target, ir.FieldRef) else 1
+        if isinstance(target, ir.FieldRef) and target.signed:
+            raise unsupported(f"signed table key {target.header}.{target.field}", self._source)
+        mask = node.get("mask")
+        name = _key_name(node, ".".join(str(part.value) for part in node["target"].items()))
+        return ir.Key(
+            name, ir.MatchKind(_KINDS[kind]), target, width, None if mask is None else mask.hexadecimal(width)
+        )
+
+    def _entry(self, node: Node, keys: tuple[ir.Key, ...], ids: tuple[int, ...]) -> ir.ConstEntry:
+        matches = node["match_key"].items(KEY_FIELDS)
+        if len(matches) != len(keys):
+            raise node["match_key"].wrong(f"does not match the {len(keys)} fields of the key")
+        patterns = tuple(_pattern(match, key) for match, key in zip(matches, keys, strict=True))
+        call = node["action_entry"]
+        action = self._action(call["action_id"], ids)
+        priority = node.get("priority")
+        rank = 0 if priority is None else priority.integer(0, _RANK_MAX)
+        return ir.ConstEntry(patterns, action, self._arguments(call["action_data"], action, call), rank)
 
 
-def _pattern(node: Json, key: ir.Key) -> ir.Pattern:
-    full = (1 << key.width) - 1
+def _key_name(node: Node, default: str) -> str:
+    """Only for messages, so any printable text."""
+    name = node.get("name")
+    return default if name is None else name.text()
+
+
+def _pattern(node: Node, key: ir.Key) -> ir.Pattern:
     match key.kind:
         case ir.MatchKind.EXACT:
-            value = node["key"]
-            return ir.Pattern(int(value) if isinstance(value, bool) else number(value), full)
+            exact = node["key"]
+            value = int(exact.value) if isinstance(exact.value, bool) else exact.hexadecimal(key.width)
+            return ir.Pattern(value, full(key.width))
         case ir.MatchKind.LPM:
-            length = int(node["prefix_length"])
-            mask = full ^ ((1 << (key.width - length)) - 1)
-            return ir.Pattern(number(node["key"]) & mask, mask, length)
+            length = node["prefix_length"].integer(0, key.width)
+            mask = full(key.width) ^ full(key.width - length)
+            return ir.Pattern(node["key"].hexadecimal(key.width) & mask, mask, length)
         case ir.MatchKind.RANGE:
-            return ir.Pattern(number(node["start"]), number(node["end"]))
+            low, high = (node[end].hexadecimal(key.width) for end in ("start", "end"))
+            return ir.Pattern(low, high)
         case ir.MatchKind.TERNARY:
-            mask = number(node["mask"]) if "mask" in node else full
-            return ir.Pattern(number(node["key"]) & mask, mask)
+            given = node.get("mask")
+            mask = full(key.width) if given is None else given.hexadecimal(key.width)
+            return ir.Pattern(node["key"].hexadecimal(key.width) & mask, mask)

@@ -2,27 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads a whole program.
 
-A construct that the engines cannot run is refused here, with its name and P4 source line. The format is described in
-p4lang/behavioral-model, docs/JSON_format.md.
+A construct that the engines cannot run is refused here, with its name and P4 source line; a value that breaks a rule of
+the format, or a limit, with its place in the JSON. The format is described in p4lang/behavioral-model,
+docs/JSON_format.md.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-from softswitch.errors import UnsupportedProgramError
+from softswitch.errors import MalformedProgramError
 from softswitch.program import ir
+from softswitch.program.limits import ENTRY_BYTES, PACKET_BYTES, TABLE_BYTES, TABLE_STATEMENTS
 from softswitch.program.load.actions import ActionLoader
-from softswitch.program.load.checksums import load_calculation, load_checksum
-from softswitch.program.load.expressions import ExprLoader, source_of, unsupported
+from softswitch.program.load.checksums import load_calculations, load_checksum
+from softswitch.program.load.expressions import ExprLoader
+from softswitch.program.load.node import Node, source_of, unsupported
 from softswitch.program.load.parser import load_parser
 from softswitch.program.load.pipeline import load_pipeline
-from softswitch.program.load.storage import load_counter, load_errors, load_headers, load_register
-from softswitch.program.standard import STANDARD
+from softswitch.program.load.storage import (
+    check_memory,
+    load_counters,
+    load_errors,
+    load_headers,
+    load_registers,
+)
+from softswitch.program.load.text import parse_program
 from softswitch.program.traverse import flatten
-
-Json = Any
 
 _REFUSED_SECTIONS = {
     "header_stacks": "header stack",
@@ -38,34 +42,22 @@ _REFUSED_SECTIONS = {
 def load_program(text: str) -> ir.Program:
     """Parse and check the JSON that p4c emits for bmv2.
 
-    Raises UnsupportedProgramError for constructs outside the subset and for text that is not such a JSON.
+    Raises UnsupportedProgramError for constructs outside the subset, MalformedProgramError for what is no such JSON,
+    and ProgramTooLargeError.
     """
-    try:
-        root = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UnsupportedProgramError(f"the program is not JSON: {error}") from error
-    if not isinstance(root, dict) or "pipelines" not in root:
-        raise UnsupportedProgramError("the program is not a bmv2 JSON: it has no pipelines")
-    try:
-        return _program(root)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise UnsupportedProgramError(f"the bmv2 JSON is malformed: {type(error).__name__} {error}") from error
-
-
-def _program(root: Json) -> ir.Program:
+    root = parse_program(text)
     for section, what in _REFUSED_SECTIONS.items():
-        for node in root.get(section, []):
-            raise unsupported(f"{what} {node['name']!r}", source_of(node))
+        for node in root.section(section):
+            raise unsupported(f"{what} {node['name'].name()!r}", source_of(node))
     headers = load_headers(root)
-    if STANDARD not in headers:
-        raise UnsupportedProgramError("the program has no standard_metadata: only v1model programs run here")
     expressions = ExprLoader(headers)
-    registers = {node["name"]: load_register(node) for node in root.get("register_arrays", [])}
-    counters = {node["name"]: load_counter(node) for node in root.get("counter_arrays", [])}
-    calculations = {node["name"]: load_calculation(node, expressions) for node in root.get("calculations", [])}
+    registers, counters = load_registers(root), load_counters(root)
+    check_memory(root, registers, counters)
+    calculations = load_calculations(root, expressions)
     loader = ActionLoader(expressions, registers, counters, calculations)
-    actions = {int(node["id"]): loader.action(node) for node in root["actions"]}
-    pipelines = {node["name"]: load_pipeline(node, expressions, actions) for node in root["pipelines"]}
+    actions = loader.actions(root)
+    pipelines = {name: load_pipeline(node, expressions, actions) for name, node in _pipelines(root).items()}
+    _check_tables(root, pipelines, actions)
     _refuse_early_truncates(pipelines["ingress"], actions)
     return ir.Program(
         headers=headers,
@@ -73,13 +65,49 @@ def _program(root: Json) -> ir.Program:
         parser=load_parser(root["parsers"][0], expressions, loader),
         ingress=pipelines["ingress"],
         egress=pipelines["egress"],
-        deparser=_deparser(root["deparsers"][0], headers),
+        deparser=_deparser(root["deparsers"][0], expressions),
         actions=tuple(actions[i] for i in sorted(actions)),
         registers=registers,
         counters=counters,
         calculations=calculations,
-        checksums=tuple(load_checksum(node, expressions, calculations) for node in root.get("checksums", [])),
+        checksums=tuple(load_checksum(node, expressions, calculations) for node in root.section("checksums")),
     )
+
+
+def _pipelines(root: Node) -> dict[str, Node]:
+    found = {node["name"].name(): node for node in root["pipelines"].items()}
+    if len(found) != len(root["pipelines"].value) or set(found) != {"ingress", "egress"}:
+        raise MalformedProgramError(
+            "v1model has one pipeline 'ingress' and one 'egress'; compile the P4 program for v1model", "pipelines"
+        )
+    return found
+
+
+def _check_tables(root: Node, pipelines: dict[str, ir.Pipeline], actions: dict[int, ir.Action]) -> None:
+    """What tables of both pipelines have to share: names, memory, statements."""
+    lengths = {index: 1 + sum(1 for _ in flatten(action.body)) for index, action in actions.items()}
+    names: set[str] = set()
+    taken = statements = 0
+    for part in root["pipelines"].items():
+        nodes = pipelines[part["name"].name()].nodes
+        for node in part["tables"].items():
+            table = nodes[node["name"].name()]
+            assert isinstance(table, ir.Table)
+            if table.name in names:
+                raise node["name"].wrong("is a table of both pipelines")
+            names.add(table.name)
+            statements += sum(lengths[index] for index in table.actions)
+            if statements > TABLE_STATEMENTS:
+                raise node["actions"].too_large("more statements that tables can run", TABLE_STATEMENTS)
+            taken += table.size * _entry_bytes(table, actions) if table.keys else 0
+            if taken > TABLE_BYTES:
+                raise node["max_size"].too_large(f"tables of {taken} bytes up to here", TABLE_BYTES)
+
+
+def _entry_bytes(table: ir.Table, actions: dict[int, ir.Action]) -> int:
+    """What an entry can take: key and mask, and action data."""
+    data = max((sum(each.width for each in actions[index].parameters) for index in table.actions), default=0)
+    return ENTRY_BYTES + (2 * sum(key.width for key in table.keys) + data) // 8
 
 
 def _refuse_early_truncates(ingress: ir.Pipeline, actions: dict[int, ir.Action]) -> None:
@@ -90,11 +118,11 @@ def _refuse_early_truncates(ingress: ir.Pipeline, actions: dict[int, ir.Action])
                 raise unsupported("a truncate in ingress", actions[index].source)
 
 
-def _deparser(node: Json, headers: dict[str, ir.Header]) -> tuple[str, ...]:
+def _deparser(node: Node, expressions: ExprLoader) -> tuple[str, ...]:
     source = source_of(node)
-    if node.get("primitives"):
-        raise unsupported("a statement in the deparser", source_of(node["primitives"][0], source))
-    for name in node["order"]:
-        if name not in headers:
-            raise unsupported(f"emit of {name!r}", source)
-    return tuple(node["order"])
+    for statement in node.section("primitives"):
+        raise unsupported("a statement in the deparser", source_of(statement, source))
+    headers = [expressions.header(part, source) for part in node["order"].items()]
+    if sum(header.size_bytes for header in headers) > PACKET_BYTES:
+        raise node["order"].too_large("more bytes of headers", PACKET_BYTES)
+    return tuple(header.name for header in headers)

@@ -4,51 +4,126 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from softswitch.errors import MalformedProgramError
 from softswitch.program import ir
-from softswitch.program.load.expressions import source_of, unsupported
+from softswitch.program.limits import CELL_BYTES, CELLS, COUNTER_BYTES, STATE_BITS, STATE_BYTES, WIDTH
+from softswitch.program.load.node import Node, declared_once, flag_of, source_of, unsupported
+from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
 
-Json = Any
-
-MAX_WIDTH = 2048
 CORE_ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout"]
+_ERROR_BITS = STANDARD_WIDTHS["parser_error"]
 
 
-def load_headers(root: Json) -> dict[str, ir.Header]:
-    types = {node["name"]: node for node in root["header_types"]}
+def load_headers(root: Node) -> dict[str, ir.Header]:
+    """Headers and metadata by name; standard_metadata is as v1model has it."""
+    types = {node["name"].name(): node for node in root["header_types"].items()}
     headers: dict[str, ir.Header] = {}
-    for node in root["headers"]:
-        fields = []
-        for name, width, *signed in types[node["header_type"]]["fields"]:
-            where = f"{node['name']}.{name}"
-            if width == "*":
-                raise unsupported(f"variable-length field {where}", source_of(types[node["header_type"]]))
-            if not 1 <= int(width) <= MAX_WIDTH:
-                raise unsupported(f"field {where} of {width} bits (1..{MAX_WIDTH})", source_of(node))
-            fields.append(ir.Field(name, int(width), bool(signed and signed[0])))
-        header = ir.Header(node["name"], tuple(fields), bool(node["metadata"]))
-        if not header.metadata and header.width % 8:
-            raise unsupported(f"header {header.name!r} of {header.width} bits (no whole bytes)", source_of(node))
+    bits = 0
+    for node in root["headers"].items():
+        header = _header(node, types)
+        declared_once(node["name"], header.name, headers)
         headers[header.name] = header
+        bits += header.width
+        if bits > STATE_BITS:
+            raise node.too_large("more bits in headers and metadata", STATE_BITS)
+    if STANDARD not in headers:
+        raise MalformedProgramError(
+            "the program has no standard_metadata: only v1model programs run here; compile it for v1model", "headers"
+        )
     return headers
 
 
-def load_errors(root: Json) -> dict[str, int]:
-    errors = {name: int(value) for name, value in root.get("errors", [])}
+def _header(node: Node, types: dict[str, Node]) -> ir.Header:
+    name = node["name"].name()
+    declared = types[node["header_type"].choice(types, "header type")]
+    fields = tuple(_field(part, name, node) for part in declared["fields"].items())
+    if len({member.name for member in fields}) != len(fields):
+        raise declared["fields"].wrong("has two fields of one name")
+    header = ir.Header(name, fields, node["metadata"].flag())
+    if not header.metadata and header.width % 8:
+        raise unsupported(f"header {name!r} of {header.width} bits (no whole bytes)", source_of(node))
+    if name == STANDARD:
+        _check_standard(header, declared)
+    return header
+
+
+def _field(part: Node, header: str, node: Node) -> ir.Field:
+    name = part[0].name()
+    where = f"{header}.{name}"
+    if part[1].value == "*":
+        raise unsupported(f"variable-length field {where}", source_of(part))
+    width = part[1].integer(-CELLS, CELLS)
+    if not 1 <= width <= WIDTH:
+        raise unsupported(f"field {where} of {width} bits (1..{WIDTH})", source_of(node))
+    signed = part[2].flag(default=False) if len(part.items()) > 2 else False
+    return ir.Field(name, width, signed)
+
+
+def _check_standard(header: ir.Header, declared: Node) -> None:
+    """The engines write these fields themselves, at the widths that v1model gives them."""
+    fields = {member.name: member for member in header.fields}
+    if not header.metadata or "egress_spec" not in fields:
+        raise declared.wrong("is not v1model's standard_metadata: no metadata with an egress_spec")
+    for name, member in fields.items():
+        if name in STANDARD_WIDTHS and (member.width != STANDARD_WIDTHS[name] or member.signed):
+            raise declared["fields"].wrong(f"has {name} of other than {STANDARD_WIDTHS[name]} bits without a sign")
+
+
+def load_errors(root: Node) -> dict[str, int]:
+    errors: dict[str, int] = {}
+    for part in root.section("errors"):
+        declared_once(part[0], part[0].name(), errors)
+        errors[part[0].name()] = part[1].integer(0, (1 << _ERROR_BITS) - 2 - len(CORE_ERRORS))
     for name in CORE_ERRORS:
         if name not in errors:
             errors[name] = max(errors.values(), default=-1) + 1
     return errors
 
 
-def load_register(node: Json) -> ir.Register:
-    width = int(node["bitwidth"])
-    if width > MAX_WIDTH:
-        raise unsupported(f"register {node['name']!r} of {width} bits (1..{MAX_WIDTH})", source_of(node))
-    return ir.Register(node["name"], int(node["size"]), width, bool(node.get("signed", False)))
+def load_registers(root: Node) -> dict[str, ir.Register]:
+    registers: dict[str, ir.Register] = {}
+    for node in root.section("register_arrays"):
+        register = _register(node)
+        declared_once(node["name"], register.name, registers)
+        registers[register.name] = register
+    return registers
 
 
-def load_counter(node: Json) -> ir.CounterArray:
-    table = node.get("binding") if node.get("is_direct") else None
-    return ir.CounterArray(node["name"], int(node.get("size", 0) or 0), table)
+def _register(node: Node) -> ir.Register:
+    name = node["name"].name()
+    width = node["bitwidth"].integer(-CELLS, CELLS)
+    if not 1 <= width <= WIDTH:
+        raise unsupported(f"register {name!r} of {width} bits (1..{WIDTH})", source_of(node))
+    return ir.Register(name, _cells(node), width, flag_of(node, "signed", default=False))
+
+
+def load_counters(root: Node) -> dict[str, ir.CounterArray]:
+    counters: dict[str, ir.CounterArray] = {}
+    for node in root.section("counter_arrays"):
+        name = node["name"].name()
+        declared_once(node["name"], name, counters)
+        if flag_of(node, "is_direct", default=False):
+            counters[name] = ir.CounterArray(name, 0, node["binding"].name())
+        else:
+            counters[name] = ir.CounterArray(name, _cells(node))
+    return counters
+
+
+def _cells(node: Node) -> int:
+    size = node["size"].integer(0, (1 << 64) - 1)
+    if size > CELLS:
+        raise node["size"].too_large(f"{size} cells", CELLS)
+    return size
+
+
+def check_memory(root: Node, registers: dict[str, ir.Register], counters: dict[str, ir.CounterArray]) -> None:
+    """Raises ProgramTooLargeError if registers and counters together take too much memory in one of the engines."""
+    taken = 0
+    for key, sizes in (
+        ("register_arrays", [each.size * (CELL_BYTES + each.width // 8) for each in registers.values()]),
+        ("counter_arrays", [each.size * COUNTER_BYTES for each in counters.values()]),
+    ):
+        for node, size_bytes in zip(root.section(key), sizes, strict=True):
+            taken += size_bytes
+            if taken > STATE_BYTES:
+                raise node["size"].too_large(f"registers and counters of {taken} bytes up to here", STATE_BYTES)

@@ -118,7 +118,7 @@ def test_a_parser_loop_is_refused(program_text: Callable[[str], str]) -> None:
 def test_checksum_with_payload_and_unknown_hash(program_text: Callable[[str], str]) -> None:
     root = json.loads(program_text("checksum"))
     root["calculations"][0]["input"].append({"type": "payload", "value": None})
-    assert "payload in a checksum or hash" in refuse(root)
+    assert "an input of type 'payload' in a checksum or hash" in refuse(root)
     root = json.loads(program_text("checksum"))
     root["calculations"][0]["algo"] = "crc16_custom"
     assert "hash algorithm 'crc16_custom'" in refuse(root)
