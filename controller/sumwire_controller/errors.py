@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sumwire_protocol.outside import escaped, shown
+
+_PROBLEMS_SHOWN: Final = 50
+
 
 class ControllerError(Exception):
     """Base of every error this package raises on purpose. With `retryable` a later call may succeed."""
@@ -46,8 +50,8 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"line {self.line}: " if self.line is not None else ""
-        shown = "" if self.value is MISSING else f" = {self.value!r}"
-        return f"{where}{self.full_path}{shown}: {self.rule}"
+        value = "" if self.value is MISSING else f" = {shown(self.value)}"
+        return f"{where}{escaped(self.full_path)}{value}: {self.rule}"
 
 
 def join_path(path: str, field: str) -> str:
@@ -64,7 +68,10 @@ class ConfigError(ControllerError):
         super().__init__(source, self.problems)
 
     def __str__(self) -> str:
-        return "\n".join(f"{self.source}: {problem}" for problem in self.problems)
+        lines = [f"{self.source}: {problem}" for problem in self.problems[:_PROBLEMS_SHOWN]]
+        if (more := len(self.problems) - _PROBLEMS_SHOWN) > 0:
+            lines.append(f"{self.source}: {more} more problems: correct these, then check again")
+        return "\n".join(lines)
 
 
 class UnknownJobError(ControllerError):

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from sumwire_protocol.outside import escaped, shown
+
 
 class SumwireError(Exception):
     """Base of every error this library raises on purpose."""
@@ -33,7 +35,7 @@ class ConfigError(UsageError, ValueError):
     """A job file or an option breaks a rule. The message reads ``where: field = value: rule; cure``."""
 
     def __init__(self, field: str, value: object, rule: str, *, where: str = "job", cure: str = "") -> None:
-        super().__init__(f"{where}: {field} = {value!r}: {rule}{'; ' if cure else ''}{cure}")
+        super().__init__(f"{where}: {escaped(field)} = {shown(value)}: {rule}{'; ' if cure else ''}{cure}")
         self.field = field
         self.value = value
         self.rule = rule

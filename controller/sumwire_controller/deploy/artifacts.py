@@ -32,7 +32,7 @@ def read_artifacts(folder: Path) -> tuple[Any, bytes]:
         raise ArtifactError(f"{error.filename}: {error.strerror}; {CURE}") from error
     except text_format.ParseError as error:
         raise ArtifactError(f"{path}: not P4Info: {error}; {CURE}") from error
-    except ValueError as error:  # also text that is not UTF-8
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, or is nested too deeply
         raise ArtifactError(f"{path}: not readable: {error}; {CURE}") from error
     differing = _difference(p4info, compiled)
     if differing:

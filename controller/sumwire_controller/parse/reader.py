@@ -35,6 +35,10 @@ def _shown(node: Node) -> object:
     return "[...]" if isinstance(node.value, list) else node.value
 
 
+def _is_text(node: Node) -> bool:
+    return isinstance(node.value, str) and bool(node.value) and node.value.isprintable()
+
+
 class MappingReader:
     """Reads the keys of the mapping at `path`. A method that reads a key returns None after reporting a problem."""
 
@@ -96,9 +100,13 @@ class MappingReader:
         node = self.node(name)
         if node is None:
             return None
-        if isinstance(node.value, str) and node.value:
-            return node.value
-        self._wrong(name, node, "must be a non-empty text (in quotes if YAML takes it for something else)")
+        if _is_text(node):
+            return str(node.value)
+        self._wrong(
+            name,
+            node,
+            "must be a non-empty text without control characters (in quotes if YAML takes it for something else)",
+        )
         return None
 
     def ipv4(self, name: str) -> IPv4Address | None:
@@ -152,10 +160,10 @@ class MappingReader:
             return None
         good = []
         for i, node in enumerate(nodes):
-            if isinstance(node.value, str) and node.value:
-                good.append(node.value)
+            if _is_text(node):
+                good.append(str(node.value))
             else:
-                self._wrong(f"{name}[{i}]", node, "must be a non-empty text")
+                self._wrong(f"{name}[{i}]", node, "must be a non-empty text without control characters")
         return tuple(good) if len(good) == len(nodes) else None
 
     def finish(self, known: tuple[str, ...]) -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address
 from itertools import pairwise
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol.outside import OutsideError, bounded_text, escaped, json_of, shown
 
 from sumwire.config.job_config import (
     LANES_MAX,
@@ -34,6 +34,8 @@ _SUM_MAX: Final = (1 << p4.SLOT_WORDS) - 1
 _PORT_MAX: Final = 0xFFFF
 _JOB_MAX: Final = 0xFFFF
 
+# A job of as many workers and lanes as there can be has a tenth.
+_BYTES_MOST: Final = 1 << 16
 _WRITE: Final = "write the file again: sumwire-controller job-file CONFIG --job NAME -o FILE"
 
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
@@ -47,11 +49,11 @@ def load_job(path: str | Path, worker: int) -> JobConfig:
     """
     where = str(path)
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json_of(bounded_text(Path(path), _BYTES_MOST))
     except OSError as error:
         raise JobFileError(where, error) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError("file", where, f"must be JSON ({error})", where=where, cure=_WRITE) from error
+    except OutsideError as error:
+        raise ConfigError("file", where, str(error), where=where, cure=_WRITE) from error
     if not isinstance(data, dict):
         raise ConfigError("file", type(data).__name__, "must hold one JSON object", where=where, cure=_WRITE)
     return parse_job(data, worker, where=where)
@@ -121,8 +123,8 @@ class _Fields:
 
     def text(self, name: str) -> str:
         value = self.value(name)
-        if not isinstance(value, str) or not value:
-            raise self.error(name, "must be a non-empty string")
+        if not isinstance(value, str) or not value or not value.isprintable():
+            raise self.error(name, "must be a non-empty string without control characters")
         return value
 
     def ip(self, name: str) -> str:
@@ -146,13 +148,13 @@ class _Fields:
         return _Fields(value, f"{self.where}: {name}")
 
     def error(self, name: str, rule: str) -> ConfigError:
-        cure = f"correct `{name}` in the job file of all workers, or {_WRITE}"
+        cure = f"correct `{escaped(str(name))}` in the job file of all workers, or {_WRITE}"
         return ConfigError(name, self._data.get(name), rule, where=self.where, cure=cure)
 
 
 def _ops(fields: _Fields, workers: int) -> tuple[str, ...]:
     ops = fields.items("ops")
-    if not ops or len(set(map(str, ops))) != len(ops) or any(op not in OP_CODES for op in ops):
+    if not ops or not all(isinstance(op, str) and op in OP_CODES for op in ops) or len(set(ops)) != len(ops):
         raise fields.error("ops", f"must name each op once, out of {', '.join(OP_CODES)}")
     for op, most in OP_WORKERS_MAX.items():
         if op in ops and workers > most:
@@ -231,5 +233,5 @@ def _thc(fields: _Fields, workers: int) -> ThcParameters:
     if table[0] != 0 or any(low >= high for low, high in pairwise(table)):
         raise thc.error("table", "must start at 0 and rise strictly")
     if table[-1] * workers > _SUM_MAX:
-        raise thc.error("table", f"granularity {table[-1]} x {workers} workers must be <= {_SUM_MAX}")
+        raise thc.error("table", f"granularity {shown(table[-1])} x {workers} workers must be <= {_SUM_MAX}")
     return ThcParameters(bits, p, tuple(table))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nativelib import UntrustedError, open_file
+from sumwire_protocol.outside import json_of
 
 from sumwire.config import JobConfig
 from sumwire.errors import UsageError
@@ -81,9 +82,9 @@ def _read(path: Path, config: JobConfig) -> TuningTable:
     if len(content) > BYTES_MOST:
         raise BrokenTableError(f"it is longer than {BYTES_MOST} bytes")
     try:
-        data = json.loads(content)
+        data = json_of(content.decode())
     except ValueError as error:
-        raise BrokenTableError(f"it is not JSON ({error})") from error
+        raise BrokenTableError(f"it cannot be read ({error})") from error
     expected = {"format": FORMAT, **_network(config)}
     if not isinstance(data, dict) or {name: data.get(name) for name in expected} != expected:
         raise BrokenTableError(f"it must have {json.dumps(expected)}")

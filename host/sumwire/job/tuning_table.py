@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
+from sumwire_protocol.outside import escaped, shown
+
 _ENTRIES_MOST: Final = 64
 
 
@@ -64,15 +66,15 @@ class TuningTable:
 
 def _samples(codec: str, rows: Any) -> tuple[Sample, ...]:
     if not isinstance(rows, list) or not 0 < len(rows) <= _ENTRIES_MOST:
-        raise BrokenTableError(f"{codec}: must be a list of 1 to {_ENTRIES_MOST} entries")
+        raise BrokenTableError(f"{escaped(codec)}: must be a list of 1 to {_ENTRIES_MOST} entries")
     samples = tuple(_sample(codec, row) for row in rows)
     if any(a.values >= b.values for a, b in pairwise(samples)):
-        raise BrokenTableError(f"{codec}: sizes must rise")
+        raise BrokenTableError(f"{escaped(codec)}: sizes must rise")
     return samples
 
 
 def _sample(codec: str, row: Any) -> Sample:
     numbers = isinstance(row, list) and all(type(number) in (int, float) for number in row)
     if not numbers or len(row) != 3 or not all(number > 0 and math.isfinite(number) for number in row):
-        raise BrokenTableError(f"{codec}: {row!r} must be values and two times in seconds, all above 0")
+        raise BrokenTableError(f"{escaped(codec)}: {shown(row)} must be values and two times in seconds, all above 0")
     return Sample(int(row[0]), float(row[1]), float(row[2]))

@@ -92,7 +92,7 @@ def _changed(**fields: Any) -> Callable[[Path], object]:
     ("breakage", "words"),
     [
         (lambda path: path.chmod(0o666), "mode 0666: it must belong to"),
-        (_as_text("{"), "not JSON"),
+        (_as_text("{"), "must be JSON"),
         (_as_text("[]"), "must have"),
         (_as_text(" " * 20_000), "longer than"),
         (_changed(format=2), "must have"),
