@@ -161,4 +161,6 @@ class Exchange:
         stats.retransmissions_timeout = counters.resent_timeout
         stats.duplicates = counters.duplicates
         stats.stale = counters.stale
+        if self._connection.catch_up is not None:
+            stats.refused_questions = self._connection.catch_up.recovery.service.counters.refused
         stats.flushed, stats.probes, stats.informs = counters.flushed, counters.probes, counters.informs

@@ -44,7 +44,8 @@ class JobStats:
     Chunks: ``left_out``, results without this worker's contribution; ``trimmed``, results that lack planes;
     ``ce_marks``, results with a contribution that met a long queue; ``recovered``, results from other workers;
     ``ahead``, results that arrived before this worker began their exchange. ``missing`` counts the contributions that
-    results lack, over all workers.
+    results lack, over all workers. ``refused_questions`` came to the recovery port from no worker's address, were
+    malformed, or above the rate of their address.
 
     ``fallbacks``: how often the workers have agreed on the fall-back, and ``returns`` on going back to the switch.
     ``fallback_operations`` were made by the process group.
@@ -83,6 +84,7 @@ class JobStats:
     ce_marks: int = 0
     recovered: int = 0
     ahead: int = 0
+    refused_questions: int = 0
     fallbacks: int = 0
     fallback_operations: int = 0
     returns: int = 0

@@ -4,7 +4,8 @@
 
 A worker that lacks a result whose slot is already used for a later round must still apply the same sum as all others.
 It asks the other workers one after another until one has it; :mod:`sumwire.transport.catchup.recovery_service` answers.
-If nobody has it, the exchange ends by its deadline.
+A worker's first answer is a nonce, with which the question is sent again. If nobody has the result, the exchange ends
+by its deadline.
 
 Example: worker 2 of 4 lacks chunk 7 (slot 2, round 1 of 5 slots). It asks worker 3; after 20 ms without an answer it
 asks worker 0, then worker 1, then worker 3 again, which now has 40 ms.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -23,10 +24,19 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
+from sumwire.transport.catchup.askers import NO_NONCE
 from sumwire.transport.catchup.early_results import whole_results
 from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
-from sumwire.transport.catchup.recovery_service import RecoveryService, recovery_port, recovery_socket
-from sumwire.wire.header import Header, pack
+from sumwire.transport.catchup.recovery_service import (
+    NONCE_COUNT,
+    QUESTION,
+    QUESTION_BYTES,
+    RecoveryService,
+    recovery_port,
+    recovery_socket,
+    same_question,
+)
+from sumwire.wire.header import HEADER_BYTES, Header, pack
 from sumwire.wire.packets import headers
 from sumwire.wire.sequence import Place, place_of
 
@@ -41,9 +51,10 @@ _BATCH: Final = 64
 
 @dataclass
 class RecoveryCounters:
-    """Totals: questions sent, results received, datagrams that are no answer, and failed sends."""
+    """Totals: questions sent, nonces and results received, datagrams that are no answer, and failed sends."""
 
     asked: int = 0
+    nonces: int = 0
     recovered: int = 0
     ignored: int = 0
     send_failures: int = 0
@@ -51,13 +62,15 @@ class RecoveryCounters:
 
 @dataclass
 class _Question:
-    """One missing result. ``first``: the peer that is asked first. ``due``: when the next peer is asked."""
+    """One missing result. ``first``: the peer that is asked first. ``due``: when the next peer is asked. ``told``:
+    peers to which it was sent again with their nonce since it was their turn."""
 
     sequence: int
     op: int
-    datagram: bytes
+    header: bytes
     first: int = 0
     asked: int = 0
+    told: set[int] = field(default_factory=set)
     due: float = -math.inf
 
 
@@ -79,6 +92,7 @@ class Recovery:
         elsewhere = [n for n in numbers if config.addresses[n].aggregator != config.aggregator]
         self._elsewhere = {self._peers[numbers.index(n)] for n in elsewhere}
         self._all_seats = sum(1 << seat for seat in config.seats)
+        self._nonces = [NO_NONCE] * len(self._peers)
         self._favourite = 0
         self._waiting: deque[_Question] = deque()
         self._wanted: set[Place] = set()
@@ -151,7 +165,8 @@ class Recovery:
     def answers(self) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
         """The answers that have arrived, up to a batch: sequence numbers, RESULT datagrams, and the bytes in each.
 
-        Each wanted result is returned once. The next call overwrites the datagrams.
+        Each wanted result is returned once. The next call overwrites the datagrams. Questions whose answer is a nonce
+        are sent again with it.
         """
         senders = self._receive()
         count = len(senders)
@@ -162,7 +177,8 @@ class Recovery:
         for row, sender in enumerate(senders):
             sequence = self._take(sender, records[row]) if good[row] else None
             if sequence is None:
-                self.counters.ignored += 1
+                told = not good[row] and self._told(sender, self._received[row, : sizes[row]].tobytes())
+                self.counters.ignored += not told
             else:
                 sequences.append(sequence)
                 rows.append(row)
@@ -188,18 +204,40 @@ class Recovery:
         self._drop(place)
         return question.sequence
 
+    def _told(self, sender: tuple[str, int], answer: bytes) -> bool:
+        """Whether the answer brings the nonce of this socket's address at a peer. Its question is then sent again, but
+        once in each peer's turn: a peer that takes no nonce, or a forger, does not keep this worker sending."""
+        if len(answer) != QUESTION_BYTES or sender not in self._peers:
+            return False
+        fields = QUESTION.unpack_from(answer)
+        slot, count, round_ = fields[3], fields[5], fields[6]
+        question = self._asked.get((slot, round_))
+        if question is None or count != NONCE_COUNT or not same_question(answer, question.header):
+            return False
+        peer = self._peers.index(sender)
+        self._nonces[peer] = answer[HEADER_BYTES:]
+        self.counters.nonces += 1
+        if peer not in question.told:
+            question.told.add(peer)
+            self._send(question, peer)
+        return True
+
     def _drop(self, place: Place) -> None:
         self._wanted.discard(place)
         self._asked.pop(place, None)
 
     def _ask_next(self, question: _Question, now: float) -> None:
         peers = len(self._peers)
-        peer = self._peers[(question.first + question.asked) % peers]
+        peer = (question.first + question.asked) % peers
         turns = min(question.asked // peers, 16)
         question.due = now + min(FIRST_TIMEOUT_S * (1 << turns), LONGEST_TIMEOUT_S)
         question.asked += 1
+        question.told.discard(peer)
+        self._send(question, peer)
+
+    def _send(self, question: _Question, peer: int) -> None:
         try:
-            self._udp.sendto(question.datagram, peer)
+            self._udp.sendto(question.header + self._nonces[peer], self._peers[peer])
             self.counters.asked += 1
         except OSError:
             # A full queue, or a network that is down: the same as a lost question.

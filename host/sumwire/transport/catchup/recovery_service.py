@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The thread that answers other workers' questions for results, from the results this worker keeps.
 
-A question is the header of a PROBE for (job, slot, round, op), with the asker's seat as its worker. The answer is the
-RESULT that the switch would have sent to the asker. A question for a result that is not here is not answered.
+A question is the header of a PROBE for (job, slot, round, op), with the asker's seat as its worker, and a nonce. The
+answer is the RESULT that the switch would have sent to the asker. Where the nonce is not that of the sender's address
+and port, it is the question again, with the right one (:mod:`sumwire.transport.catchup.askers`). A question for a
+result that is not here is not answered.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +24,7 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import Address, JobConfig
 from sumwire.errors import ConfigError
+from sumwire.transport.catchup.askers import NONCE_BYTES, Askers
 from sumwire.transport.catchup.kept_results import KeptResults
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import OP_WORDS, first_byte
@@ -32,17 +36,30 @@ _PROBE: Final = first_byte(p4.KIND_PROBE)
 # The header up to the round: version and kind, op, job, slot, worker, count, round; then contributors, flags, words.
 QUESTION: Final = struct.Struct("!BBHHBBIIBB")
 _WORKER_AT: Final = 6
+_COUNT_AT: Final = 7
+QUESTION_BYTES: Final = HEADER_BYTES + NONCE_BYTES
+# The field of an answer that brings a nonce. Questions have 0, so that no answer can be taken for one and go round.
+NONCE_COUNT: Final = 1
 # Questions answered before the thread checks again whether it is to end.
 _BATCH: Final = 64
 
 
 @dataclass
 class ServiceCounters:
-    """Totals: questions answered, questions for results that are not here, and datagrams that are no question."""
+    """Totals: questions answered, questions for results that are not here, nonces sent, datagrams that are no question
+    or come from no worker's address, and questions above an address's rate."""
 
     answered: int = 0
     unknown: int = 0
+    nonces: int = 0
     malformed: int = 0
+    strangers: int = 0
+    limited: int = 0
+
+    @property
+    def refused(self) -> int:
+        """Datagrams that got no answer although it may be here."""
+        return self.malformed + self.strangers + self.limited
 
 
 def recovery_port(address: Address) -> int:
@@ -67,6 +84,11 @@ def recovery_socket(ip: str, port: int) -> socket.socket:
     return udp
 
 
+def same_question(answer: bytes, header: bytes) -> bool:
+    """Whether an answer with a nonce is that to the question of this header: all but the count is the same."""
+    return answer[:_COUNT_AT] == header[:_COUNT_AT] and answer[_COUNT_AT + 1 : HEADER_BYTES] == header[_COUNT_AT + 1 :]
+
+
 class RecoveryService:
     """A thread that answers at its own port until :meth:`close`. Raises OSError if the port is taken."""
 
@@ -74,10 +96,7 @@ class RecoveryService:
         self.counters = ServiceCounters()
         self._job = config.job
         self._kept = kept
-        self._seats: dict[str, set[int]] = {}
-        for number, address in enumerate(config.addresses):
-            if number != config.worker:
-                self._seats.setdefault(address.ip, set()).add(address.seat)
+        self._askers = Askers(config)
         own = config.own_address
         self._udp = recovery_socket(own.ip, recovery_port(own))
         self._wake_reader, self._wake_writer = os.pipe()
@@ -97,22 +116,40 @@ class RecoveryService:
         os.close(self._wake_reader)
         os.close(self._wake_writer)
 
-    def answer(self, question: bytes, ip: str) -> bytearray | None:
-        """The answer to a datagram from ``ip``, or None."""
-        seats = self._seats.get(ip)
-        if seats is None or len(question) != HEADER_BYTES:
+    def answer(self, question: bytes, sender: tuple[str, int], now: float) -> bytearray | None:
+        """The answer to a datagram, or None. ``now``: seconds of a monotonic clock."""
+        asker = self._askers.at(sender[0])
+        if asker is None:
+            self.counters.strangers += 1
+            return None
+        if len(question) != QUESTION_BYTES:
             self.counters.malformed += 1
             return None
-        first, op, job, slot, seat, _, round_, _, _, words = QUESTION.unpack_from(question)
-        if (first, job, words) != (_PROBE, self._job, 0) or seat not in seats or op not in OP_WORDS:
+        first, op, job, slot, seat, count, round_, _, _, words = QUESTION.unpack_from(question)
+        right = (first, job, count, words) == (_PROBE, self._job, 0, 0)
+        if not right or seat not in asker.seats or op not in OP_WORDS:
             self.counters.malformed += 1
             return None
+        known = self._askers.has_nonce(sender, question[HEADER_BYTES:])
+        if not (asker.answers if known else asker.nonces).allows(now):
+            self.counters.limited += 1
+            return None
+        return self._result(slot, round_, op, seat) if known else self._nonce(question, sender)
+
+    def _result(self, slot: int, round_: int, op: int, seat: int) -> bytearray | None:
         answer = self._kept.find(slot, round_, op)
         if answer is None:
             self.counters.unknown += 1
             return None
         answer[_WORKER_AT] = seat
         self.counters.answered += 1
+        return answer
+
+    def _nonce(self, question: bytes, sender: tuple[str, int]) -> bytearray:
+        """The question again, with count 1 and the nonce in it: as long as the question."""
+        answer = bytearray(question[:HEADER_BYTES] + self._askers.nonce(sender))
+        answer[_COUNT_AT] = NONCE_COUNT
+        self.counters.nonces += 1
         return answer
 
     def _serve(self) -> None:
@@ -123,7 +160,7 @@ class RecoveryService:
             # An error is an ICMP error of an earlier answer, or a full queue. The asker asks again.
             with contextlib.suppress(OSError):
                 for _ in range(_BATCH):
-                    question, sender = self._udp.recvfrom(HEADER_BYTES + 1)
-                    answer = self.answer(question, sender[0])
+                    question, sender = self._udp.recvfrom(QUESTION_BYTES + 1)
+                    answer = self.answer(question, sender, time.monotonic())
                     if answer is not None:
                         self._udp.sendto(answer, sender)

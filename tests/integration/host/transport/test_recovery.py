@@ -8,8 +8,8 @@ import random
 import select
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from helpers.transport.udp_bridge import JOB, configs, job_mapping
 from helpers.waiting import until
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
+from sumwire.transport.catchup.askers import ANSWERS_AT_ONCE, ANSWERS_PER_S, NO_NONCE, NONCES_AT_ONCE
 from sumwire.transport.catchup.kept_results import ROW_BYTES, KeptResults
 from sumwire.transport.catchup.recovery import FIRST_TIMEOUT_S, LONGEST_TIMEOUT_S, MOST_ASKED, Recovery
 from sumwire.transport.catchup.recovery_service import recovery_port
@@ -115,7 +116,7 @@ def test_many_at_once() -> None:
 def asked(recovery: Recovery) -> int:
     """Questions that a worker has had."""
     counters = recovery.service.counters
-    return counters.answered + counters.unknown
+    return counters.answered + counters.unknown + counters.nonces
 
 
 def test_peers_are_asked_in_turn_from_the_next_number_on() -> None:
@@ -128,11 +129,15 @@ def test_peers_are_asked_in_turn_from_the_next_number_on() -> None:
             recovery.send(turn * FIRST_TIMEOUT_S)
             until(lambda peer=peer: asked(g.workers[peer]) == 1)  # type: ignore[misc]
         until(lambda: recovery.answers()[0].tolist() == [5])
-        # The one that had it is asked first from now on.
+        # The one that had it is asked first from now on, with its nonce: once.
+        assert asked(g.workers[1]) == 2
+        before, sent = [asked(g.workers[peer]) for peer in (3, 0)], recovery.counters.asked
         recovery.ask([6], model.THC)
         recovery.send(1.0)
         until(lambda: recovery.answers()[0].tolist() == [6])
-        assert [asked(g.workers[peer]) for peer in (3, 0, 1)] == [1, 1, 2]
+        assert asked(g.workers[1]) == 3
+        assert recovery.counters.asked == sent + 1
+        assert [asked(g.workers[peer]) for peer in (3, 0)] == before
 
 
 def test_a_dead_peer_costs_its_time_only() -> None:
@@ -193,32 +198,51 @@ def test_asking_twice_is_asking_once_and_nothing_is_asked_after_the_end() -> Non
         assert recovery.counters.asked + recovery.counters.send_failures == 2
 
 
-def question(config: JobConfig, **changed: Any) -> bytes:
+def question(config: JobConfig, nonce: bytes = NO_NONCE, **changed: Any) -> bytes:
     fields = {"version": 1, "kind": PROBE, "op": model.THC, "job": JOB, "slot": 3, "worker": config.seat, "count": 0}
     rest = {"round": 0, "contributors": 0, "flags": 0, "words": 0, "bucket": 0, "chunk": 0, "payload": b""}
-    return model.Packet(**{**fields, **rest, **changed}).encode()
+    return model.Packet(**{**fields, **rest, **changed}).encode() + nonce
 
 
-def ask_raw(ip: str, target: tuple[str, int], datagrams: list[bytes], patience_s: float = 0.3) -> list[bytes]:
-    """Send from an address, and collect what comes back."""
-    answers = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        udp.bind((ip, 0))
-        udp.settimeout(patience_s)
+class RawAsker:
+    """A plain socket at an address."""
+
+    def __init__(self, stack: ExitStack, ip: str, target: tuple[str, int]) -> None:
+        self.udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self.udp.bind((ip, 0))
+        self.target = target
+
+    def ask(self, datagrams: list[bytes], patience_s: float = 0.3) -> list[bytes]:
+        """Send, and collect what comes back until nothing has come for a while."""
         for data in datagrams:
-            udp.sendto(data, target)
-        try:
+            self.udp.sendto(data, self.target)
+        answers = []
+        self.udp.settimeout(patience_s)
+        with suppress(TimeoutError):
             while True:
-                answers.append(udp.recv(4096))
-        except TimeoutError:
-            return answers
+                answers.append(self.udp.recv(4096))
+        return answers
+
+    def nonce(self, config: JobConfig) -> bytes:
+        """The nonce of this socket's address and port."""
+        self.udp.settimeout(5)
+        self.udp.sendto(question(config), self.target)
+        return self.udp.recv(4096)[-8:]
 
 
-def test_questions_that_are_none_are_counted_and_ignored() -> None:
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_questions_that_are_none_are_counted_and_ignored(stack: ExitStack) -> None:
     with group() as g:
         g.has(1, [3])
-        asker, target = g.configs[0], (g.configs[1].own_address.ip, PORT)
-        good = question(asker)
+        asker = g.configs[0]
+        raw = RawAsker(stack, asker.own_address.ip, (g.configs[1].own_address.ip, PORT))
+        nonce = raw.nonce(asker)
+        good = question(asker, nonce)
         bad = [
             b"",
             b"\x14",
@@ -226,36 +250,128 @@ def test_questions_that_are_none_are_counted_and_ignored() -> None:
             good + b"\0",
             good * 50,
             random.Random(1).randbytes(24),
-            question(asker, version=2),
-            question(asker, kind=model.CONTRIBUTE),
-            question(asker, kind=model.RESULT),
-            question(asker, op=0),
-            question(asker, op=99),
-            question(asker, job=JOB + 1),
-            question(asker, worker=1),
-            question(asker, worker=255),
-            question(asker, words=8),
-            question(asker, words=8, payload=bytes(1024)),
+            question(asker, nonce, version=2),
+            question(asker, nonce, kind=model.CONTRIBUTE),
+            question(asker, nonce, kind=model.RESULT),
+            question(asker, nonce, op=0),
+            question(asker, nonce, op=99),
+            question(asker, nonce, job=JOB + 1),
+            question(asker, nonce, worker=1),
+            question(asker, nonce, worker=255),
+            question(asker, nonce, words=8),
+            question(asker, nonce, words=8, payload=bytes(1024)),
+            question(asker, nonce, count=1),
+            good[:24],
         ]
-        assert ask_raw(asker.own_address.ip, target, bad) == []
+        assert raw.ask(bad) == []
         counters = g.workers[1].service.counters
         assert (counters.malformed, counters.unknown, counters.answered) == (len(bad), 0, 0)
         # It goes on, and what it does not have is no mistake.
-        lacking = [question(asker, slot=4), question(asker, slot=65535), question(asker, round=2**32 - 1)]
-        assert ask_raw(asker.own_address.ip, target, [*lacking, good]) == [result(3, 0).encode()]
+        places: tuple[dict[str, int], ...] = ({"slot": 4}, {"slot": 65535}, {"round": 2**32 - 1})
+        lacking = [question(asker, nonce, **place) for place in places]
+        assert raw.ask([*lacking, good]) == [result(3, 0).encode()]
         assert (counters.malformed, counters.unknown, counters.answered) == (len(bad), 3, 1)
 
 
-def test_strangers_get_no_answer() -> None:
+def test_strangers_get_no_answer(stack: ExitStack) -> None:
     with group() as g:
         g.has(1, [3])
         target = (g.configs[1].own_address.ip, PORT)
         stranger = g.configs[0].own_address.ip.rsplit(".", 1)[0] + ".99"
-        assert ask_raw(stranger, target, [question(g.configs[0])]) == []
+        assert RawAsker(stack, stranger, target).ask([question(g.configs[0])]) == []
         # Nor this worker's own address under another's seat, or its own.
-        own = g.configs[1].own_address.ip
-        assert ask_raw(own, target, [question(g.configs[0]), question(g.configs[1])]) == []
-        assert g.workers[1].service.counters.malformed == 3
+        own = RawAsker(stack, g.configs[1].own_address.ip, target)
+        assert own.ask([question(g.configs[0]), question(g.configs[1])]) == []
+        counters = g.workers[1].service.counters
+        assert (counters.strangers, counters.refused, counters.nonces) == (3, 3, 0)
+
+
+NONCES = {
+    "none": lambda right: NO_NONCE,
+    "guessed": lambda right: random.Random(1).randbytes(8),
+    "one bit": lambda right: bytes([right[0] ^ 1, *right[1:]]),
+}
+
+
+@pytest.mark.parametrize("forged", NONCES.values(), ids=NONCES)
+def test_before_the_nonce_came_back_answers_are_no_longer_than_questions(
+    stack: ExitStack, forged: Callable[[bytes], bytes]
+) -> None:
+    with group() as g:
+        g.has(1, [3])
+        raw = RawAsker(stack, g.configs[0].own_address.ip, (g.configs[1].own_address.ip, PORT))
+        questions = [question(g.configs[0], forged(raw.nonce(g.configs[0])))] * 50
+        answers = raw.ask(questions)
+        assert len(answers) == len(questions)
+        factor = sum(map(len, answers)) / sum(map(len, questions))
+        assert factor == 1
+        assert g.workers[1].service.counters.answered == 0
+        # With it the result comes, which is many times as long.
+        [answer] = raw.ask([question(g.configs[0], answers[0][-8:])])
+        assert answer == result(3, 0).encode()
+        assert len(answer) > 3 * len(questions[0])
+
+
+def test_a_nonce_is_of_one_address_port_and_worker(stack: ExitStack) -> None:
+    with group() as g:
+        targets = [(g.configs[k].own_address.ip, PORT) for k in (1, 2)]
+        one, other = (RawAsker(stack, g.configs[0].own_address.ip, targets[0]) for _ in range(2))
+        elsewhere = RawAsker(stack, g.configs[2].own_address.ip, targets[0])
+        nonces = {one.nonce(g.configs[0]), other.nonce(g.configs[0]), elsewhere.nonce(g.configs[2])}
+        one.target = targets[1]
+        nonces.add(one.nonce(g.configs[0]))
+        assert len(nonces) == 4
+        assert NO_NONCE not in nonces
+
+
+def test_the_first_question_to_a_worker_needs_one_more_round_trip_and_later_ones_none() -> None:
+    with group(2) as g:
+        g.has(1, [3, 4])
+        recovery, counters = g.workers[0], g.workers[1].service.counters
+        for sequence, sent in ((3, 2), (4, 3)):
+            recovery.ask([sequence], model.THC)
+            recovery.send(0.0)
+            until(lambda sequence=sequence: recovery.answers()[0].tolist() == [sequence])  # type: ignore[misc]
+            assert (recovery.counters.asked, recovery.counters.nonces) == (sent, 1)
+        assert (counters.nonces, counters.answered) == (1, 2)
+
+
+def test_the_rate_of_an_address_is_bounded_and_forgers_do_not_use_up_that_of_answers() -> None:
+    """On a clock of the test's own, without packets."""
+    with group() as g:
+        g.has(1, [3])
+        service, sender = g.workers[1].service, (g.configs[0].own_address.ip, 5)
+        flood = [service.answer(question(g.configs[0]), sender, now=7.0) for _ in range(1000)]
+        told = [answer for answer in flood if answer is not None]
+        assert (len(told), service.counters.nonces, service.counters.limited) == (NONCES_AT_ONCE, NONCES_AT_ONCE, 744)
+        right = question(g.configs[0], bytes(told[0][-8:]))
+        had = [service.answer(right, sender, now=7.0) for _ in range(ANSWERS_AT_ONCE + 10)]
+        assert [answer is not None for answer in had] == [True] * ANSWERS_AT_ONCE + [False] * 10
+        # As many again as the time that passed allows; other addresses have rates of their own.
+        had = [service.answer(right, sender, now=7.001) for _ in range(30)]
+        assert sum(answer is not None for answer in had) == round(ANSWERS_PER_S / 1000)
+        other = service.answer(question(g.configs[2]), (g.configs[2].own_address.ip, 5), now=7.0)
+        assert other is not None
+
+
+def test_a_worker_that_takes_no_nonce_is_asked_twice_in_its_turn() -> None:
+    with group(3, absent=(1,)) as g, ExitStack() as stack:
+        recovery, peer = g.workers[0], FakePeer(stack, g)
+        recovery.ask([3], model.THC)
+        recovery.send(0.0)
+        for number in range(4):
+            if number < 2:
+                asked_for, asker = peer.udp.recvfrom(100)
+                assert asked_for[24:] == (NO_NONCE, bytes([1] * 8))[number]
+            answer = bytearray(asked_for[:24] + bytes([number + 1] * 8))
+            answer[7] = 1
+            peer.udp.sendto(answer, asker)
+            until(lambda number=number: (recovery.answers(), recovery.counters.nonces)[1] == number + 1)  # type: ignore[misc]
+        assert recovery.counters.asked == 2
+        # From a stranger, or to another question, it is none.
+        answer[3] ^= 1
+        peer.udp.sendto(answer, asker)
+        until(lambda: (recovery.answers(), recovery.counters.ignored)[1] == 1)
 
 
 class FakePeer:
