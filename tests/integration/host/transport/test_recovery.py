@@ -147,6 +147,38 @@ def test_a_dead_peer_costs_its_time_only() -> None:
         assert len(collect(g.workers[0], numbers)) == len(numbers)
 
 
+class LossySocket:
+    """Loses a share of what is sent."""
+
+    def __init__(self, real: socket.socket, seed: int, share: float = 0.3) -> None:
+        self._real, self._share, self._random = real, share, random.Random(seed)
+        self.lost = 0
+
+    def sendto(self, data: bytes, target: tuple[str, int]) -> int:
+        if self._random.random() < self._share:
+            self.lost += 1
+            return len(data)
+        return self._real.sendto(data, target)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def test_questions_nonces_and_answers_are_lost() -> None:
+    with group() as g:
+        numbers = list(range(2 * MOST_ASKED))
+        lossy = []
+        for number in (1, 2):
+            g.has(number, numbers)
+            lossy.append(LossySocket(g.workers[number].service._udp, number))
+            g.workers[number].service._udp = lossy[-1]  # type: ignore[assignment]
+        lossy.append(LossySocket(g.workers[0]._udp, 0))
+        g.workers[0]._udp = lossy[-1]  # type: ignore[assignment]
+        assert collect(g.workers[0], numbers, patience_s=60) == {k: result(k, 0).encode() for k in numbers}
+        assert all(each.lost > 0 for each in lossy)
+        assert g.workers[0].counters.nonces > 0
+
+
 def test_a_peer_that_dies_meanwhile() -> None:
     with group() as g:
         for peer in (1, 2):
