@@ -12,6 +12,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
     watch.add_argument("--json", action="store_true", help="machine-readable: an object for each line")
 
+    for command in (apply, status, watch):
+        _add_tls(command)
     for command in (apply, watch):
         command.add_argument("--take-over", action="store_true", help="even if another controller is the primary")
     for command in (apply, status):
@@ -82,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("configs", metavar="CONFIG", type=Path, nargs="+", help=help_text)
     job_file.add_argument("config", metavar="CONFIG", type=Path, help="YAML file of a switch or of a topology")
     return parser
+
+
+def _add_tls(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--tls-ca", metavar="FILE", type=Path, help="PEM: who signs the switches' certificates")
+    command.add_argument("--tls-cert", metavar="FILE", type=Path, help="PEM: the controller's certificate")
+    command.add_argument("--tls-key", metavar="FILE", type=Path, help="PEM: the key of that certificate")
 
 
 def _seconds(text: str) -> float:
@@ -115,6 +124,14 @@ def _configs(files: Sequence[Config | Topology]) -> list[Config]:
     return [config for file in files for config in ([file] if isinstance(file, Config) else configs_of(file))]
 
 
+def _deployed(options: argparse.Namespace, files: Sequence[Config | Topology]) -> list[Config]:
+    """The configurations of all switches, with the TLS files of the command line."""
+    from sumwire_controller.deploy.door import tls_from
+
+    tls = tls_from({"ca": options.tls_ca, "certificate": options.tls_cert, "key": options.tls_key})
+    return [replace(config, switch=replace(config.switch, tls=tls)) for config in _configs(files)]
+
+
 def _apply(options: argparse.Namespace) -> int:
     from sumwire_controller.deploy.operations import apply_all
     from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S
@@ -123,7 +140,7 @@ def _apply(options: argparse.Namespace) -> int:
     timeout = options.timeout or DEFAULT_TIMEOUT_S
     try:
         reports = apply_all(
-            _configs(files),
+            _deployed(options, files),
             build_dir=options.p4,
             timeout=timeout,
             renew=options.renew,
@@ -146,7 +163,7 @@ def _status(options: argparse.Namespace) -> int:
 
     files = _load(options)
     timeout = options.timeout or DEFAULT_TIMEOUT_S
-    found = read_all_status(_configs(files), build_dir=options.p4, timeout=timeout)
+    found = read_all_status(_deployed(options, files), build_dir=options.p4, timeout=timeout)
     if options.json:
         _print_json(files, [status.as_json() for status in found])
     else:
@@ -161,7 +178,7 @@ def _watch(options: argparse.Namespace) -> int:
         print(json.dumps(event.as_json()) if options.json else event, flush=True)
 
     watch = Watch(
-        _configs(_load(options)),
+        _deployed(options, _load(options)),
         interval_s=options.interval or INTERVAL_S,
         patience_s=options.patience or PATIENCE_S,
         build_dir=options.p4,

@@ -130,6 +130,10 @@ class RunningJobsError(ControllerError):
         return f"would change jobs that have run, and end their runs:{lines}\n{end}"
 
 
+class TlsFilesError(ControllerError):
+    """Files of a certificate, its key or an authority are missing or cannot be read."""
+
+
 class SwitchError(ControllerError):
     """Base of the errors between controller and switch."""
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import grpc
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 
+from sumwire_controller.deploy.door import open_channel
 from sumwire_controller.model.config import Switch
 
 _SILENCE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -29,12 +30,12 @@ class Pulse:
     """
 
     def __init__(self, switch: Switch, patience_s: float) -> None:
-        self._address = switch.grpc
+        self._switch = switch
         self._patience_s = patience_s
         self._connect()
 
     def _connect(self) -> None:
-        self._channel: Any = grpc.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
+        self._channel: Any = open_channel(self._switch, _CHANNEL_OPTIONS)
         self._stub: Any = p4runtime_pb2_grpc.P4RuntimeStub(self._channel)
 
     def answers(self) -> bool:

@@ -16,6 +16,7 @@ import grpc
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4runtime_sh.p4runtime import P4RuntimeClient
 
+from sumwire_controller.deploy.door import open_channel, start_options, where, why_closed
 from sumwire_controller.deploy.election import HIGHEST_ID, Election
 from sumwire_controller.errors import NotPrimaryError, SwitchError, SwitchRefusedError, SwitchUnreachableError
 from sumwire_controller.model.config import Switch
@@ -39,6 +40,11 @@ _CURES: Final = {
 }
 
 
+def is_silent(error: Any) -> bool:
+    """Did the switch not answer at all?"""
+    return error.code() in _UNREACHABLE
+
+
 def rpc_error(switch: Switch, what: str, error: Any, reason: str = "") -> SwitchError:
     """The typed error of a failed call.
 
@@ -47,7 +53,7 @@ def rpc_error(switch: Switch, what: str, error: Any, reason: str = "") -> Switch
     """
     code = error.code()
     name = code.name if code is not None else "NO STATUS"
-    text = f"{_where(switch)}: {what}: {name}: {reason or error.details()}"
+    text = f"{where(switch)}: {what}: {name}: {reason or error.details()}"
     if code in _UNREACHABLE:
         return SwitchUnreachableError(f"{text}; {_start(switch)}")
     if code is grpc.StatusCode.PERMISSION_DENIED:
@@ -55,13 +61,10 @@ def rpc_error(switch: Switch, what: str, error: Any, reason: str = "") -> Switch
     return SwitchRefusedError(f"{text}; {_CURES.get(code, _AGAIN)}")
 
 
-def _where(switch: Switch) -> str:
-    return f"switch {switch.name} at {switch.grpc}"
-
-
 def _start(switch: Switch) -> str:
     """How to mend that nobody answers."""
-    started = f"softswitch --no-p4 --device-id {switch.device_id} --grpc-server-addr {switch.grpc}"
+    address = f"--grpc-server-addr {switch.grpc}{start_options(switch)}"
+    started = f"softswitch --no-p4 --device-id {switch.device_id} {address}"
     return f"correct `grpc` in the configuration, or start the switch: {started} -i PORT@INTERFACE"
 
 
@@ -86,12 +89,12 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no type
         try:
             super().__init__(switch.device_id, switch.grpc, (0, 0))
         except SystemExit as error:  # the library exits when it cannot make the channel
-            raise SwitchUnreachableError(f"{_where(switch)}: no channel; {_start(switch)}") from error
+            raise SwitchUnreachableError(f"{where(switch)}: no channel; {_start(switch)}") from error
 
     def set_up_stream(self) -> None:
         """Called by the library when it has a channel. Replaces the channel by one with our options."""
         self.channel.close()
-        self.channel = grpc.insecure_channel(self._switch.grpc, options=_CHANNEL_OPTIONS)
+        self.channel = open_channel(self._switch, _CHANNEL_OPTIONS)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         if self._wants_stream:
             super().set_up_stream()
@@ -136,19 +139,25 @@ class Session(P4RuntimeClient):  # type: ignore[misc]  # the library has no type
 
     def _not_elected(self) -> SwitchError:
         """Why this controller is not the primary."""
-        where, primary = f"{_where(self._switch)}: opening the session", self._election.primary
+        what, primary = "opening the session", self._election.primary
+        at = f"{where(self._switch)}: {what}"
         if self._election.refused:
             rule = f"the election id {HIGHEST_ID} is in use, and there is none above it"
-            return NotPrimaryError(f"{where}: {rule}; end the controller that has it, or restart the switch")
+            return NotPrimaryError(f"{at}: {rule}; end the controller that has it, or restart the switch")
         if self.stream.done() and self.stream.code() is grpc.StatusCode.INVALID_ARGUMENT:
             details = self.stream.details()
-            return NotPrimaryError(f"{where}: another controller does so at the same moment ({details}); {_AGAIN}")
-        if self.stream.done():
-            return rpc_error(self._switch, "opening the session", self.stream)
+            return NotPrimaryError(f"{at}: another controller does so at the same moment ({details}); {_AGAIN}")
+        done = self.stream.done()
+        silent = is_silent(self.stream) if done else primary is None
+        closed = why_closed(self._switch, what, self._timeout_s) if silent else None
+        if closed is not None:
+            return closed
+        if done:
+            return rpc_error(self._switch, what, self.stream)
         if primary is not None:
             rule = f"another controller is connected and the primary, with election id {primary}"
-            return NotPrimaryError(f"{where}: {rule}; {_TAKE_OVER}")
-        return SwitchUnreachableError(f"{where}: no answer within {self._timeout_s:g} s; {_start(self._switch)}")
+            return NotPrimaryError(f"{at}: {rule}; {_TAKE_OVER}")
+        return SwitchUnreachableError(f"{at}: no answer within {self._timeout_s:g} s; {_start(self._switch)}")
 
     def tear_down(self) -> None:
         """Close stream and channel. Waits for the stream's thread, but at most 1 s for the switch."""

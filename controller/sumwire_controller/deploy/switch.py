@@ -13,9 +13,10 @@ import grpc
 from google.rpc import code_pb2, status_pb2
 from p4.v1 import p4runtime_pb2
 
+from sumwire_controller.deploy.door import why_closed
 from sumwire_controller.deploy.p4info import Program, name_of, worker_counter_ids
 from sumwire_controller.deploy.reconcile import Change, Write
-from sumwire_controller.deploy.session import Session, rpc_error
+from sumwire_controller.deploy.session import Session, is_silent, rpc_error
 from sumwire_controller.derive.entries import Entry
 from sumwire_controller.derive.tables import WORKER
 from sumwire_controller.errors import SwitchError
@@ -94,7 +95,8 @@ class P4Switch:
             raise self._error(what, error) from error
 
     def _error(self, what: str, error: Any) -> SwitchError:
-        return rpc_error(self._switch, what, error, _update_reason(error))
+        closed = why_closed(self._switch, what, self._timeout_s) if is_silent(error) else None
+        return closed or rpc_error(self._switch, what, error, _update_reason(error))
 
     def loaded(self, program: Program) -> Loaded | None:
         """The program that the switch runs; None if it runs none.

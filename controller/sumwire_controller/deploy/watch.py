@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from sumwire_controller.deploy.door import credentials_of
 from sumwire_controller.deploy.failover import below_redundant_roots, redirections, redundant_roots, stranded
 from sumwire_controller.deploy.liveness import Pulse
 from sumwire_controller.deploy.p4info import Program
@@ -98,6 +99,7 @@ class Watch:
     :param build_dir: folder of the compiled program; None for the checkout's.
     :param take_over: write a switch's rows even if another controller is its primary.
     :raises ConfigError: as `apply_all`.
+    :raises TlsFilesError: a file for TLS is missing or cannot be read.
     :raises NothingToWatchError: no job has several roots.
     :raises ArtifactError: the compiled program is missing, or lacks a table that the controller writes.
     """
@@ -114,6 +116,7 @@ class Watch:
     ) -> None:
         for config in configs:
             validate(config)
+            credentials_of(config.switch)  # here, not first in a thread
         check_together(configs)
         roots = redundant_roots(configs)
         if not roots:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Final
 
 from sumwire_protocol import constants as _p4
@@ -26,12 +27,25 @@ MAC_RULE: Final = 'must be a MAC address in quotes, like "02:00:00:00:00:01"'
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM: who signs the switches' certificates, and the controller's own certificate with its key."""
+
+    ca: Path
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Switch:
-    """A switch and its P4Runtime server, which `grpc` gives as "host:port"."""
+    """A switch and its P4Runtime server, which `grpc` gives as "host:port" or "unix:/path".
+
+    `tls` is of no use for a Unix socket. If it is None, the environment may still ask for TLS.
+    """
 
     name: str
     grpc: str
     device_id: int
+    tls: Tls | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,30 @@ from sumwire_controller.model.config import MAC_PATTERN, MAC_RULE, Switch, mac_n
 
 PORT_MAX: Final = DROP_PORT - 1
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_UNIX: Final = "unix:"
+_PATH_MAX: Final = 107
 _MAC_GROUP_BIT: Final = 1 << 40
 
 
 def switch_rules(path: str, switch: Switch) -> Iterator[Problem]:
     """A switch's name, server and device id are well formed."""
     yield from name_rule(path, switch.name)
-    host, colon, port = switch.grpc.rpartition(":")
-    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
-        yield Problem(path, "grpc", switch.grpc, "must be host:port with a port of 1..65535")
+    if not (_is_socket(switch.grpc) if switch.grpc.startswith(_UNIX) else _is_host_and_port(switch.grpc)):
+        yield Problem(path, "grpc", switch.grpc, "must be host:port with a port of 1..65535, or unix:/path")
     if not 0 <= switch.device_id < 1 << 64:
         yield Problem(path, "device_id", switch.device_id, "must be 0..2^64-1")
+
+
+def _is_host_and_port(address: str) -> bool:
+    host, colon, port = address.rpartition(":")
+    is_number = port.isascii() and port.isdigit() and len(port) <= len(str(1 << 16))
+    return bool(host and colon and is_number and 0 < int(port) < 1 << 16)
+
+
+def _is_socket(address: str) -> bool:
+    """Linux takes paths of sockets of up to 107 bytes."""
+    path = address.removeprefix(_UNIX)
+    return path.startswith("/") and not path.endswith("/") and "\0" not in path and len(path.encode()) <= _PATH_MAX
 
 
 def name_rule(path: str, name: str) -> Iterator[Problem]:

@@ -7,34 +7,42 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from softswitch.p4runtime.doors import Tls as ServerTls
 from softswitch.p4runtime.server import serve
 from softswitch.switch import SoftSwitch
 from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.errors import SwitchUnreachableError
-from sumwire_controller.model.config import Switch
+from sumwire_controller.model.config import Switch, Tls
 
 READY_S = 20.0
 
 
 @contextmanager
-def soft_switch(device: SoftSwitch, device_id: int = 1) -> Iterator[str]:
-    """Serves a soft switch on a free port."""
-    server = serve(device, "127.0.0.1:0", device_id)
+def soft_switch(
+    device: SoftSwitch, device_id: int = 1, *, address: str = "127.0.0.1:0", tls: ServerTls | None = None
+) -> Iterator[str]:
+    """Serves a soft switch: on a free port, or at a Unix socket."""
+    server = serve(device, address, device_id, tls=tls)
     try:
-        yield f"127.0.0.1:{server.port}"
+        yield address if address.startswith("unix:") else f"127.0.0.1:{server.port}"
     finally:
         server.stop()
 
 
 @contextmanager
-def bmv2(log: Path, device_id: int = 1) -> Iterator[str]:
-    """Runs bmv2 without interfaces on a free port."""
-    address = f"127.0.0.1:{_free_port()}"
+def bmv2(
+    log: Path, device_id: int = 1, *, address: str = "", options: Sequence[object] = (), tls: Tls | None = None
+) -> Iterator[str]:
+    """Runs bmv2 without interfaces: on a free port, or at a Unix socket.
+
+    `options` are more of its own, `tls` is the controller's.
+    """
+    address = address or f"127.0.0.1:{_free_port()}"
     thrift = ["--thrift-port", str(_free_port())] if _has_thrift() else []
     command = [
         "simple_switch_grpc",
@@ -45,10 +53,11 @@ def bmv2(log: Path, device_id: int = 1) -> Iterator[str]:
         "--",
         "--grpc-server-addr",
         address,
+        *map(str, options),
     ]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
-            _until_it_answers(Switch("probe", address, device_id), process, log)
+            _until_it_answers(Switch("probe", address, device_id, tls), process, log)
             yield address
         finally:
             process.terminate()

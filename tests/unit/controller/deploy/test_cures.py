@@ -35,7 +35,7 @@ class Failed:
     [
         (Code.UNAVAILABLE, SwitchUnreachableError,
          "correct `grpc` in the configuration, or start the switch: softswitch --no-p4 --device-id 7 "
-         "--grpc-server-addr 192.0.2.1:9559 -i PORT@INTERFACE"),
+         "--grpc-server-addr 192.0.2.1:9559 --insecure -i PORT@INTERFACE"),
         (Code.DEADLINE_EXCEEDED, SwitchUnreachableError, " -i PORT@INTERFACE"),
         (Code.PERMISSION_DENIED, NotPrimaryError, "or take over: sumwire-controller apply CONFIG --take-over"),
         (Code.NOT_FOUND, SwitchRefusedError,

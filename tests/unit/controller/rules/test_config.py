@@ -174,6 +174,9 @@ ACCEPTED: dict[str, Change] = {
 }
 
 # what is changed -> (the change, path of the one problem, value, words of its rule)
+_LONG_PORT = "h:" + "1" * 6000
+_LONG_PATH = "unix:/" + "s" * 107
+
 REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "unknown key": (_set("colour", to=1), "colour", 1, "unknown key; known are switch, aggregator"),
     "unknown key in switch": (_set("switch", "port", to=1), "switch.port", 1, "unknown key"),
@@ -197,6 +200,10 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "empty name": (_set("switch", "name", to=""), "switch.name", "", "must be a non-empty text"),
     "name with a slash": (_set("jobs", 0, "name", to="a/b"), "jobs[0].name", "a/b", "must be letters, digits"),
     "grpc no port": (_set("switch", "grpc", to="localhost"), "switch.grpc", "localhost", "must be host:port"),
+    "grpc long port": (_set("switch", "grpc", to=_LONG_PORT), "switch.grpc", _LONG_PORT, "must be host:port"),
+    "grpc no path": (_set("switch", "grpc", to="unix:"), "switch.grpc", "unix:", "or unix:/path"),
+    "grpc relative path": (_set("switch", "grpc", to="unix:s1"), "switch.grpc", "unix:s1", "or unix:/path"),
+    "grpc long path": (_set("switch", "grpc", to=_LONG_PATH), "switch.grpc", _LONG_PATH, "or unix:/path"),
     "grpc port 0": (_set("switch", "grpc", to="h:0"), "switch.grpc", "h:0", "must be host:port"),
     "device id": (_set("switch", "device_id", to=-1), "switch.device_id", -1, "must be 0..2^64-1"),
     "ip": (_set("workers", 0, "ip", to="10.0.0.256"), "workers[0].ip", "10.0.0.256", "must be an IPv4 address"),
