@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import itertools
 import logging
-import os
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from nativelib.cache import cache_folder, cached
 from nativelib.compiler import Compiler, find_compiler, first_lines, run_compiler
@@ -67,25 +67,17 @@ def load(path: Path) -> ctypes.CDLL:
         raise LoadError(f"cannot load {path}: {error}; remove the file, so that it is compiled again") from error
 
 
-# Descriptors of loaded files by device and inode. They stay open: the loader knows libraries by name, and a number that
-# comes again for another file would give this one.
-_held: dict[tuple[int, int], int] = {}
+_loads: Final = itertools.count()
 
 
 def _loaded(file: BinaryIO) -> ctypes.CDLL:
-    """The library in the open file itself: no path is looked up again after the file was checked."""
-    status = os.fstat(file.fileno())
-    identity = status.st_dev, status.st_ino
-    if identity in _held:
-        return ctypes.CDLL(f"/proc/self/fd/{_held[identity]}")
-    held = os.dup(file.fileno())
-    try:
-        library = ctypes.CDLL(f"/proc/self/fd/{held}")
-    except OSError:
-        os.close(held)
-        raise
-    _held[identity] = held
-    return library
+    """The library in the open file itself: no path is looked up again after the file was checked.
+
+    The loader takes a library that it has loaded by the same name before, and numbers of descriptors come again. So
+    the bits of a running number are in the name, "./" for 1 and "/" for 0: the kernel reads the same path.
+    """
+    unique = "".join("./" if bit == "1" else "/" for bit in f"{next(_loads):b}")
+    return ctypes.CDLL(f"/proc/self/fd/{unique}{file.fileno()}")
 
 
 def _key(
