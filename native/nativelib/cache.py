@@ -30,7 +30,7 @@ def cache_folder() -> Path:
     If that folder cannot be written, or another user could write it, a temporary folder that is removed when this
     process ends. Raises UntrustedError if others could replace that one too.
     """
-    return _usable(_wanted_folder())
+    return _usable(_wanted_folder(), os.geteuid())
 
 
 def _wanted_folder() -> Path:
@@ -42,7 +42,8 @@ def _wanted_folder() -> Path:
 
 
 @functools.cache
-def _usable(wanted: Path) -> Path:
+def _usable(wanted: Path, user: int) -> Path:
+    """``user``: of this process, which may leave root's rights behind."""
     try:
         os.close(open_folder(wanted, make=True))
         with tempfile.TemporaryFile(dir=wanted):
@@ -51,14 +52,14 @@ def _usable(wanted: Path) -> Path:
         _log.warning("compiled code is not kept: %s, or name another folder: NATIVELIB_CACHE=FOLDER", error)
     except OSError as error:
         _log.info("compiled code is not kept: %s: %s", wanted, error.strerror or error)
-    folder = Path(_private_folder().name)
+    folder = Path(_private_folder(user).name)
     os.close(open_folder(folder))
     return folder
 
 
 @functools.cache
-def _private_folder() -> tempfile.TemporaryDirectory[str]:
-    """Kept as an object: it removes the folder at the end of the process."""
+def _private_folder(user: int) -> tempfile.TemporaryDirectory[str]:
+    """Of one user. Kept as an object: it removes the folder at the end of the process."""
     return tempfile.TemporaryDirectory(prefix="nativelib-", ignore_cleanup_errors=True)
 
 

@@ -197,6 +197,18 @@ def test_a_temporary_folder_of_strangers_is_no_way_out(
     _private_folder.cache_clear()
 
 
+@pytest.mark.root
+def test_a_process_that_gives_up_roots_rights_compiles_for_itself(cache: Path, real: str) -> None:
+    code = (
+        "import os; from nativelib import build, load\n"
+        "def answer(k): return load(build('demo', [], generated={'a.c': f'int a(void) {{ return {k}; }}'})).a()\n"
+        f"print(answer(1)); os.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER})\n"
+        "print(answer(1), answer(2))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("1\n1 2\n", "")
+
+
 def test_a_lock_that_cannot_be_opened_is_a_typed_error(cache: Path, real: str) -> None:
     path = made()
     lock = path.with_name(path.name + ".lock")
