@@ -32,6 +32,7 @@ LIFE_FLAGS ?=
 # Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev); for trains gcc's do: CC=gcc.
 FUZZ_PACKETS ?= 10000000
 FUZZ_TRAINS ?= 10000000
+FUZZ_PROGRAMS ?= 10000
 FUZZ_SEED ?= 1
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
@@ -50,7 +51,7 @@ endif
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz fuzz-trains clean
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz fuzz-trains fuzz-programs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -75,6 +76,7 @@ help:
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
 	@echo "make fuzz-trains      mutated trains into cut and join under sanitizers (FUZZ_TRAINS=$(FUZZ_TRAINS))"
+	@echo "make fuzz-programs    mutated P4 programs into both engines (FUZZ_PROGRAMS=$(FUZZ_PROGRAMS) FUZZ_SEED=$(FUZZ_SEED))"
 	@echo "make clean            remove the environment, caches and results"
 
 setup: $(READY)
@@ -157,6 +159,11 @@ fuzz: fuzz-trains
 
 fuzz-trains: $(READY)
 	$(PYTHON) -m softswitch.fuzz.trains --trains $(FUZZ_TRAINS) --seed $(FUZZ_SEED)
+
+FUZZED := p4src/build/sumwire.json $(filter-out %/sources.json,$(wildcard tests/helpers/*/programs/*.json))
+
+fuzz-programs: $(READY)
+	$(PYTHON) -m softswitch.fuzz.programs $(FUZZED) --mutations $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED)
 
 clean:
 	$(SUDO) rm -rf $(VENV) .cache results site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -172,7 +172,9 @@ def _nest(parent: Json, key: Any, generator: random.Random, _root: Json, _paths:
     value = parent[key]
     for _ in range(generator.choice((2, 8, _DEPTH, 3 * _DEPTH))):
         if isinstance(value, dict):
-            value = {"type": "expression", "value": {"op": op, "left": value, "right": value, "cond": value}}
+            leaf = {"type": "hexstr", "value": "0x3"}
+            left, right = (value, leaf) if generator.random() < 0.3 else (leaf, value)
+            value = {"type": "expression", "value": {"op": op, "left": left, "right": right, "cond": leaf}}
         else:
             value = [value]
     parent[key] = value

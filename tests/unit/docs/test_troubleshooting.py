@@ -32,7 +32,7 @@ FAMILIES: Final = {
 HIDDEN: Final = {
     "BrokenTableError",
     "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
-    "DeviceError", "P4RuntimeError",
+    "DeviceError", "P4RuntimeError", "FindingError",
 }  # fmt: skip
 # Their texts name the value and the rule that it breaks, so one entry for all of a class is enough.
 WHOLE_CLASSES: Final = {
@@ -41,6 +41,8 @@ WHOLE_CLASSES: Final = {
     "StageError",
     "WireError",
     "UnsupportedProgramError",
+    "MalformedProgramError",
+    "ProgramTooLargeError",
     "ImpairmentError",
 }
 # Words of such texts of other classes. They count only for wrong calls: all else needs an entry of its own.
