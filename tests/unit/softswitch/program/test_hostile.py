@@ -11,16 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from softswitch.errors import InvalidEntryError, MalformedProgramError, ProgramTooLargeError, UnsupportedProgramError
+from softswitch.errors import (
+    InvalidEntryError,
+    MalformedProgramError,
+    NotFoundError,
+    ProgramTooLargeError,
+    UnsupportedProgramError,
+)
 from softswitch.fuzz.escapes import escapes_in_c, escapes_in_python
 from softswitch.fuzz.mutations import ATTACKS, MARKER, renamed
 from softswitch.native.emit import emit_c
+from softswitch.native.machine import NativeMachine
+from softswitch.native.runtime_library import runtime
 from softswitch.program import ir
 from softswitch.program.emitted_text import comment_text, identifier, literal
 from softswitch.program.limits import CELLS, FILE_BYTES
 from softswitch.program.load.program import load_program
 from softswitch.program.load.text import read_program
 from softswitch.python.emit import emit_program
+from softswitch.runtime.entries import CounterValue
+from softswitch.runtime.splitmix import SplitMix
 from softswitch.switch import EngineChoice, SoftSwitch
 
 Json = Any
@@ -167,6 +177,36 @@ def test_arrays_of_too_many_cells(program_text: Callable[[str], str], section: s
     assert str(error) == (
         f"{section}[{number}].size: {size} cells, the soft switch runs at most {CELLS}; make it smaller"
     )
+
+
+@pytest.mark.parametrize("index", [-1, 8, 2**31, 2**32, 2**63])
+def test_no_cell_behind_an_array(program_text: Callable[[str], str], engine: EngineChoice, index: int) -> None:
+    switch = SoftSwitch(program_text("corner"), engine=engine)
+    counter = next(name for name, array in switch.loaded.program.counters.items() if array.table is None)
+    size = switch.counter_size(counter)
+    assert size <= 8
+    with pytest.raises(NotFoundError, match=f"its size is {size}"):
+        switch.read_counter(counter, index)
+    with pytest.raises(NotFoundError, match=f"its size is {size}"):
+        switch.write_counter(counter, index, CounterValue(1, 1))
+    registers = SoftSwitch(program_text("wide"), engine=engine)
+    name, declared = next(iter(registers.loaded.program.registers.items()))
+    assert declared.size <= 8
+    with pytest.raises(InvalidEntryError, match=f"it has {declared.size} cells"):
+        registers.write_register(name, index, 0)
+
+
+@pytest.mark.cc
+def test_c_and_python_agree_on_the_cells_of_an_array(program_text: Callable[[str], str]) -> None:
+    """C gives no address where the number of cells, or of the array, is another one."""
+    machine = NativeMachine(program_text("corner"), SplitMix(1), lambda: 0)
+    size = next(array.size for array in machine.program.counters.values() if array.table is None)
+    library = runtime()
+    assert library.ss_machine_counter(machine.address, 0, size)
+    for number, cells in ((0, size + 1), (0, 2**32 + size), (1000, size), (2**31, size)):
+        assert not library.ss_machine_counter(machine.address, number, cells)
+        assert not library.ss_machine_register(machine.address, number, cells)
+    assert not library.ss_machine_set_group(machine.address, 65536, None, 0)
 
 
 def test_c_gets_no_size_that_it_would_cut(program_text: Callable[[str], str]) -> None:
