@@ -114,7 +114,10 @@ def _check(status: os.stat_result, place: Path, *, shared: bool) -> None:
     mode = stat.S_IMODE(status.st_mode)
     sticky = shared and bool(mode & stat.S_ISVTX)
     regular = stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)
-    if regular and status.st_uid in (os.geteuid(), 0) and (sticky or not mode & _OTHERS_WRITE):
+    # Whoever owns "/" can replace everything. In a user namespace (`unshare -r`) that is not user 0 but one that has no
+    # number there.
+    owners = (os.geteuid(), 0, *((Path("/").stat().st_uid,) if shared else ()))
+    if regular and status.st_uid in owners and (sticky or not mode & _OTHERS_WRITE):
         return
     raise UntrustedError(
         f"{place}: belongs to user {status.st_uid}, mode {mode:04o}: it must belong to {_owners()}, "

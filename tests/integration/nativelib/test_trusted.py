@@ -209,6 +209,37 @@ def test_a_process_that_gives_up_roots_rights_compiles_for_itself(cache: Path, r
     assert (done.stdout, done.stderr) == ("1\n1 2\n", "")
 
 
+IN_A_NAMESPACE = f"""
+import ctypes, os, sys
+from nativelib import build, load
+def answer(k):
+    return load(build("demo", [], generated={{"a.c": f"int a(void) {{{{ return {{k}}; }}}}"}})).a()
+answer(1)
+libc = ctypes.CDLL(None)
+os.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER})
+libc.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: /proc/self is this user's again
+if libc.unshare(0x10000000) != 0:  # CLONE_NEWUSER
+    sys.exit(77)
+open("/proc/self/uid_map", "w").write("0 {STRANGER} 1")
+os.environ["NATIVELIB_CACHE"] = sys.argv[1]
+assert os.stat("/").st_uid != 0
+print(os.geteuid(), answer(2))
+"""
+
+
+@pytest.mark.root
+def test_in_a_user_namespace_code_is_compiled_and_kept(cache: Path, real: str) -> None:
+    """Root's folders have no owner there that has a number."""
+    with tempfile.TemporaryDirectory() as own:
+        os.chown(own, STRANGER, -1)
+        command = [sys.executable, "-c", IN_A_NAMESPACE, own]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 77:
+            pytest.skip("no user namespaces for users")
+        assert (done.stdout, done.stderr) == ("0 2\n", "")
+        assert list(Path(own).glob("demo-*.so"))
+
+
 def test_a_lock_that_cannot_be_opened_is_a_typed_error(cache: Path, real: str) -> None:
     path = made()
     lock = path.with_name(path.name + ".lock")
