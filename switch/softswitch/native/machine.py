@@ -16,6 +16,7 @@ from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, li
 from softswitch.native.runtime_library import FOLDER, LogFunction, Replica, present, runtime
 from softswitch.native.table import NativeRow, NativeTable
 from softswitch.program import ir
+from softswitch.program.limits import FRAME_BYTES
 from softswitch.program.load.program import load_program
 from softswitch.runtime.machine import TIMESTAMP_MASK
 from softswitch.runtime.messages import log_message
@@ -160,7 +161,14 @@ def compiled_program(source: str) -> int:
 
     Raises nativelib.NativeError.
     """
-    path = build("softswitch-program", [], generated={"program.c": source}, includes=[FOLDER], wide_bitint=True)
+    path = build(
+        "softswitch-program",
+        [],
+        generated={"program.c": source},
+        includes=[FOLDER],
+        flags=[f"-Wframe-larger-than={FRAME_BYTES}", "-Werror=frame-larger-than="],
+        wide_bitint=True,
+    )
     return ctypes.addressof(ctypes.c_char.in_dll(load(path), "ss_program"))
 
 

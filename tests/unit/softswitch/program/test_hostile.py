@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nativelib.errors import CompileError
 from softswitch.errors import (
     InvalidEntryError,
     MalformedProgramError,
@@ -207,6 +208,17 @@ def test_c_and_python_agree_on_the_cells_of_an_array(program_text: Callable[[str
         assert not library.ss_machine_counter(machine.address, number, cells)
         assert not library.ss_machine_register(machine.address, number, cells)
     assert not library.ss_machine_set_group(machine.address, 65536, None, 0)
+
+
+@pytest.mark.cc
+def test_c_functions_leave_the_stack_to_each_other(program_text: Callable[[str], str]) -> None:
+    """The state of a packet lies on the stack. The loader would refuse one of this size."""
+    program = load_program(program_text("wide"))
+    header = next(header for header in program.headers.values() if not header.metadata)
+    more = tuple(ir.Field(f"more{number}", 2048) for number in range(400))
+    wide = replace(header, fields=(*header.fields, *more))
+    with pytest.raises(CompileError, match="stack frame size"):
+        NativeMachine(replace(program, headers={**program.headers, header.name: wide}), SplitMix(1), lambda: 0)
 
 
 def test_c_gets_no_size_that_it_would_cut(program_text: Callable[[str], str]) -> None:
