@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 from collections.abc import Callable
 
 import pytest
@@ -43,7 +44,7 @@ FLAGS = {command: flags_of(command) for command in COMMANDS}
 def test_only_typed_errors_come_out(command: str, data: st.DataObject) -> None:
     given_ = data.draw(st.lists(st.tuples(st.sampled_from(FLAGS[command]), WORDS), max_size=3))
     words = [command, *(f"{flag}={word}" for flag, word in given_)]
-    with contextlib.redirect_stderr(None):
+    with contextlib.redirect_stderr(io.StringIO()):
         try:
             COMMANDS[command](arguments.parser().parse_args(words))
         except OptionError:
