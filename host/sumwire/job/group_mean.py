@@ -45,8 +45,8 @@ class GroupMean(Operation):
     def ordinary(self, fallback: Fallback) -> Tensor:
         """See the module. Raises OrderError if the workers' calls differ."""
         total = self._memory.empty(self.values + _MARKS, torch.float32)
-        # Divided before it is added, as DDP does it: with the copy, in one pass.
-        torch.div(self._x, fallback.ranks, out=total[: self.values])
+        # Divided before it is added, as DDP does it.
+        _divided(self._x, fallback.ranks, out=total[: self.values])
         high, low = divmod(self.tag, _BYTE)
         marks = torch.tensor([high, low, high * high, low * low], dtype=torch.float32)
         total[self.values :] = marks
@@ -63,3 +63,14 @@ class GroupMean(Operation):
 
     def like(self) -> Tensor:
         return torch.zeros(self.values)
+
+
+def _divided(x: Tensor, ranks: int, *, out: Tensor) -> None:
+    """``out`` (float32) = ``x`` / ``ranks``, rounded once.
+
+    In one pass where ``x`` is float32 itself. torch would divide half precision in half precision.
+    """
+    if x.dtype == torch.float32:
+        torch.div(x, ranks, out=out)
+    else:
+        out.copy_(x).div_(ranks)

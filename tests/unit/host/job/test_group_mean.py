@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+import torch
+from sumwire.codec.memory import Recycler
+from sumwire.errors import OrderError
+from sumwire.job.fallback import Fallback
+from sumwire.job.group_mean import GroupMean
+from torch import Tensor
+
+RANKS = 3
+
+
+class Alike:
+    """A group in which the other ranks have the same tensor and ``tag``."""
+
+    ranks = RANKS
+
+    def __init__(self, other_tag: int | None = None) -> None:
+        self.other_tag = other_tag
+
+    def add_(self, total: Tensor) -> None:
+        if self.other_tag is not None:
+            total[-3] += self.other_tag
+        total.mul_(RANKS)
+
+
+def mean(x: Tensor, group: Alike) -> Tensor:
+    operation = GroupMean("thc", x, bucket=1, memory=Recycler())
+    operation.tag = 7
+    return operation.ordinary(cast(Fallback, group))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_mean_is_divided_in_float32(dtype: torch.dtype) -> None:
+    """Half precision loses a third of most values, and all of its smallest one."""
+    least = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps if dtype.itemsize == 2 else 1e-30
+    x = torch.tensor([1.0, 1.25, -65000.0, least], dtype=dtype)
+    found = mean(x, Alike())
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), x.double(), rtol=3e-7, atol=3e-45)
+
+
+def test_calls_that_differ_end() -> None:
+    with pytest.raises(OrderError, match="mean by thc, by the process group of 2 values"):
+        mean(torch.ones(2), Alike(other_tag=1))
