@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import ONE_TRIP_CHUNKS
 from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
@@ -29,8 +30,6 @@ from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
 
-# Longer tensors keep the link busy for longer than a round trip takes, and what is sent in vain would cost more.
-CHUNKS_MOST: Final = 32
 # Of such a result nothing is known for certain.
 _DEGRADED: Final = p4.FLAG_MISSING | p4.FLAG_INCOMPLETE | p4.FLAG_TRIMMED
 
@@ -58,7 +57,7 @@ def carried_for(
 ) -> Carried | None:
     """The place of a tensor with so many scales; None if it always takes two round trips."""
     form = codec.scales
-    if kept is None or form is None or scales > form.room(workers) or codec.chunks(len(x)) > CHUNKS_MOST:
+    if kept is None or form is None or scales > form.room(workers) or codec.chunks(len(x)) > ONE_TRIP_CHUNKS:
         return None
     # Fixed point with carried exponents would lose what float64 is there for.
     if x.dtype == torch.float64:

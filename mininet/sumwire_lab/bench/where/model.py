@@ -13,13 +13,11 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from sumwire_protocol.ops import BY_NAME
+from sumwire_protocol.ops import BY_NAME, ONE_TRIP_CHUNKS
 
 from sumwire_lab.bench.wire import TCP_FRAME, TCP_PAYLOAD, all_reduce_bytes
 from sumwire_lab.options.recipes import BASELINE
 
-# Packets up to which the norms or exponents travel with the tensor (docs/host.md, small tensors).
-_ONE_TRIP_PACKETS: Final = 32
 _BITS: Final = 8
 _MEGA: Final = 1e6
 _VALUE_BYTES: Final = 4
@@ -77,7 +75,7 @@ def traffic(system: str, values: int, workers: int) -> Traffic:
         packet = min(TCP_FRAME, part + TCP_FRAME - TCP_PAYLOAD)
         return Traffic(octets, 2 * (workers - 1), packet)
     packets = math.ceil(values / BY_NAME[system].values)
-    asks = system != "sign" and packets > _ONE_TRIP_PACKETS
+    asks = system != "sign" and packets > ONE_TRIP_CHUNKS
     return Traffic(octets, 2 if asks else 1, octets / packets)
 
 
