@@ -17,9 +17,11 @@ from sumwire_protocol import constants as p4
 COUNT_MAX: Final = (1 << dict(p4.SUMWIRE_FIELDS)["count"]) - 1
 """The most contributors that a packet's field `count` can tell."""
 ONE_TRIP_CHUNKS: Final = 32
-"""Chunks of a tensor up to which its norms or exponents may travel with it. All workers have the same limit, because all
-count chunks alike. A longer tensor keeps the link busy for longer than a round trip, and what is sent in vain would cost
-more."""
+"""Chunks of a tensor up to which its norms or exponents may travel with it.
+
+All workers have the same limit, because all count chunks alike. A longer tensor keeps the link busy for longer than a
+round trip, and what is sent in vain would cost more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
