@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sumwire_protocol import privileges
+from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
 
 from sumwire_controller.derive.jobfile import job_json
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log_to_stderr(options.verbose)
     try:
         return _COMMANDS[options.command](options)
-    except ControllerError as error:
+    except (ControllerError, PrivilegeError) as error:
         print(error, file=sys.stderr)
         return FAILED
 
@@ -71,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("--patience", metavar="SECONDS", type=_seconds, help="for an answer of a root")
     watch.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
     watch.add_argument("--json", action="store_true", help="machine-readable: an object for each line")
+    user_help = "become this user, who must be let into the switches, before the first request; needs root"
+    watch.add_argument("--user", metavar="NAME", help=user_help)
 
     for command in (apply, status, watch):
         _add_tls(command)
@@ -177,8 +181,13 @@ def _watch(options: argparse.Namespace) -> int:
     def say(event: Event) -> None:
         print(json.dumps(event.as_json()) if options.json else event, flush=True)
 
+    configs = _deployed(options, _load(options))
+    if options.user is not None:
+        account = privileges.account_of(options.user)
+        privileges.prepare()
+        privileges.become(account)
     watch = Watch(
-        _deployed(options, _load(options)),
+        configs,
         interval_s=options.interval or INTERVAL_S,
         patience_s=options.patience or PATIENCE_S,
         build_dir=options.p4,

@@ -10,12 +10,15 @@ import math
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from nativelib import NativeError
+from sumwire_protocol import privileges
+from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
 
 from softswitch.errors import DeviceError
@@ -112,7 +115,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_doors(parser: argparse.ArgumentParser) -> None:
-    """Where P4Runtime listens, and whom it lets in. All but --insecure are options of simple_switch_grpc."""
+    """Where P4Runtime listens, whom it lets in, and what whoever gets in may do. All but --insecure and --user are
+    options of simple_switch_grpc."""
     address_help = f"P4Runtime address: HOST:PORT, or unix:PATH for a socket of mode 0600 ({DEFAULT_ADDRESS})"
     parser.add_argument("--grpc-server-addr", default=DEFAULT_ADDRESS, metavar="ADDRESS", help=address_help)
     parser.add_argument("--grpc-server-ssl", action="store_true", help="P4Runtime over TLS")
@@ -124,6 +128,7 @@ def _add_doors(parser: argparse.ArgumentParser) -> None:
     )
     insecure_help = "let in whoever reaches the address: he may replace the program"
     parser.add_argument("--insecure", action="store_true", help=insecure_help)
+    parser.add_argument("--user", metavar="NAME", help="become this user once ports and P4Runtime are open; needs root")
 
 
 def _check_doors(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
@@ -170,14 +175,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             emit = emit_c if arguments.dump_c else emit_program
             print(emit(load_program(text)).source, end="")
             return 0
+        become = _becoming(arguments.user)
         switch = SoftSwitch(text, seed=arguments.seed, cpu_port=arguments.cpu_port, engine=arguments.engine)
-        return _run(switch, arguments)
-    except (DeviceError, NativeError, PortError, OSError) as error:
+        return _run(switch, arguments, become)
+    except (DeviceError, NativeError, PortError, PrivilegeError, OSError) as error:
         _log.error("%s", error)
         return 1
 
 
-def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
+def _becoming(user: str | None) -> Callable[[], object]:
+    """What leaves root's rights behind, to be called once all is open. Raises PrivilegeError."""
+    if user is None:
+        return lambda: None
+    account = privileges.account_of(user)
+    privileges.prepare()
+    return partial(privileges.become, account)
+
+
+def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[], object]) -> int:
     try:
         from softswitch.p4runtime.doors import Tls
         from softswitch.p4runtime.server import serve
@@ -205,7 +220,8 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace) -> int:
                     arguments.grpc_server_cacert,
                     arguments.grpc_server_with_client_auth,
                 )
-            server = serve(switch, address, arguments.device_id, arguments.cpu_port, verify=switch.verify, tls=tls)
+            device_id, cpu_port = arguments.device_id, arguments.cpu_port
+            server = serve(switch, address, device_id, cpu_port, verify=switch.verify, tls=tls, on_bound=become)
             stack.callback(server.stop)
             ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"
             _log.info("%s engine", switch.engine)

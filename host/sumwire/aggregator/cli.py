@@ -17,6 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
+from sumwire_protocol import privileges
+from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
 
 from sumwire.aggregator.jobs import aggregator_of, load_jobs
@@ -38,17 +40,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     try:
+        account = None if options.user is None else privileges.account_of(options.user)
         jobs = load_jobs(options.jobs)
+        if account is not None:
+            privileges.prepare()
         address, port = options.listen or (aggregator_of(jobs), p4.SUMWIRE_PORT)
         named_in = "--listen" if options.listen else options.jobs[0]
         with signals_held():
             fleet = Fleet(jobs, address, port, options.processes, named_in=named_in)
+            if account is not None:
+                privileges.become(account)
             with fleet:
                 names = ", ".join(map(_described, jobs))
                 print(f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}", flush=True)
                 fleet.wait()
             print(report(fleet.shared), flush=True)
-    except (SumwireError, OSError) as error:
+    except (SumwireError, PrivilegeError, OSError) as error:
         print(error, file=sys.stderr)
         return FAILED
     return DONE
@@ -73,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--processes", metavar="N", type=_processes, default=1, help="divide the slots among N processes"
     )
+    parser.add_argument("--user", metavar="NAME", help="become this user once the port is open; needs root")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return parser
 

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import logging
 import multiprocessing
+import multiprocessing.popen_fork  # what start() would import, when the user may not be let into Python's folder
 import os
 import signal
 import socket

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pwd
 import shutil
 import socket
 import subprocess
@@ -90,7 +91,16 @@ def soft_command(
         command.append("--no-trains")
     if link_mbit is not None and link_mbit != UNLIMITED:
         command += ["--link-mbit", f"{link_mbit:g}"]
-    return [*command, "--insecure", "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
+    return [*command, *unprivileged(), "--", "--grpc-server-addr", grpc, "--cpu-port", str(CPU_PORT)]
+
+
+def unprivileged() -> list[str]:
+    """The option that lets a program of ours leave root's rights behind: for user sumwire if there is one, else nobody.
+
+    bmv2 has no such option, and stays root.
+    """
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    return next((["--user", name] for name in ("sumwire", "nobody") if name in users), [])
 
 
 def bmv2_command(
@@ -129,7 +139,8 @@ def _ports(interfaces: list[tuple[int, str]]) -> list[str]:
 
 
 class P4Process:
-    """The process of a P4 switch on interfaces of the root namespace. A controller loads its program later."""
+    """The process of a P4 switch on interfaces of the root namespace. A controller loads its program later, over a Unix
+    socket that only root may open."""
 
     def __init__(
         self,
@@ -146,7 +157,7 @@ class P4Process:
     ) -> None:
         self.kind = kind
         self.engine = choose_engine(engine) if kind == "soft" else None
-        self.grpc = f"127.0.0.1:{free_tcp_port()}"
+        self.grpc = f"unix:{ledger.socket(f'{device_id}-p4rt')}"
         self.device_id = device_id
         self._log = log
         self._ledger = ledger
@@ -178,8 +189,14 @@ class P4Process:
             )
         with self._log.open("ab") as log:
             # A session of its own, so that Ctrl-C in the terminal reaches only the run, which then stops the switch.
+            # The umask is for bmv2, which leaves its socket's mode to it.
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                umask=0o077,
             )
         self._ledger.add_process(self.process.pid)
         wait_listening(self.process, self.grpc, self._log)

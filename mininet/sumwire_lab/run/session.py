@@ -66,7 +66,8 @@ class Session:
     def start_aggregator(self, name: str = AGGREGATOR) -> None:
         """Start the software aggregator on its host, and return when it is ready. Its log is `NAME.log`."""
         assert self.fabric.server is not None
-        command = [sys.executable, "-m", "sumwire.aggregator.cli", *map(str, self.job_files.values())]
+        jobs = map(str, self.job_files.values())
+        command = [sys.executable, "-m", "sumwire.aggregator.cli", *switches.unprivileged(), *jobs]
         self.aggregator = self.start(name, self.fabric.server, command)
         wait_said(self.aggregator, AGGREGATOR_READY, self.log(name))
 

@@ -19,16 +19,16 @@ _PROBE_SECONDS: Final = 0.05
 
 
 def wait_listening(process: subprocess.Popen[bytes], address: str, log: Path, seconds: float = READY_SECONDS) -> None:
-    """Return once `address` accepts connections.
+    """Return once `address`, "unix:PATH", accepts connections.
 
     Raises ProcessDiedError with the last lines of the log if the process ends first, DeadlineError after `seconds`.
     """
-    host, _, port = address.rpartition(":")
     deadline = time.monotonic() + seconds
     with watch_fd(process.pid) as fd:
         while time.monotonic() < deadline:
             try:
-                with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS):
+                with socket.socket(socket.AF_UNIX) as probe:
+                    probe.connect(address.removeprefix("unix:"))
                     return
             except OSError:
                 pass  # not ready: wait for the next probe, or for the process to end

@@ -9,6 +9,7 @@ from typing import Literal
 
 from nativelib import find_compiler
 
+from softswitch.native import runtime_library
 from softswitch.native.emit import emit_c
 from softswitch.native.machine import NativeMachine
 from softswitch.native.ports import NativePortRunner
@@ -31,6 +32,7 @@ class NativeEngine:
 
     def __init__(self, start_ns: int) -> None:
         find_compiler(wide_bitint=True)
+        runtime_library.headers(), runtime_library.runtime()  # while this user may read the sources
         self.lock = ProgramLock(start_ns)
 
     def machine(self, program: ir.Program, generator: SplitMix, clock: Callable[[], int]) -> NativeMachine:

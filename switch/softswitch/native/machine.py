@@ -13,7 +13,7 @@ from nativelib import build, load
 from softswitch.native.emit import emit_c
 from softswitch.native.emit_context import Message
 from softswitch.native.limbs import LIMB_BYTES, argument_offsets, from_limbs, limbs, to_limbs
-from softswitch.native.runtime_library import FOLDER, LogFunction, Replica, present, runtime
+from softswitch.native.runtime_library import LogFunction, Replica, headers, present, runtime
 from softswitch.native.table import NativeRow, NativeTable
 from softswitch.program import ir
 from softswitch.program.limits import FRAME_BYTES
@@ -164,8 +164,7 @@ def compiled_program(source: str) -> int:
     path = build(
         "softswitch-program",
         [],
-        generated={"program.c": source},
-        includes=[FOLDER],
+        generated={**headers(), "program.c": source},
         flags=[f"-Wframe-larger-than={FRAME_BYTES}", "-Werror=frame-larger-than="],
         wide_bitint=True,
     )

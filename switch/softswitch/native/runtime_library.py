@@ -12,7 +12,7 @@ from typing import Any
 
 from nativelib import build, load
 
-FOLDER = Path(__file__).parent  # the C sources; emitted programs include headers from here
+FOLDER = Path(__file__).parent  # the C sources
 _SOURCES = ("runtime.c", "tables.c")
 
 
@@ -54,6 +54,13 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_collect": (c_int64, (c_void_p, c_uint32, c_char_p, c_uint32, c_uint64, c_void_p)),
     "ss_collected": (ctypes.POINTER(Frame), (c_void_p,)),
 }
+
+
+@functools.cache
+def headers() -> dict[str, str]:
+    """Texts of the headers that emitted programs include, by name. Read once: a switch that has given up root's rights
+    may not be let into the folder again."""
+    return {path.name: path.read_text() for path in FOLDER.glob("*.h")}
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 import grpc.aio
+from sumwire_protocol.privileges import PrivilegeError
 
 from softswitch.device import Device
 from softswitch.p4runtime.doors import BindError, Tls, bind
@@ -32,11 +33,14 @@ _OPTIONS = (
 class Server:
     """A running server. ``port`` is the TCP port it listens on; of no meaning for a Unix socket."""
 
-    def __init__(self, service: Service, device: Device, address: str, tls: Tls | None) -> None:
+    def __init__(
+        self, service: Service, device: Device, address: str, tls: Tls | None, on_bound: Callable[[], object]
+    ) -> None:
         self._device = device
         self._bound: Future[int] = Future()
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
+        self._on_bound = on_bound
         self._thread = threading.Thread(target=self._run, args=(service, address, tls), name="p4runtime", daemon=True)
         self._thread.start()
         self.port = self._bound.result()
@@ -63,7 +67,8 @@ class Server:
         server.add_generic_rpc_handlers((rpcs.handlers(),))
         try:
             port = bind(server, address, tls)
-        except BindError as error:
+            self._on_bound()
+        except (BindError, PrivilegeError) as error:
             self._bound.set_exception(error)
             return
         await server.start()
@@ -83,11 +88,13 @@ def serve(
     verify: Callable[[str], object] | None = None,
     *,
     tls: Tls | None = None,
+    on_bound: Callable[[], object] = lambda: None,
 ) -> Server:
     """Serve ``device`` as ``device_id`` at ``address``: "host:port" (port 0 takes a free one) or "unix:path".
 
     Without ``cpu_port`` packet-outs are refused. ``verify`` checks a bmv2 JSON text without loading it, raising
     DeviceError; without it the pipeline action VERIFY is refused. Without ``tls`` whoever reaches a TCP address is let
-    in; a Unix socket has the mode 0600. Raises BindError.
+    in; a Unix socket has the mode 0600. ``on_bound`` is called when the address is taken, before anybody is answered.
+    Raises BindError.
     """
-    return Server(Service(device, device_id, cpu_port, verify), device, address, tls)
+    return Server(Service(device, device_id, cpu_port, verify), device, address, tls, on_bound)

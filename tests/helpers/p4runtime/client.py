@@ -28,12 +28,12 @@ MatchSpec = tuple[Any, ...]
 
 
 class Program:
-    """A compiled program of ``programs/``, and messages about it by alias instead of id."""
+    """A compiled program of ``folder``, and messages about it by alias instead of id."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, folder: Path = PROGRAMS) -> None:
         self.p4info = p4info_pb2.P4Info()
-        text_format.Parse((PROGRAMS / f"{name}.p4info.txtpb").read_text(), self.p4info)
-        self.json = (PROGRAMS / f"{name}.json").read_bytes()
+        text_format.Parse((folder / f"{name}.p4info.txtpb").read_text(), self.p4info)
+        self.json = (folder / f"{name}.json").read_bytes()
 
     def id(self, kind: str, alias: str) -> int:
         return next(int(o.preamble.id) for o in getattr(self.p4info, kind) if o.preamble.alias == alias)
@@ -122,11 +122,11 @@ def items_of(error: grpc.RpcError) -> list[Any]:
 
 
 class Controller:
-    """One gRPC connection with, after :meth:`open_stream`, one StreamChannel."""
+    """One gRPC connection with, after :meth:`open_stream`, one StreamChannel. ``at``: a TCP port, or "unix:PATH"."""
 
-    def __init__(self, port: int, election_id: int | None = None) -> None:
+    def __init__(self, at: int | str, election_id: int | None = None) -> None:
         self.election_id = election_id
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+        self.channel = grpc.insecure_channel(at if isinstance(at, str) else f"127.0.0.1:{at}")
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         self._outgoing: queue.Queue[Any] = queue.Queue()
         self._incoming: queue.Queue[Any] = queue.Queue()

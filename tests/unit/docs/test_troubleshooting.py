@@ -21,18 +21,22 @@ from helpers.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "troubleshooting.md"
 # The lab's errors are not here: it is for those who measure and change Sumwire, and its errors show the end of the log
-# that says more. Errors of sumwire_protocol are errors of its build.
-FOLDERS: Final = ("host/sumwire", "controller/sumwire_controller", "native/nativelib", "switch/softswitch")
+# that says more.
+FOLDERS: Final = (
+    "host/sumwire", "controller/sumwire_controller", "native/nativelib", "switch/softswitch",
+    "protocol/sumwire_protocol",
+)  # fmt: skip
 # Families that a user meets. Other classes are caught before they reach him, or are the soft switch's answers to a
 # P4Runtime client: the controller shows those within a SwitchRefusedError.
 FAMILIES: Final = {
     "SumwireError", "CodecError", "StageError", "WireError", "ControllerError", "NativeError",
     "UnsupportedProgramError", "PortError", "ImpairmentError", "BindError",
+    "PrivilegeError",
 }  # fmt: skip
 HIDDEN: Final = {
     "BrokenTableError",
     "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
-    "DeviceError", "P4RuntimeError", "FindingError",
+    "DeviceError", "P4RuntimeError", "FindingError", "OutsideError",
 }  # fmt: skip
 # Their texts name the value and the rule that it breaks, so one entry for all of a class is enough.
 WHOLE_CLASSES: Final = {

@@ -23,7 +23,7 @@ from sumwire_lab.errors import DeadlineError, MissingToolError
 from sumwire_lab.life.adder import AdderSpec
 from sumwire_lab.life.case import Case
 from sumwire_lab.life.world import World, open_world
-from sumwire_lab.network import control_plane
+from sumwire_lab.network import control_plane, switches
 from sumwire_lab.options.run_options import AGGREGATOR
 
 NAME: Final = "setups"
@@ -121,7 +121,7 @@ def _restart_aggregator(world: World, *arguments: str) -> None:
     server = world.session.fabric.server
     assert server is not None
     world.switch.kill()
-    command = [sys.executable, "-m", "sumwire.aggregator.cli", *arguments]
+    command = [sys.executable, "-m", "sumwire.aggregator.cli", *switches.unprivileged(), *arguments]
     world.session.start("aggregator2", server, command)
     end = time.monotonic() + _ATTEMPT_S
     while "ready:" not in world.session.log("aggregator2").read_text():

@@ -21,6 +21,7 @@ import torch
 from golden import model
 from helpers.aggregator.served import every_op_mapping
 from helpers.paths import ROOT
+from helpers.rights import assert_no_rights_left
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers, write_job
 from sumwire.aggregator import cli
 
@@ -70,6 +71,26 @@ def test_serves_until_a_signal_and_says_what_it_counted(tmp_path: Path, processe
     # 5000 lanes of SUM32 and what goes before them.
     assert first == last >= 20 and added == 2 * first
     assert "rejected: none" in out and "Traceback" not in errors
+
+
+@pytest.mark.root
+def test_it_serves_without_root_s_rights(tmp_path: Path) -> None:
+    mapping = every_op_mapping()
+    with program(str(write_job(mapping, tmp_path / "job.json")), "--processes", "2", "--user", "nobody") as process:
+        line_of(process.stdout)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in (process.pid, *map(int, children)):
+            assert_no_rights_left(pid)
+        reduce_once(mapping)
+        process.send_signal(signal.SIGTERM)
+        out, errors = process.communicate(timeout=20)
+    assert (process.returncode, len(children)) == (0, 2), errors
+    assert "rejected: none" in out
+
+
+def test_a_user_who_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["job.json", "--user", "no-such-user"]) == 1
+    assert "there is no user 'no-such-user'" in capsys.readouterr().err
 
 
 def test_lanes_are_served_side_by_side(tmp_path: Path) -> None:

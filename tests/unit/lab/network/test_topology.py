@@ -189,7 +189,7 @@ def test_switch_command_lines_have_the_same_shape() -> None:
         assert "-i 1@sw12af-p1 -i 2@sw12af-p2" in text
         assert text.endswith("-- --grpc-server-addr 127.0.0.1:1234 --cpu-port 510")
     assert "--thrift-port 9999" in " ".join(bmv2)
-    assert ("--insecure" in soft, "--insecure" in bmv2) == (True, False)
+    assert ("--user" in soft, "--user" in bmv2, "--insecure" in soft) == (True, False, False)
     without = " ".join(switches.bmv2_command(ports, "127.0.0.1:1234", Path("/run/x.ipc"), None))
     assert "thrift" not in without
     assert "--notifications-addr ipc:///run/x.ipc" in without
@@ -199,7 +199,7 @@ def test_switch_command_lines_have_the_same_shape() -> None:
     plain = " ".join(switches.soft_command(ports, "127.0.0.1:1234", None))
     assert not any(option in plain for option in ("--impair", "--no-trains", "--link-mbit"))
     singles = " ".join(switches.soft_command(ports, "127.0.0.1:1234", None, trains=False, link_mbit=100.0))
-    assert "--no-trains --link-mbit 100 --insecure -- --grpc-server-addr" in singles
+    assert "--no-trains --link-mbit 100 --user" in singles
     assert [LinkOptions(100.0, trunk_mbit=rate).slowest_mbit() for rate in (None, 10.0, 1000.0)] == [100.0, 10.0, 100.0]
 
 
