@@ -34,6 +34,9 @@ FUZZ_PACKETS ?= 10000000
 FUZZ_TRAINS ?= 10000000
 FUZZ_PROGRAMS ?= 10000
 FUZZ_SEED ?= 1
+# Options of `make fuzz-p4runtime`: updates that are sent; FUZZ_SWITCH=bmv2 lists what bmv2 does otherwise.
+FUZZ_WRITES ?= 20000
+FUZZ_SWITCH ?= soft
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
 # Processes of tests: one more than cores, because tests also wait for timers, links and each other.
@@ -51,7 +54,7 @@ endif
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz fuzz-trains fuzz-programs clean
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz fuzz-trains fuzz-programs fuzz-p4runtime clean
 .DEFAULT_GOAL := help
 
 help:
@@ -77,6 +80,8 @@ help:
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
 	@echo "make fuzz-trains      mutated trains into cut and join under sanitizers (FUZZ_TRAINS=$(FUZZ_TRAINS))"
 	@echo "make fuzz-programs    mutated P4 programs into both engines (FUZZ_PROGRAMS=$(FUZZ_PROGRAMS) FUZZ_SEED=$(FUZZ_SEED))"
+	@echo "make fuzz-p4runtime   fuzzed P4Runtime requests of four clients against a model of the switch's state"
+	@echo "                      (FUZZ_WRITES=$(FUZZ_WRITES) FUZZ_SEED=$(FUZZ_SEED) FUZZ_SWITCH=$(FUZZ_SWITCH) ENGINE=$(ENGINE))"
 	@echo "make clean            remove the environment, caches and results"
 
 setup: $(READY)
@@ -164,6 +169,12 @@ FUZZED := p4src/build/sumwire.json $(filter-out %/sources.json,$(wildcard tests/
 
 fuzz-programs: $(READY)
 	$(PYTHON) -m softswitch.fuzz.programs $(FUZZED) --mutations $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED)
+
+P4RUNTIME := tests/helpers/p4runtime/programs/tables
+
+fuzz-p4runtime: $(READY)
+	$(PYTHON) -m softswitch.fuzz.p4runtime $(P4RUNTIME).p4info.txtpb $(P4RUNTIME).json --writes $(FUZZ_WRITES) \
+	  --seed $(FUZZ_SEED) --switch $(FUZZ_SWITCH) --engine $(ENGINE)
 
 clean:
 	$(SUDO) rm -rf $(VENV) .cache results site .pytest_cache .mypy_cache .ruff_cache .hypothesis

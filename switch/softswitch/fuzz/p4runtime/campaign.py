@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Episodes one after the other against one switch, until enough updates have been sent."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from google.protobuf import text_format
+from p4.config.v1 import p4info_pb2
+from p4.v1 import p4runtime_pb2
+
+from softswitch.fuzz.p4runtime.episode import Episode, Tally
+from softswitch.fuzz.p4runtime.schema import schema_of
+from softswitch.fuzz.p4runtime.target import DEVICE_ID, Target, bmv2, folder, soft
+
+#: Updates of an episode: enough to fill tables, few enough to repeat.
+EPISODE = 500
+
+
+class FindingError(Exception):
+    """The switch did what the model does not allow."""
+
+
+class _CrashError(FindingError):
+    """It has ended by itself."""
+
+
+@dataclass
+class Result:
+    """``deviations``: how often a switch that is not held to the model differed, by what."""
+
+    tally: Tally = field(default_factory=Tally)
+    deviations: Counter[str] = field(default_factory=Counter)
+    crashes: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    grown_kib: int = 0
+
+    def __str__(self) -> str:
+        tally = self.tally
+        refused = ", ".join(f"{count} {name}" for name, count in tally.refused.most_common())
+        lines = [
+            f"{tally.updates} updates in {tally.writes} writes, {tally.reads} reads: {tally.accepted} accepted, refused"
+            f" {refused}; {tally.updates / max(self.seconds, 1e-9):.0f} updates/s, memory +{self.grown_kib} KiB"
+        ]
+        if self.crashes:
+            lines.append(f"the switch crashed in {len(self.crashes)} episodes: {self.crashes}")
+        lines += [f"{count:6} {what}" for what, count in self.deviations.most_common()]
+        return "\n".join(lines)
+
+
+class Campaign:
+    """``switch``: "soft", which is held to the model, or "bmv2", whose deviations are counted."""
+
+    def __init__(self, p4info: Path, program: Path, seed: int, switch: str, engine: str = "auto") -> None:
+        info = p4info_pb2.P4Info()
+        text_format.Parse(p4info.read_text(), info)
+        self._schema = schema_of(info)
+        self._config = p4runtime_pb2.ForwardingPipelineConfig(p4info=info, p4_device_config=program.read_bytes())
+        self._files = (p4info, program)
+        self._seed = seed
+        self._switch = switch
+        self._engine = engine
+        self._result = Result()
+
+    def run(self, updates: int, only: int | None = None) -> Result:
+        """Raises FindingError and TargetError."""
+        numbers = list(range(-(-updates // EPISODE))) if only is None else [only]
+        started = time.monotonic()
+        while numbers:
+            numbers = self._with_one_switch(numbers)
+        self._result.seconds = time.monotonic() - started
+        return self._result
+
+    def _with_one_switch(self, numbers: Sequence[int]) -> list[int]:
+        """Run episodes until the switch crashes; return those that are left."""
+        with folder() as name, self._start(Path(name)) as target:
+            before = told = 0.0
+            for position, number in enumerate(numbers):
+                self._run_episode(target, number)
+                if target.status is not None:
+                    return list(numbers[position + 1 :])
+                before = before or target.resident_kib()  # after the first: it loads the program
+                if time.monotonic() - told > 10:
+                    told = time.monotonic()
+                    sys.stderr.write(f"fuzz: {self._result.tally.updates} updates, episode {number}\n")
+            self._result.grown_kib = int(target.resident_kib() - before)
+        return []
+
+    def _start(self, where: Path) -> Target:
+        return bmv2(where) if self._switch == "bmv2" else soft(where, self._engine)
+
+    def _run_episode(self, target: Target, number: int) -> None:
+        def report(what: str, how: str) -> None:
+            if target.status is not None:
+                log = target.log.read_text(errors="replace")[-2000:]
+                raise _CrashError(f"the switch ended with status {target.status}: {log}\n{what}: {how}")
+            if self._switch == "soft":
+                raise FindingError(f"{what}: {how}\nfuzz: repeat it: {self._again(number)}")
+            self._result.deviations[what] += 1
+
+        episode = Episode(
+            address=target.address,
+            device_id=DEVICE_ID,
+            schema=self._schema,
+            config=self._config,
+            seed=f"{self._seed}:{number}",
+            base=(number + 1) << 64,
+            updates=EPISODE,
+            report=report,
+            bmv2=self._switch == "bmv2",
+        )
+        try:
+            self._result.tally += episode.run()
+        except _CrashError as error:
+            if self._switch == "soft":
+                raise FindingError(f"{error}\nfuzz: repeat it: {self._again(number)}") from error
+            self._result.crashes.append(number)
+
+    def _again(self, number: int) -> str:
+        files = " ".join(map(str, self._files))
+        how = f"--seed {self._seed} --only {number} --switch {self._switch} --engine {self._engine}"
+        return f"python -m softswitch.fuzz.p4runtime {files} {how}"
