@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
-import os
 from collections.abc import Mapping
 from ctypes import POINTER, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from pathlib import Path
@@ -19,12 +18,11 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator import draws, marks
+from sumwire.native import SWITCH, switched_off
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import headers
 from sumwire.wire.trains import TRAIN_BYTES
 
-# The environment variable that, set to 0, switches to numpy, for the codecs as well.
-SWITCH: Final = "SUMWIRE_NATIVE"
 # The most replies of a train where the packets came one by one.
 TO_SINGLES: Final = 16
 _LOG: Final = logging.getLogger("sumwire.aggregator")
@@ -127,7 +125,7 @@ class Served(ctypes.Structure):
 
 def kernels() -> ctypes.CDLL | None:
     """The compiled kernel, or None if numpy has to do its work."""
-    if os.environ.get(SWITCH) == "0":
+    if switched_off():
         _say_switched_off()
         return None
     return _library()

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from sumwire.codec import layout, planes, rotation, seeds, values
 from sumwire.errors import UsageError
+from sumwire.native import SWITCH, switched_off
 
-# An environment variable: 0 means that torch is used.
-SWITCH: Final = "SUMWIRE_NATIVE"
 # An environment variable: how many threads share the work.
 THREADS: Final = "SUMWIRE_THREADS"
 # The most threads that are used unless more are asked for, and that can be.
@@ -109,7 +108,7 @@ def kernels(x: Tensor) -> ctypes.CDLL | None:
     """Return the kernels for this tensor; None on other devices, for float64 and without a compiler."""
     if x.device.type != "cpu" or x.dtype == torch.float64:
         return None
-    if os.environ.get(SWITCH) == "0":
+    if switched_off():
         _say_switched_off()
         return None
     return _library()

@@ -39,7 +39,7 @@ class EarlyClosing(Turns):
         self._from_the_start = from_the_start
         self._kept_results = kept_results
         # Chunks whose turn has come, sent or not.
-        self._turned = np.arange(chunks) < self._to
+        self._turned = np.arange(chunks) < self.to
 
     def next(self, most: int, filled: int) -> Chunks:
         """Like :meth:`Turns.next`, without the chunks that have results already."""

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 REORDER_TOLERANCE: Final = 3
 
 
@@ -35,11 +32,11 @@ class FastRetransmit:
         """The largest answered number, 0 before the first answer."""
         return self._answered[-1]
 
-    def answered(self, first_transmissions: NDArray[np.int64]) -> None:
-        """Take in the chunks that were answered, by the numbers of their first transmissions.
+    def answered(self, first_transmissions: list[int]) -> None:
+        """Take in the chunks that were answered, by the numbers of their first transmissions, of which only the
+        REORDER_TOLERANCE largest matter.
 
         A retransmitted chunk counts as the answer to its first transmission. If it counted for the retransmission, one
         needless retransmission would make all packets sent before it look overtaken.
         """
-        latest = np.sort(first_transmissions)[-REORDER_TOLERANCE:].tolist()
-        self._answered = sorted(self._answered + latest)[-REORDER_TOLERANCE:]
+        self._answered = sorted(self._answered + first_transmissions)[-REORDER_TOLERANCE:]

@@ -11,7 +11,7 @@ now 1.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,24 @@ _NOTHING: Final = -1
 _STRIDE: Final = 128
 
 
+class Landing(NamedTuple):
+    """What results that arrived together tell about the transmissions that they answer.
+
+    ``latest``: the largest numbers of first transmissions, in any order; as many as matter. ``sent_at``: when the chunk
+    was sent that was longest in flight, of those sent only once; None if there is none.
+    """
+
+    latest: list[int]
+    sent_at: float | None
+
+
 class Flight:
     """The state of ``chunks`` chunks. All arrays are indexed by chunk.
 
     ``flying``: in flight. ``landed``: has its result. ``first``: number of the first transmission, 0 before it.
-    ``sent_at``: time of the latest transmission, in seconds. ``count``: chunks in flight. ``last_first``: number of the
-    latest first transmission.
+    ``latest``: number of the latest transmission. ``sent_at``: its time, in seconds. ``count``: chunks in flight.
+    ``last_first``: number of the latest first transmission. ``log``, ``end``: entry k is the chunk of transmission k,
+    below ``end``; there is none with number 0.
     """
 
     def __init__(self, chunks: int) -> None:
@@ -39,23 +51,28 @@ class Flight:
         self.sent_at = np.zeros(chunks)
         self.count = 0
         self.last_first = 0
-        self._latest = np.zeros(chunks, np.int64)
+        self.latest = np.zeros(chunks, np.int64)
         self._seen = np.zeros(chunks, np.int64)
         self._resends = 0
-        # Entry k is transmission k; there is none with number 0.
-        self._log = np.zeros(chunks + 1, np.int64)
-        self._head = self._end = 1
+        self.log = np.zeros(chunks + 1, np.int64)
+        self._head = self.end = 1
 
     def send(self, chunks: Chunks, now: float) -> None:
         """Chunks are sent for the first time."""
         self.first[chunks] = self._append(chunks, now)
         self.flying[chunks] = True
-        self.last_first = self._end - 1
-        self.count += len(chunks)
+        self.count_sent(len(chunks))
+
+    def count_sent(self, count: int) -> None:
+        """So many chunks were sent for the first time."""
+        self.end += count
+        self.last_first = self.end - 1
+        self.count += count
 
     def send_again(self, chunks: Chunks, now: float) -> None:
         """Chunks in flight are retransmitted."""
         self._append(chunks, now)
+        self.end += len(chunks)
         self._resends += len(chunks)
 
     def land(self, chunks: Chunks) -> None:
@@ -94,14 +111,14 @@ class Flight:
         if self.count == 0:
             return _NOTHING
         self._skip_dead()
-        return int(self._log[self._head])
+        return int(self.log[self._head])
 
     def before(self, transmission: int, most: int) -> Chunks:
         """Up to ``most`` chunks in flight whose latest transmission has a smaller number, oldest first."""
         if self._head < transmission:
             self._skip_dead()
         if self._head >= transmission:
-            return self._log[:0]
+            return self.log[:0]
         return self._alive(self._head, transmission)[:most]
 
     def sent_until(self, time: float, most: int) -> Chunks:
@@ -109,49 +126,54 @@ class Flight:
         flying = self.all_flying()[:most]
         return flying[self.sent_at[flying] <= time]
 
-    def sent_once_at(self, chunks: Chunks) -> NDArray[np.float64]:
-        """When those of the chunks were sent that were sent only once, float64 seconds."""
-        once = chunks if not self._resends else chunks[self._latest[chunks] == self.first[chunks]]
-        times: NDArray[np.float64] = self.sent_at[once]
-        return times
+    def landing(self, chunks: Chunks, latest: int) -> Landing:
+        """What the results of chunks tell that were in flight. ``latest``: how many numbers of transmissions."""
+        first = self.first[chunks]
+        once = chunks if not self._resends else chunks[self.latest[chunks] == first]
+        sent_at = float(self.sent_at[once].min()) if len(once) else None
+        return Landing(np.sort(first)[-latest:].tolist(), sent_at)
 
     def sent_twice(self, chunks: Chunks) -> int:
         """How many of the chunks were retransmitted."""
-        return int(np.count_nonzero(self._latest[chunks] != self.first[chunks])) if self._resends else 0
+        return int(np.count_nonzero(self.latest[chunks] != self.first[chunks])) if self._resends else 0
+
+    def make_room(self, transmissions: int) -> None:
+        """Make room in the log for so many more."""
+        end = self.end + transmissions
+        if end > len(self.log):
+            self.log = np.concatenate([self.log, np.zeros(end, np.int64)])
 
     def all_flying(self) -> Chunks:
         """All chunks in flight, oldest first."""
         self._skip_dead()
-        return self._alive(self._head, self._end)
+        return self._alive(self._head, self.end)
 
     def _append(self, chunks: Chunks, now: float) -> Chunks:
         """Log transmissions. Returns their numbers."""
-        end = self._end + len(chunks)
-        if end > len(self._log):
-            self._log = np.concatenate([self._log, np.zeros(end, np.int64)])
-        numbers = np.arange(self._end, end)
-        self._log[self._end : end] = chunks
-        self._latest[chunks] = numbers
+        self.make_room(len(chunks))
+        end = self.end + len(chunks)
+        numbers = np.arange(self.end, end)
+        self.log[self.end : end] = chunks
+        self.latest[chunks] = numbers
         self.sent_at[chunks] = now
-        self._end = end
         return numbers
 
     def _alive(self, begin: int, end: int) -> Chunks:
         """The chunks in flight whose latest transmissions are begin..end-1."""
-        chunks = self._log[begin:end]
-        alive: Chunks = chunks[self.flying[chunks] & (self._latest[chunks] == np.arange(begin, end))]
+        chunks = self.log[begin:end]
+        alive: Chunks = chunks[self.flying[chunks] & (self.latest[chunks] == np.arange(begin, end))]
         return alive
 
     def _skip_dead(self) -> None:
-        if self._head < self._end:
+        if self._head < self.end:
             # Most often it has not moved: three single looks cost less than one at many.
-            chunk = self._log[self._head]
-            if self.flying[chunk] and self._latest[chunk] == self._head:
+            chunk = self.log[self._head]
+            if self.flying[chunk] and self.latest[chunk] == self._head:
                 return
-        while self._head < self._end:
-            end = min(self._head + _STRIDE, self._end)
-            chunks = self._log[self._head : end]
-            alive = self.flying[chunks] & (self._latest[chunks] == np.arange(self._head, end))
+        while self._head < self.end:
+            end = min(self._head + _STRIDE, self.end)
+            chunks = self.log[self._head : end]
+            alive = self.flying[chunks] & (self.latest[chunks] == np.arange(self._head, end))
             first = int(alive.argmax())
             if alive[first]:
                 self._head += first

@@ -18,11 +18,12 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
 from sumwire.errors import AddressError, JobBusyError, SwitchLostError, TransportError
+from sumwire.transport.runs import Run
 from sumwire.transport.stats import JobStats
 from sumwire.transport.switch_errors import too_narrow, who
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
-from sumwire.wire.messages import MessagePlaces, Run
+from sumwire.wire.messages import MessagePlaces
 from sumwire.wire.packets import headers, heads
 
 _LOG: Final = logging.getLogger("sumwire")

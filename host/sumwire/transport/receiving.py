@@ -13,8 +13,9 @@ from sumwire_protocol import constants as p4
 from sumwire.transport.buffers import Buffers
 from sumwire.transport.connection import Connection
 from sumwire.transport.hello import is_hello_answer, state_of
+from sumwire.transport.kernels import kernels
 from sumwire.transport.result_errors import incomplete_result, other_chunk
-from sumwire.transport.runs import Runs, library
+from sumwire.transport.runs import Runs
 from sumwire.transport.switch_errors import wrong_quorum
 from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING
@@ -54,7 +55,7 @@ class Receiver:
         now = connection.clock()
         connection.pace.arrived(count, began, now, drained=link.drained)
         if run is not None:
-            self._window.complete(np.arange(run.first, run.first + run.datagrams), now)
+            self._window.complete_run(run.first, run.first + run.datagrams, now)
         elif count:
             self._take_in(count)
 
@@ -102,10 +103,10 @@ class Receiver:
     ) -> None:
         """Plain results of consecutive chunks in flight: nearly all received batches are such."""
         self._buffers.accept_run(first, rows, records)
-        chunks = np.arange(first, first + len(rows))
-        self._window.complete(chunks, self._connection.clock())
+        self._window.complete_run(first, first + len(rows), self._connection.clock())
         if self._catch_up is not None:
-            self._catch_up.applied(self._window.base + chunks, rows, sizes)
+            sequence = self._window.base + first
+            self._catch_up.applied(np.arange(sequence, sequence + len(rows)), rows, sizes)
 
     def _sort_out(self, rows: NDArray[np.uint8], records: NDArray[Any], sizes: NDArray[np.integer[Any]]) -> None:
         """Datagrams of any kind."""
@@ -201,7 +202,7 @@ class Receiver:
 
 def _runs_of(connection: Connection, buffers: Buffers) -> Runs | None:
     """What takes in runs of results, unless numpy has to. Results that other workers may ask for are kept as well."""
-    found = library()
+    found = kernels()
     if found is None or connection.catch_up is not None or connection.link.places is None:
         return None
     return Runs(found, connection.link.places, buffers, connection.window.flying)

@@ -14,9 +14,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sumwire.transport.reordering import Reordering
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.window_options import WindowOptions
@@ -69,15 +66,15 @@ class Timers:
         self._path_rtt.settle()
         self._short_rtt.settle()
 
-    def measured(self, sent_at: NDArray[np.float64], now: float) -> float | None:
+    def measured(self, sent_at: float | None, now: float) -> float | None:
         """Take in the round trip of results that arrived together: that of the longest in flight.
 
-        ``sent_at``: when those chunks were sent that were sent only once (Karn's rule: a retransmitted chunk gives no
-        sample). Returns the sample, or None if there is none.
+        ``sent_at``: when that chunk was sent, of those sent only once; None if there is none (Karn's rule: a
+        retransmitted chunk gives no sample). Returns the sample, or None.
         """
         seconds = None
-        if self._sampled and len(sent_at):
-            seconds = now - float(sent_at.min())
+        if self._sampled and sent_at is not None:
+            seconds = now - sent_at
             self._rtt.sample(seconds)
             if self._adaptive:
                 self._shortest_s = min(self._shortest_s or seconds, seconds)

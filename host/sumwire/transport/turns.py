@@ -22,36 +22,38 @@ from sumwire.transport.in_flight import Chunks, Flight
 
 
 class Turns:
-    """The chunks of one exchange, and the order in which they are sent."""
+    """The chunks of one exchange, and the order in which they are sent.
+
+    ``ready``: chunks whose turn has come, in that order, up to the place ``to``. Those before ``taken`` have been sent.
+    """
 
     def __init__(self, chunks: int, slots: int, flight: Flight) -> None:
         self.short_step = slots // 2
         self.long_step = slots - self.short_step
         self._chunks = chunks
         self._flight = flight
-        # Chunks whose turn has come, in that order. Those before _from have been sent.
-        self._ready = np.empty(chunks, np.int64)
-        self._from = 0
-        self._to = min(self.short_step, chunks)
-        self._ready[: self._to] = np.arange(self._to)
+        self.ready = np.empty(chunks, np.int64)
+        self.taken = 0
+        self.to = min(self.short_step, chunks)
+        self.ready[: self.to] = np.arange(self.to)
 
     @property
     def exhausted(self) -> bool:
         """Whether no further chunk has its turn before another result arrives."""
-        return self._from == self._to
+        return self.taken == self.to
 
     def next(self, most: int, filled: int) -> Chunks:
         """Up to ``most`` chunks whose turn has come, up to the first one that is not below ``filled``."""
-        chunks = self._ready[self._from : min(self._to, self._from + most)]
+        chunks = self.ready[self.taken : min(self.to, self.taken + most)]
         if len(chunks) and filled < self._chunks:
             empty = np.flatnonzero(chunks >= filled)
             chunks = chunks[: empty[0]] if len(empty) else chunks
-        self._from += len(chunks)
+        self.taken += len(chunks)
         return chunks
 
     def sort(self) -> None:
         """Put the chunks whose turn has come in order."""
-        self._ready[self._from : self._to].sort()
+        self.ready[self.taken : self.to].sort()
 
     def first_open(self, chunks: Chunks) -> NDArray[np.bool_]:
         """Which of the chunks a result can be for, each only where it is named first."""
@@ -87,6 +89,6 @@ class Turns:
         )
 
     def _queue(self, chunks: Chunks) -> None:
-        end = self._to + len(chunks)
-        self._ready[self._to : end] = chunks
-        self._to = end
+        end = self.to + len(chunks)
+        self.ready[self.to : end] = chunks
+        self.to = end

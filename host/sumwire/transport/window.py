@@ -31,12 +31,13 @@ from sumwire.transport.budget import Budget
 from sumwire.transport.congestion import WindowLimit
 from sumwire.transport.early_closing import EarlyClosing
 from sumwire.transport.fast_retransmit import REORDER_TOLERANCE, FastRetransmit
-from sumwire.transport.in_flight import Chunks, Flight
+from sumwire.transport.in_flight import Chunks, Flight, Landing
 from sumwire.transport.options import PLAIN, ExchangeOptions
 from sumwire.transport.reordering import Reordering
 from sumwire.transport.retries import Outgoing, Retries, SendKind
 from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import WindowCounters
+from sumwire.transport.steady import Steady, steady_of
 from sumwire.transport.timers import TIMEOUT_BURST_CHUNKS, Timers
 from sumwire.transport.turns import Turns
 from sumwire.transport.window_options import WindowOptions
@@ -87,6 +88,7 @@ class Window:
         self._sendable = 0
         self._flight = Flight(0)
         self._turns = Turns(0, slots, self._flight)
+        self._steady: Steady | None = None
         self._fast = FastRetransmit()
         self._retries: Retries | None = None
         # Chunks that the switch asked for, or whose results it no longer has.
@@ -139,6 +141,7 @@ class Window:
         self._timers.begin(now, sampled=not options.waits_for_workers)
         self._urgent = []
         self._turns = self._new_turns(bounded=budget is not None)
+        self._steady = steady_of(self._flight, self._turns)
         self._retries = self._new_retries(budget) if self.options.adaptive_retries else None
         if not self.contributes:
             self._flight.send(np.arange(chunks), now)
@@ -148,6 +151,7 @@ class Window:
         self.base, self.chunks, self.open_chunks = sequence, 0, 0
         self._flight = Flight(0)
         self._turns = Turns(0, self.slots, self._flight)
+        self._steady = None
         self._urgent = []
         self._retries = None
 
@@ -192,19 +196,16 @@ class Window:
         """The results of open chunks, as told by :meth:`find`, have arrived. ``marked``: some have the CE mark."""
         if not len(chunks):
             return
-        self.open_chunks -= len(chunks)
-        self._results += len(chunks)
-        self._timers.progress_at = now
         sent = self._turns.land(chunks)
-        if self._retries is not None:
-            self._retries.answered = True
-        self._fast.answered(self._flight.first[sent])
-        round_trip_s = self._timers.measured(self._flight.sent_once_at(sent), now)
-        if self.limit is not None:
-            if round_trip_s is not None:
-                self.limit.round_trip(round_trip_s)
-            self.limit.results(len(chunks), now, marked=marked)
+        self._note(len(chunks), self._flight.landing(sent, REORDER_TOLERANCE), now, marked=marked)
         self._turns.follow(chunks)
+
+    def complete_run(self, first: int, last: int, now: float) -> None:
+        """Like :meth:`complete`, for the chunks first..last-1, all in flight, none marked."""
+        if self._steady is None:
+            self.complete(np.arange(first, last), now)
+        else:
+            self._note(last - first, self._steady.land(first, last), now, marked=False)
 
     def completed(self) -> int:
         """How many chunks from the first on have their results without a gap."""
@@ -300,6 +301,20 @@ class Window:
             missing=missing,
         )
 
+    def _note(self, count: int, landing: Landing, now: float, *, marked: bool) -> None:
+        """Take note of what so many new results tell."""
+        self.open_chunks -= count
+        self._results += count
+        self._timers.progress_at = now
+        if self._retries is not None:
+            self._retries.answered = True
+        self._fast.answered(landing.latest)
+        round_trip_s = self._timers.measured(landing.sent_at, now)
+        if self.limit is not None:
+            if round_trip_s is not None:
+                self.limit.round_trip(round_trip_s)
+            self.limit.results(count, now, marked=marked)
+
     def _new_turns(self, *, bounded: bool) -> Turns:
         options = self.options
         if not options.early_closing:
@@ -345,14 +360,21 @@ class Window:
         if self.limit is not None:
             most = min(most, max(self.limit.chunks - self._flight.count, 0))
         most = most if self.contributes else 0
-        chunks = self._turns.next(most, min(self.filled, self._sendable))
+        chunks = self._send_next(now, most)
         if not len(chunks) and most and self._sendable < self.filled:
             self._sendable = self.completed() + SPREAD_ROUNDS * self.slots
             # The chunk that the others wait for may stand behind one of them.
             self._turns.sort()
-            chunks = self._turns.next(most, min(self.filled, self._sendable))
+            chunks = self._send_next(now, most)
+        self.counters.sent += len(chunks)
+        return chunks
+
+    def _send_next(self, now: float, most: int) -> Chunks:
+        filled = min(self.filled, self._sendable)
+        if self._steady is not None:
+            return self._steady.send(most, filled, now)
+        chunks = self._turns.next(most, filled)
         if len(chunks):
-            self.counters.sent += len(chunks)
             self._flight.send(chunks, now)
         return chunks
 

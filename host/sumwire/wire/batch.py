@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
+from sumwire.wire.kernels import TrainsOut, kernels
 from sumwire.wire.messages import (
     CONTROL,
     CONTROL_BYTES,
@@ -98,6 +99,13 @@ class BatchSocket:
         self._filled = batch
         # Datagrams of the longest train of late.
         self._longest_in = 1
+        self._kernels = kernels()
+        self._cut_rows = TrainsOut(
+            vectors=address_of(self._out.vectors),
+            controls=address_of(self._out.controls),
+            control_bytes=self._out.controls.strides[0],
+            room=batch,
+        )
         self._rows = np.zeros((0, 0), np.uint8)
         self._tos: NDArray[np.uint8] | None = None
         self._base = self._size = self._phase = 0
@@ -136,6 +144,9 @@ class BatchSocket:
         """
         self._tos = tos
         self._rows, self._base, self._size, self._phase = rows, address_of(rows), rows.shape[1], phase
+        cut = self._cut_rows
+        cut.base, cut.row_bytes, cut.phase = self._base, self._size, phase
+        cut.tos = None if tos is None else address_of(tos)
         self._joined = train_limit(self._size, joined) if self.sends_trains else 1
         if self._joined > 1:
             try:
@@ -152,19 +163,7 @@ class BatchSocket:
         """
         if not len(rows):
             return 0
-        tos = None if self._tos is None else self._tos[rows]
-        starts = train_starts(rows, train_limit(self._size, min(joined, self._joined)), self._phase, tos)
-        end = len(rows)
-        if len(starts) > self.batch:
-            end = int(starts[self.batch])
-            starts = starts[: self.batch]
-        count = len(starts)
-        self._tag(None if tos is None else tos[starts])
-        vectors = self._out.vectors[:count]
-        vectors["base"] = self._base + rows[starts] * self._size
-        lengths = vectors["length"]
-        lengths[:-1] = (starts[1:] - starts[:-1]) * self._size
-        lengths[-1] = (end - starts[-1]) * self._size
+        count, end = self._cut(rows, train_limit(self._size, min(joined, self._joined)))
         try:
             sent = checked(self._sendmmsg(self.fileno(), self._out.address, count, socket.MSG_DONTWAIT))
         except OSError as error:
@@ -173,7 +172,33 @@ class BatchSocket:
             self._stop_joining()
             return self.send(rows)
         self.messages_sent += sent
-        return end if sent == count else int(starts[sent])
+        return end if sent == count else int(self._out.vectors["length"][:sent].sum()) // self._size
+
+    def _cut(self, rows: NDArray[np.integer[Any]], longest: int) -> tuple[int, int]:
+        """Lay trains of at most ``longest`` rows into the messages, as far as these suffice. Returns how many messages,
+        and how many rows are in them."""
+        if self._tagged != (self._tos is not None):
+            self._tagged = self._tos is not None
+            self._out.control_lengths[:] = CONTROL.itemsize if self._tagged else 0
+        if self._kernels is None:
+            return self._cut_by_numpy(rows, longest)
+        numbers = np.ascontiguousarray(rows, np.int64)
+        messages: int = self._kernels.trains_cut(self._cut_rows, address_of(numbers), len(numbers), longest)
+        return messages, self._cut_rows.rows
+
+    def _cut_by_numpy(self, rows: NDArray[np.integer[Any]], longest: int) -> tuple[int, int]:
+        tos = None if self._tos is None else self._tos[rows]
+        starts = train_starts(rows, longest, self._phase, tos)
+        end = len(rows)
+        if len(starts) > self.batch:
+            end = int(starts[self.batch])
+            starts = starts[: self.batch]
+        count = len(starts)
+        self._out.controls[:count] = 0 if tos is None else tos[starts]
+        vectors = self._out.vectors[:count]
+        vectors["base"] = self._base + rows[starts] * self._size
+        vectors["length"] = np.diff(starts, append=end) * self._size
+        return count, end
 
     @property
     def places(self) -> MessagePlaces:
@@ -230,14 +255,6 @@ class BatchSocket:
         address = self._in.address + self._filled * MESSAGE.itemsize
         received = self._recvmmsg(self.fileno(), address, most, flags, collect)
         return 0 if received < 0 and ctypes.get_errno() in NOTHING_THERE else checked(received)
-
-    def _tag(self, tos: NDArray[np.uint8] | None) -> None:
-        """Set the TOS bytes of the first messages, or none."""
-        if tos is not None:
-            self._out.controls[: len(tos)] = tos
-        if self._tagged != (tos is not None):
-            self._tagged = tos is not None
-            self._out.control_lengths[:] = CONTROL.itemsize if self._tagged else 0
 
     def _stop_joining(self) -> None:
         self.sends_trains, self._joined = False, 1

@@ -61,15 +61,6 @@ class MessagePlaces(NamedTuple):
     segment_bytes: int
 
 
-class Run(NamedTuple):
-    """Messages with datagrams of one size, about consecutive chunks. ``longest``: datagrams of the longest message."""
-
-    first: int
-    datagrams: int
-    longest: int
-    datagram_bytes: int
-
-
 def address_of(array: NDArray[Any]) -> int:
     """The address of an array's memory."""
     return int(array.ctypes.data)

@@ -21,6 +21,7 @@ from sumwire.codec.base import GradientCodec
 from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.oracles import sum_words
 from sumwire.codec.thc import ThcCodec
+from sumwire.native import SWITCH
 
 STAGES: Final = ("feedback add", "begin", "encode", "decode", "residual")
 CPU: Final = "cpu"
@@ -54,16 +55,16 @@ def time_rounds(codec: GradientCodec, values: int, rounds: int, warmup: int, dev
 
 @contextmanager
 def _form(form: str) -> Iterator[None]:
-    before = os.environ.get(kernels.SWITCH)
+    before = os.environ.get(SWITCH)
     if form == TORCH:
-        os.environ[kernels.SWITCH] = "0"
+        os.environ[SWITCH] = "0"
     try:
         yield
     finally:
         if before is not None:
-            os.environ[kernels.SWITCH] = before
+            os.environ[SWITCH] = before
         elif form == TORCH:
-            del os.environ[kernels.SWITCH]
+            del os.environ[SWITCH]
 
 
 def _one_round(

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final
 
-from sumwire.aggregator.kernels import SWITCH
 from sumwire.aggregator.processes import Fleet, signals_held
 from sumwire.config import parse_job
+from sumwire.native import SWITCH
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
 

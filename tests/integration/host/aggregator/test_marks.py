@@ -12,11 +12,12 @@ import pytest
 from golden import model
 from helpers.aggregator.served import every_op_mapping, running, serving
 from helpers.transport.udp_bridge import aggregator_of, configs
-from sumwire.aggregator import kernels, sharing
+from sumwire.aggregator import sharing
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOver
 from sumwire.aggregator.state import HANDED_OVER, Shared, State
+from sumwire.native import SWITCH
 
 FORMS = pytest.mark.parametrize("form", ["numpy", pytest.param("native", marks=pytest.mark.cc)])
 # Priority 5, drop class 2, not capable of being marked; and priority 3, protected, marked on the way.
@@ -55,7 +56,7 @@ class Worker:
 @pytest.fixture
 def _form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if form == "numpy":
-        monkeypatch.setenv(kernels.SWITCH, "0")
+        monkeypatch.setenv(SWITCH, "0")
 
 
 @pytest.fixture

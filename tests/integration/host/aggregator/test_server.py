@@ -17,13 +17,13 @@ import torch
 from golden import model
 from helpers.aggregator.served import every_op_mapping, running, serving
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers
-from sumwire.aggregator import kernels
 from sumwire.aggregator.core import BATCH
 from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.state import SENT, UNSENT, State
 from sumwire.codec.sign import VoteCodec
 from sumwire.errors import DeadlineError
+from sumwire.native import SWITCH
 from sumwire.transport.delivery import Delivery
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
@@ -38,7 +38,7 @@ LENGTH = 30_000
 @pytest.fixture
 def _form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if form == "numpy":
-        monkeypatch.setenv(kernels.SWITCH, "0")
+        monkeypatch.setenv(SWITCH, "0")
 
 
 def gradients(workers: int = 4) -> list[Tensor]:

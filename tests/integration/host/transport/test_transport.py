@@ -26,6 +26,7 @@ from helpers.transport.udp_bridge import (
 from numpy.typing import NDArray
 from sumwire.errors import DeadlineError, OrderError, UsageError
 from sumwire.transport.buffers import Buffers, Results
+from sumwire.transport.in_flight import Flight
 from sumwire.transport.options import TransportOptions
 from sumwire.transport.udp import Transport
 from sumwire.wire import header as wire
@@ -77,10 +78,16 @@ def test_packets_are_the_wire_format() -> None:
 
 @pytest.mark.cc
 @pytest.mark.parametrize("native", ["0", "1"])
-def test_plain_results_are_taken_in_by_c(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_chunks_are_sent_and_taken_in_by_c(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numpy gets only what came out of turn, if it is not told to do all of it."""
     monkeypatch.setenv("SUMWIRE_NATIVE", native)
     by_numpy: list[int] = []
+    sent_by_numpy: list[int] = []
+    for owner, name in ((Flight, "send"), (BatchSocket, "_cut_by_numpy")):
+        plain = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda self, *args, plain=plain: (sent_by_numpy.append(len(args[0])), plain(self, *args))[1]
+        )
     for name in ("accept", "accept_run"):
         whole = getattr(Buffers, name)
         monkeypatch.setattr(
@@ -96,6 +103,8 @@ def test_plain_results_are_taken_in_by_c(native: str, monkeypatch: pytest.Monkey
         for results in run_workers(work, WORKERS):
             assert_sums(results, up)
     assert sum(by_numpy) == 200 * WORKERS if native == "0" else sum(by_numpy) < 200
+    # Each chunk is sent and cut once.
+    assert sum(sent_by_numpy) >= 2 * 200 * WORKERS if native == "0" else not sent_by_numpy
 
 
 @pytest.mark.parametrize("slots", [2, 5, 64])

@@ -328,3 +328,26 @@ def test_equal_tags_go_in_one_piece() -> None:
         assert sender.send(np.arange(92, 108)) == 16
         assert sender._out.vectors["length"][:2].tolist() == [8 * ROW_BYTES] * 2
         assert [tag for _, tag in took_tagged(receiver, 16)] == [0x20] * 8 + [0x40] * 8
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("seed", range(20))
+def test_c_cuts_as_numpy_does(seed: int) -> None:
+    """Both lay the same rows into the same messages, also where these are too few for all rows."""
+    rng = random.Random(seed)
+    rows = [rng.randrange(500)]
+    while len(rows) < 200:
+        rows.append((rows[-1] + 1) % 500 if rng.random() < 0.9 else rng.randrange(500))
+    numbers = np.array(rows)
+    packets = np.zeros((500, ROW_BYTES), np.uint8)
+    tos = np.array([98 if rng.random() < 0.1 else 2 for _ in packets], np.uint8) if seed % 2 else None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        end = BatchSocket(udp, row_bytes=ROW_BYTES, batch=rng.choice([1, 5, 20, 256]))
+        assert end._kernels is not None
+        end.load(packets, tos=tos, phase=rng.randrange(300))
+        for longest in (1, 4, 64):
+            count, taken = end._cut(numbers, longest)
+            messages = end._out.vectors[:count].tolist(), end._out.controls[:count].tolist()
+            end._out.vectors[:], end._out.controls[:] = 0, 7
+            assert end._cut_by_numpy(numbers, longest) == (count, taken)
+            assert (end._out.vectors[:count].tolist(), end._out.controls[:count].tolist()) == messages

@@ -20,6 +20,7 @@ from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable, solve
 from sumwire.codec.thc import ThcCodec
+from sumwire.native import SWITCH
 from torch import Tensor
 
 PUBLISHED = solve(4, 30, 1 / 32)
@@ -44,7 +45,7 @@ def compiled() -> None:
 @contextlib.contextmanager
 def in_torch() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(kernels.SWITCH, "0")
+        patch.setenv(SWITCH, "0")
         assert kernels.kernels(torch.zeros(1)) is None
         yield
 

@@ -78,9 +78,9 @@ def test_where_nobody_can_be_ahead_it_is_another_run() -> None:
 
 def test_three_answers_overtake_a_chunk() -> None:
     fast = FastRetransmit()
-    fast.answered(chunks_of(2, 3))
+    fast.answered([2, 3])
     assert fast.threshold == 0
-    fast.answered(chunks_of(4))
+    fast.answered([4])
     assert (fast.threshold, fast.latest) == (2, 4), "transmission 1, of chunk 0, is overtaken"
-    fast.answered(chunks_of(1))
+    fast.answered([1])
     assert (fast.threshold, fast.latest) == (2, 4)

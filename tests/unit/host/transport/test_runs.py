@@ -13,8 +13,9 @@ import pytest
 from helpers.transport.udp_bridge import configs, job_mapping
 from numpy.typing import NDArray
 from sumwire.transport.buffers import Buffers, Pool
-from sumwire.transport.runs import Runs, library
-from sumwire.wire.messages import CONTROL, MESSAGE, MessagePlaces, Run, address_of
+from sumwire.transport.kernels import kernels
+from sumwire.transport.runs import Run, Runs
+from sumwire.wire.messages import CONTROL, MESSAGE, MessagePlaces, address_of
 from sumwire.wire.packets import headers, heads
 from sumwire_protocol import constants as p4
 
@@ -42,7 +43,7 @@ class Rig:
         self.flying = np.ones(CHUNKS, np.bool_)
         self.memory = np.zeros((8, ROOM), np.uint8)
         self.messages, self.controls = np.zeros(8, MESSAGE), np.zeros(8, CONTROL)
-        found = library()
+        found = kernels()
         assert found is not None
         places = MessagePlaces(
             *(address_of(self.memory), ROOM),
@@ -168,4 +169,4 @@ def test_a_run_beyond_the_last_chunk_is_left_to_numpy() -> None:
 
 def test_without_a_compiler_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUMWIRE_NATIVE", "0")
-    assert library() is None
+    assert kernels() is None

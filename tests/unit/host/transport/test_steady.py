@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The steady state of a window through C: numpy's way sends the same chunks and leaves the same state behind."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from sumwire.native import SWITCH
+from sumwire.transport.kernels import kernels
+from sumwire.transport.rtt import RttEstimator
+from sumwire.transport.steady import Steady
+from sumwire.transport.window import Window
+from sumwire.transport.window_options import WindowOptions
+
+pytestmark = pytest.mark.cc
+ADAPTIVE = WindowOptions(adaptive_retries=True, probes=True)
+
+
+def window(slots: int, *, native: bool, options: WindowOptions, monkeypatch: pytest.MonkeyPatch) -> Window:
+    """A window whose exchanges begin in C or in numpy."""
+    made = Window(slots, RttEstimator(), options=options)
+    begin = made.begin
+
+    def begin_so(*args: Any, **kwargs: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setenv(SWITCH, "1" if native else "0")
+            begin(*args, **kwargs)
+
+    monkeypatch.setattr(made, "begin", begin_so)
+    return made
+
+
+def state(w: Window) -> list[Any]:
+    """All that later decisions depend on."""
+    flight, turns, timers = w._flight, w._turns, w._timers
+    arrays = (flight.flying, flight.landed, flight.first, flight.latest, flight.sent_at, flight.log[: flight.end])
+    numbers = [flight.count, flight.last_first, flight.end, turns.taken, turns.to, w.open_chunks, w.completed()]
+    answers = [w._fast.threshold, w._fast.latest, timers.progress_at, w._timers._rtt.timeout_s, w.counters]
+    return [*(array.tolist() for array in arrays), turns.ready[: turns.to].tolist(), *numbers, *answers]
+
+
+@pytest.mark.parametrize("options", [WindowOptions(), ADAPTIVE], ids=["plain", "adaptive"])
+@pytest.mark.parametrize("slots", [2, 7, 16])
+@pytest.mark.parametrize("seed", range(3))
+def test_c_does_what_numpy_does(slots: int, options: WindowOptions, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random exchanges in which results are lost, late and out of turn, so that chunks are sent again between runs."""
+    rng = random.Random(seed)
+    both = [window(slots, native=native, options=options, monkeypatch=monkeypatch) for native in (True, False)]
+    now = 0.0
+    for chunks in (1, 50, 100):
+        for w in both:
+            w.begin(chunks, now, filled=0)
+        assert [w._steady is not None for w in both] == [True, False]
+        while not both[0].done:
+            now += rng.choice([0.0001, 0.001, 0.1])
+            upto, most = rng.randrange(both[0].filled, chunks + 1), rng.choice([1, 5, 512])
+            for w in both:
+                w.filled = upto
+            taken = [_taken(w, now, most) for w in both]
+            assert taken[0] == taken[1]
+            assert state(both[0]) == state(both[1])
+            _land(both, now, rng)
+            assert state(both[0]) == state(both[1])
+
+
+def _taken(w: Window, now: float, most: int) -> list[Any]:
+    """All that is to be sent now."""
+    sent = []
+    while (outgoing := w.take(now, most)) is not None:
+        sent.append((outgoing.kind, outgoing.chunks.tolist()))
+    return sent
+
+
+def _land(both: list[Window], now: float, rng: random.Random) -> None:
+    """Results of some chunks in flight: now a run of them, now any."""
+    flying = np.flatnonzero(both[0].flying)
+    if not len(flying):
+        return
+    if rng.random() < 0.3:
+        some = flying[[rng.random() < 0.5 for _ in flying]]
+        for w in both:
+            w.complete(some, now)
+        return
+    first = last = int(rng.choice(flying.tolist()))
+    while last < len(both[0].flying) and both[0].flying[last] and rng.random() < 0.95:
+        last += 1
+    for w in both:
+        w.complete_run(first, last, now) if last > first else None
+
+
+def test_what_can_arrive_unsent_is_left_to_numpy() -> None:
+    early = Window(8, RttEstimator(), options=WindowOptions(adaptive_retries=True, early_closing=True))
+    early.begin(20, 0.0)
+    plain = Window(8, RttEstimator())
+    plain.begin(20, 0.0)
+    assert early._steady is None
+    assert isinstance(plain._steady, Steady)
+
+
+def test_without_c_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "0")
+    assert kernels() is None
