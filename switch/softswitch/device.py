@@ -3,13 +3,14 @@
 """What a control plane may ask of a running switch, in names and integers, without P4Runtime.
 
 The switch implements :class:`Device`; the P4Runtime server translates requests into these calls. Names are the fully
-qualified names of bmv2's JSON (``ingress.forward``). Every call takes effect between two packets. Calls raise the
-errors of :mod:`softswitch.errors`.
+qualified names of bmv2's JSON (``ingress.forward``). Every call, or batch of them, takes effect between two
+packets. Calls raise the errors of :mod:`softswitch.errors`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
@@ -25,6 +26,9 @@ class Device(Protocol):
 
         Raises UnsupportedProgramError, and then changes nothing.
         """
+
+    def batch(self) -> AbstractContextManager[None]:
+        """What is written to tables in it takes effect at its end, together for each table. One at a time."""
 
     def insert(self, table: str, entry: Entry) -> None: ...
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from nativelib import NativeError
@@ -206,6 +207,19 @@ class SoftSwitch:
         if table is None:
             raise NotFoundError(f"there is no table {name}")
         return table
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        with self._lock:
+            tables = [] if self._machine is None else list(self._machine.tables.values())
+            for table in tables:
+                table.hold()
+        try:
+            yield
+        finally:
+            with self._lock:
+                for table in tables:
+                    table.release()
 
     def insert(self, table: str, entry: Entry) -> None:
         with self._lock:

@@ -35,8 +35,12 @@ def check_atomicity(atomicity: int) -> None:
 
 
 def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any]) -> None:
-    """Attempt every update in order. Raises BatchError if any failed; the others have been done."""
-    outcomes = [_outcome(device, pipeline, update) for update in updates]
+    """Attempt every update in order. Raises BatchError if any failed; the others have been done.
+
+    A table is built once for all of them.
+    """
+    with device.batch():
+        outcomes = [_outcome(device, pipeline, update) for update in updates]
     if any(outcomes):
         raise BatchError("updates", outcomes)
 

@@ -48,12 +48,16 @@ class Backend(Protocol[R]):
 
 @dataclass
 class Row(Generic[R]):
+    """``counting`` has the counter: until the row is published that is the one whose place it takes."""
+
     entry: Entry
     made: R
+    counting: R
 
 
 class RuntimeTable(Generic[R]):
-    """Checks and keeps the entries of one table; every change publishes all rows anew.
+    """Checks and keeps the entries of one table. A change publishes all rows anew; changes between :meth:`hold` and
+    :meth:`release` do so together.
 
     ``actions``: the program's, by index. Writing raises InvalidEntryError, EntryExistsError, TableFullError or
     NotFoundError.
@@ -65,6 +69,7 @@ class RuntimeTable(Generic[R]):
         self._backend = backend
         self._rows: dict[Identity, Row[R]] = {}
         self._checks = EntryChecks(table, actions)
+        self._holding = self._held = False
         for entry in self._const_entries():
             self._rows[entry.key, entry.priority] = self._make(entry)
         self.default: ActionCall
@@ -72,6 +77,15 @@ class RuntimeTable(Generic[R]):
         self.set_default(None)
 
     # -- control plane ---------------------------------------------------
+
+    def hold(self) -> None:
+        """What is written from now on waits for :meth:`release`."""
+        self._holding = True
+
+    def release(self) -> None:
+        self._holding = False
+        if self._held:
+            self._publish()
 
     def entries(self) -> list[Entry]:
         return [self._read(row) for row in self._rows.values()]
@@ -91,9 +105,11 @@ class RuntimeTable(Generic[R]):
         """Replace an entry. Without a counter value it keeps its counts."""
         self._checks.check_writable()
         checked = self._checks.checked(entry)
-        row = self._row((checked.key, checked.priority))
-        counter = checked.counter if checked.counter is not None else self._read(row).counter
-        self._rows[checked.key, checked.priority] = self._make(replace(checked, counter=counter))
+        before = self._row((checked.key, checked.priority))
+        after = self._make(checked)
+        if checked.counter is None:
+            after.counting = before.counting
+        self._rows[checked.key, checked.priority] = after
         self._publish()
 
     def delete(self, key: tuple[KeyMatch, ...], priority: int) -> None:
@@ -118,7 +134,7 @@ class RuntimeTable(Generic[R]):
     def write_counter(self, key: tuple[KeyMatch, ...], priority: int, value: CounterValue) -> None:
         if not self.table.has_counter:
             raise NotFoundError(f"table {self.table.name} has no direct counter")
-        self._backend.write_counter(self._row((key, priority)).made, value)
+        self._backend.write_counter(self._row((key, priority)).counting, value)
 
     def _row(self, identity: Identity) -> Row[R]:
         row = self._rows.get(identity)
@@ -135,14 +151,24 @@ class RuntimeTable(Generic[R]):
     def _make(self, entry: Entry) -> Row[R]:
         position = self.table.actions.index(self._checks.action_index(entry.action))
         counter = (entry.counter or CounterValue()) if self.table.has_counter else None
-        return Row(entry, self._backend.row(entry.key, position, entry.action.args, counter))
+        made = self._backend.row(entry.key, position, entry.action.args, counter)
+        return Row(entry, made, made)
 
     def _read(self, row: Row[R]) -> Entry:
-        counter = self._backend.read_counter(row.made)
+        counter = self._backend.read_counter(row.counting)
         return row.entry if counter is None else replace(row.entry, counter=counter)
 
     def _publish(self) -> None:
+        self._held = self._holding
+        if self._held:
+            return
         rows = list(self._rows.values())
+        for row in rows:
+            if row.counting is not row.made:
+                counter = self._backend.read_counter(row.counting)
+                if counter is not None:
+                    self._backend.write_counter(row.made, counter)
+                row.counting = row.made
         if self.table.kind is not ir.MatchKind.EXACT:
             rows.sort(key=_rank)
         self._backend.publish([row.made for row in rows], self._made_default)

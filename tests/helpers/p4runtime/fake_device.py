@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -106,6 +107,9 @@ class FakeDevice:
         if entry.action.name not in named.actions:
             raise InvalidEntryError(f"table {table!r} has no action {entry.action.name!r}")
         return named, (entry.key, entry.priority)
+
+    def batch(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def insert(self, table: str, entry: Entry) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
+from softswitch.errors import EntryExistsError
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Ternary
 from softswitch.switch import SoftSwitch
 
@@ -184,3 +185,40 @@ def test_a_prefix_beside_masks_and_ranges_goes_by_priority_not_by_length(switch:
     assert {address: trace(switch, probe(MIXED, address=address, **inside)) for address in expected} == expected
     assert trace(switch, probe(MIXED, 0x50, 150, 0x0A010203)) == 0
     assert trace(switch, probe(MIXED, 0x4F, 201, 0x0A010203)) == 0
+
+
+def test_a_batch_reaches_packets_at_its_end(switch: SoftSwitch, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, other = (Exact(5), Exact(600)), (Exact(6), Exact(600))
+    switch.insert("ingress.exact_pair", Entry(key, mark(1)))
+    published = []
+    backend = switch.loaded.tables["ingress.exact_pair"]._backend
+    publish = backend.publish
+    monkeypatch.setattr(backend, "publish", lambda rows, default: (published.append(len(rows)), publish(rows, default)))
+    with switch.batch():
+        switch.insert("ingress.exact_pair", Entry(other, mark(3)))
+        switch.modify("ingress.exact_pair", Entry(key, mark(2)))
+        assert switch.entries("ingress.exact_pair")[0].action == mark(2)
+        assert (trace(switch, probe(EXACT, 5, 600)), trace(switch, probe(EXACT, 6, 600))) == (1, 0)
+    assert published == [2]
+    assert (trace(switch, probe(EXACT, 5, 600)), trace(switch, probe(EXACT, 6, 600))) == (2, 3)
+
+
+def test_an_entry_modified_in_a_batch_counts_on(switch: SoftSwitch) -> None:
+    key = (Exact(5), Exact(600))
+    switch.insert("ingress.exact_pair", Entry(key, mark(1), counter=CounterValue(7, 8)))
+    with switch.batch():
+        switch.modify("ingress.exact_pair", Entry(key, mark(2)))
+        switch.modify("ingress.exact_pair", Entry(key, mark(3)))
+        switch.process(0, probe(EXACT, 5, 600))
+        assert switch.entries("ingress.exact_pair")[0].counter == CounterValue(8, 24)
+    assert switch.entries("ingress.exact_pair") == [Entry(key, mark(3), counter=CounterValue(8, 24))]
+    switch.process(0, probe(EXACT, 5, 600))
+    assert switch.entries("ingress.exact_pair")[0].counter == CounterValue(9, 40)
+
+
+def test_a_batch_that_fails_publishes_what_was_done(switch: SoftSwitch) -> None:
+    key = (Exact(5), Exact(600))
+    with pytest.raises(EntryExistsError), switch.batch():
+        switch.insert("ingress.exact_pair", Entry(key, mark(1)))
+        switch.insert("ingress.exact_pair", Entry(key, mark(2)))
+    assert trace(switch, probe(EXACT, 5, 600)) == 1

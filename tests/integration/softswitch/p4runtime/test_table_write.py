@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from google.rpc import code_pb2
-from helpers.p4runtime.client import Controller, Program, delete, insert, modify
+from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program, delete, insert, modify
 from helpers.p4runtime.table_entries import (
     BAD,
     BAD_DEFAULTS,
@@ -22,6 +22,8 @@ from helpers.p4runtime.table_entries import (
     priority,
     ternary,
 )
+from softswitch.p4runtime.server import serve
+from softswitch.switch import SoftSwitch
 
 
 @pytest.mark.parametrize("make", GOOD.values(), ids=GOOD.keys())
@@ -157,3 +159,23 @@ def test_default_entry_may_take_a_default_only_action(primary: Controller, progr
     entry = default(program, "exact_t", program.action("NoAction"))
     primary.write(modify(entry))
     assert primary.read_entries(default(program, "exact_t")) == [entry]
+
+
+def test_a_batch_builds_each_table_once(program: Program) -> None:
+    """A table is built from all of its rows: once for each of them would take quadratic time."""
+    device = SoftSwitch(engine="python", cpu_port=CPU_PORT)
+    server = serve(device, "127.0.0.1:0", DEVICE_ID, CPU_PORT)
+    controller = Controller(server.port)
+    try:
+        controller.become(1)
+        controller.set_pipeline(program.config())
+        built: list[int] = []
+        backend = device.loaded.tables["ingress.lpm_t"]._backend
+        backend.publish = lambda rows, _default: built.append(len(rows))
+        drop = program.action("drop")
+        keys = [("lpm", bytes([number]), 48) for number in range(16)]
+        controller.write(*(insert(program.entry("lpm_t", action=drop, src=key)) for key in keys))
+        assert built == [16]
+    finally:
+        controller.close()
+        server.stop()
