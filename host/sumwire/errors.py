@@ -152,6 +152,10 @@ class OrderError(RecreateError):
     """The workers of a job make different calls: in another order, or with other lengths or settings."""
 
 
+class MaskReuseError(RecreateError):
+    """Masks of a blind job would be used a second time. Nothing was sent."""
+
+
 class TransportError(RecreateError):
     """This worker's socket failed, and a retransmission cannot help."""
 

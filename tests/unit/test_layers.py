@@ -27,8 +27,8 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},
-        "errors native | checkpoint | config | wire | aggregator codec | transport | job | multihop | training"
-        " | lowrank | dlcp | delivery | systems | optim ddp reductions | cli",
+        "errors native | checkpoint | config | wire | aggregator codec | blind | transport | job | multihop"
+        " | training | lowrank | dlcp | delivery | systems | optim ddp reductions | cli",
     ),
     "sumwire_controller": (
         "controller",

@@ -66,7 +66,8 @@ class JobConfig:
     ``lanes``: the job's priority lanes. ``job`` and ``slots`` are those of lane 0; see :meth:`for_lane` for the others.
     ``paths``: paths between leaf and root that packets may use. With more than one, results can arrive out of order.
     ``workers_min``: the fewest workers that a run may have; by default all of them. ``job_workers``, ``job_quorum``:
-    those of the whole job, where ``workers`` and ``quorum`` are those of a smaller run (:meth:`for_run`).
+    those of the whole job, where ``workers`` and ``quorum`` are those of a smaller run (:meth:`for_run`). ``blind``:
+    the switch gets masked contributions (:mod:`sumwire.blind`).
 
     Example: with two lanes, jobs 7 and 8, lane 1 sends as job 8 and from the UDP port after lane 0's.
     """
@@ -85,6 +86,7 @@ class JobConfig:
     workers_min: int = 0
     job_workers: int = 0
     job_quorum: int = 0
+    blind: bool = False
 
     def __post_init__(self) -> None:
         if not self.lanes:

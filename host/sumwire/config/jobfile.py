@@ -39,7 +39,7 @@ _BYTES_MOST: Final = 1 << 16
 _WRITE: Final = "write the file again: sumwire-controller job-file CONFIG --job NAME -o FILE"
 
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
-_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min"})
+_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind"})
 
 
 def load_job(path: str | Path, worker: int) -> JobConfig:
@@ -85,6 +85,7 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> Jo
         lanes=lanes,
         paths=_paths(fields) if "paths" in data else 1,
         workers_min=_workers_min(fields, workers, addresses) if "workers_min" in data else workers,
+        blind=fields.boolean("blind") if "blind" in data else False,
     )
 
 
@@ -119,6 +120,12 @@ class _Fields:
         value = self.value(name)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise self.error(name, f"must be an integer in {low}..{high}")
+        return value
+
+    def boolean(self, name: str) -> bool:
+        value = self.value(name)
+        if not isinstance(value, bool):
+            raise self.error(name, "must be true or false")
         return value
 
     def text(self, name: str) -> str:

@@ -30,6 +30,7 @@ from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
 from sumwire.job.one_trip import OneTrip, carried_for
 from sumwire.job.operations import Operation
+from sumwire.job.packing import Packing, packing_of, told_by_all
 from sumwire.job.parts import Step, carry, part_chunks
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
@@ -99,6 +100,7 @@ class CodecOperation(Operation):
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         """See the module."""
         round_, info, options = self._round, self._codec.info, self._options
+        packing = packing_of(info.op, config, masked=transport.masks is not None)
         own = round_.preliminary()
         tos = None if options.tag is None else _checked_tos(options.tag(round_.magnitudes()), round_.chunks)
         carried = carried_for(
@@ -106,36 +108,50 @@ class CodecOperation(Operation):
         )
         agreed = None
         if carried is not None and (scales := carried.scales) is not None:
-            agreed = self._in_one_trip(OneTrip(config, info, carried.form, scales, own, tos), transport, stats)
+            agreed = self._in_one_trip(OneTrip(config, packing, carried.form, scales, own, tos), transport, stats)
         if agreed is None:
-            agreed = self._ask(transport, own, tos)
+            agreed = self._ask(transport, config, own, tos)
         if carried is not None:
             carried.learn(agreed)
         if round_.decoded:
             return round_.result
         bounded = ExchangeOptions(bounded=info.op in _BOUNDED_OPS, tos=tos, contribute=options.contribute)
-        with transport.open(info.op, round_.chunks, self.tag, bounded) as exchange:
+        with transport.open(packing.op, round_.chunks, self.tag, bounded) as exchange:
             step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
-            encode, decode = self._steps(exchange, agreed, config)
+            encode, decode = self._steps(exchange, packing, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats)
             self._included = _included(exchange.results, config)
         return round_.result
 
-    def _ask(self, transport: Transport, own: NDArray[np.uint32], tos: NDArray[np.uint8] | None) -> NDArray[np.uint32]:
+    def _ask(
+        self, transport: Transport, config: JobConfig, own: NDArray[np.uint32], tos: NDArray[np.uint8] | None
+    ) -> NDArray[np.uint32]:
         """The outcome of the codec's preliminary exchange; without one, this worker's own values."""
         op = self._codec.info.preliminary_op
         if op is None:
             return own
+        if transport.masks is not None:
+            return self._largest(transport, config, own)
         words = to_words(own)
         # The norms of a tensor have the priority of its most urgent chunk, and are never dropped on purpose.
         first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
         first = ExchangeOptions(waits_for_workers=True, tos=first_tos, contribute=self._options.contribute)
         return from_words(transport.exchange(op, words, self.tag, first).words, len(own))
 
+    def _largest(self, transport: Transport, config: JobConfig, own: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Raises RecreateError for a sum that no workers can have made."""
+        try:
+            told = told_by_all(transport, config, own, self.tag, ExchangeOptions(waits_for_workers=True))
+        except CodecError as error:
+            raise RecreateError(f"job {config.job}: result that no sum can be: {error}; {_AGAIN}") from error
+        largest: NDArray[np.uint32] = told.max(axis=0)
+        return largest
+
     def _in_one_trip(self, trip: OneTrip, transport: Transport, stats: JobStats) -> NDArray[np.uint32] | None:
         """The agreed scales; None if they must be asked for. The round has its result if the carried ones fit."""
         try:
-            tag = tag_in_one_trip(self.tag, trip.carried.tobytes())
+            carried = trip.carried.tobytes()
+            tag = tag_in_one_trip(self.tag, carried if transport.masks is None else transport.masks.tag(carried))
             agreed, done = trip.carry_out(transport, self._round, tag, stats)
         except CodecError as error:
             raise RecreateError(f"job {trip.config.job}: result that no sum can be: {error}; {_AGAIN}") from error
@@ -145,14 +161,16 @@ class CodecOperation(Operation):
             self._round.encode_again()
         return agreed
 
-    def _steps(self, exchange: Exchange, agreed: NDArray[np.uint32], config: JobConfig) -> tuple[Step, Step]:
+    def _steps(
+        self, exchange: Exchange, packing: Packing, agreed: NDArray[np.uint32], config: JobConfig
+    ) -> tuple[Step, Step]:
         """The functions that encode and decode a part. They raise RecreateError if the agreed values or the results are
         impossible."""
         round_, outside = self._round, self._round.outside
 
         def encode(first: int, last: int) -> None:
             try:
-                round_.encode_into(agreed, first, last, exchange.payload[first:last])
+                packing.put(partial(round_.encode_into, agreed, first, last), exchange.payload[first:last])
             except CodecError as error:
                 raise RecreateError(
                     f"job {config.job}: agreed on what no worker can mean: {error}; {_AGAIN}"
@@ -164,7 +182,8 @@ class CodecOperation(Operation):
             results = exchange.results
             overflows = results.flags[first:last] & p4.FLAG_OVERFLOW != 0
             try:
-                round_.decode_into(first, last, results.words[first:last], results.counts[first:last], overflows)
+                words = packing.take(results.words[first:last])
+                round_.decode_into(first, last, words, results.counts[first:last], overflows)
             except CodecError as error:
                 raise RecreateError(f"job {config.job}: result that no sum can be: {error}; {_AGAIN}") from error
 

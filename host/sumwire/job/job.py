@@ -43,6 +43,7 @@ from sumwire.errors import (
     SumOverflowError,
     UsageError,
 )
+from sumwire.job.blind_rules import check_blind, check_codec, check_ops
 from sumwire.job.call import Call
 from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.change import Change
@@ -151,6 +152,7 @@ class Job(Saved):
             self._checked = result_check(nonfinite)
             self.config = config = run_of(config, workers, fallback)
             check_through(config, through)
+            check_blind(config, delivery)
             self._thc = _thc_codec(config, block)
             self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
         self._raises = nonfinite == "raise"
@@ -288,6 +290,7 @@ class Job(Saved):
         ``tag``: maps the magnitudes of the tensor's chunks, float32 (chunks,), to the IPv4 TOS bytes of their packets,
         uint8 (chunks,). ``given``: a text that must be equal on all workers, for what the caller makes of the mean.
         """
+        check_codec(self.config, codec, tagged=tag is not None)
         options = CodecOptions(tag=tag, divide_by=self._divide_by, carried=self._carried)
         by_group = self._session.choice.by_group(codec.info.name, x)
         kept: list[CodecOperation | GroupMean] = []
@@ -439,6 +442,7 @@ class Job(Saved):
         """Carry out one operation. ``make(sequence)`` creates it, with the lock held, unless its length is 0: then the
         result is ``empty``."""
         require(self.config, asked.ops, "for this operation")
+        check_ops(self.config, asked.ops)
         self._check_process()
         with self._lock:
             self._check_usable()

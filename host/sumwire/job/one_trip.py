@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -20,10 +21,12 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import ONE_TRIP_CHUNKS
 from torch import Tensor
 
-from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
+from sumwire.blind.places import Places
+from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.scales import Scales
 from sumwire.config import JobConfig
 from sumwire.job.carried_scales import CarriedScales, Key
+from sumwire.job.packing import Packing, places_of
 from sumwire.transport.buffers import Results, protected
 from sumwire.transport.exchange import Exchange
 from sumwire.transport.options import ExchangeOptions
@@ -70,7 +73,7 @@ class OneTrip:
     """The exchange. ``carried``: the scales to encode with. ``own``: this worker's. ``tos``: of the tensor's chunks."""
 
     config: JobConfig
-    info: CodecInfo
+    packing: Packing
     form: Scales
     carried: NDArray[np.uint32]
     own: NDArray[np.uint32]
@@ -89,33 +92,42 @@ class OneTrip:
             tos = np.concatenate([[protected(tos).max()], tos]).astype(np.uint8)
         # Its round trips include the wait for slow workers.
         options = ExchangeOptions(waits_for_workers=True, tos=tos)
-        with transport.open(self.info.op, 1 + round_.chunks, tag, options) as exchange:
+        hidden = None if transport.masks is None else places_of(transport, self.config, len(self.own))
+        with transport.open(self.packing.op, 1 + round_.chunks, tag, options) as exchange:
             began = time.monotonic()
-            self._encode(exchange, round_)
+            self._encode(exchange, round_, hidden)
             stats.encode_s += time.monotonic() - began
             exchange.ready(exchange.chunks)
             while exchange.progress(block=True) < exchange.chunks:
                 pass
             began = time.monotonic()
-            agreed = self._agreed(exchange.results)
+            agreed = self._agreed(exchange.results, hidden)
             fit = agreed is not None and self.form.fit(self.carried, agreed)
             if fit:
                 self._decode(exchange.results, round_)
             stats.decode_s += time.monotonic() - began
         return agreed, fit
 
-    def _encode(self, exchange: Exchange, round_: CodecRound) -> None:
+    def _encode(self, exchange: Exchange, round_: CodecRound, hidden: Places | None) -> None:
         config = self.config
-        exchange.payload[0] = self.form.pack(self.own, config.worker, config.workers)
+        if hidden is None:
+            exchange.payload[0] = self.form.pack(self.own, config.worker, config.workers)
+        else:
+            exchange.payload[:1] = hidden.pack(self.own)
         if self.form.exceeded(self.carried, self.own):
             exchange.payload[1:] = 0
         else:
-            round_.encode_into(self.carried, 0, round_.chunks, exchange.payload[1:])
+            self.packing.put(partial(round_.encode_into, self.carried, 0, round_.chunks), exchange.payload[1:])
 
-    def _agreed(self, results: Results) -> NDArray[np.uint32] | None:
+    def _agreed(self, results: Results, hidden: Places | None) -> NDArray[np.uint32] | None:
         whole = results.counts[0] == self.config.workers and not results.cuts[0] and not results.flags[0] & _DEGRADED
-        return self.form.unpack(results.words[0], len(self.own), self.config.workers) if whole else None
+        if not whole:
+            return None
+        if hidden is None:
+            return self.form.unpack(results.words[0], len(self.own), self.config.workers)
+        largest: NDArray[np.uint32] = hidden.unpack(results.words[:1]).max(axis=0)
+        return largest
 
     def _decode(self, results: Results, round_: CodecRound) -> None:
         overflows = results.flags[1:] & p4.FLAG_OVERFLOW != 0
-        round_.decode_into(0, round_.chunks, results.words[1:], results.counts[1:], overflows)
+        round_.decode_into(0, round_.chunks, self.packing.take(results.words[1:]), results.counts[1:], overflows)

@@ -9,6 +9,7 @@ An operation object belongs to one call. :class:`sumwire.job.job.Job` adds the l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, UsageError
 from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
+from sumwire.job.packing import packing_of, told_by_all
 from sumwire.job.parts import carry, part_chunks
 from sumwire.transport.buffers import Results
 from sumwire.transport.options import ExchangeOptions
@@ -34,6 +36,8 @@ from sumwire.transport.udp import Transport
 # Key of the draws that replace the switch's: fold(DRAW_TAG, job, sequence, bucket), equal on all workers.
 DRAW_TAG: Final = 0x44524157  # "DRAW"
 _INT32: Final = np.iinfo(np.int32)
+_HALF_BITS: Final = 16
+_HALF: Final = (1 << _HALF_BITS) - 1
 
 
 class Operation(ABC):
@@ -85,8 +89,16 @@ class _Extreme(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        if transport.masks is not None:
+            told = told_by_all(transport, config, self._values, self.tag).astype(np.int64)
+            return torch.from_numpy(self._extreme(told))
         results = transport.exchange(self._op.code, to_words(self._values), self.tag)
         return torch.from_numpy(from_words(results.words, self.values).astype(np.int64))
+
+    @staticmethod
+    @abstractmethod
+    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of the values of all workers, shape (workers, length)."""
 
     def like(self) -> Tensor:
         return torch.zeros(self.values, dtype=torch.int64)
@@ -99,6 +111,11 @@ class Max32(_Extreme):
     what = "max32"
     _op = MAX32
 
+    @staticmethod
+    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
+        largest: NDArray[np.int64] = values.max(axis=0)
+        return largest
+
     def ordinary(self, fallback: Fallback) -> Tensor:
         return fallback.largest(torch.from_numpy(self._values.astype(np.int64)))
 
@@ -109,6 +126,11 @@ class Min32(_Extreme):
     ops = ("min32",)
     what = "min32"
     _op = MIN32
+
+    @staticmethod
+    def _extreme(values: NDArray[np.int64]) -> NDArray[np.int64]:
+        smallest: NDArray[np.int64] = values.min(axis=0)
+        return smallest
 
     def ordinary(self, fallback: Fallback) -> Tensor:
         return -fallback.largest(-torch.from_numpy(self._values.astype(np.int64)))
@@ -131,12 +153,25 @@ class Sum32(Operation):
         self.bucket = bucket
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
+        if transport.masks is not None:
+            return self._in_halves(transport)
         results = transport.exchange(p4.OP_SUM32, pack_elements(self._values), self.tag)
         sums = torch.from_numpy(unpack_elements(results.words, self.values))
         return torch.cat([sums, torch.tensor([overflows(results)], dtype=torch.int32)])
 
+    def _in_halves(self, transport: Transport) -> Tensor:
+        """Masked sums leave int32 at random. So the upper and the lower 16 bits are summed, which never do."""
+        halves = np.concatenate([self._values >> _HALF_BITS, self._values & _HALF])
+        results = transport.exchange(p4.OP_SUM32, pack_elements(halves), self.tag)
+        upper, lower = np.split(unpack_elements(results.words, len(halves)).astype(np.int64), 2)
+        return self._checked(torch.from_numpy((upper << _HALF_BITS) + lower))
+
     def ordinary(self, fallback: Fallback) -> Tensor:
-        total = fallback.total(torch.from_numpy(self._values.astype(np.int64)))
+        return self._checked(fallback.total(torch.from_numpy(self._values.astype(np.int64))))
+
+    @staticmethod
+    def _checked(total: Tensor) -> Tensor:
+        """The result from exact sums, int64 (length,)."""
         outside = (total < int(_INT32.min)) | (total > int(_INT32.max))
         return torch.cat([total, outside.sum()[None]]).to(torch.int32)
 
@@ -159,14 +194,16 @@ class _Signs(Operation):
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         plus, result = self._plus.numpy(), np.empty(self.values, np.bool_)
         words, per_chunk = self._op.up.words, self._op.values
-        with transport.open(self._op.code, -(-self.values // per_chunk), self.tag) as exchange:
+        packing = packing_of(self._op.code, config, masked=transport.masks is not None)
+        with transport.open(packing.op, -(-self.values // per_chunk), self.tag) as exchange:
 
             def encode(first: int, last: int) -> None:
-                exchange.payload[first:last] = pack_signs(plus[first * per_chunk : last * per_chunk], words)
+                packed = pack_signs(plus[first * per_chunk : last * per_chunk], words)
+                packing.put(partial(np.copyto, src=packed), exchange.payload[first:last])
 
             def decode(first: int, last: int) -> None:
                 part = result[first * per_chunk : last * per_chunk]
-                part[:] = unpack_signs(exchange.results.words[first:last], len(part))
+                part[:] = unpack_signs(packing.take(exchange.results.words[first:last]), len(part))
 
             carry(exchange, encode, decode, step=part_chunks(exchange.chunks, per_chunk, 1), stats=stats)
         return torch.from_numpy(result.view(np.uint8))
@@ -223,7 +260,10 @@ class Nothing(Operation):
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         options = ExchangeOptions(waits_for_workers=True, contribute=self._contribute)
-        transport.exchange(MAX32.code, to_words(np.zeros(1, np.uint32)), self.tag, options)
+        if transport.masks is None:
+            transport.exchange(MAX32.code, to_words(np.zeros(1, np.uint32)), self.tag, options)
+        else:
+            transport.exchange(p4.OP_SUM32, pack_elements(np.zeros(1, np.int32)), self.tag, options)
         return self._empty
 
     def ordinary(self, fallback: Fallback) -> Tensor:

@@ -42,16 +42,16 @@ class PathChoice:
 
 
 def agreed_choice(
-    job: str, through: Through, table: TuningTable | None, gather: Callable[[Tensor], list[Tensor]]
+    job: str, through: Through, table: TuningTable | None, gather: Callable[[Tensor], list[Tensor]], *, blind: bool
 ) -> PathChoice:
-    """The choice of all ranks: a collective call. ``gather`` gives the tensors of all ranks.
+    """The choice of all ranks: a collective call. ``gather`` gives the tensors of all ranks. ``blind``: the job's.
 
     Raises ConfigError on all ranks if their options differ.
     """
-    own = json.dumps([through, None if table is None else table.content()]).encode().ljust(BYTES_MOST)
+    own = json.dumps([through, blind, None if table is None else table.content()]).encode().ljust(BYTES_MOST)
     rows = [json.loads(bytes(row.numpy())) for row in gather(torch.frombuffer(bytearray(own), dtype=torch.uint8))]
-    options = [option for option, _ in rows]
-    if len({*options}) > 1:
-        raise ConfigError("through", options, "must be equal on all ranks", where=f"job {job}")
-    content = rows[0][1]
+    for field, options in (("through", [row[0] for row in rows]), ("blind", [row[1] for row in rows])):
+        if len({*options}) > 1:
+            raise ConfigError(field, options, "must be equal on all ranks", where=f"job {job}")
+    content = rows[0][2]
     return PathChoice(through, None if content is None else TuningTable.of(content))

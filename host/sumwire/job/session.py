@@ -14,8 +14,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from sumwire.job.call import Call
 from sumwire.job.change import Change
 from sumwire.job.control import Control
 from sumwire.job.gloo_group import available
-from sumwire.job.joining import join
+from sumwire.job.joining import Run, join
 from sumwire.job.kept_results import BYTES_PER_CHUNK, KeptResults
 from sumwire.job.operations import Operation
 from sumwire.job.path_choice import CHOICES, PathChoice, Through, agreed_choice
@@ -41,6 +42,9 @@ from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.switch_errors import check_switch
 from sumwire.transport.udp import Transport
+
+if TYPE_CHECKING:
+    from sumwire.blind.keys import Keys
 
 _LOG: Final = logging.getLogger("sumwire")
 # How long the control thread waits for the switch's answer during the fall-back.
@@ -107,8 +111,8 @@ class Session(ABC):
         made = TransportOptions(options.deadline_s, options.delivery, options.kept_chunks, patience, options.silence_s)
         return Transport(self._config, made, rtt=options.rtt, stats=self._stats)
 
-    def _join(self, transport: Transport, patience: Patience) -> None:
-        join(transport, self._config, self._options.settings, patience=patience)
+    def _join(self, transport: Transport, patience: Patience) -> Run:
+        return join(transport, self._config, self._options.settings, patience=patience)
 
 
 class AloneSession(Session):
@@ -165,7 +169,10 @@ class GroupSession(Session):
         try:
             # Before the thread, whose fall-back would use the group's collectives too.
             table = load_table(config) if options.through == "auto" and whole else None
-            self.choice = agreed_choice(config.name, options.through, table, control.fallback.gather)
+            self.choice = agreed_choice(
+                config.name, options.through, table, control.fallback.gather, blind=config.blind
+            )
+            self._keys = _agreed_keys(config, control) if config.blind else None
         except SumwireError:
             control.abandon()
             raise
@@ -191,7 +198,9 @@ class GroupSession(Session):
 
         def through_switch() -> Tensor:
             if not control.joined:
-                self._join(self._transport, self._patience)
+                run = self._join(self._transport, self._patience)
+                if self._keys is not None:
+                    self._transport.masks = self._keys.for_run(run.first_round, run.nonces)
                 control.note_joined()
             return operation.through_switch(self._transport, self._config, self._stats)
 
@@ -238,6 +247,18 @@ class GroupSession(Session):
                 _LOG.warning("job %s: the switch answers, but does not fit: %s", self._config.name, error)
             return False
         return True
+
+
+def _agreed_keys(config: JobConfig, control: Control) -> Keys:
+    """The secrets of a blind job's workers: a collective call."""
+    from sumwire.blind.keys import Keys
+
+    def gather(own: bytes) -> list[bytes]:
+        rows = control.fallback.gather(torch.frombuffer(bytearray(own), dtype=torch.uint8))
+        by_worker = dict(zip(control.workers, rows, strict=True))
+        return [bytes(by_worker[worker].numpy()) for worker in range(config.workers)]
+
+    return Keys.agree(f"{config.job} {config.name}", config.worker, gather)
 
 
 def others_are_ahead(transport: Transport) -> bool:

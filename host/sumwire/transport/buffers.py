@@ -25,6 +25,7 @@ from sumwire.wire.packets import (
     headers,
     number_of,
     result_heads,
+    without_flags,
     write_headers,
 )
 
@@ -85,7 +86,8 @@ class Buffers:
     ``packets``: uint8 (chunks, bytes of one), with their headers. ``payload``: uint8 (chunks, up words, 128), the part
     of them that the caller fills. ``results``: filled by :meth:`accept`. ``tos``: uint8 (chunks,) or None.
     ``expected``: heads of their plain results.
-    ``complete``: how many contributions every result must have; 0 if some may be missing.
+    ``complete``: how many contributions every result must have; 0 if some may be missing. ``ignored``: flags of results
+    that say nothing.
     Raises UsageError for more chunks than a packet can number, and for a TOS of another shape.
     """
 
@@ -101,6 +103,7 @@ class Buffers:
         down: Pool,
         tos: NDArray[np.uint8] | None = None,
         complete: int = 0,
+        ignored: int = 0,
     ) -> None:
         if chunks > p4.CHUNKS_MAX:
             raise UsageError(f"{chunks} chunks in one tensor: a packet can number {p4.CHUNKS_MAX}: split it")
@@ -123,7 +126,8 @@ class Buffers:
             quorum=config.run_quorum,
         )
         self.complete = complete
-        mask = COMPLETE_MASK if complete else RESULT_MASK
+        mask = without_flags(COMPLETE_MASK if complete else RESULT_MASK, ignored)
+        self._kept_flags = np.uint8(0xFF & ~ignored)
         self.expected = ExpectedHeads(result_heads(self.packets, down_words, complete), mask)
         self._quorum = config.run_quorum
         self.payload = self.packets[:, HEADER_BYTES:].reshape(chunks, up_words, WORD_BYTES)
@@ -238,5 +242,5 @@ class Buffers:
         flat[chunks] = rows[:, HEADER_BYTES : HEADER_BYTES + self._down_bytes]
         results.counts[chunks] = records["count"]
         results.contributors[chunks] = records["contributors"]
-        results.flags[chunks] = records["flags"]
+        results.flags[chunks] = records["flags"] & self._kept_flags
         results.cuts[chunks] = cuts_of(records)

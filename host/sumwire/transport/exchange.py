@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -25,17 +26,27 @@ from sumwire.transport.waiting import OnHello, Waiting
 _COLLECTED_PART: Final = 4
 
 
+# Masks payload, uint8 (chunks, up words, 128), of the chunks from a sequence number on, in place.
+Hide = Callable[[int, NDArray[np.uint8]], None]
+
+
 class Exchange:
     """An exchange whose payload becomes ready in parts and whose results can be used in parts.
 
     Fill ``payload[first:last]``, call :meth:`ready`, call :meth:`progress` repeatedly, and use ``results`` up to what
     it returns. Also a context manager. After :meth:`close` its arrays belong to the next exchange.
 
-    ``payload``: uint8 (chunks, up words, 128). ``results``: see :class:`Results`.
+    ``payload``: uint8 (chunks, up words, 128). ``results``: see :class:`Results`. ``hide``: masks the payload before
+    it is sent for the first time.
     """
 
     def __init__(
-        self, connection: Connection, buffers: Buffers, patience: Patience, on_hello: OnHello | None = None
+        self,
+        connection: Connection,
+        buffers: Buffers,
+        patience: Patience,
+        on_hello: OnHello | None = None,
+        hide: Hide | None = None,
     ) -> None:
         self.payload = buffers.payload
         self.results = buffers.results
@@ -44,6 +55,7 @@ class Exchange:
         self._connection = connection
         self._window = connection.window
         self._buffers = buffers
+        self._hide = hide
         self._sender = Sender(connection, buffers)
         self._waiting = Waiting(connection, buffers, patience, on_hello)
         self._receiver = Receiver(connection, buffers, self._waiting)
@@ -71,6 +83,9 @@ class Exchange:
     def ready(self, upto: int) -> None:
         """The payload of all chunks before ``upto`` is filled: send what the window allows."""
         began = self._connection.clock()
+        filled = self._window.filled
+        if self._hide is not None and filled < upto:
+            self._hide(self._window.base + filled, self.payload[filled:upto])
         self._window.filled = upto
         self._sender.send()
         self._connection.stats.exchange_s += self._connection.clock() - began

@@ -12,10 +12,11 @@ import os
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
 
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, ForkError, InterruptedJobError, UsageError
@@ -39,13 +40,17 @@ from sumwire.wire.header import WORD_BYTES
 from sumwire.wire.packets import OP_WORDS
 from sumwire.wire.sequence import place_of
 
+if TYPE_CHECKING:
+    from sumwire.blind.masks import Masks
+
 
 class Transport:
     """One worker's end of a job: its socket, its window, and one exchange at a time. Also a context manager.
 
     Where slots may close without this worker, it keeps results for other workers and asks them for those that it lost.
     It does both at a second UDP port (:mod:`sumwire.transport.catchup.recovery_service`).
-    ``rtt``: the estimator of the retransmission timeout. ``clock``: a monotonic clock, in seconds.
+    ``rtt``: the estimator of the retransmission timeout. ``clock``: a monotonic clock, in seconds. ``masks``: those of
+    a blind job's run, from its greeting on; every exchange is then one of SUM32, and masked.
     Raises AddressError if an own address cannot be used here, JobBusyError if a port is taken, UsageError on a system
     that is not Linux. Every method raises ForkError in a forked child.
     """
@@ -68,6 +73,7 @@ class Transport:
         self._patience = options.patience or Alone(options.deadline_s)
         self._up, self._down = Pool(), Pool()
         self._exchange: Exchange | None = None
+        self.masks: Masks | None = None
         self.link = Link(config, self.stats)
         try:
             self.catch_up = CatchUp(config, options.kept_chunks) if _closes_early(config, options) else None
@@ -124,6 +130,7 @@ class Transport:
         """Drop the exchange under way, if there is one: a new greeting (:meth:`rebase`) can begin."""
         if self._exchange is not None:
             self._exchange.close()
+        self.masks = None
         self.window.restart(self.next_sequence)
 
     def hello(self, timeout_s: float) -> SwitchState | None:
@@ -203,6 +210,9 @@ class Transport:
             )
         if not options.contribute and not self.window.options.adaptive_retries:
             raise UsageError("an exchange that contributes nothing: needs a delivery, or a quorum below the workers")
+        masks = self.masks
+        if masks is not None and op != p4.OP_SUM32:
+            raise UsageError(f"op {op}: a blind job masks sums of SUM32 alone: use that")
         began = self._clock()
         self.drain()
         first = self.next_sequence
@@ -217,12 +227,16 @@ class Transport:
             down=down,
             tos=options.tos,
             complete=complete,
+            # Masked elements leave the range at random.
+            ignored=0 if masks is None else p4.FLAG_OVERFLOW,
         )
         self.link.load(buffers.packets, buffers.tos, first % self._config.slots)
         budget = self._budget(chunks, first) if options.bounded else None
         self.window.begin(chunks, began, filled=0, budget=budget, options=options)
         self._connection.pace.begin()
-        self._exchange = Exchange(self._connection, buffers, options.patience or self._patience, options.on_hello)
+        hide = None if masks is None else masks.hide
+        patience = options.patience or self._patience
+        self._exchange = Exchange(self._connection, buffers, patience, options.on_hello, hide)
         self._exchange.take_ahead()
         self.stats.exchange_s += self._clock() - began
         return self._exchange

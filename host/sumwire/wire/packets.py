@@ -105,6 +105,13 @@ COMPLETE_MASK: Final = ~_mask("contributors")
 COUNT_MASK: Final = _mask("count")[0]
 
 
+def without_flags(mask: NDArray[np.uint64], flags: int) -> NDArray[np.uint64]:
+    """The mask of a head with zeros in the places of these flags."""
+    octets = mask.copy().view(np.uint8)
+    octets[offset_of("flags")] &= 0xFF & ~flags
+    return octets.view(np.uint64)
+
+
 def result_heads(packets: NDArray[np.uint8], down_words: int, count: int = 0) -> NDArray[np.uint64]:
     """The expected heads of the results of contributions, in the fields of RESULT_MASK. With ``count``, those of
     complete results of so many contributions, in the fields of COMPLETE_MASK."""

@@ -138,7 +138,7 @@ def gathering(*others: tuple[Through, TuningTable | None]) -> Callable[[Tensor],
             rows.append(own)
             return [own]
 
-        agreed_choice("test", through, table, note)
+        agreed_choice("test", through, table, note, blind=False)
         return rows[0]
 
     return lambda own: [*(row(*other) for other in others), own]
@@ -146,15 +146,17 @@ def gathering(*others: tuple[Through, TuningTable | None]) -> Callable[[Tensor],
 
 def test_rank_0s_table_counts_for_all() -> None:
     x = torch.zeros(1000)
-    assert not agreed_choice("test", "auto", TABLE, gathering(("auto", None))).by_group("thc", x)
-    choice = agreed_choice("test", "auto", None, gathering(("auto", TABLE), ("auto", None)))
+    assert not agreed_choice("test", "auto", TABLE, gathering(("auto", None)), blind=False).by_group("thc", x)
+    choice = agreed_choice("test", "auto", None, gathering(("auto", TABLE), ("auto", None)), blind=False)
     assert choice.by_group("thc", x)
     assert not choice.by_group("thc", torch.zeros(10_000))
 
 
 def test_different_options_are_refused_on_all_ranks() -> None:
     with pytest.raises(ConfigError, match=r"through = \['group', 'auto'\]: must be equal on all ranks"):
-        agreed_choice("test", "auto", None, gathering(("group", None)))
+        agreed_choice("test", "auto", None, gathering(("group", None)), blind=False)
+    with pytest.raises(ConfigError, match=r"blind = \[False, True\]: must be equal on all ranks"):
+        agreed_choice("test", "auto", None, gathering(("auto", None)), blind=True)
 
 
 def test_only_means_go_by_the_group() -> None:

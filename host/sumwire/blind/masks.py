@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""One worker's masks in one run of a job: key streams of AES-256 in counter mode, one for each other worker.
+
+Chunk K of the run has bytes 1024 K to 1024 K + 1023 of every stream, 256 numbers of 32 bits, the least significant byte
+first. Of two workers the one with the lower number adds their stream, and the other one subtracts it, modulo 2**32. So
+the masks cancel in the sum of all workers, and in no sum of fewer.
+
+A chunk's place in the streams is used once: places only rise. A retransmission is the same packet, masked already; what
+is encoded anew has a sequence number of its own; a new run has keys of its own.
+
+Example: workers 0 and 1, one element each, 5 and 7, and their stream's number is 100. They send 105 and -93; the sum is
+12.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
+from cryptography.hazmat.primitives.ciphers.algorithms import AES256
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numpy.typing import NDArray
+from sumwire_protocol import constants as p4
+from sumwire_protocol.ops import SUM32
+
+from sumwire.blind.kernels import kernels
+from sumwire.errors import MaskReuseError
+
+CHUNK_BYTES: Final = SUM32.up.words * p4.WORD_BYTES
+_AES_BYTES: Final = 16
+_BLOCKS: Final = CHUNK_BYTES // _AES_BYTES
+# Chunks whose streams stay in cache.
+_STEP_CHUNKS: Final = 64
+
+
+class Masks:
+    """``pairs``: a key of 32 bytes for every other worker. ``common``, ``tags``: keys that all workers have."""
+
+    def __init__(self, worker: int, pairs: Mapping[int, bytes], *, common: bytes, tags: bytes) -> None:
+        self._streams = [(Stream(key), worker < other) for other, key in pairs.items()]
+        self._common = common
+        self._tags = tags
+        # Chunks from this one on were never masked.
+        self._unused = 0
+
+    def hide(self, sequence: int, payload: NDArray[np.uint8]) -> None:
+        """Add the masks of the chunks from ``sequence`` on to their payload, uint8 (chunks, 8, 128), in place.
+
+        Raises MaskReuseError for a chunk whose masks were used, or that comes after a later one.
+        """
+        if sequence < self._unused:
+            raise MaskReuseError(
+                f"chunk {sequence} of the run would be masked a second time, or after chunk {self._unused - 1}; "
+                "start all workers again"
+            )
+        self._unused = sequence + len(payload)
+        for first in range(0, len(payload), _STEP_CHUNKS):
+            part = payload[first : first + _STEP_CHUNKS]
+            for stream, adds in self._streams:
+                _add(part, stream.chunks(sequence + first, len(part)), adds=adds)
+
+    def places(self, sequence: int, chunks: int) -> NDArray[np.uint32]:
+        """Numbers that all workers know and nobody else, (chunks x 256,): of the chunks from ``sequence`` on.
+
+        Every place of them may hide one value of one worker. They are not part of the masks that :meth:`hide` adds.
+        """
+        return Stream(self._common).chunks(sequence, chunks).view("<u4").astype(np.uint32)
+
+    def tag(self, content: bytes) -> bytes:
+        """32 bytes that tell workers whether their contents are equal, and nobody else anything."""
+        return hmac.digest(self._tags, content, "sha256")
+
+
+class Stream:
+    """The key stream of one key. What :meth:`chunks` returns lies in memory of its own until the next call."""
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = AES256(key)
+        self._encryptor: CipherContext | None = None
+        self._next = 0
+        self._zeros = np.zeros(0, np.uint8)
+        self._out = np.zeros(0, np.uint8)
+
+    def chunks(self, sequence: int, count: int) -> NDArray[np.uint8]:
+        """Bytes of so many chunks, uint8 (count x 1024,)."""
+        if self._encryptor is None or sequence != self._next:
+            counter = (sequence * _BLOCKS).to_bytes(_AES_BYTES)
+            self._encryptor = Cipher(self._cipher, CTR(counter)).encryptor()
+        size = count * CHUNK_BYTES
+        if len(self._zeros) < size:
+            self._zeros = np.zeros(size, np.uint8)
+            # As long as `update_into` asks for.
+            self._out = np.empty(size + _AES_BYTES - 1, np.uint8)
+        self._encryptor.update_into(self._zeros[:size].data, self._out.data)
+        self._next = sequence + count
+        return self._out[:size]
+
+
+def _add(payload: NDArray[np.uint8], stream: NDArray[np.uint8], *, adds: bool) -> None:
+    """Add the numbers of a stream to elements, or subtract them. payload may have any stride between chunks."""
+    native = kernels()
+    if native is not None:
+        native.blind_add(payload.ctypes.data, payload.strides[0], len(payload), stream.ctypes.data, int(adds))
+        return
+    elements, numbers = payload.view(">u4"), stream.view("<u4").reshape(*payload.shape[:2], -1)
+    if adds:
+        elements += numbers
+    else:
+        elements -= numbers

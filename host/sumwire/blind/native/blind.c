@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+// Masks, and the two forms of THC's values: planes, of which bit i is a bit of value i, and lanes, a byte for each
+// value. Chunks lie so many bytes apart where a `step` is given.
+#include <stdint.h>
+#include <string.h>
+
+#include "constants.h"
+
+enum { CHUNK = BLIND_WORDS * BLIND_WORD_BYTES, ELEMENTS = CHUNK / 4, OCTETS = 8 };
+
+static uint32_t swapped(uint32_t number) {
+  return __builtin_bswap32(number);
+}
+
+static uint32_t little(uint32_t number) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  number = swapped(number);
+#endif
+  return number;
+}
+
+static uint32_t big(uint32_t number) {
+  return swapped(little(number));
+}
+
+// Adds the numbers of a stream, the least significant byte first, to elements, the most significant byte first.
+void blind_add(uint8_t *payload, int64_t step, uint64_t chunks, const uint8_t *stream, int adds) {
+  const uint32_t sign = adds ? 1 : -1;
+  for (uint64_t chunk = 0; chunk < chunks; chunk++, payload += step, stream += CHUNK) {
+    uint32_t elements[ELEMENTS], numbers[ELEMENTS];
+    memcpy(elements, payload, CHUNK);
+    memcpy(numbers, stream, CHUNK);
+    for (int i = 0; i < ELEMENTS; i++) elements[i] = big(big(elements[i]) + sign * little(numbers[i]));
+    memcpy(payload, elements, CHUNK);
+  }
+}
+
+// A matrix of 8 x 8 bits, a row in each byte of the number, turned at its first diagonal.
+static uint64_t transposed(uint64_t rows) {
+  uint64_t other = (rows ^ rows >> 7) & 0x00AA00AA00AA00AA;
+  rows ^= other ^ other << 7;
+  other = (rows ^ rows >> 14) & 0x0000CCCC0000CCCC;
+  rows ^= other ^ other << 14;
+  other = (rows ^ rows >> 28) & 0x00000000F0F0F0F0;
+  return rows ^ other ^ other << 28;
+}
+
+// Index planes to the bytes of a table of 16 entries.
+void blind_to_lanes(const uint8_t *planes, uint64_t chunks, const uint8_t *table, uint8_t *lanes, int64_t step) {
+  for (uint64_t chunk = 0; chunk < chunks; chunk++, planes += BLIND_INDEX_PLANES * BLIND_WORD_BYTES, lanes += step)
+    for (int at = 0; at < BLIND_WORD_BYTES; at++) {
+      uint64_t rows = 0;
+      for (int plane = 0; plane < BLIND_INDEX_PLANES; plane++)
+        rows |= (uint64_t)planes[plane * BLIND_WORD_BYTES + at] << 8 * (BLIND_INDEX_PLANES - 1 - plane);
+      rows = transposed(rows);
+      // The first value is the planes' most significant bit.
+      for (int value = 0; value < OCTETS; value++)
+        lanes[at * OCTETS + value] = table[rows >> 8 * (OCTETS - 1 - value) & 0xFF];
+    }
+}
+
+// Bytes to sum planes.
+void blind_to_planes(const uint8_t *lanes, int64_t step, uint64_t chunks, uint8_t *planes) {
+  for (uint64_t chunk = 0; chunk < chunks; chunk++, lanes += step, planes += CHUNK)
+    for (int at = 0; at < BLIND_WORD_BYTES; at++) {
+      uint64_t rows = 0;
+      for (int value = 0; value < OCTETS; value++)
+        rows |= (uint64_t)lanes[at * OCTETS + value] << 8 * (OCTETS - 1 - value);
+      rows = transposed(rows);
+      for (int plane = 0; plane < BLIND_WORDS; plane++)
+        planes[plane * BLIND_WORD_BYTES + at] = rows >> 8 * (BLIND_WORDS - 1 - plane);
+    }
+}

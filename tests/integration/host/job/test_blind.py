@@ -1,0 +1,198 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Blind jobs on real gloo ranks: the same bits as open ones, and noise for the switch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from golden import model
+from helpers.aggregator.served import serving
+from helpers.gloo import blind_cases
+from helpers.gloo.ranks import Ranks
+from helpers.transport.soft_tree import Shape, soft_tree
+from helpers.transport.udp_bridge import Bridge, Impairment, golden_switch, job_mapping
+from sumwire.config import OP_NAMES
+from sumwire.transport.delivery import Delivery
+from sumwire.wire.header import HEADER_BYTES
+from sumwire_lab.experiments.noise import CHI_SQUARE_MOST, noise_of, payload_of, values_of
+from sumwire_protocol import constants as p4
+
+pytest.importorskip("cryptography")
+
+RANKS = 4
+# The buckets of the greeting.
+GREETING = 0xFF00
+OPS = ["thc", "max32", "sum32", "vote", "sign", "min32"]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
+        yield started
+
+
+def mapping_of(*, blind: bool, **fields: Any) -> dict[str, Any]:
+    return {**job_mapping(RANKS, 64), "ops": OPS, "blind": blind, **fields}
+
+
+def test_means_have_the_bits_of_the_open_job(ranks: Ranks) -> None:
+    """Small tensors, in one round trip and after norms that jump, and one of several parts."""
+    outcomes = []
+    for blind in (False, True):
+        mapping = mapping_of(blind=blind)
+        with serving(mapping):
+            outcomes.append(ranks.run(blind_cases.means, mapping, [1, 1500, 300_000], 5))
+    for plain, masked in zip(*outcomes, strict=True):
+        assert masked["found"] == plain["found"]
+        for name in ("one_trip_operations", "repeated_operations"):
+            assert masked["stats"][name] == plain["stats"][name] > 0
+
+
+def test_over_a_tree_of_switches(ranks: Ranks) -> None:
+    with soft_tree(
+        Shape({"leaf1": 3, "leaf2": 1}, dict.fromkeys(("leaf1", "leaf2"), ("spine1",))), {"train": 16}
+    ) as rig:
+        outcomes = []
+        for blind in (False, True):
+            mapping = {**rig.fresh_job("train"), "blind": blind}
+            with rig.bridge(mapping, Impairment(3, drop=0.02, duplicate=0.02, reorder=0.02)):
+                outcomes.append(ranks.run(blind_cases.means, mapping, [1500, 9000], 2))
+    for plain, masked in zip(*outcomes, strict=True):
+        assert masked["found"] == plain["found"]
+
+
+def test_all_other_operations_have_the_open_jobs_results(ranks: Ranks) -> None:
+    outcomes = []
+    for case in (blind_cases.other_operations, blind_cases.not_finite):
+        for blind in (False, True):
+            mapping = mapping_of(blind=blind)
+            with serving(mapping):
+                outcomes.append(ranks.run(case, mapping))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[2] == outcomes[3]
+
+
+class Record:
+    """What a switch hears: a predicate that lets it hear everything."""
+
+    def __init__(self) -> None:
+        self.datagrams: list[bytes] = []
+
+    def __call__(self, _: int, datagram: bytes) -> bool:
+        self.datagrams.append(datagram)
+        return False
+
+
+@pytest.mark.parametrize("op", [p4.OP_THC, p4.OP_SUM32])
+def test_a_switch_sees_noise(ranks: Ranks, op: int) -> None:
+    """Bytes are uniform, and do not follow the gradient. Without masks the same test says that they are and do."""
+    length, codec = 60_000, OP_NAMES[op]
+
+    def seen(*, blind: bool) -> tuple[list[bytes], list[Any]]:
+        mapping, record = mapping_of(blind=blind), Record()
+        with Bridge(mapping, golden_switch(mapping), deaf=record):
+            return record.datagrams, ranks.run(blind_cases.one_mean, mapping, codec, length)
+
+    datagrams, means = seen(blind=False)
+    sent = payload_of(datagrams, op, 1, 64)
+    values = values_of(sent, op)
+    plain = noise_of(values.view(np.uint8).reshape(len(sent), -1), values)
+    assert plain.chi_square > 10 * CHI_SQUARE_MOST
+    assert plain.correlation > 0.999
+    # Noise is taken for something else once in 500 times, and twice in a row never.
+    for _ in range(2):
+        datagrams, masked = seen(blind=True)
+        assert masked == means
+        packets = [packet for packet in map(model.decode, datagrams) if packet.bucket < GREETING and packet.words]
+        assert {packet.op for packet in packets} == {p4.OP_SUM32}
+        noise = noise_of(payload_of(datagrams, p4.OP_SUM32, 1, 64), values)
+        if noise.tells_nothing:
+            break
+    assert noise.tells_nothing, noise
+
+
+def test_no_mask_is_used_twice(ranks: Ranks) -> None:
+    """The same tensor, over and over: through retransmissions, a fall-back with a new run after it, and a restart. With
+    a mask used twice, two contributions of a worker would be equal; and a retransmission is the same packet."""
+    mapping, record = mapping_of(blind=True), Record()
+    with Bridge(
+        mapping, golden_switch(mapping), Impairment(5, drop=0.03, duplicate=0.03, reorder=0.03), deaf=Loss(record)
+    ):
+        first = ranks.run(blind_cases.until_returned, mapping, 3)
+        again = ranks.run(blind_cases.one_mean, mapping, "sum32", 2000)
+    by_place: dict[tuple[int, int, int], set[bytes]] = {}
+    for datagram in record.datagrams:
+        packet = model.decode(datagram)
+        if packet.op == p4.OP_SUM32 and packet.kind == model.CONTRIBUTE:
+            place = packet.worker, packet.round, packet.slot
+            by_place.setdefault(place, set()).add(datagram[HEADER_BYTES:])
+    assert all(len(payloads) == 1 for payloads in by_place.values())
+    runs = {round_ for _, round_, _ in by_place}
+    assert len(runs) >= 3, "rounds of three runs"
+    payloads = [payload for [payload] in by_place.values()]
+    assert len({*payloads}) == len(payloads)
+    assert {mean for found in first for mean, _ in found} >= {again[0][0]}
+
+
+class Loss:
+    """A switch that hears nothing after some contributions, until it was asked so often that it counts as lost."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._questions = 0
+
+    def __call__(self, number: int, datagram: bytes) -> bool:
+        self._record(number, datagram)
+        packet = model.decode(datagram)
+        deaf = len(self._record.datagrams) > 150 and self._questions < 28
+        self._questions += deaf and model.is_hello(packet)
+        return deaf
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["leaves", "is killed"])
+def test_a_worker_that_drops_out_ends_the_round_by_name(tmp_path: Path, killed: bool) -> None:
+    with Ranks(3, tmp_path) as three:
+        mapping = {**job_mapping(3, 64), "ops": OPS, "blind": True}
+        with serving(mapping):
+            three.begin(blind_cases.until_one_leaves, mapping, 1, killed)
+            outcomes = three.outcomes(without=1 if killed else None)
+    for text in outcomes[:1] + outcomes[-1:]:
+        assert text.startswith("PeerLostError: job test: "), text
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "words"),
+    [
+        ({"ops": ["thc", "max32"]}, {}, "must have sum32"),
+        ({"quorum": 3}, {}, "quorum = 3: must be 4, all workers: masks only cancel"),
+        ({}, {"delivery": Delivery(loss_bound=0.1)}, "loss_bound = 0.1: must be 0 in a blind job"),
+    ],
+)
+def test_a_job_that_cannot_be_blind_is_refused(
+    ranks: Ranks, fields: dict[str, Any], options: dict[str, Any], words: str
+) -> None:
+    for [text] in ranks.run(blind_cases.refusals, mapping_of(blind=True, **fields), options):
+        assert text.startswith("ConfigError: job test: ")
+        assert words in text
+
+
+def test_what_cannot_be_masked_is_refused_and_the_job_goes_on(ranks: Ranks) -> None:
+    mapping = mapping_of(blind=True)
+    with serving(mapping):
+        for texts in ranks.run(blind_cases.refusals, mapping, {}):
+            assert len(texts) == 3
+            for text in texts:
+                assert text.startswith("ConfigError: job test: blind = True: must not be true with ")
+                assert text.endswith("use one of them, or leave `blind` out")
+
+
+def test_ranks_that_disagree_learn_it(ranks: Ranks) -> None:
+    for rank, pipe in enumerate(ranks._pipes):
+        pipe.send((blind_cases.refusals, (mapping_of(blind=rank == 2), {})))
+    for [text] in ranks.outcomes():
+        assert "blind = [False, False, True, False]: must be equal on all ranks" in text
