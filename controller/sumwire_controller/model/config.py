@@ -164,7 +164,7 @@ class Job:
     is empty unless a worker has fewer hosts in this job than it stands for; then it has the number of hosts behind
     each worker. `lanes` is the number of the job's lanes. `derive/lanes.py` makes a job of each lane, whose number is
     `lane`. `workers_min` is the fewest workers that a run may have; None means all. `whole` is for a job with several
-    switches; it is None where only one switch's configuration is known.
+    switches; it is None where only one switch's configuration is known. `blind`: hosts mask what they send.
     """
 
     name: str
@@ -181,6 +181,7 @@ class Job:
     degrade: Degrade | None = None
     lane: int = 0
     workers_min: int | None = None
+    blind: bool = False
     whole: WholeJob | None = None
 
     @property

@@ -38,6 +38,8 @@ def op_rules(path: str, job: Job) -> Iterator[Problem]:
         yield Problem(path, "thc", None, "is required with op thc: add it")
     if "thc" not in job.ops and job.thc is not None:
         yield Problem(path, "thc", "{...}", "is only for op thc, which this job does not have: leave it out")
+    if job.blind and "sum32" not in job.ops:
+        yield Problem(path, "ops", list(job.ops), "must have sum32, which sums what a blind job masks: add it")
 
 
 def slot_rules(path: str, slots: SlotRange) -> Iterator[Problem]:
@@ -102,6 +104,9 @@ def quorum_rules(path: str, job: Job, elsewhere: str) -> Iterator[Problem]:
         yield Problem(path, "quorum", job.quorum, f"must be 1..{workers}, the number of workers")
     elif job.quorum < workers and elsewhere:
         rule = f"must be all {workers} workers: {elsewhere} has a part in this job too"
+        yield Problem(path, "quorum", job.quorum, rule)
+    elif job.quorum < workers and job.blind:
+        rule = f"must be all {workers} workers: masks of a blind job only cancel in the sum of all of them"
         yield Problem(path, "quorum", job.quorum, rule)
 
 

@@ -117,7 +117,7 @@ def test_a_switch_sees_noise(ranks: Ranks, op: int) -> None:
 
 
 def test_no_mask_is_used_twice(ranks: Ranks) -> None:
-    """The same tensor, over and over: through retransmissions, a fall-back with a new run after it, and a restart. With
+    """One tensor, over and over: through retransmissions, a fall-back with a new run after it, and a restart. With
     a mask used twice, two contributions of a worker would be equal; and a retransmission is the same packet."""
     mapping, record = mapping_of(blind=True), Record()
     with Bridge(

@@ -14,7 +14,7 @@ from sumwire.config.jobfile import parse_job
 from sumwire_controller.cli import main
 from sumwire_controller.derive.jobfile import job_description, job_json
 from sumwire_controller.derive.switch_configs import configs_of
-from sumwire_controller.errors import PartOfTreeError, UnknownJobError
+from sumwire_controller.errors import ConfigError, PartOfTreeError, UnknownJobError
 from sumwire_controller.parse.any_file import parse_any
 from sumwire_controller.parse.config_file import parse_config
 from sumwire_controller.parse.topology_file import parse_topology
@@ -164,3 +164,25 @@ def test_package_exports() -> None:
         assert getattr(sumwire_controller, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'fly'"):
         _ = getattr(sumwire_controller, "fly")  # noqa: B009  # the type checker knows that it is not there
+
+
+def test_job_file_of_a_blind_job() -> None:
+    blind = {**job("m", 2, 3, 0, 8, "max32 sum32"), "blind": True}
+    config = parse_config(text(star(3, jobs=[blind, {**job("n", 3, 3, 8, 8), "blind": False}])))
+    assert job_description(config, "m")["blind"] is True
+    assert parse_job(job_description(config, "m"), 1).blind
+    assert "blind" not in job_description(config, "n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"ops": ["max32"]}, "must have sum32, which sums what a blind job masks"),
+        ({"quorum": 2}, "must be all 3 workers: masks of a blind job only cancel"),
+        ({"blind": 1}, "must be true or false"),
+    ],
+)
+def test_a_job_that_cannot_be_blind(fields: dict[str, object], words: str) -> None:
+    blind = {**job("m", 2, 3, 0, 8, "max32 sum32"), "blind": True, **fields}
+    with pytest.raises(ConfigError, match=words):
+        parse_config(text(star(3, jobs=[blind])))
