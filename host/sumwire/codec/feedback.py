@@ -17,6 +17,7 @@ from sumwire.checkpoint import Content, Saved
 from sumwire.codec.errors import FeedbackShapeError
 from sumwire.codec.memory import Recycler
 from sumwire.codec.norms import add
+from sumwire.codec.values import expect_residual
 from sumwire.errors import UsageError
 
 # Keys that a checkpoint can hold, alone or in tuples.
@@ -44,12 +45,12 @@ class ErrorFeedback(Saved):
         """
         residual = self._residuals.get(key)
         if residual is None:
-            return _room(self._memory, x, torch.float32).copy_(x.detach())
+            return expect_residual(_room(self._memory, x, torch.float32).copy_(x.detach()))
         if residual.shape != x.shape:
             raise FeedbackShapeError(
                 f"residual {key!r} has shape {tuple(residual.shape)}, its gradient {tuple(x.shape)}: reset it first"
             )
-        total = _room(self._memory, x, torch.result_type(x, residual))
+        total = expect_residual(_room(self._memory, x, torch.result_type(x, residual)))
         if x.dim() == 1:
             return add(x.detach(), residual.to(x.device), total)
         return torch.add(x.detach(), residual.to(x.device), out=total)
@@ -104,7 +105,7 @@ class ParameterFeedback(Saved):
         fill the bucket exactly and name each parameter once.
         """
         _check_parts(bucket, parts)
-        total = _room(self._memory, bucket, torch.float32)
+        total = expect_residual(_room(self._memory, bucket, torch.float32))
         whole = self._whole(parts)
         if whole is not None:
             return add(bucket.detach(), whole.to(bucket.device), total)

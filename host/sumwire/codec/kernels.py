@@ -86,14 +86,10 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "codec_magnitude_sums": (c_void_p, c_uint64, c_void_p),
     "codec_thc_encode": (
         *(POINTER(Blocks), POINTER(Table), c_uint64, c_uint64, c_void_p, c_uint64),
-        *(c_void_p, c_void_p, c_int64),
+        *(c_void_p, c_void_p, c_int64, c_void_p, c_void_p),
     ),
     "codec_largest_sums": (c_void_p, c_int64, c_uint64, c_void_p),
     "codec_thc_decode": (POINTER(Blocks), c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64),
-    "codec_thc_residual": (
-        *(POINTER(Blocks), POINTER(Table), c_void_p, c_int64, c_void_p),
-        *(c_void_p, c_void_p, c_uint64),
-    ),
     "codec_sum32_exponents": (c_void_p, c_uint64, c_uint32, c_void_p),
     "codec_sum32_encode": (c_void_p, c_uint64, c_void_p, c_double, c_void_p, c_int64, c_uint64),
     "codec_sum32_decode": (c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64, c_uint64),

@@ -50,66 +50,75 @@ def tile_rows(d: int) -> int:
 class Hadamard:
     """H along the rows of contiguous (rows, d) tensors, unnormalised, d a power of two.
 
-    One object serves tensors of one dtype and device, in one thread. It keeps a buffer and its views for each shape of
-    tile that it has met.
+    One object serves tensors of one dtype and device, in one thread. It keeps two buffers and their views for each
+    shape of tile that it has met.
     """
 
     def __init__(self) -> None:
-        self._buffers: dict[tuple[int, int], tuple[Tensor, list[tuple[Tensor, Tensor]]]] = {}
+        self._tiles: dict[tuple[int, int], _Tile] = {}
 
-    def __call__(self, source: Tensor, target: Tensor) -> None:
-        """Write H x to `target` for every row x of `source`; both may be the same tensor."""
+    def __call__(self, source: Tensor, target: Tensor, *, upwards: bool = False) -> None:
+        """Write H x to `target` for every row x of `source`; both may be the same tensor.
+
+        The widest butterflies come first, or `upwards` the narrowest: rounding differs.
+        """
         rows, d = source.shape
         _log2(d)
         if d > PASS_VALUES:
-            self._split_(target.copy_(source), PASS_VALUES // 4)
+            self._split_(target.copy_(source), PASS_VALUES // 4, upwards)
             return
         step = tile_rows(d)
         for first in range(0, rows, step):
             # Blocks become columns: every butterfly then adds long contiguous runs.
-            self._tile(source[first : first + step].t(), target[first : first + step].t())
+            self._tile(source[first : first + step].t(), target[first : first + step].t(), upwards)
 
-    def _tile(self, source: Tensor, target: Tensor) -> None:
+    def _tile(self, source: Tensor, target: Tensor, upwards: bool) -> None:
         """H along the first axis of (d, columns) views."""
         d, columns = source.shape
-        if (d, columns) not in self._buffers:
-            buffer = source.new_empty((d, columns))
-            self._buffers[d, columns] = buffer, _pairs(buffer)
-        buffer, pairs = self._buffers[d, columns]
-        buffer.copy_(source)
-        _butterflies_(pairs)
-        target.copy_(buffer)
+        tile = self._tiles.get((d, columns))
+        if tile is None:
+            tile = self._tiles[d, columns] = _Tile(source.new_empty((2, d, columns)))
+        target.copy_(tile.transformed(source, upwards))
 
-    def _split_(self, x: Tensor, low: int) -> None:
+    def _split_(self, x: Tensor, low: int, upwards: bool) -> None:
         """H of length high * low as H_low on the rows and H_high on the columns of each (high, low) matrix."""
         rows, d = x.shape
         high = d // low
         short = x.view(rows * high, low)
-        self(short, short)
+        self(short, short, upwards=upwards)
         step = min(low, max(COLUMNS_MIN, TILE_VALUES // high))
         for matrix in x.view(rows, high, low):
             for first in range(0, low, step):
                 columns = matrix[:, first : first + step]
-                self._tile(columns, columns)
+                self._tile(columns, columns, upwards)
 
 
-def _pairs(x: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The halves that each step of H along the first axis of contiguous (d, columns) combines."""
+class _Tile:
+    """Two buffers of (d, columns): each step of H along the first axis reads one and writes the other."""
+
+    def __init__(self, buffers: Tensor) -> None:
+        self._buffers = buffers
+        self._halves = [_halves(buffer) for buffer in buffers]
+
+    def transformed(self, source: Tensor, upwards: bool) -> Tensor:
+        """Return H of `source` in one of the buffers."""
+        self._buffers[0].copy_(source)
+        here, there = self._halves
+        steps = len(here)
+        for step in range(steps - 1, -1, -1) if upwards else range(steps):
+            a, b = here[step]
+            torch.add(a, b, out=there[step][0])
+            torch.sub(a, b, out=there[step][1])
+            here, there = there, here
+        return self._buffers[steps % 2]
+
+
+def _halves(x: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The halves that each step of H along the first axis of contiguous (d, columns) combines, the widest first."""
     d, columns = x.shape
     halves = [d >> step for step in range(1, d.bit_length())]
     views = [x.view(d // (2 * half), 2, half * columns) for half in halves]
     return [(view[:, 0], view[:, 1]) for view in views]
-
-
-def _butterflies_(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    """a, b become a + b and (a + b) - 2 b, in place.
-
-    The second is a - b with one more rounding. It takes half the memory traffic of computing both from a and b, of
-    which copies would be needed.
-    """
-    for a, b in pairs:
-        a.add_(b)
-        torch.add(a, b, alpha=-2, out=b)
 
 
 def hadamard_(x: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ D H y norm / d.
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -35,8 +34,8 @@ from sumwire.codec.scales import NORM_PLANES, NormScales
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
 from sumwire.codec.thc_native import NativeForm
-from sumwire.codec.thc_torch import TorchForm
-from sumwire.codec.values import not_finite, runs
+from sumwire.codec.thc_torch import Left, TorchForm
+from sumwire.codec.values import not_finite, residual_expected, runs
 
 BLOCK_VALUES: Final = 4096
 # Norms beyond these count as not finite, or as zero: within, nothing overflows or is lost to float32 subnormals.
@@ -96,6 +95,7 @@ class ThcRound(CodecRound):
 
     def __init__(self, codec: ThcCodec, x: Tensor, sequence: int, bucket: int) -> None:
         self.layout = codec.layout(x.numel())
+        leaves = residual_expected(x)
         chunk_sums = square_sums(x)
         x = x.detach()
         self._norms = _block_norms(x, chunk_sums, self.layout)
@@ -115,9 +115,8 @@ class ThcRound(CodecRound):
         self._cell = np.zeros(self.layout.chunks)
         self._chunk_blocks = self.layout.chunk_blocks
         self._block_values = self.layout.block_chunks * CHUNK_VALUES
-        # Kept for the residual: `out` may be a packet buffer.
-        shape = self.chunks, codec.info.words_up, p4.WORD_BYTES
-        self._sent = codec.memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
+        # Made while encoding, where the block at hand is in a cache.
+        self._left = self._new_result() if leaves else None
 
     def norms(self) -> NDArray[np.uint32]:
         """Return the blocks' L2 norms as float32 bits, shape (blocks,); NOT_FINITE for a block that is not finite.
@@ -137,13 +136,19 @@ class ThcRound(CodecRound):
         return self.norms()
 
     def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """x minus the values that this worker's indices stand for; x in chunks that are not included."""
+        """x minus the values that this worker's indices stand for; x in chunks that are not included.
+
+        Unless it was expected (`values.expect_residual`), it is made now, by encoding again.
+        """
         self._check_residual(included)
-        left = self._new_result()
-        if not self.chunks:
-            return left
-        from_grid = (self._cell if included is None else self._cell * included).astype(np.float32)
-        self._form.residual(self._x, self.layout.groups, self._sent, from_grid, left)
+        missing = np.zeros(self.chunks, np.bool_) if included is None else ~included
+        left, self._left = self._left, None
+        unmade = np.ones(self.chunks, np.bool_) if left is None else self._of_whole_blocks(missing)
+        left = self._new_result() if left is None else left
+        cell = np.where(missing, 0, self._cell).astype(np.float32)
+        for first, last in runs(unmade):
+            words = np.empty((last - first, self._info.words_up, p4.WORD_BYTES), np.uint8)
+            self._encode(first, last, words, Left(left, cell[first:last]))
         return left
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
@@ -152,8 +157,17 @@ class ThcRound(CodecRound):
         Raises CodecError for another shape or dtype, NormRangeError for a finite norm above 2**96 or one below 0.
         """
         self._take_scales(agreed, first, last)
-        self._form.encode(self._x, self.layout.part(first, last), self._to_grid, out)
-        self._sent[first:last] = out
+        left = None if self._left is None else Left(self._left, self._cell[first:last].astype(np.float32))
+        self._encode(first, last, out, left)
+
+    def _encode(self, first: int, last: int, out: NDArray[np.uint8], left: Left | None) -> None:
+        self._form.encode(self._x, self.layout.part(first, last), self._to_grid, out, left)
+
+    def _of_whole_blocks(self, chunks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return whether each chunk's block has one of these chunks."""
+        blocks = np.zeros(self.layout.blocks, np.bool_)
+        blocks[self._chunk_blocks[chunks]] = True
+        return blocks[self._chunk_blocks]
 
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor

@@ -18,6 +18,7 @@ from sumwire.codec.layout import BlockGroup
 from sumwire.codec.rotation import PASS_VALUES
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import CellTables, ThcTable
+from sumwire.codec.thc_torch import Left
 
 
 class NativeForm:
@@ -31,15 +32,23 @@ class NativeForm:
         self._table, self._columns = _kernel_table(table)
 
     def encode(
-        self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
+        self,
+        x: Tensor,
+        part: tuple[BlockGroup, ...],
+        to_grid: NDArray[np.float32],
+        out: NDArray[np.uint8],
+        left: Left | None,
     ) -> None:
         """See TorchForm."""
         for group, chunks in _with_chunks(part):
-            values = float32(x[group.first_value : group.first_value + group.values])
+            place = slice(group.first_value, group.first_value + group.values)
+            values = float32(x[place])
             self._kernels.codec_thc_encode(
                 self._blocks(group), self._table, self._rounding_key, group.first_value,
                 values.data_ptr(), len(values), to_grid[group.first_block :].ctypes.data,
                 out[chunks].ctypes.data, out.strides[0],
+                None if left is None else left.from_grid[chunks].ctypes.data,
+                None if left is None else left.target[place].data_ptr(),
             )  # fmt: skip
 
     def decode(
@@ -63,23 +72,6 @@ class NativeForm:
         largest = np.empty(len(words), np.uint8)
         self._kernels.codec_largest_sums(words.ctypes.data, words.strides[0], len(words), largest.ctypes.data)
         return largest
-
-    def residual(
-        self,
-        x: Tensor,
-        part: tuple[BlockGroup, ...],
-        words: NDArray[np.uint8],
-        from_grid: NDArray[np.float32],
-        target: Tensor,
-    ) -> None:
-        """See TorchForm."""
-        for group, chunks in _with_chunks(part):
-            values = float32(x[group.first_value : group.first_value + group.values])
-            here = target[group.first_value : group.first_value + group.values]
-            self._kernels.codec_thc_residual(
-                self._blocks(group), self._table, words[chunks].ctypes.data, words.strides[0],
-                from_grid[chunks].ctypes.data, values.data_ptr(), here.data_ptr(), len(here),
-            )  # fmt: skip
 
     def _blocks(self, group: BlockGroup) -> Blocks:
         used = min(threads(), group.blocks)

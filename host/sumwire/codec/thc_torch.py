@@ -25,6 +25,16 @@ _WHOLE: Final = 2.0**23
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """Where what a part leaves out goes: `target` is the whole tensor's. `from_grid`, by chunk of the part: the value
+    of a grid cell, 0 for a chunk that is not in the sum.
+    """
+
+    target: Tensor
+    from_grid: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
 class _Tile:
     """Whole blocks of one size that are processed together, few enough to stay in cache."""
 
@@ -76,9 +86,14 @@ class TorchForm:
         )
 
     def encode(
-        self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32], out: NDArray[np.uint8]
+        self,
+        x: Tensor,
+        part: tuple[BlockGroup, ...],
+        to_grid: NDArray[np.float32],
+        out: NDArray[np.uint8],
+        left: Left | None,
     ) -> None:
-        """Write the index planes of a part to `out`.
+        """Write the index planes of a part to `out`, and what they leave out of x to its place in `left`.
 
         to_grid: grid cells per unit of H D x, by block of the tensor.
         """
@@ -89,7 +104,14 @@ class TorchForm:
             self._rotate(hadamard, x, tile, rotated)
             z = self._round(rotated, cells[tile.rows], tile)
             indices = z.view(-1, CHUNK_VALUES).cpu().numpy()
-            out[tile.chunks(first)] = planes.pack_index_planes(indices)
+            chunks = tile.chunks(first)
+            out[chunks] = planes.pack_index_planes(indices)
+            if left is not None:
+                levels = self._levels.index_select(0, z.to(torch.int32)).view(-1, CHUNK_VALUES)
+                torch.mul(levels, self._column(left.from_grid[chunks]), out=rotated.view(-1, CHUNK_VALUES))
+                here = left.target[tile.values]
+                self._unrotate(hadamard, rotated.view(-1), tile, here)
+                torch.sub(x[tile.values], here, out=here)
 
     def decode(
         self,
@@ -118,29 +140,6 @@ class TorchForm:
         parts = [planes.unpack_sum_planes(words[i : i + step]).max(axis=1) for i in range(0, len(words), step)]
         return np.concatenate(parts)
 
-    def residual(
-        self,
-        x: Tensor,
-        part: tuple[BlockGroup, ...],
-        words: NDArray[np.uint8],
-        from_grid: NDArray[np.float32],
-        target: Tensor,
-    ) -> None:
-        """Write x minus the values that the index planes stand for to the part's place in `target`.
-
-        from_grid is by chunk; 0 for a chunk that is not in the sum.
-        """
-        hadamard, scratch, first = Hadamard(), self._scratch(part), part[0].first_chunk
-        for tile in _tiles(part):
-            chunks = tile.chunks(first)
-            rotated = scratch[: tile.size]
-            z = torch.from_numpy(planes.unpack_index_planes(words[chunks])).to(x.device, torch.int32)
-            levels = self._levels.index_select(0, z.view(-1)).view(-1, CHUNK_VALUES)
-            torch.mul(levels, self._column(from_grid[chunks]), out=rotated.view(-1, CHUNK_VALUES))
-            here = target[tile.values]
-            self._unrotate(hadamard, rotated, tile, here)
-            torch.sub(x[tile.values], here, out=here)
-
     def _rotate(self, hadamard: Hadamard, x: Tensor, tile: _Tile, rotated: Tensor) -> None:
         """H D x, not normalised, of blocks padded with 0."""
         signs = self._signs.signs(tile.first_block, *tile.shape).view(-1)
@@ -152,7 +151,7 @@ class TorchForm:
 
     def _unrotate(self, hadamard: Hadamard, y: Tensor, tile: _Tile, target: Tensor) -> None:
         """Write D H y, not normalised, to `target`, which ends where the tensor does. Overwrites y."""
-        hadamard(y.view(tile.shape), y.view(tile.shape))
+        hadamard(y.view(tile.shape), y.view(tile.shape), upwards=True)
         signs = self._signs.signs(tile.first_block, *tile.shape).view(-1)
         torch.mul(y[: len(target)], signs[: len(target)], out=target)
 

@@ -23,6 +23,8 @@ DTYPES: Final = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 NOT_FINITE: Final = 0x7FC00000
 _INFINITY: Final = 0x7F800000
 _SIGN: Final = 0x80000000
+# The attribute of a marked tensor.
+_RESIDUAL: Final = "_sumwire_residual"
 
 
 def check_kind(x: Tensor) -> Tensor:
@@ -54,3 +56,14 @@ def runs(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 def result_dtype(x: Tensor) -> torch.dtype:
     """Return the dtype of results: float64 for float64, else float32."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def expect_residual(x: Tensor) -> Tensor:
+    """Mark a tensor whose round will be asked for its residual, and return it: a codec may make it on the way."""
+    setattr(x, _RESIDUAL, True)
+    return x
+
+
+def residual_expected(x: Tensor) -> bool:
+    """Return whether the tensor is marked."""
+    return getattr(x, _RESIDUAL, False)

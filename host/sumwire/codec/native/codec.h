@@ -38,10 +38,11 @@ void codec_wide_square_sums(const float *x, uint64_t length, double *sums);
 // Sums of magnitudes.
 void codec_magnitude_sums(const float *x, uint64_t length, double *sums);
 
-// Index planes of the `present` values at x, padded with zeros to whole blocks. to_grid is by block.
+// Index planes of the `present` values at x, padded with zeros to whole blocks. to_grid is by block. Unless `left` is
+// NULL, x minus the values that the indices stand for goes there; from_grid is by chunk.
 void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
                       uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
-                      int64_t stride);
+                      int64_t stride, const float *from_grid, float *left);
 
 // Largest sum of every chunk.
 void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint8_t *largest);
@@ -49,10 +50,6 @@ void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, u
 // Sum planes to the `present` values at target; middle and from_grid are by chunk.
 void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
                       const float *from_grid, float *target, uint64_t present);
-
-// x minus the values that its index planes stand for, to target, which may be x.
-void codec_thc_residual(const struct codec_blocks *at, const struct codec_table *table, const uint8_t *words,
-                        int64_t stride, const float *from_grid, const float *x, float *target, uint64_t present);
 
 // SUM32. Exponents of the largest magnitudes by chunk, plus `bias`; 0 for zeros, CODEC_NOT_FINITE if one is not finite.
 void codec_sum32_exponents(const float *x, uint64_t length, uint32_t bias, uint32_t *exponents);

@@ -11,23 +11,17 @@
 enum { VALUES = CODEC_CHUNK_VALUES, HALF = VALUES / 2, QUARTER = VALUES / 4 };
 
 struct squares {
-  const float *x, *y;
+  const float *x, *y;  // y: NULL, or added to x
   uint64_t length;
   float *total, *sums;
+  int past;
 };
 
 INLINE vector square(const float *x) {
   return load(x) * load(x);
 }
 
-// The sum of squares of a chunk; if `adding`, that of x + y, which goes to `total`.
-INLINE float square_sum(const struct squares *job, int adding, uint64_t at) {
-  const float *x = job->x + at;
-  if (adding) {
-    // In the order of memory, which prefetching follows. What it writes is read again from the first-level cache.
-    for (int i = 0; i < VALUES; i += WIDTH) store(job->total + at + i, load(x + i) + load(job->y + at + i));
-    x = job->total + at;
-  }
+INLINE float square_sum(const float *x) {
   vector t[QUARTER / WIDTH];
   for (int i = 0; i < QUARTER / WIDTH; i++) {
     const float *here = x + (size_t)i * WIDTH;
@@ -38,40 +32,57 @@ INLINE float square_sum(const struct squares *job, int adding, uint64_t at) {
   return add_lanes(t[0]);
 }
 
-// Of chunks first..last-1, of which the tensor's last may be shorter.
-INLINE void square_sums(struct squares job, int adding, uint64_t first, uint64_t last) {
-  const uint64_t whole = job.length / VALUES;
-  for (uint64_t chunk = first; chunk < last && chunk < whole; chunk++)
-    job.sums[chunk] = square_sum(&job, adding, chunk * VALUES);
-  if (last <= whole) return;
+// x + y of a chunk, to `total` and to `sum`, which stays in the first-level cache. In the order of memory, which
+// prefetching follows.
+INLINE void add_chunk(const float *x, const float *y, float *total, float *sum, int past) {
+  for (int i = 0; i < VALUES; i += WIDTH) {
+    const vector here = load(x + i) + load(y + i);
+    store(sum + i, here);
+    if (past) stream(total + i, here);
+    else store(total + i, here);
+  }
+}
+
+// Of whole chunks first..last-1.
+INLINE void square_sums(const struct squares *job, uint64_t first, uint64_t last, int past) {
+  float sum[VALUES] __attribute__((aligned(64)));
+  for (uint64_t chunk = first; chunk < last; chunk++) {
+    const uint64_t at = chunk * VALUES;
+    if (job->y) add_chunk(job->x + at, job->y + at, job->total + at, sum, past);
+    job->sums[chunk] = square_sum(job->y ? sum : job->x + at);
+  }
+}
+
+// The tensor's last chunk, which is shorter.
+static void last_square_sum(const struct squares *job, uint64_t chunk) {
   float x[VALUES] = {0}, y[VALUES] = {0}, total[VALUES];
-  const size_t size = (job.length - whole * VALUES) * sizeof *x;
-  memcpy(x, job.x + whole * VALUES, size);
-  if (adding) memcpy(y, job.y + whole * VALUES, size);
-  const struct squares padded = {x, y, VALUES, total, NULL};
-  job.sums[whole] = square_sum(&padded, adding, 0);
-  if (adding) memcpy(job.total + whole * VALUES, total, size);
+  const uint64_t at = chunk * VALUES, size = (job->length - at) * sizeof *x;
+  memcpy(x, job->x + at, size);
+  if (job->y) memcpy(y, job->y + at, size);
+  add_chunk(x, y, total, x, 0);
+  job->sums[chunk] = square_sum(x);
+  if (job->y) memcpy(job->total + at, total, size);
 }
 
-static void plain_chunks(const void *context, unsigned thread, uint64_t first, uint64_t last) {
+static void chunks(const void *context, unsigned thread, uint64_t first, uint64_t last) {
   (void)thread;
-  square_sums(*(const struct squares *)context, 0, first, last);
-}
-
-static void added_chunks(const void *context, unsigned thread, uint64_t first, uint64_t last) {
-  (void)thread;
-  square_sums(*(const struct squares *)context, 1, first, last);
+  const struct squares *job = context;
+  const uint64_t whole = job->length / VALUES;
+  if (job->past) square_sums(job, first, last < whole ? last : whole, 1);
+  else square_sums(job, first, last < whole ? last : whole, 0);
+  if (last > whole) last_square_sum(job, whole);
+  if (job->past) end_streams();
 }
 
 void codec_square_sums(const float *x, uint64_t length, float *sums, uint64_t threads) {
-  const struct squares job = {x, NULL, length, NULL, sums};
-  codec_share(plain_chunks, &job, (length + VALUES - 1) / VALUES, threads);
+  const struct squares job = {x, NULL, length, NULL, sums, 0};
+  codec_share(chunks, &job, (length + VALUES - 1) / VALUES, threads);
 }
 
 void codec_add_square_sums(const float *x, const float *y, uint64_t length, float *total, float *sums,
                            uint64_t threads) {
-  const struct squares job = {x, y, length, total, sums};
-  codec_share(added_chunks, &job, (length + VALUES - 1) / VALUES, threads);
+  const struct squares job = {x, y, length, total, sums, goes_past(total, length)};
+  codec_share(chunks, &job, (length + VALUES - 1) / VALUES, threads);
 }
 
 static inline double wide_square(float x) {

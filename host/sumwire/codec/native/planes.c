@@ -70,10 +70,6 @@ INLINE void unpack(const uint8_t *words, int count, uint8_t *values) {
 }
 #endif
 
-void planes_unpack_indices(const uint8_t *words, uint8_t *values) {
-  unpack(words, CODEC_INDEX_PLANES, values);
-}
-
 void planes_unpack_sums(const uint8_t *words, uint8_t *values) {
   unpack(words, CODEC_SUM_PLANES, values);
 }

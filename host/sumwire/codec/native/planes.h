@@ -64,8 +64,7 @@ INLINE void pack_indices(const uint_vector *index, uint8_t *words) {
   }
 }
 
-// A chunk's index planes, or its sum planes, to the bytes they stand for.
-void planes_unpack_indices(const uint8_t *words, uint8_t *values);
+// A chunk's sum planes to the bytes they stand for.
 void planes_unpack_sums(const uint8_t *words, uint8_t *values);
 
 // The largest byte that eight planes stand for.

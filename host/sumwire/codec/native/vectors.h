@@ -12,26 +12,31 @@
 #if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define CODEC_AVX512
 #define WIDTH 16
+#define WIDTH_BITS 4
 #define RADIX 16
 #include <immintrin.h>
 #elif defined(__AVX2__) && defined(__FMA__)
 #define CODEC_AVX2
 #define WIDTH 8
+#define WIDTH_BITS 3
 #define RADIX 8
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #define WIDTH 4
+#define WIDTH_BITS 2
 #define RADIX 16
 #include <arm_neon.h>
 #else
 #define WIDTH 4
+#define WIDTH_BITS 2
 #define RADIX 8
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 #endif
 
-enum { LOOK_UP = CODEC_LOOK_UP };
+// FAR_VALUES: of a tensor that no second-level cache holds.
+enum { LOOK_UP = CODEC_LOOK_UP, FAR_VALUES = 1 << 19 };
 
 typedef float vector __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t int_vector __attribute__((vector_size(4 * WIDTH)));
@@ -76,6 +81,12 @@ INLINE void end_streams(void) {
 #endif
 }
 
+// Whether what is written to `target` goes past the caches: to write it through them takes longer, and when it is read
+// they hold other values.
+static inline int goes_past(const float *target, uint64_t values) {
+  return values >= FAR_VALUES && (uintptr_t)target % sizeof(vector) == 0;
+}
+
 INLINE vector all(float value) {
   return (vector){0} + value;
 }
@@ -87,60 +98,72 @@ INLINE int_vector load_bytes(const uint8_t *from) {
   return __builtin_convertvector(row, int_vector);
 }
 
-// sum - 2 b. Doubling is exact, so a fused operation has the same result.
-INLINE vector less_twice(vector sum, vector b) {
+// A vector of ones that the compiler does not see through: it makes plain sums of products with 1.
+INLINE vector ones(void) {
+  vector one = all(1);
+#if defined(CODEC_AVX2) || defined(CODEC_AVX512)
+  __asm__("" : "+v"(one));
+#endif
+  return one;
+}
+
+// a b + c, for b of 1 and -1 only: the product is exact, so a fused operation has the same result.
+INLINE vector signed_sum(vector a, vector b, vector c) {
 #if defined(CODEC_AVX512)
-  return (vector)_mm512_fnmadd_ps((__m512)b, _mm512_set1_ps(2), (__m512)sum);
+  return (vector)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(CODEC_AVX2)
-  return (vector)_mm256_fnmadd_ps((__m256)b, _mm256_set1_ps(2), (__m256)sum);
+  return (vector)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #elif defined(__aarch64__)
-  return (vector)vfmsq_n_f32((float32x4_t)sum, (float32x4_t)b, 2);
+  return (vector)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
-  return sum - (b + b);
+  return a * b + c;
 #endif
 }
 
-// One step of butterflies between the lanes of a vector: those whose number differs in one bit, `distance`.
+// a, b become a + b and a - b. `one`: ones(). The multipliers, idle otherwise, make one of the two.
+INLINE void butterfly(vector *a, vector *b, vector one) {
 #if defined(CODEC_AVX512)
-// A mask that the compiler does not see through: it makes shuffles of a known one, which are dearer.
-INLINE __mmask16 opaque(__mmask16 mask) {
-  __asm__("" : "+k"(mask));
-  return mask;
+  const vector difference = (vector)_mm512_fnmadd_ps((__m512)*b, (__m512)one, (__m512)*a);
+#elif defined(CODEC_AVX2)
+  const vector difference = (vector)_mm256_fnmadd_ps((__m256)*b, (__m256)one, (__m256)*a);
+#else
+  (void)one;
+  const vector difference = *a - *b;
+#endif
+  *a += *b;
+  *b = difference;
 }
 
-#define LANE_STEP(v, swapped, high)                                                        \
-  do {                                                                                     \
-    const __m512 sum_ = _mm512_add_ps((__m512)(v), swapped);                               \
-    (v) = (vector)_mm512_mask3_fnmadd_ps((__m512)(v), _mm512_set1_ps(2), sum_, opaque(high)); \
-  } while (0)
-#define LANE_STEPS(v)                                                                      \
-  do {                                                                                     \
-    LANE_STEP(v, _mm512_shuffle_f32x4((__m512)(v), (__m512)(v), 0x4E), 0xFF00);            \
-    LANE_STEP(v, _mm512_shuffle_f32x4((__m512)(v), (__m512)(v), 0xB1), 0xF0F0);            \
-    LANE_STEP(v, _mm512_permute_ps((__m512)(v), 0x4E), 0xCCCC);                            \
-    LANE_STEP(v, _mm512_permute_ps((__m512)(v), 0xB1), 0xAAAA);                            \
-  } while (0)
+// Butterflies between the lanes of a vector whose number differs in one bit, 1 << `step`.
+INLINE vector lane_step(vector v, int step) {
+#if defined(CODEC_AVX512)
+  const __m512 x = (__m512)v;
+  switch (step) {
+    case 0:
+      return signed_sum(v, (vector){1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1},
+                        (vector)_mm512_permute_ps(x, 0xB1));
+    case 1:
+      return signed_sum(v, (vector){1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1},
+                        (vector)_mm512_permute_ps(x, 0x4E));
+    case 2:
+      return signed_sum(v, (vector){1, 1, 1, 1, -1, -1, -1, -1, 1, 1, 1, 1, -1, -1, -1, -1},
+                        (vector)_mm512_shuffle_f32x4(x, x, 0xB1));
+    default:
+      return signed_sum(v, (vector){1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1},
+                        (vector)_mm512_shuffle_f32x4(x, x, 0x4E));
+  }
 #elif defined(CODEC_AVX2)
-#define LANE_STEP(v, swapped, high)                                                        \
-  do {                                                                                     \
-    const vector sum_ = (v) + (vector)(swapped);                                           \
-    (v) = (vector)_mm256_blend_ps((__m256)sum_, (__m256)less_twice(sum_, v), high);        \
-  } while (0)
-#define LANE_STEPS(v)                                                                      \
-  do {                                                                                     \
-    LANE_STEP(v, _mm256_permute2f128_ps((__m256)(v), (__m256)(v), 1), 0xF0);               \
-    LANE_STEP(v, _mm256_permute_ps((__m256)(v), 0x4E), 0xCC);                              \
-    LANE_STEP(v, _mm256_permute_ps((__m256)(v), 0xB1), 0xAA);                              \
-  } while (0)
+  const __m256 x = (__m256)v;
+  switch (step) {
+    case 0: return signed_sum(v, (vector){1, -1, 1, -1, 1, -1, 1, -1}, (vector)_mm256_permute_ps(x, 0xB1));
+    case 1: return signed_sum(v, (vector){1, 1, -1, -1, 1, 1, -1, -1}, (vector)_mm256_permute_ps(x, 0x4E));
+    default: return signed_sum(v, (vector){1, 1, 1, 1, -1, -1, -1, -1}, (vector)_mm256_permute2f128_ps(x, x, 1));
+  }
 #else
-#define LANE_STEPS(v)                                                                      \
-  do {                                                                                     \
-    vector sum_ = (v) + __builtin_shufflevector(v, v, 2, 3, 0, 1);                         \
-    (v) = __builtin_shufflevector(sum_, less_twice(sum_, v), 0, 1, 6, 7);                  \
-    sum_ = (v) + __builtin_shufflevector(v, v, 1, 0, 3, 2);                                \
-    (v) = __builtin_shufflevector(sum_, less_twice(sum_, v), 0, 5, 2, 7);                  \
-  } while (0)
+  if (step == 0) return signed_sum(v, (vector){1, -1, 1, -1}, __builtin_shufflevector(v, v, 1, 0, 3, 2));
+  return signed_sum(v, (vector){1, 1, -1, -1}, __builtin_shufflevector(v, v, 2, 3, 0, 1));
 #endif
+}
 
 // The sum of all lanes, by halves.
 INLINE float add_lanes(vector v) {
@@ -197,7 +220,7 @@ INLINE vector look_up(const float *table, int_vector index) {
 #endif
 }
 
-// As look_up, for indices below 16.
+// The same by the low four bits of each index.
 INLINE vector look_up_16(const float *table, int_vector index) {
 #if defined(CODEC_AVX512)
   return (vector)_mm512_permutexvar_ps((__m512i)index, (__m512)load(table));
@@ -206,7 +229,7 @@ INLINE vector look_up_16(const float *table, int_vector index) {
   return (vector)_mm256_blendv_ps(_mm256_permutevar8x32_ps((__m256)load(table), (__m256i)index),
                                   _mm256_permutevar8x32_ps((__m256)load(table + WIDTH), (__m256i)index), bit_3);
 #else
-  return look_up(table, index);
+  return look_up(table, index & 15);
 #endif
 }
 

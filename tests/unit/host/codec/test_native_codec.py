@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from sumwire.codec import kernels, norms
 from sumwire.codec.base import CodecRound, GradientCodec
 from sumwire.codec.errors import CountError, SumRangeError
+from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable, solve
 from sumwire.codec.thc import ThcCodec
+from sumwire.codec.values import expect_residual
 from sumwire.native import SWITCH
 from torch import Tensor
 
@@ -105,12 +107,17 @@ def sum_planes(generator: np.random.Generator, counts: NDArray[np.int64], granul
     table=st.sampled_from(TABLES),
     seed=st.integers(0, 2**32),
     larger=st.sampled_from([1.0, 1.7, 300.0, 0.01]),
+    expected=st.booleans(),
 )
-@example(length=1, block=4096, table=PUBLISHED, seed=0, larger=1.0)
-@example(length=300_000, block=None, table=PUBLISHED, seed=0, larger=1.0)
-@example(length=70_000, block=1 << 16, table=PUBLISHED, seed=1, larger=1.0)
-def test_thc_is_the_same(kind: str, length: int, block: int | None, table: ThcTable, seed: int, larger: float) -> None:
+@example(length=1, block=4096, table=PUBLISHED, seed=0, larger=1.0, expected=True)
+@example(length=300_000, block=None, table=PUBLISHED, seed=0, larger=1.0, expected=True)
+@example(length=70_000, block=1 << 16, table=PUBLISHED, seed=1, larger=1.0, expected=False)
+def test_thc_is_the_same(
+    kind: str, length: int, block: int | None, table: ThcTable, seed: int, larger: float, expected: bool
+) -> None:
     x = VALUES[kind](length, torch.Generator().manual_seed(seed))
+    if expected:
+        expect_residual(x)
     native, reference = both(ThcCodec(table, job=seed, worker=3, block=block), x)
     own = reference.preliminary()
     assert np.array_equal(native.preliminary(), own)
@@ -126,18 +133,45 @@ def test_thc_is_the_same(kind: str, length: int, block: int | None, table: ThcTa
     down = sum_planes(generator, counts, table.granularity)
     assert np.array_equal(bits(native.decode(down, counts)), bits(reference.decode(down, counts)))
     included = generator.random(native.chunks) < 0.7
-    for mask in (None, included):
+    # The first may be made while encoding, but for blocks with a chunk that is not included.
+    for mask in (included, None):
         assert np.array_equal(bits(native.residual(mask)), bits(reference.residual(mask)))
 
 
-def test_a_large_tensor_is_the_same() -> None:
-    """Its residual is written past the caches."""
-    x = normal(600_001, torch.Generator().manual_seed(4))
-    native, reference = both(ThcCodec(PUBLISHED, job=1, worker=0), x)
+@pytest.mark.parametrize("length", [600_000, 600_001])
+def test_a_large_tensor_is_the_same(length: int) -> None:
+    """Its sum with the former residual, its residual and its result are written past the caches."""
+    generator = torch.Generator().manual_seed(4)
+    x, former = (normal(length, generator) for _ in range(2))
+    feedback = ErrorFeedback()
+    feedback.store(0, former)
+    total = feedback.compensate(0, x)
+    assert torch.equal(total, x + former)
+    native, reference = both(ThcCodec(PUBLISHED, job=1, worker=0), total)
     agreed = reference.preliminary()
+    assert np.array_equal(native.preliminary(), agreed)
     assert np.array_equal(native.encode(agreed), reference.encode(agreed))
-    assert native.residual().data_ptr() % 64 == 0
-    assert np.array_equal(bits(native.residual()), bits(reference.residual()))
+    counts = np.ones(native.chunks, np.int64)
+    down = sum_planes(np.random.default_rng(1), counts, PUBLISHED.granularity)
+    result, left = native.decode(down, counts), native.residual()
+    assert all(made.data_ptr() % 64 == 0 for made in (total, left, result))
+    assert np.array_equal(bits(result), bits(reference.decode(down, counts)))
+    assert np.array_equal(bits(left), bits(reference.residual()))
+
+
+def test_an_expected_residual_is_made_while_encoding() -> None:
+    """And is the one that encoding again would make, also after another encoding."""
+    codec, x = ThcCodec(PUBLISHED, job=1, worker=0), normal(9000, torch.Generator().manual_seed(5))
+    later = codec.begin(x, 0, 0)
+    begun = codec.begin(expect_residual(x), 0, 0)
+    wider = (later.preliminary().view(np.float32) * 2).view(np.uint32)
+    begun.encode(wider)
+    begun.encode_again()
+    for round_ in (later, begun):
+        round_.encode(later.preliminary())
+    wanted = later.residual()
+    x.zero_()
+    assert np.array_equal(bits(begun.residual()), bits(wanted))
 
 
 SPOILED = [

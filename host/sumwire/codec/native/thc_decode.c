@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+// THC's way back from the wire, one rotation block at a time. The operations and their order are those of
+// sumwire.codec.thc_torch.
+#include "blocks.h"
+#include "threads.h"
+
+void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint8_t *largest) {
+  for (uint64_t chunk = 0; chunk < chunks; chunk++, words += stride) largest[chunk] = planes_largest(words);
+}
+
+struct decoding {
+  const struct codec_blocks *at;
+  const uint8_t *words;
+  int64_t stride;
+  const float *middle, *from_grid;
+  float *target;
+  uint64_t present;
+};
+
+// The values of a chunk's sums to v, whose runs are rotated back.
+static void take_sums(const uint8_t *words, float middle, float from_grid, float *v) {
+  uint8_t bytes[CHUNK];
+  planes_unpack_sums(words, bytes);
+  for (size_t i = 0; i < CHUNK; i += RUN) {
+    vector r[RADIX];
+    UNROLL for (int j = 0; j < RADIX; j++) {
+      const vector sum = __builtin_convertvector(load_bytes(bytes + i + (size_t)j * WIDTH), vector);
+      r[j] = (sum - middle) * from_grid;
+    }
+    run_steps(r, UP);
+    store_rows(r, v + i, WIDTH, RADIX);
+  }
+}
+
+static void decode_blocks(const void *context, unsigned thread, uint64_t first, uint64_t last) {
+  const struct decoding *job = context;
+  const uint64_t d = job->at->block_values;
+  const int past = goes_past(job->target, job->present);
+  float own[PASS] __attribute__((aligned(64)));
+  float *v = room(job->at, own, thread);
+  for (uint64_t block = first; block < last; block++) {
+    const uint64_t start = block * d, here = present_of(job->at, start, job->present), chunk = start / CHUNK;
+    for (uint64_t i = 0; i < d / CHUNK; i++)
+      take_sums(job->words + (int64_t)(chunk + i) * job->stride, job->middle[chunk + i], job->from_grid[chunk + i],
+                v + i * CHUNK);
+    // The tensor may end within the block.
+    float *whole = here == d ? job->target + start : v;
+    give_back((struct back){past && here == d ? PAST : PLAIN, NULL, whole}, block_key(job->at, block), v, d);
+    if (here < d) memcpy(job->target + start, v, here * sizeof *v);
+  }
+  if (past) end_streams();
+}
+
+void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
+                      const float *from_grid, float *target, uint64_t present) {
+  const struct decoding job = {at, words, stride, middle, from_grid, target, present};
+  codec_share(decode_blocks, &job, at->blocks, at->threads);
+}

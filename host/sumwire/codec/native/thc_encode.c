@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The Sumwire authors
+// SPDX-License-Identifier: Apache-2.0
+// THC's way to the wire, one rotation block at a time. The values that rounding leaves out are rotated back while the
+// block is in the first-level cache. The operations and their order are those of sumwire.codec.thc_torch.
+#include "blocks.h"
+#include "threads.h"
+
+enum {
+  LEVELS = 1 << CODEC_INDEX_PLANES,
+  // Vectors that are rounded together: what one draw serves, or one packing takes.
+  TOGETHER = (int)GROUP_VECTORS > (int)PACKED_VECTORS ? (int)GROUP_VECTORS : (int)PACKED_VECTORS
+};
+
+// The tensor's arrays, for the blocks that a thread takes.
+struct encoding {
+  const struct codec_blocks *at;
+  const struct codec_table *table;
+  uint64_t rounding_key, first_value;
+  const float *x;
+  uint64_t present;
+  const float *to_grid;
+  uint8_t *out;
+  int64_t stride;
+  const float *from_grid;
+  float *left;  // or NULL
+};
+
+// What rounding needs of one block. The first cells' columns lie here, so that no store can change them.
+struct grid {
+  const struct codec_table *table;
+  float slope[LOOK_UP], offset[LOOK_UP], levels[LEVELS];
+  float granularity, middle, to_grid;
+  uint64_t rounding_key, first_value;
+  uint8_t *out;
+  int64_t stride;
+  // By chunk, or NULL if nothing is rotated back.
+  const float *from_grid;
+};
+
+INLINE vector look_up_many(const float *column, int_vector cell) {
+  vector found;
+  for (int i = 0; i < WIDTH; i++) found[i] = column[cell[i]];
+  return found;
+}
+
+// The index of each value in bits 16 to 19: its real index in fixed point plus a random number, rounded down.
+INLINE uint_vector rounded(const struct grid *grid, vector v, uint_vector drawn, int fine) {
+  const vector w = clamp(v * grid->to_grid + grid->middle, all(grid->granularity));
+  const int_vector cell = __builtin_convertvector(w, int_vector);
+  const vector slope = fine ? look_up_many(grid->table->slope, cell) : look_up(grid->slope, cell);
+  const vector offset = fine ? look_up_many(grid->table->offset, cell) : look_up(grid->offset, cell);
+  const vector position = w * slope + offset;
+  // At 2**23 a float's last bit is 1, so adding that rounds to a whole number and leaves it in the low bits.
+  return (uint_vector)(position + 0x1p23f) + drawn;
+}
+
+// Rounds the RUN rotated values at `at` of the block. If `leaving`, r becomes what their indices stand for.
+INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int fine, int leaving) {
+  uint8_t *words = grid->out + (int64_t)(at / CHUNK) * grid->stride + at % CHUNK / 8;
+  UNROLL for (int i = 0; i < RADIX; i += TOGETHER) {
+    uint_vector index[TOGETHER];
+    UNROLL for (int j = 0; j < TOGETHER; j += GROUP_VECTORS)
+      draw(grid->rounding_key, grid->first_value + at + (uint64_t)(i + j) * WIDTH, index + j);
+    UNROLL for (int j = 0; j < TOGETHER; j++) index[j] = rounded(grid, r[i + j], index[j], fine);
+    UNROLL for (int j = 0; j < TOGETHER; j += PACKED_VECTORS) pack_indices(index + j, words + (i + j) * WIDTH / 8);
+    if (!leaving) continue;
+    const vector unit = all(grid->from_grid[at / CHUNK]);
+    UNROLL for (int j = 0; j < TOGETHER; j++)
+      r[i + j] = look_up_16(grid->levels, (int_vector)(index[j] >> 16)) * unit;
+  }
+}
+
+// The runs of d values at v: rotated if they are not yet, rounded, and if `leaving` rotated back. `next`: values that
+// are needed soon, or NULL.
+INLINE void round_runs(const struct grid *grid, float *v, size_t d, int rotated, const float *next, int fine,
+                       int leaving) {
+  for (size_t i = 0; i < d; i += RUN) {
+    vector r[RADIX];
+    load_rows(r, v + i, WIDTH, RADIX);
+    // The first pass reads rows in turn, which no prefetching foresees.
+    if (next)
+      UNROLL for (int j = 0; j < RUN; j += LINE) __builtin_prefetch(next + i + j);
+    if (!rotated) run_steps(r, DOWN);
+    round_run(grid, r, i, fine, leaving);
+    if (!leaving) continue;
+    run_steps(r, UP);
+    store_rows(r, v + i, WIDTH, RADIX);
+  }
+}
+
+INLINE void take_rows(const struct signs *signs, const float *x, float *v, size_t d, int rows) {
+  const size_t stride = d / (size_t)rows;
+  for (size_t column = 0; column < stride; column += WIDTH) {
+    vector r[RADIX];
+    UNROLL for (int i = 0; i < rows; i++) {
+      const size_t at = (size_t)i * stride + column;
+      r[i] = flipped(signs, load(x + at), at);
+    }
+    steps(r, rows, DOWN);
+    store_rows(r, v + column, stride, rows);
+  }
+}
+
+// H D x of d values, at most PASS, but for the steps within runs. They begin at value `first` of their block.
+__attribute__((noinline)) static void take(const float *x, uint64_t key, uint64_t first, float *v, size_t d) {
+  struct signs signs;
+  put_signs(&signs, key, first, d);
+  const size_t rows = smaller(d / RUN, RADIX), inner = d / rows;
+  // The usual block, by constants.
+  if (d == PASS) take_rows(&signs, x, v, PASS, OUTER);
+  else if (rows == RADIX) take_rows(&signs, x, v, d, RADIX);
+  else if (rows == 8) take_rows(&signs, x, v, d, 8);
+  else take_rows(&signs, x, v, d, 4);
+  for (size_t i = 0; i < d; i += inner) wide_steps_down(v + i, inner, RUN);
+}
+
+// H D x of a longer block.
+static void take_long(const float *x, uint64_t key, float *v, size_t d) {
+  for (size_t i = 0; i < d; i += LOW) {
+    take(x + i, key, i, v + i, LOW);
+    for (size_t j = i; j < i + LOW; j += RUN) {
+      vector r[RADIX];
+      load_rows(r, v + j, WIDTH, RADIX);
+      run_steps(r, DOWN);
+      store_rows(r, v + j, WIDTH, RADIX);
+    }
+  }
+  wide_steps_down(v, d, LOW);
+}
+
+// The values of a block at x; with zeros after them, in v, if they do not fill it.
+static const float *padded(const float *x, uint64_t here, float *v, uint64_t d) {
+  if (here == d) return x;
+  memcpy(v, x, here * sizeof *v);
+  memset(v + here, 0, (d - here) * sizeof *v);
+  return v;
+}
+
+// What a block's values leave out, from v. The tensor may end within the block.
+static void leave(const struct encoding *job, uint64_t key, uint64_t start, uint64_t here, float *v, int past) {
+  const uint64_t d = job->at->block_values;
+  if (here == d) {
+    give_back((struct back){past ? LEFT_PAST : LEFT, job->x + start, job->left + start}, key, v, d);
+    return;
+  }
+  give_back((struct back){PLAIN, NULL, v}, key, v, d);
+  for (uint64_t i = start; i < start + here; i++) job->left[i] = job->x[i] - v[i - start];
+}
+
+INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t first, uint64_t last, int fine,
+                          int leaving) {
+  const uint64_t d = job->at->block_values;
+  const int past = leaving && goes_past(job->left, job->present);
+  float own[PASS] __attribute__((aligned(64)));
+  float *v = room(job->at, own, thread);
+  struct grid grid = {.table = job->table, .granularity = job->table->granularity, .middle = job->table->middle,
+                      .rounding_key = job->rounding_key, .stride = job->stride};
+  memcpy(grid.slope, job->table->slope, sizeof grid.slope);
+  memcpy(grid.offset, job->table->offset, sizeof grid.offset);
+  memcpy(grid.levels, job->table->levels, sizeof grid.levels);
+  for (uint64_t block = first; block < last; block++) {
+    const uint64_t start = block * d, here = present_of(job->at, start, job->present);
+    const uint64_t key = block_key(job->at, block), chunk = start / CHUNK;
+    const float *x = padded(job->x + start, here, v, d);
+    grid.to_grid = job->to_grid[block];
+    grid.first_value = job->first_value + start;
+    grid.out = job->out + (int64_t)chunk * job->stride;
+    if (leaving) grid.from_grid = job->from_grid + chunk;
+    if (d <= PASS) {
+      take(x, key, 0, v, d);
+      round_runs(&grid, v, d, 0, block + 1 < last ? job->x + start + d : NULL, fine, leaving);
+    } else {
+      take_long(x, key, v, d);
+      round_runs(&grid, v, d, 1, NULL, fine, leaving);
+    }
+    if (leaving) leave(job, key, start, here, v, past);
+  }
+  if (past) end_streams();
+}
+
+static void encode_coarse(const void *context, unsigned thread, uint64_t first, uint64_t last) {
+  encode_blocks(context, thread, first, last, 0, 0);
+}
+
+static void encode_fine(const void *context, unsigned thread, uint64_t first, uint64_t last) {
+  encode_blocks(context, thread, first, last, 1, 0);
+}
+
+static void leave_coarse(const void *context, unsigned thread, uint64_t first, uint64_t last) {
+  encode_blocks(context, thread, first, last, 0, 1);
+}
+
+static void leave_fine(const void *context, unsigned thread, uint64_t first, uint64_t last) {
+  encode_blocks(context, thread, first, last, 1, 1);
+}
+
+void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
+                      uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
+                      int64_t stride, const float *from_grid, float *left) {
+  const struct encoding job = {at,  table,  rounding_key, first_value, x,   present, to_grid,
+                               out, stride, from_grid,    left};
+  const int coarse = table->granularity < LOOK_UP;
+  const codec_items items = left ? (coarse ? leave_coarse : leave_fine) : coarse ? encode_coarse : encode_fine;
+  codec_share(items, &job, at->blocks, at->threads);
+}
