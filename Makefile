@@ -29,6 +29,8 @@ WHERE_FLAGS ?=
 OP ?= thc
 # Options of `make verify-life`, for example: --rows switch,link --switches soft --seeds 5 --parallel 8
 LIFE_FLAGS ?=
+# Options of `make verify-trust`, for example: --rows attacks,forged; QUICK=1 for minutes
+TRUST_FLAGS ?=
 # Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev); for trains gcc's do: CC=gcc.
 FUZZ_PACKETS ?= 10000000
 FUZZ_TRAINS ?= 10000000
@@ -54,7 +56,8 @@ endif
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life fuzz fuzz-trains fuzz-programs fuzz-p4runtime clean
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust fuzz fuzz-trains fuzz-programs \
+  fuzz-p4runtime clean
 .DEFAULT_GOAL := help
 
 help:
@@ -76,6 +79,7 @@ help:
 	@echo "make verify-acp       every number that ACP-SGD, the baselines and the software aggregator promise"
 	@echo "make verify-dlcp      every number that packets with tags, bounded loss, spraying and trimming promise"
 	@echo "make verify-life      runs that are killed, stopped, cut off and restarted (LIFE_FLAGS=...)"
+	@echo "make verify-trust     attacks on jobs, switches and files, schedules, models (QUICK=1; TRUST_FLAGS=...)"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
 	@echo "make fuzz-trains      mutated trains into cut and join under sanitizers (FUZZ_TRAINS=$(FUZZ_TRAINS))"
@@ -155,6 +159,9 @@ verify-dlcp: $(READY)
 
 verify-life: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-life $(LIFE_FLAGS)
+
+verify-trust: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-trust $(if $(filter-out 0,$(QUICK)),--quick) $(TRUST_FLAGS)
 
 fuzz: fuzz-trains
 	mkdir -p results

@@ -129,6 +129,13 @@ def _verify_life(arguments: argparse.Namespace) -> int:
     return _verified(verify_life(chosen, arguments.results, say))
 
 
+def _verify_trust(arguments: argparse.Namespace) -> int:
+    chosen = options.trust_options(arguments)
+    from sumwire_lab.verify.commands import verify_trust
+
+    return _verified(verify_trust(chosen, arguments.results, say))
+
+
 def _verified(done: list[Check]) -> int:
     from sumwire_lab.verify.check import table
 
@@ -155,6 +162,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "bench-aggregator": _bench_aggregator,
     **{f"verify-{topic}": _verify for topic in options.TOPICS},
     "verify-life": _verify_life,
+    "verify-trust": _verify_trust,
     "clean": _clean,
 }
 

@@ -30,6 +30,8 @@ from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEM_OPS, SYSTEMS, named
 from sumwire_lab.options.run_options import ENGINES, SWITCHES, UNLIMITED, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.shapes import TOPOLOGIES
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
+from sumwire_lab.options.trust_options import ROWS as TRUST_ROWS
+from sumwire_lab.options.trust_options import TrustOptions
 
 _SWITCH_HELP: Final = "%(default)s; auto: bmv2 if on PATH, else soft; aggregator: a server instead"
 TOPICS: Final = {
@@ -60,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     for topic, text in TOPICS.items():
         _results_option(commands.add_parser(f"verify-{topic}", help=text))
     _life_options(commands.add_parser("verify-life", help="disturb runs as real life does, and say what holds"))
+    _trust_options(commands.add_parser("verify-trust", help="attack jobs, switches and files, and say what holds"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
 
@@ -142,6 +145,12 @@ def _life_options(life: argparse.ArgumentParser) -> None:
     life.add_argument("--seeds", type=int, help=f"of the rows that have seeds; {SEEDS}, bmv2 {BMV2_SEEDS}")
     life.add_argument("--parallel", type=int, default=own.parallel, help="cases side by side, %(default)s")
     _results_option(life)
+
+
+def _trust_options(trust: argparse.ArgumentParser) -> None:
+    trust.add_argument("--rows", default="all", help=f"with commas, of {', '.join(TRUST_ROWS)}; %(default)s")
+    trust.add_argument("--quick", action="store_true", help="a hundredth of everything, for a try of minutes")
+    _results_option(trust)
 
 
 def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
@@ -300,6 +309,11 @@ def life_options(arguments: argparse.Namespace) -> LifeOptions:
         seeds=arguments.seeds,
         parallel=arguments.parallel,
     )
+
+
+def trust_options(arguments: argparse.Namespace) -> TrustOptions:
+    """Options of the command `verify-trust`. Raises OptionError."""
+    return TrustOptions(parse_names(arguments.rows, TRUST_ROWS), arguments.quick)
 
 
 def codec_options(arguments: argparse.Namespace) -> CodecOptions:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from sumwire_lab.options.life_options import LifeOptions
+from sumwire_lab.options.trust_options import TrustOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.plans import acp, dlcp, life, sign, speed, thc
+from sumwire_lab.verify.plans import acp, dlcp, life, sign, speed, thc, trust
 
 PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
     "thc": thc.plan,
@@ -31,3 +32,8 @@ def verify(topic: str, results: Path, say: Say) -> list[Check]:
 def verify_life(options: LifeOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-life. Raises KeyboardInterrupt."""
     return life.plan(results, say, options).carry_out(results, say)
+
+
+def verify_trust(options: TrustOptions, results: Path, say: Say) -> list[Check]:
+    """Carry out some rows of verify-trust. Raises KeyboardInterrupt."""
+    return trust.plan(results, say, options).carry_out(results, say)

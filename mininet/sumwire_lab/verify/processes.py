@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
@@ -24,6 +25,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 PACKET_TESTS: Final = "tests/packet"
 _TESTS_SECONDS: Final = 900.0
 _BENCH_SECONDS: Final = 300.0
+_COMMAND_SECONDS: Final = 7200.0
 AGGREGATOR_PIECE: Final = AGGREGATOR_SLOTS // 2
 """Slots at a time: half of the job's, as many as hosts keep under way."""
 
@@ -78,6 +80,31 @@ def _record(command: str, arguments: Sequence[str], results: Path) -> dict[str, 
         raise LabError(f"{command} ended with {done.returncode}: {done.stderr[-500:]}")
     record: dict[str, Any] = json.loads(path.read_text())
     return record
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit status, and the last line that it wrote."""
+
+    status: int
+    last_line: str
+
+
+def run_module(words: Sequence[str]) -> Ended:
+    """Run `python -m WORDS` in the checkout; modules of the tests are found too."""
+    path = os.pathsep.join([str(ROOT / "tests"), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=_COMMAND_SECONDS,
+    )
+    return Ended(done.returncode, (done.stdout.strip().splitlines() or ["(no output)"])[-1])
 
 
 def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments of `make verify-trust`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.experiments.trust import run_beside, run_forged
+from sumwire_lab.options.trust_options import TrustOptions
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.verify.check import Check
+from sumwire_lab.verify.plan import Experiment, Plan
+from sumwire_lab.verify.processes import ROOT, run_module, run_tests
+from sumwire_lab.verify.rows import trust as rows
+
+FORGED: Final = 1_000_000
+PROGRAMS: Final = 10_000
+P4RUNTIME_WRITES: Final = 20_000
+SCHEDULES: Final = 100_000
+FORGED_IN_NETWORK: Final = 100_000
+# Of the good job, alone and beside the hostile one, twice each.
+STEPS: Final = 400
+NO_EFFECT: Final = "0 effects on sums, 0 runs ended"
+_FORGED_TESTS: Final = "tests/packet/test_forged.py"
+_DOORS: Final = "tests/integration/controller/deploy/test_doors.py"
+_JSON: Final = "p4src/build/sumwire.json"
+_P4INFO: Final = "p4src/build/sumwire.p4info.txtpb"
+
+
+def plan(results: Path, say: Say, options: TrustOptions) -> Plan:
+    """Attacks, hostile files and neighbours, schedules and models: nobody gets in, and every schedule ends right."""
+    made: Mapping[str, Callable[[], list[Check]]] = {
+        "forged": partial(_forged, options),
+        "network": lambda: rows.network(run_forged(results, say, options.amount(FORGED_IN_NETWORK))),
+        "hostile-job": lambda: rows.hostile_job(run_beside(results, say, options.amount(STEPS))),
+        "programs": partial(_programs, options),
+        "p4runtime": partial(_p4runtime, options),
+        "tls": _tls,
+        "schedules": partial(_schedules, results, options),
+        "models": partial(_models, results),
+        "keyed": lambda: [rows.keyed()],
+        "blind": _blind,
+    }
+    experiments: dict[str, Experiment] = {}
+    for row in options.rows:
+        if row == "attacks":
+            experiments |= {
+                f"attack {number}": partial(_attack, number, what) for number, what in enumerate(rows.ATTACKS, 1)
+            }
+        else:
+            experiments[row] = made[row]
+    return Plan("trust", experiments)
+
+
+def _attack(number: int, what: str) -> list[Check]:
+    return [rows.attack(number, what, run_tests(rows.ATTACKS[what]))]
+
+
+def _forged(options: TrustOptions) -> list[Check]:
+    """Each of the two attackers sends half of them."""
+    count = options.amount(FORGED)
+    label = f"{count} forged frames of 10 kinds x every header field, in process"
+    return [rows.tests(label, NO_EFFECT, run_tests([_FORGED_TESTS], {"SUMWIRE_FORGED": str(count // 2)}))]
+
+
+def _programs(options: TrustOptions) -> list[Check]:
+    count = options.amount(PROGRAMS)
+    words = ["softswitch.fuzz.programs", *_fuzzed_programs(), "--mutations", str(count)]
+    target = "0 escapes, 0 crashes, each loaded or refused with its place"
+    return [rows.command(f"{count} hostile programs, both engines", target, run_module(words))]
+
+
+def _fuzzed_programs() -> list[str]:
+    """As `make fuzz-programs` takes them."""
+    small = (ROOT / "tests" / "helpers").glob("*/programs/*.json")
+    return [_JSON, *sorted(str(path.relative_to(ROOT)) for path in small if path.name != "sources.json")]
+
+
+def _p4runtime(options: TrustOptions) -> list[Check]:
+    count = options.amount(P4RUNTIME_WRITES)
+    words = ["softswitch.fuzz.p4runtime", _P4INFO, _JSON, "--writes", str(count)]
+    fuzzed = rows.command(f"P4Runtime: {count} fuzzed writes and reads", "state equals the oracle", run_module(words))
+    label = "P4Runtime: 1,000 half-open streams, the 402-byte Read"
+    target = "other callers answered, RSS + <= 50 MiB"
+    return [fuzzed, rows.tests(label, target, run_tests([*rows.CROWDS]))]
+
+
+def _tls() -> list[Check]:
+    label = "mutual TLS: controller to soft switch and bmv2; wrong certificate, none, expired"
+    return [rows.tests(label, "works; refused with the reason", run_tests([_DOORS]))]
+
+
+def _schedules(results: Path, options: TrustOptions) -> list[Check]:
+    count, file = options.amount(SCHEDULES), results / "simulate.json"
+    file.unlink(missing_ok=True)
+    ended = run_module(["simulate", "--seeds", str(count), "--keep-going", "--quiet", "--json", str(file)])
+    if not file.exists():
+        raise LabError(f"the simulator ended with {ended.status}: {ended.last_line}")
+    return rows.schedules(json.loads(file.read_text()), count)
+
+
+def _models(results: Path) -> list[Check]:
+    words = ["sumwire_lab", "models", "--only", "", "--json", str(results / "models.json")]
+    target = "0 errors; every removed rule a counterexample"
+    return [rows.command("Spin models, exhaustive", target, run_module(words))]
+
+
+def _blind() -> list[Check]:
+    target = "bit-equal; uniform (chi-square at 10^-3), no correlation with its gradient"
+    return [rows.tests("blind aggregation, SUM32 and THC", target, run_tests(rows.BLIND))]

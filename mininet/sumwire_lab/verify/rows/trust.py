@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of `make verify-trust`: who tried what, and what must have come of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds
+from sumwire_lab.verify.processes import Ended
+
+REFUSED: Final = "refused, counted, nothing split, nobody stopped"
+STEP_RATIO_MAX: Final = 1.3
+# Less would be no line rate. Python and the queue at the link take the rest.
+LINK_SHARE_MIN: Final = 0.8
+SCHEDULES_PER_S_MIN: Final = 30.0
+_SWITCH: Final = "tests/integration/softswitch"
+
+CROWDS: Final = (
+    f"{_SWITCH}/p4runtime/test_crowds.py",
+    "tests/integration/controller/deploy/test_under_attack.py",
+)
+BLIND: Final = ("tests/integration/host/job/test_blind.py", "tests/unit/host/blind")
+
+# Each attack, and the tests that carry it out: paths of pytest.
+ATTACKS: Final[Mapping[str, Sequence[str]]] = {
+    "P4Runtime from another user; text of a P4 JSON in generated code; a program with root's rights": (
+        f"{_SWITCH}/p4runtime/test_doors.py",
+        f"{_SWITCH}/test_user.py",
+        "tests/unit/softswitch/program/test_hostile.py",
+        "tests/unit/softswitch/program/test_fuzz_programs.py",
+    ),
+    "frames with the aggregator's address from a host of another job": (
+        "tests/packet/test_guard.py",
+        "tests/packet/test_forged.py::test_from_a_neighbour_s_port",
+    ),
+    "a user without rights on a worker's host: contributions, far rounds, an earlier run's packets": (
+        "tests/packet/test_forged.py::test_from_a_worker_s_host_without_rights",
+        "tests/packet/test_guard.py::test_another_program_on_a_workers_host_counts_for_nothing",
+    ),
+    "a Read of 402 bytes, 30 of them, and idle streams": CROWDS,
+    "a counter of 2^32 + 8 cells, and cell 2^31": (
+        "tests/unit/softswitch/program/test_hostile.py",
+        f"{_SWITCH}/native/test_memory_bounds.py",
+    ),
+    "a compile cache that others may write, with a planted library": ("tests/integration/nativelib/test_trusted.py",),
+    "questions to the recovery port from any address": ("tests/integration/host/transport/test_recovery.py",),
+    "YAML and JSON bombs, long numbers, NULs; flags kept for lower switches": (
+        "tests/unit/controller/parse/test_hostile_yaml.py",
+        "tests/unit/host/config/test_hostile_job_file.py",
+        "tests/unit/protocol/test_outside.py",
+        "tests/packet/test_guard.py",
+    ),
+}
+
+
+def attack(number: int, what: str, outcomes: Mapping[str, str]) -> Check:
+    """One of the attacks. `outcomes`: of its tests; a test that this machine skips shows nothing."""
+    return tests(f"attack {number}, {what}", REFUSED, outcomes)
+
+
+def tests(label: str, target: str, outcomes: Mapping[str, str]) -> Check:
+    """A row that tests show: all of them passed, and at least one ran."""
+    counted = Counter(outcomes.values())
+    bad = [name for name, outcome in outcomes.items() if outcome == "failed"]
+    return holds(label, dict(counted), target, bool(counted["passed"]) and not bad, ", ".join(bad[:3]))
+
+
+def command(label: str, target: str, ended: Ended) -> Check:
+    """A row that a command shows by its exit status."""
+    return holds(label, ended.last_line, target, ended.status == 0)
+
+
+def network(record: Mapping[str, Any]) -> list[Check]:
+    """Runs between real hosts while others forge. `record`: what `experiments.trust` returns."""
+    label = f"{record['forged']} forged frames from a neighbour, a user without rights and an earlier run, on veth"
+    return [
+        at_least(f"{label}: frames sent", record["forged"], record["wanted"]),
+        equal(f"{label}: wrong sums", record["wrong"], 0),
+        equal(f"{label}: workers whose run was ended", record["ended"], 0),
+    ]
+
+
+def hostile_job(record: Mapping[str, float]) -> list[Check]:
+    """A job that sends as fast as its link bears. `record`: seconds of a step of the good job."""
+    ratio = record["beside_s"] / record["alone_s"]
+    label = "hostile job at line rate beside a good one"
+    return [
+        at_most(f"{label}: step time of the good one, with / without", ratio, STEP_RATIO_MAX),
+        at_least(f"{label}: share of its link that the hostile host used", record["link_share"], LINK_SHARE_MIN),
+    ]
+
+
+def schedules(record: Mapping[str, Any], wanted: int) -> list[Check]:
+    """`record`: what `simulate --json` writes."""
+    return [
+        at_least("simulated schedules", record["seeds"], wanted),
+        equal("simulated schedules: violations", len(record["violations"]), 0),
+        at_least("simulated schedules a second", record["seeds"] / record["seconds"], SCHEDULES_PER_S_MIN),
+    ]
+
+
+def keyed() -> Check:
+    """Tags of 64 bits by a key of the job."""
+    target = "<= 1.5 x CPU per packet; 0 forged or flipped bits of 10^6 accepted"
+    return holds("keyed tags", "not built", target, verdict=False)

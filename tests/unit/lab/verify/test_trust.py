@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows and options of verify-trust."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options import arguments
+from sumwire_lab.options.trust_options import ROWS, TrustOptions
+from sumwire_lab.verify.plans import trust
+from sumwire_lab.verify.processes import Ended
+from sumwire_lab.verify.rows import trust as rows
+
+QUICK = TrustOptions(quick=True)
+
+
+def parsed(*words: str) -> TrustOptions:
+    return arguments.trust_options(arguments.parser().parse_args(["verify-trust", *words]))
+
+
+def test_options() -> None:
+    assert parsed() == TrustOptions(ROWS, quick=False)
+    assert parsed("--rows", "forged,tls", "--quick") == TrustOptions(("forged", "tls"), quick=True)
+    assert (QUICK.amount(10_000), QUICK.amount(50), TrustOptions().amount(7)) == (100, 1, 7)
+
+
+@pytest.mark.parametrize("text", ["x", "", "tls,tls", "tls,"])
+def test_wrong_rows(text: str) -> None:
+    with pytest.raises(OptionError, match="rows="):
+        parsed("--rows", text)
+
+
+def test_a_row_of_tests_needs_one_that_ran_and_none_that_failed() -> None:
+    def verdict(*outcomes: str) -> bool | None:
+        return rows.tests("x", "y", {f"test{k}": one for k, one in enumerate(outcomes)}).holds
+
+    assert verdict("passed", "skipped") is True
+    assert (verdict("passed", "failed"), verdict("skipped"), verdict()) == (False, False, False)
+    assert rows.attack(6, "a planted library", {"t": "failed"}).why == "t"
+
+
+def test_a_row_of_a_command() -> None:
+    assert [rows.command("x", "y", Ended(status, "said")).holds for status in (0, 1, 139)] == [True, False, False]
+
+
+def test_rows_of_the_network() -> None:
+    good = {"forged": 1000, "wanted": 1000, "wrong": 0, "ended": 0}
+    for change, holds in (({}, [True] * 3), ({"forged": 999}, [False, True, True]),
+                          ({"wrong": 1}, [True, False, True]), ({"ended": 1}, [True, True, False])):  # fmt: skip
+        assert [check.holds for check in rows.network(good | change)] == holds
+
+
+def test_rows_of_the_hostile_job() -> None:
+    record = {"alone_s": 1.0, "beside_s": 1.3, "link_share": 0.9}
+    assert [check.holds for check in rows.hostile_job(record)] == [True, True]
+    assert [check.holds for check in rows.hostile_job(record | {"beside_s": 1.31})] == [False, True]
+    assert [check.holds for check in rows.hostile_job(record | {"link_share": 0.5})] == [True, False]
+
+
+def test_rows_of_the_schedules() -> None:
+    record: dict[str, Any] = {"seeds": 300, "seconds": 10.0, "violations": []}
+    assert [check.holds for check in rows.schedules(record, 300)] == [True] * 3
+    assert [check.holds for check in rows.schedules(record, 301)] == [False, True, True]
+    assert [check.holds for check in rows.schedules(record | {"violations": [{}]}, 300)] == [True, False, True]
+    assert [check.holds for check in rows.schedules(record | {"seconds": 10.1}, 300)] == [True, True, False]
+
+
+def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All of them together, with what they run replaced."""
+    ran: list[str] = []
+
+    def module(words: Sequence[str]) -> Ended:
+        ran.append(words[0])
+        if words[0] == "simulate":
+            record = {"seeds": int(words[2]), "seconds": 1.0, "violations": []}
+            Path(words[-1]).write_text(json.dumps(record))
+        return Ended(0, "done")
+
+    def tests(paths: Sequence[str], environment: object = None) -> dict[str, str]:
+        ran.extend(paths)
+        return dict.fromkeys(paths, "passed")
+
+    network = {"forged": 1, "wanted": 1, "wrong": 0, "ended": 0}
+    beside = {"alone_s": 1.0, "beside_s": 1.0, "link_share": 1.0}
+    monkeypatch.setattr(trust, "run_module", module)
+    monkeypatch.setattr(trust, "run_tests", tests)
+    monkeypatch.setattr(trust, "run_forged", lambda *_: network)
+    monkeypatch.setattr(trust, "run_beside", lambda *_: beside)
+    checks = trust.plan(tmp_path, lambda _: None, QUICK).carry_out(tmp_path, lambda _: None)
+    assert [check.check for check in checks if not check.holds] == ["keyed tags"]
+    assert len([check for check in checks if check.check.startswith("attack ")]) == 8
+    assert {"softswitch.fuzz.programs", "softswitch.fuzz.p4runtime", "simulate", "sumwire_lab"} <= set(ran)
+    assert json.loads((tmp_path / "verify-trust.json").read_text())
