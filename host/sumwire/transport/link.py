@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import math
@@ -119,14 +118,16 @@ class Link:
     def send_one(self, packet: NDArray[np.uint8], tos: int | None) -> None:
         """Send a single packet, with this TOS byte if it is not None. A full socket loses it."""
         control = [] if tos is None else [(socket.IPPROTO_IP, socket.IP_TOS, bytes([tos]))]
-        with contextlib.suppress(BlockingIOError):
-            try:
-                self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT)
-                self._stats.packets_sent += 1
-                self._stats.messages_sent += 1
-                self._stats.bytes_sent += LOWER_HEADER_BYTES + len(packet)
-            except OSError as error:
-                self._note_failure(error)
+        try:
+            self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._note_failure(error)
+        else:
+            self._stats.packets_sent += 1
+            self._stats.messages_sent += 1
+            self._stats.bytes_sent += LOWER_HEADER_BYTES + len(packet)
 
     def receive(self, wanted: int = 0) -> int:
         """:meth:`collect` messages, and :meth:`take_apart` them. Returns how many datagrams lie in ``received`` now."""
