@@ -39,6 +39,9 @@ FUZZ_SEED ?= 1
 # Options of `make fuzz-p4runtime`: updates that are sent; FUZZ_SWITCH=bmv2 lists what bmv2 does otherwise.
 FUZZ_WRITES ?= 20000
 FUZZ_SWITCH ?= soft
+# Options of `make simulate`: how many schedules, and more, for example: --first 5000 --keep-going
+SEEDS ?= 1000
+SIMULATE_FLAGS ?=
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
 # Processes of tests: one more than cores, because tests also wait for timers, links and each other.
@@ -56,8 +59,8 @@ endif
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust fuzz fuzz-trains fuzz-programs \
-  fuzz-p4runtime clean
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust simulate fuzz fuzz-trains \
+  fuzz-programs fuzz-p4runtime clean
 .DEFAULT_GOAL := help
 
 help:
@@ -80,6 +83,7 @@ help:
 	@echo "make verify-dlcp      every number that packets with tags, bounded loss, spraying and trimming promise"
 	@echo "make verify-life      runs that are killed, stopped, cut off and restarted (LIFE_FLAGS=...)"
 	@echo "make verify-trust     attacks on jobs, switches and files, schedules, models (QUICK=1; TRUST_FLAGS=...)"
+	@echo "make simulate         whole jobs in virtual time, a schedule of faults for each seed (SEEDS=$(SEEDS))"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
 	@echo "make fuzz-trains      mutated trains into cut and join under sanitizers (FUZZ_TRAINS=$(FUZZ_TRAINS))"
@@ -162,6 +166,9 @@ verify-life: $(READY)
 
 verify-trust: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-trust $(if $(filter-out 0,$(QUICK)),--quick) $(TRUST_FLAGS)
+
+simulate: $(READY)
+	PYTHONPATH=tests $(PYTHON) -m simulate --seeds $(SEEDS) --json results/simulate.json $(SIMULATE_FLAGS)
 
 fuzz: fuzz-trains
 	mkdir -p results

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m simulate``: many schedules side by side, or one of them in all its detail (docs/simulator.md)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from simulate.many import be_quiet, play_all
+from simulate.mutations import MUTATIONS, mutated
+from simulate.play import Outcome, play
+from simulate.schedule import drawn
+from simulate.shrink import shrunk
+
+_LINE_S: Final = 1.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 if no schedule violates anything, 1 if one does, 130 after Ctrl-C."""
+    asked = _parser().parse_args(arguments)
+    if asked.seed is not None:
+        return _replay(asked)
+    seeds = range(asked.first, asked.first + asked.seeds)
+    began = line_at = time.monotonic()
+    failed: list[tuple[int, str]] = []
+    done, cpu_s = 0, 0.0
+    try:
+        with contextlib.closing(play_all(seeds, asked.mutation, asked.jobs)) as parts:
+            for part in parts:
+                done, cpu_s = done + part.schedules, cpu_s + part.cpu_s
+                failed += part.failed
+                if time.monotonic() >= line_at:
+                    line_at = time.monotonic() + _LINE_S
+                    _progress(done, len(seeds), failed, began)
+                if failed and not asked.keep_going:
+                    break
+    except KeyboardInterrupt:
+        _progress(done, len(seeds), failed, began)
+        print("\nsimulate: interrupted", file=sys.stderr)
+        return 130
+    _progress(done, len(seeds), failed, began)
+    print(file=sys.stderr)
+    failed.sort()
+    if asked.json:
+        _write(asked.json, {"seeds": done, "first": asked.first, "seconds": time.monotonic() - began, "cpu_s": cpu_s,
+                            "violations": [{"seed": seed, "text": text} for seed, text in failed]})  # fmt: skip
+    if failed and not asked.quiet:
+        _explain(failed[0][0], asked.mutation)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m simulate", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many schedules")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="play only this one, and show what happens")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
+    parser.add_argument("--json", type=Path, help="write the numbers there")
+    parser.add_argument("--keep-going", action="store_true", help="play all seeds, whatever is found")
+    parser.add_argument("--quiet", action="store_true", help="do not make a failing schedule smaller")
+    parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break a rule of the protocol first")
+    return parser
+
+
+def _progress(done: int, seeds: int, failed: list[tuple[int, str]], began: float) -> None:
+    rate = done / max(time.monotonic() - began, 1e-9)
+    print(f"\r{done}/{seeds} schedules, {len(failed)} violated, {rate:.0f} a second  ", end="", file=sys.stderr)
+
+
+def _explain(seed: int, mutation: str | None) -> None:
+    """Make a failing schedule smaller, and tell how to see it again."""
+    be_quiet()
+    with mutated(mutation):
+        schedule, outcome = shrunk(drawn(seed))
+    again = f"PYTHONPATH=tests python -m simulate --seed {seed}" + (f" --mutation {mutation}" if mutation else "")
+    print(f"seed {seed}:\n  {_short(outcome)}\nthe smallest that fails in the same way:\n  {schedule}")
+    print(f"to see it whole: {again}")
+
+
+def _replay(asked: argparse.Namespace) -> int:
+    be_quiet()
+    schedule = drawn(asked.seed)
+    with mutated(asked.mutation):
+        outcome = play(schedule, traced=True)
+    print("\n".join(outcome.trace))
+    print(f"{schedule}\n{outcome.runs} runs, {outcome.frames} frames, {outcome.virtual_s:.3f} s; errors on the way:")
+    print("\n".join(f"  {error}" for error in outcome.errors) or "  none")
+    print("\n".join(outcome.violations) or "nothing is violated")
+    return 1 if outcome.violations else 0
+
+
+def _short(outcome: Outcome) -> str:
+    return outcome.violations[0] if outcome.violations else "nothing is violated any more"
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")

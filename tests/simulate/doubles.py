@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Puts a :class:`Machine` in place of the operating system, and of gloo, within the product's modules."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import random
+import secrets
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import sumwire.job.control
+import sumwire.job.fallback
+import sumwire.job.greeting
+import sumwire.job.meeting
+import sumwire.job.rounds
+import sumwire.job.session
+import sumwire.transport.catchup.askers
+import sumwire.transport.catchup.recovery_service
+import sumwire.transport.link
+import sumwire.wire.batch
+from sumwire.transport.udp import Transport
+
+from simulate.groups import GlooGroup, Groups
+from simulate.machine import Instead, Machine, modules
+
+_job, _transport = sumwire.job, sumwire.transport
+
+
+@contextlib.contextmanager
+def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[None]:
+    """Within it the product's code runs on this machine. ``groups``: None where ranks have no process group."""
+    given, draws = modules(machine), random.Random(machine.world.rng.random())
+    chance = Instead(secrets, randbelow=draws.randrange, token_bytes=draws.randbytes)
+    # gloo's group, as the job sees the default one.
+    ranks = Instead(None, get_world_size=lambda: groups.ranks if groups else 0)
+    others: list[tuple[object, dict[str, Any]]] = [
+        (_transport.link, {"socket": given["socket"], "select": given["select"]}),
+        (_transport.catchup.recovery_service, {**given, "time": Instead(time, monotonic=lambda: clock(machine))}),
+        (_transport.catchup.askers, {"secrets": chance}),
+        (_job.greeting, {"secrets": chance}),
+        (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg)}),
+        (_job.control, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
+        (_job.meeting, {"available": lambda: False}),
+        (_job.session, {"available": lambda: groups is not None, "dist": ranks, "load_table": lambda _: None}),
+        (_job.session, {"Transport": partial(Transport, clock=lambda: clock(machine))}),
+        (_job.rounds, {"GlooGroup": partial(GlooGroup, groups)}),
+        (_job.fallback, {"GlooGroup": partial(GlooGroup, groups)}),
+    ]
+    with contextlib.ExitStack() as stack:
+        for module, names in others:
+            stack.enter_context(mock.patch.multiple(module, **names))
+        yield
+
+
+def clock(machine: Machine) -> float:
+    """The monotonic clock of the process that asks."""
+    return machine.world.process.clock()
+
+
+def _no(*_: Any) -> None:
+    """Nothing is to be done at the end of this process."""

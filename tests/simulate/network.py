@@ -1,0 +1,292 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts, switches and links between them: every packet is a frame that the P4 program, or an aggregator, processes.
+
+Links lose, duplicate, delay and hold back frames. Switches and links are down at times.
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+from zlib import crc32
+
+from golden import model
+from golden.model import Host, udp_frame
+from sumwire_controller.derive.jobfile import job_description
+from sumwire_controller.derive.switch_configs import configs_of
+from sumwire_controller.model.config import Config
+from sumwire_controller.model.topology import Topology
+from sumwire_controller.parse.any_file import parse_any
+
+from simulate.machine import Address, Machine
+from simulate.switches import FIRST_TIME, Frames, Switch, cleared, install
+from simulate.world import World
+
+TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
+JOB: Final = "train"
+OPS: Final = ("thc", "max32", "min32", "sum32", "sign", "vote")
+_FIRST_UPLINK: Final = 100
+_SPARE_PORT: Final = 90
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``leaves``: hosts of each lowest switch. ``above``: the switches above a switch."""
+
+    leaves: Mapping[str, int]
+    above: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def switches(self) -> list[str]:
+        uppers = [name for names in self.above.values() for name in names]
+        return list(dict.fromkeys([*reversed(uppers), *self.leaves]))
+
+    @property
+    def workers(self) -> int:
+        return sum(self.leaves.values())
+
+    def wires(self) -> list[tuple[Place, Place]]:
+        """(lower switch, port), (upper switch, port)."""
+        used: dict[str, int] = {}
+        found = []
+        for lower, uppers in self.above.items():
+            for k, upper in enumerate(uppers):
+                used[upper] = used.get(upper, 0) + 1
+                found.append(((lower, _FIRST_UPLINK + k), (upper, used[upper])))
+        return found
+
+
+SHAPES: Final[dict[str, Shape]] = {
+    **{f"star{workers}": Shape({"s1": workers}) for workers in (1, 2, 3, 4, 5)},
+    "tree11": Shape({"leaf1": 1, "leaf2": 1}, {"leaf1": ("spine",), "leaf2": ("spine",)}),
+    "tree21": Shape({"leaf1": 2, "leaf2": 1}, {"leaf1": ("spine",), "leaf2": ("spine",)}),
+    "tree22": Shape({"leaf1": 2, "leaf2": 2}, {"leaf1": ("spine",), "leaf2": ("spine",)}),
+    "spines21": Shape({"leaf1": 2, "leaf2": 1}, dict.fromkeys(("leaf1", "leaf2"), ("spine1", "spine2"))),
+    "three": Shape(
+        {"leaf1": 1, "leaf2": 1, "leaf3": 1},
+        {"leaf1": ("mid1",), "leaf2": ("mid1",), "leaf3": ("mid2",), "mid1": ("root",), "mid2": ("root",)},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the configuration says of the job."""
+
+    shape: str
+    slots: int
+    quorum: int
+    spray: bool = False
+
+
+@functools.cache
+def topology_of(terms: Terms) -> Topology:
+    shape = SHAPES[terms.shape]
+    lines = ["switches:"]
+    for number, name in enumerate(shape.switches):
+        aggregator = f'{{ip: 10.0.1.{number + 1}, mac: "02:53:57:00:01:{number + 1:02x}"}}'
+        lines.append(f'  - {{name: {name}, grpc: "127.0.0.1:1", device_id: {number + 1}, aggregator: {aggregator}}}')
+    lines.append("links:" if shape.above else "links: []")
+    lines += [f"  - {{from: {a}, from_port: {p}, to: {b}, to_port: {q}}}" for (a, p), (b, q) in shape.wires()]
+    lines.append("hosts:")
+    number = 0
+    for leaf, hosts in shape.leaves.items():
+        for seat in range(hosts):
+            number += 1
+            mac = f"00:00:00:00:00:{number:02x}"
+            lines.append(
+                f'  - {{name: h{number}, ip: 10.0.0.{number}, mac: "{mac}", switch: {leaf}, port: {seat + 1}}}'
+            )
+    names = ", ".join(f"h{k + 1}" for k in range(shape.workers))
+    lines += [
+        "jobs:",
+        f"  - name: {JOB}",
+        "    id: 7",
+        f"    ops: [{', '.join(OPS)}]",
+        f"    workers: [{names}]",
+        f"    slots: {{base: 32, count: {terms.slots}}}",
+        f"    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}",
+        *([f"    quorum: {terms.quorum}"] if terms.quorum < shape.workers else []),
+        *(["    spray: hash"] if terms.spray else []),
+    ]
+    found = parse_any("\n".join(lines) + "\n")
+    assert isinstance(found, Topology)
+    return found
+
+
+@functools.cache
+def _configs(terms: Terms) -> tuple[Config, ...]:
+    return tuple(configs_of(topology_of(terms)))
+
+
+@functools.cache
+def job_file(terms: Terms) -> dict[str, Any]:
+    """The content of the job file that the controller writes."""
+    return job_description(topology_of(terms), JOB)
+
+
+@dataclass(frozen=True)
+class Weather:
+    """Shares of frames on each link in each direction. A held back one comes up to ``late_s`` later."""
+
+    drop: float = 0.0
+    duplicate: float = 0.0
+    late: float = 0.0
+    late_s: float = 0.05
+    delay_s: tuple[float, float] = (0.0001, 0.0003)
+
+
+@dataclass
+class HostPort:
+    """A worker's machine."""
+
+    host: Host
+    leaf: str
+
+
+class Node(Protocol):
+    """A switch, or what stands in for one."""
+
+    def process(self, port: int, frame: bytes) -> Frames: ...
+
+    def clear(self, seed: int) -> None: ...
+
+
+class Network:
+    """All of it. ``down``: the links that carry nothing now, by either end's place; ``dead``: switches that are down.
+
+    ``on_frame``: told of every frame that a switch gets and what leaves it because of it.
+    """
+
+    def __init__(self, world: World, terms: Terms, weather: Weather) -> None:
+        self.world = world
+        self.terms = terms
+        self.weather = weather
+        self.shape = SHAPES[terms.shape]
+        self.trains = False
+        self.fills = 0.0
+        self.machine: Machine
+        self.down: set[Place] = set()
+        self.dead: set[str] = set()
+        self.on_frame: Callable[[str, int, bytes, Frames], None] | None = None
+        self.frames = 0
+        self.generation = 0
+        self.on_count: dict[int, list[Callable[[], None]]] = {}
+        self.configs = _configs(terms)
+        names = [config.switch.name for config in self.configs]
+        switches = cleared(len(names), world.rng.randrange(1 << 62), lambda: int(world.now * 1e6) + 1_000_000)
+        self.switches: dict[str, Node] = dict(zip(names, switches, strict=True))
+        wires = self.shape.wires()
+        self._across = {**dict(wires), **{upper: lower for lower, upper in wires}}
+        self._hosts: dict[str, HostPort] = {}
+        self._at: dict[Place, HostPort] = {}
+        for node in topology_of(terms).hosts:
+            host = Host(node.port, _mac(str(node.mac)), socket.inet_aton(str(node.ip)), node.udp_port)
+            self._hosts[str(node.ip)] = self._at[node.switch, node.port] = HostPort(host, node.switch)
+        self._aggregators = {
+            node.name: Host(0, _mac(str(node.aggregator.mac)), socket.inet_aton(str(node.aggregator.ip)))
+            for node in topology_of(terms).switches
+        }
+        self._ips = {socket.inet_ntoa(host.ip): host for host in self._aggregators.values()}
+        install(self.configs, switches, (), FIRST_TIME)
+
+    # -- what happens to switches ------------------------------------------------------------------------
+
+    def apply(self, *, renew: bool = False) -> None:
+        """The controller brings the entries to all switches that are up, and renews the job's generation if asked."""
+        if self.dead:
+            return
+        switches = [node for node in self.switches.values() if isinstance(node, Switch)]
+        if switches:
+            install(self.configs, switches, [JOB] if renew else [], FIRST_TIME + 1 + int(self.world.now))
+            self.generation += 1
+
+    def fail(self, name: str) -> None:
+        self.dead.add(name)
+
+    def recover(self, name: str, *, empty: bool) -> None:
+        """A switch is up again. An empty one has no entries until the controller applies them."""
+        self.dead.discard(name)
+        if empty:
+            self.switches[name].clear(self.world.rng.randrange(1 << 62))
+            self.generation += 1
+
+    # -- frames ------------------------------------------------------------------------------------------
+
+    def place_of(self, worker: int) -> Place:
+        host = self._hosts[f"10.0.0.{worker + 1}"]
+        return host.leaf, host.host.port
+
+    def send(self, source: Address, target: Address, data: bytes, tos: int) -> None:
+        """A process sends a datagram."""
+        sender = self._hosts[source[0]]
+        receiver = self._ips.get(target[0]) or self._hosts[target[0]].host
+        frame = udp_frame(
+            Host(0, sender.host.mac, sender.host.ip, source[1]),
+            Host(0, receiver.mac, receiver.ip, target[1]),
+            data,
+            dscp_ecn=tos,
+        )
+        place = sender.leaf, sender.host.port
+        self._carry(place, partial(self.enter, place[0], place[1], frame))
+
+    def _carry(self, link: Place, arrive: Callable[[], None]) -> None:
+        """A frame crosses a link, or does not."""
+        weather, rng, world = self.weather, self.world.rng, self.world
+        if link in self.down or rng.random() < weather.drop:
+            return
+        for _ in range(2 if rng.random() < weather.duplicate else 1):
+            seconds = rng.uniform(*weather.delay_s)
+            if weather.late and rng.random() < weather.late:
+                seconds += rng.uniform(0, weather.late_s)
+            world.after(seconds, arrive)
+
+    def enter(self, name: str, port: int, frame: bytes) -> None:
+        """A frame arrives at a switch."""
+        self.frames += 1
+        for action in self.on_count.pop(self.frames, ()):
+            action()
+        if name in self.dead:
+            return
+        leaving = self.switches[name].process(port, frame)
+        if self.world.trace is not None:
+            self.world.note(f"{name}:{port} {describe(frame)} -> {[(out, describe(sent)) for out, sent in leaving]}")
+        if self.on_frame is not None:
+            self.on_frame(name, port, frame, leaving)
+        for out, sent in leaving:
+            place = name, out
+            across = self._across.get(place)
+            if across is not None:
+                if across not in self.down:
+                    self._carry(place, partial(self.enter, *across, sent))
+            elif place in self._at:
+                self._carry(place, partial(self._arrive, self._at[place], sent))
+
+    def _arrive(self, host: HostPort, frame: bytes) -> None:
+        if frame[30:34] != host.host.ip or frame[12:14] != b"\x08\x00" or frame[23] != 17:
+            return
+        source = socket.inet_ntoa(frame[26:30]), int.from_bytes(frame[34:36])
+        target = socket.inet_ntoa(frame[30:34]), int.from_bytes(frame[36:38])
+        self.machine.deliver(target, frame[42 : 34 + int.from_bytes(frame[38:40])], source)
+
+
+def describe(frame: bytes) -> str:
+    """A frame in a trace."""
+    if len(frame) < 66 or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
+        return f"{len(frame)} bytes"
+    packet = model.decode(frame[42:])
+    payload = f"{crc32(packet.payload):08x}" if packet.payload else ""
+    return (
+        f"kind{packet.kind} op{packet.op} w{packet.worker} slot{packet.slot} round{packet.round} count{packet.count}"
+        f" of {packet.contributors:b} flags{packet.flags:x} bucket{packet.bucket} chunk{packet.chunk} {payload}"
+    )
+
+
+def _mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))

@@ -1,0 +1,285 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Plays one schedule: workers train, faults happen, runs that fail are begun again, and all results are checked."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import torch
+from numpy.typing import NDArray
+from sumwire.codec.thc import BLOCK_VALUES
+from sumwire.config import JobConfig, parse_job
+from sumwire.delivery import Delivery
+from sumwire.errors import SumwireError
+from sumwire.job.job import Job
+
+from simulate.aggregator import AggregatorSwitch
+from simulate.doubles import instead_of_the_system
+from simulate.groups import Groups
+from simulate.machine import Machine
+from simulate.network import Network, job_file
+from simulate.schedule import Fault, Schedule
+from simulate.witness import Witness
+from simulate.workload import Got, carry_out, given, wrong
+from simulate.world import Process, World
+
+# A schedule that is not over by then hangs, in seconds of its own time.
+LIMIT_S: Final = 3000.0
+# Runs after which one must have ended well: faults are over by then.
+_RUNS_MOST: Final = 12
+_REST_S: Final = 2.0
+# The controller looks at switches that have come back so much later.
+_CONTROLLER_S: Final = 0.5
+# The longest that nothing can come through, after which an error is right.
+_DEADLINE_S: Final = 10.0
+
+
+@dataclass
+class Rank:
+    """One worker in one run. ``error``: what it ended with."""
+
+    process: Process
+    got: list[Got] = field(default_factory=list)
+    error: SumwireError | None = None
+    finished: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.finished or self.error is not None or self.process.dead
+
+
+@dataclass
+class Outcome:
+    """``violations``: empty if all went well. ``digest``: of everything that happened."""
+
+    violations: list[str]
+    virtual_s: float
+    frames: int
+    turns: int
+    runs: int
+    errors: list[str]
+    trace: list[str]
+
+
+class Play:
+    """One schedule under way."""
+
+    def __init__(self, schedule: Schedule, *, traced: bool = False) -> None:
+        self.schedule = schedule
+        self.world = world = World(schedule.seed, traced=traced)
+        self.network = Network(world, schedule.terms, schedule.weather)
+        if schedule.aggregator:
+            self.network.switches = {name: AggregatorSwitch(self.configs()) for name in self.network.switches}
+        self.network.trains, self.network.fills = schedule.trains, schedule.fills
+        self.machine = self.network.machine = Machine(world, self.network)
+        self.groups = Groups(world, schedule.workers) if schedule.group else None
+        self.witness = Witness(self.network)
+        self.ranks: list[Rank] = []
+        self.runs = 0
+        self.errors: list[str] = []
+        self.faults_over_at = 0.0
+        self.over = False
+
+    def configs(self) -> list[JobConfig]:
+        return [parse_job(job_file(self.schedule.terms), worker) for worker in range(self.schedule.workers)]
+
+    def play(self) -> Outcome:
+        world, machine = self.world, self.machine
+        with instead_of_the_system(machine, self.groups):
+            for fault in self.schedule.faults:
+                self._plan(fault)
+            self._begin()
+            try:
+                world.run(LIMIT_S, lambda: self.over)
+            finally:
+                world.end()
+        violations = world.violations
+        if not violations and (left := [file for process in world.processes for file in process.files]):
+            violations.append(f"{len(left)} sockets and pipes are still open")
+        return Outcome(
+            violations, world.now, self.network.frames, world.turns, self.runs, self.errors, world.trace or []
+        )
+
+    # -- runs --------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """All workers start."""
+        self.runs += 1
+        self._faultless = self.world.now > self.faults_over_at
+        self._generation = self.network.generation
+        if self.groups is not None:
+            self.groups.begin()
+        self.ranks = []
+        for worker in range(self.schedule.workers):
+            process = Process(self.world, f"run {self.runs} worker {worker}")
+            rank = Rank(process)
+            self.ranks.append(rank)
+            if self.groups is not None:
+                self.groups.add(process, worker)
+            process.on_death.append(partial(self.machine.close_all, process))
+            process.on_death.append(self._look)
+        for worker, rank in enumerate(self.ranks):
+            skew = self.schedule.skew_s[worker] if self.runs == 1 else 0.0
+            self.world.after(skew, partial(self._start, worker, rank))
+
+    def _start(self, worker: int, rank: Rank) -> None:
+        rank.process.start("main", partial(self._work, worker, rank, self.runs))
+
+    def _work(self, worker: int, rank: Rank, run: int) -> None:
+        """What a worker's program does."""
+        schedule = self.schedule
+        try:
+            job = self._job(worker)
+            with job:
+                for number, step in enumerate(schedule.steps):
+                    if step.gap_s:
+                        self.world.sleep(self.world.now + self.world.rng.uniform(0, step.gap_s))
+                    values = given(schedule.seed, run, number, worker, step)
+                    rank.got.append(carry_out(job, step, values))
+            rank.finished = True
+            if rank.process.files:
+                self.world.violate(f"{rank.process.name} has closed its job, but not {len(rank.process.files)} files")
+        except SumwireError as error:
+            rank.error = error
+            self.errors.append(f"{self.world.now:.3f} {rank.process.name}: {type(error).__name__}: {error}")
+            self.world.note(self.errors[-1])
+        self._look()
+
+    def _job(self, worker: int) -> Job:
+        schedule = self.schedule
+        delivery = None if schedule.loss_bound is None else Delivery(loss_bound=schedule.loss_bound)
+        return Job(
+            parse_job(job_file(schedule.terms), worker),
+            deadline_s=_DEADLINE_S,
+            join_s=30.0,
+            delivery=delivery,
+            kept_chunks=schedule.kept_chunks,
+            one_trip=schedule.one_trip,
+            # Where sums lack some chunks, each must be a block of its own to be told from the others.
+            block=BLOCK_VALUES if schedule.complete else 1024,
+        )
+
+    def _look(self) -> None:
+        """Whether all workers of the run have ended."""
+        if not self.ranks or not all(rank.over for rank in self.ranks) or self.over:
+            return
+        ranks, self.ranks = self.ranks, []
+        self._check(ranks)
+        well = all(rank.finished for rank in ranks)
+        calm = all(process.dead or not process.paused for process in self.world.processes)
+        if well:
+            self.over = True
+            return
+        if self._faultless and calm and not self._may_fail():
+            names = {type(rank.error).__name__ for rank in ranks if rank.error}
+            self.world.violate(f"a run without any fault failed: {sorted(names)} {self.errors[-4:]}")
+        if self.runs >= _RUNS_MOST:
+            self.world.violate(f"no run of {self.runs} ends well: {self.errors[-4:]}")
+            return
+        self.world.after(_REST_S, partial(self._again, ranks))
+
+    def _may_fail(self) -> bool:
+        """Whether even without a fault a run may end with an error: packets are lost again and again, or a packet of
+        an earlier run comes so late that it spoils this one."""
+        weather = self.schedule.weather
+        return weather.drop >= 0.2 or (weather.late > 0 and weather.late_s >= 1.0)
+
+    def _again(self, ranks: list[Rank]) -> None:
+        for rank in ranks:
+            rank.process.kill()
+        if self.schedule.renews and self.network.generation != self._generation:
+            self.network.apply(renew=True)
+        self._begin()
+
+    def _check(self, ranks: list[Rank]) -> None:
+        schedule = self.schedule
+        for number, step in enumerate(schedule.steps):
+            got = {worker: rank.got[number] for worker, rank in enumerate(ranks) if len(rank.got) > number}
+            if got:
+                inputs: list[NDArray[Any]] = [
+                    given(schedule.seed, self.runs, number, worker, step) for worker in range(schedule.workers)
+                ]
+                if problem := wrong(schedule, step, inputs, got):
+                    self.world.violate(f"run {self.runs}, step {number} ({step.op} of {step.values}): {problem}")
+
+    # -- faults ------------------------------------------------------------------------------------------
+
+    def _plan(self, fault: Fault) -> None:
+        begin = partial(self._happen, fault)
+        self.faults_over_at = max(self.faults_over_at, fault.at_s)
+        if fault.frame:
+            self.network.on_count.setdefault(fault.frame, []).append(begin)
+        else:
+            self.world.at(fault.at_s, begin)
+
+    def _happen(self, fault: Fault) -> None:
+        if self.over:
+            return
+        self.world.note(f"fault {fault}")
+        self._faultless = False
+        self.faults_over_at = max(self.faults_over_at, self.world.now + fault.for_s + 2 * _CONTROLLER_S)
+        getattr(self, f"_{fault.kind}")(fault)
+
+    def _processes(self, fault: Fault) -> list[Process]:
+        return [self.ranks[fault.who % len(self.ranks)].process] if self.ranks else []
+
+    def _crash(self, fault: Fault) -> None:
+        for process in self._processes(fault):
+            process.kill()
+
+    def _sends(self, fault: Fault) -> None:
+        for process in self._processes(fault):
+            process.sends_left = int(fault.for_s * 100) % 37
+
+    def _pause(self, fault: Fault) -> None:
+        for process in self._processes(fault):
+            process.pause()
+            self.world.after(fault.for_s, process.resume)
+
+    def _clock(self, fault: Fault) -> None:
+        for process in self._processes(fault):
+            process.skew_s += fault.for_s
+
+    def _link(self, fault: Fault) -> None:
+        network = self.network
+        wires = network.shape.wires()
+        if fault.who < self.schedule.workers:
+            places = {network.place_of(fault.who)}
+        elif wires:
+            places = set(wires[(fault.who - self.schedule.workers) % len(wires)])
+        else:
+            return
+        network.down |= places
+        self.world.after(fault.for_s, lambda: network.down.difference_update(places))
+
+    def _switch(self, fault: Fault) -> None:
+        network = self.network
+        name = list(network.switches)[fault.who % len(network.switches)]
+        if name in network.dead:
+            return
+        network.fail(name)
+
+        def recover() -> None:
+            network.recover(name, empty=fault.empty)
+            if fault.empty:
+                self.world.after(_CONTROLLER_S, network.apply)
+
+        self.world.after(fault.for_s, recover)
+
+    def _renew(self, fault: Fault) -> None:
+        self.network.apply(renew=True)
+
+
+def play(schedule: Schedule, *, traced: bool = False) -> Outcome:
+    """Play a schedule to its end."""
+    with contextlib.ExitStack() as stack:
+        if gc.isenabled():
+            gc.disable()
+            stack.callback(gc.enable)
+        torch.set_num_threads(1)
+        return Play(schedule, traced=traced).play()

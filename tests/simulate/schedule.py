@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What happens in one schedule: drawn from a seed, and made smaller to find out what of it matters."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from simulate.network import SHAPES, Terms, Weather
+
+T = TypeVar("T")
+
+_STARS: Final = ("star2", "star3", "star4")
+_OPS: Final = ("reduce", "reduce", "mean", "max32", "min32", "sum32", "vote", "sign_merge")
+_TREES: Final = ("tree11", "tree21", "tree22", "spines21", "three")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of all workers. ``op``: a method of Job. ``gap_s``: how long a worker computes before, at most."""
+
+    op: str
+    values: int
+    bucket: int
+    gap_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that happens at a time, or with frame number ``frame`` (0: at a time).
+
+    ``kind``: crash, sends (crash after so many datagrams more), pause, clock, link, switch, renew.
+    ``who``: a worker, a link's number or a switch's. ``for_s``: how long. ``empty``: the switch forgets all.
+    """
+
+    kind: str
+    at_s: float
+    frame: int = 0
+    who: int = 0
+    for_s: float = 0.0
+    empty: bool = False
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``seed``: of all that the world draws while it plays. ``renews``: whether a job whose generation has changed
+    under its workers gets a new one before they start again."""
+
+    seed: int
+    terms: Terms
+    weather: Weather
+    steps: tuple[Step, ...]
+    faults: tuple[Fault, ...] = ()
+    group: bool = False
+    aggregator: bool = False
+    loss_bound: float | None = None
+    trains: bool = False
+    fills: float = 0.0
+    one_trip: bool = True
+    kept_chunks: int = 1 << 8
+    skew_s: tuple[float, ...] = field(default_factory=tuple)
+    renews: bool = True
+
+    @property
+    def workers(self) -> int:
+        return SHAPES[self.terms.shape].workers
+
+    @property
+    def complete(self) -> bool:
+        """Whether every sum has all workers."""
+        return self.terms.quorum == self.workers and not self.loss_bound
+
+
+def drawn(seed: int) -> Schedule:
+    """The schedule of a seed."""
+    rng = random.Random(seed)
+    aggregator = rng.random() < 0.2
+    shape = rng.choice(_STARS if aggregator or rng.random() < 0.6 else _TREES)
+    workers = SHAPES[shape].workers
+    star = shape in _STARS
+    quorum = rng.randrange(1, workers) if star and workers > 2 and rng.random() < 0.2 else workers
+    terms = Terms(shape, rng.choice((2, 4, 4, 6, 8, 16)), quorum, spray=shape == "spines21" and rng.random() < 0.5)
+    bound = rng.choice((None, None, 0.0, 0.02, 0.1, 0.3)) if star else rng.choice((None, None, 0.0, 0.1))
+    group = rng.random() < 0.4
+    whole = quorum == workers and not bound
+    steps = tuple(_step(rng, whole) for _ in range(rng.randrange(1, 4)))
+    many = rng.choice((0, 0, 1, 1, 2, 3))
+    return Schedule(
+        seed=rng.randrange(1 << 62),
+        terms=terms,
+        weather=_weather(rng),
+        steps=steps,
+        faults=tuple(_fault(rng, workers, shape) for _ in range(many)),
+        group=group,
+        aggregator=aggregator,
+        loss_bound=bound,
+        trains=rng.random() < 0.5,
+        fills=rng.choice((0.0, 0.0, 0.05)),
+        one_trip=rng.random() < 0.7,
+        kept_chunks=rng.choice((1, 64, 256)) if whole else 256,
+        skew_s=tuple(rng.choice((0.0, rng.uniform(0, 0.01), rng.uniform(0, 3))) for _ in range(workers)),
+    )
+
+
+def _step(rng: random.Random, whole: bool) -> Step:
+    op = rng.choice(_OPS) if whole else "reduce"
+    chunks = rng.choice((1, 1, 2, 3, 5, 8))
+    values = max(1, chunks * {"max32": 32, "min32": 32, "sum32": 256, "mean": 256}.get(op, 1024) - rng.randrange(30))
+    return Step(op, values, rng.randrange(1 << 16), rng.choice((0.0, 0.001, 0.05, 0.5)))
+
+
+def _weather(rng: random.Random) -> Weather:
+    drop = rng.choice((0.0, 0.0, 0.01, 0.05, 0.1, 0.2))
+    late = rng.choice((0.0, 0.0, 0.02, 0.1, 0.3))
+    late_s = rng.choice((0.001, 0.01, 0.1, 1.0, 5.0))
+    least = rng.choice((0.00005, 0.0005, 0.005))
+    spread = rng.choice((1.0, 2.0, 5.0))
+    return Weather(drop, rng.choice((0.0, 0.02, 0.1)), late, late_s, (least, least * spread))
+
+
+def _fault(rng: random.Random, workers: int, shape: str) -> Fault:
+    kind = rng.choice(("crash", "sends", "pause", "pause", "clock", "link", "link", "switch", "switch", "renew"))
+    wires = len(SHAPES[shape].wires())
+    who = rng.randrange({"link": workers + wires, "switch": len(SHAPES[shape].switches)}.get(kind, workers))
+    seconds = _log_uniform(rng, 0.005, 40.0)
+    frame = rng.randrange(1, 300) if rng.random() < 0.4 else 0
+    return Fault(kind, _log_uniform(rng, 0.001, 4.0), frame, who, seconds, rng.random() < 0.5)
+
+
+def _log_uniform(rng: random.Random, low: float, high: float) -> float:
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
+
+
+def smaller(schedule: Schedule) -> Iterator[Schedule]:
+    """Schedules with less in them, those first that leave most out."""
+    for k in range(len(schedule.faults)):
+        yield replace(schedule, faults=_without(schedule.faults, k))
+    if len(schedule.steps) > 1:
+        for k in range(len(schedule.steps)):
+            yield replace(schedule, steps=_without(schedule.steps, k))
+    yield from _with_fewer_workers(schedule)
+    for k, step in enumerate(schedule.steps):
+        if step.values > 1024:
+            steps = (*schedule.steps[:k], replace(step, values=step.values // 2), *schedule.steps[k + 1 :])
+            yield replace(schedule, steps=steps)
+    weather = schedule.weather
+    for calmer in (replace(weather, drop=0.0), replace(weather, duplicate=0.0), replace(weather, late=0.0)):
+        if calmer != weather:
+            yield replace(schedule, weather=calmer)
+    for plain in ({"trains": False}, {"fills": 0.0}, {"group": False}, {"loss_bound": None}, {"one_trip": False}):
+        if any(getattr(schedule, name) != value for name, value in plain.items()):
+            yield replace(schedule, **plain)
+    if any(schedule.skew_s):
+        yield replace(schedule, skew_s=(0.0,) * len(schedule.skew_s))
+
+
+def _with_fewer_workers(schedule: Schedule) -> Iterator[Schedule]:
+    """On a smaller star, and a tree as a star."""
+    workers = schedule.workers
+    for fewer in (workers - 1, workers):
+        shape = f"star{fewer}"
+        if fewer >= 2 and shape != schedule.terms.shape:
+            quorum = fewer if schedule.terms.quorum == workers else min(schedule.terms.quorum, fewer)
+            terms = replace(schedule.terms, shape=shape, quorum=quorum, spray=False)
+            yield replace(schedule, terms=terms, skew_s=schedule.skew_s[:fewer])
+
+
+def _without(items: tuple[T, ...], k: int) -> tuple[T, ...]:
+    return (*items[:k], *items[k + 1 :])

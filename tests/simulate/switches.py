@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The P4 program in the native engine, with the entries that the controller's own code writes, without gRPC."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from p4.v1 import p4runtime_pb2
+from softswitch.p4runtime import pipeline, write
+from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.read import Reading
+from softswitch.switch import SoftSwitch
+from sumwire_controller.deploy.operations import bring_all_about
+from sumwire_controller.deploy.p4info import Program
+from sumwire_controller.deploy.reconcile import Change
+from sumwire_controller.deploy.switch import Loaded
+from sumwire_controller.derive import entries as derived
+from sumwire_controller.model.config import Config
+
+Frames = list[tuple[int, bytes]]
+Writes = list[tuple[str, tuple[Any, ...]]]
+# The device's calls that entries come by.
+_WRITES = ("insert", "modify", "delete", "set_default_action", "set_group", "delete_group")
+
+
+@functools.cache
+def program() -> Program:
+    return Program.load(None)
+
+
+@functools.cache
+def _pipeline() -> Pipeline:
+    config = p4runtime_pb2.ForwardingPipelineConfig()
+    config.p4info.CopyFrom(program().p4info)
+    config.p4_device_config = program().device_config
+    config.cookie.cookie = program().cookie
+    return pipeline.parse(config)[0]
+
+
+class Switch:
+    """One switch and the controller's session with it. It is loaded once, and :meth:`clear` makes it as new: what a
+    program needs to be compiled and loaded is the same each time.
+
+    A :class:`sumwire_controller.deploy.switch.SwitchControl`.
+    """
+
+    def __init__(self) -> None:
+        self.now_us: Callable[[], int] = lambda: 0
+        text = program().device_config.decode()
+        self.device = SoftSwitch(text, seed=1, engine="native", clock=self._clock)
+        self._pipeline = self._new_pipeline()
+        self._writes: Writes | None = None
+
+    def _clock(self) -> int:
+        return self.now_us()
+
+    def _new_pipeline(self) -> Pipeline:
+        return Pipeline(_pipeline().info, _pipeline().config, self.device.loads)
+
+    def clear(self, seed: int) -> None:
+        """Without entries, all cells 0."""
+        machine = self.device.loaded
+        cells: list[Any] = [*machine.registers.values(), *machine.counters.values()]
+        for each in cells:
+            memory = each._memory.cast("B")
+            ctypes.memset(ctypes.addressof(ctypes.c_uint8.from_buffer(memory)), 0, memory.nbytes)
+        for table in machine.tables.values():
+            table._rows = {(entry.key, entry.priority): table._make(entry) for entry in table._const_entries()}
+            table.set_default(None)
+        for group in list(self.device.groups()):
+            self.device.delete_group(group)
+        self.device._random._state.value = seed
+        self._pipeline = self._new_pipeline()
+
+    def process(self, port: int, frame: bytes) -> Frames:
+        return self.device.process(port, frame)
+
+    # -- what the controller calls -----------------------------------------------------------------------
+
+    def loaded(self, wanted: Program) -> Loaded | None:
+        return Loaded(wanted is program(), "sumwire")
+
+    def push(self, wanted: Program) -> None:
+        raise AssertionError("the program runs")
+
+    def packets_of_jobs(self) -> dict[int, int]:
+        return {}
+
+    def entries(self, wanted: Program) -> frozenset[derived.Entry]:
+        request = p4runtime_pb2.ReadRequest()
+        for table_id in wanted.owned_tables():
+            request.entities.add().table_entry.table_id = table_id
+        request.entities.add().packet_replication_engine_entry.multicast_group_entry.multicast_group_id = 0
+        reading = Reading(self.device, self._pipeline, request.entities)
+        found = []
+        while (piece := reading.piece()) is not None:
+            found += [wanted.from_entity(entity) for entity in piece.entities]
+        return frozenset(entry for entry in found if entry is not None)
+
+    def write(self, wanted: Program, change: Change) -> None:
+        update = p4runtime_pb2.Update(type=p4runtime_pb2.Update.Type.Value(change.write.name))
+        update.entity.CopyFrom(wanted.to_entity(change.entry))
+        write.apply(_Recorder(self.device, self._record), self._pipeline, [update])
+
+    # -- entries once more -------------------------------------------------------------------------------
+
+    def start_recording(self) -> None:
+        """Keep the calls to the device that writes come to."""
+        self._writes = []
+
+    def recorded(self) -> Writes:
+        """Those calls."""
+        writes, self._writes = self._writes, None
+        return writes or []
+
+    def _record(self, name: str, arguments: tuple[Any, ...]) -> None:
+        if self._writes is not None:
+            self._writes.append((name, arguments))
+
+    def repeat(self, writes: Writes) -> None:
+        for name, arguments in writes:
+            getattr(self.device, name)(*arguments)
+
+
+class _Recorder:
+    """A device that tells what is written to it."""
+
+    def __init__(self, device: SoftSwitch, record: Callable[[str, tuple[Any, ...]], None]) -> None:
+        self._device, self._record = device, record
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._device, name)
+        if name not in _WRITES:
+            return call
+
+        def recording(*arguments: Any) -> Any:
+            self._record(name, arguments)
+            return call(*arguments)
+
+        return recording
+
+
+_POOL: list[Switch] = []
+# What the controller writes to empty switches, by configuration: decoding it takes longer than many schedules.
+_WRITTEN: dict[tuple[Config, ...], list[Writes]] = {}
+FIRST_TIME = 1_700_000_000
+
+
+def cleared(count: int, seed: int, now_us: Callable[[], int]) -> list[Switch]:
+    """So many empty switches."""
+    while len(_POOL) < count:
+        _POOL.append(Switch())
+    for number, switch in enumerate(_POOL[:count]):
+        switch.clear(seed + number)
+        switch.now_us = now_us
+    return _POOL[:count]
+
+
+def install(configs: Sequence[Config], switches: Sequence[Switch], renew: Sequence[str], now_s: int) -> None:
+    """The controller's apply. Switches that are empty, at the first moment, get what they got the last time."""
+    pairs = list(zip(configs, switches, strict=True))
+    if now_s != FIRST_TIME:
+        bring_all_about(pairs, program(), renew, now_s, force=True)
+        return
+    key = tuple(configs)
+    if key in _WRITTEN:
+        for switch, writes in zip(switches, _WRITTEN[key], strict=True):
+            switch.repeat(writes)
+        return
+    for switch in switches:
+        switch.start_recording()
+    bring_all_about(pairs, program(), renew, now_s, force=True)
+    _WRITTEN[key] = [switch.recorded() for switch in switches]

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sees every frame at a star's switch and what it answers: a result is the golden sum of what contributors sent."""
+
+from __future__ import annotations
+
+import numpy as np
+from golden import model, ops
+from golden.model import Packet
+
+from simulate.network import TABLE, Network
+from simulate.switches import Frames
+
+Place = tuple[int, int, int]
+
+
+class Witness:
+    """Tells the world's violations."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._given: dict[Place, dict[int, list[Packet]]] = {}
+        self._results: dict[Place, Packet] = {}
+        if not network.shape.above:
+            network.on_frame = self.see
+
+    def see(self, name: str, port: int, frame: bytes, leaving: Frames) -> None:
+        packet = _sumwire(frame)
+        if packet is None:
+            return
+        place = self._network.generation, packet.slot, packet.round
+        if packet.kind == model.CONTRIBUTE:
+            given = self._given.setdefault(place, {}).setdefault(packet.worker, [])
+            if packet not in given:
+                given.append(packet)
+        for _, sent in leaving:
+            answer = _sumwire(sent)
+            if answer is not None and answer.kind == model.RESULT:
+                self._check(answer)
+
+    def _check(self, result: Packet) -> None:
+        place = self._network.generation, result.slot, result.round
+        if result.count != result.contributors.bit_count():
+            self._network.world.violate(f"{_place(result)}: {result.count} contributions of {result.contributors:b}")
+            return
+        result = result._replace(worker=0)
+        known = self._results.setdefault(place, result)
+        if known != result:
+            self._network.world.violate(f"{_place(result)} has two results")
+            return
+        if known is result and not self._is_sum(place, result):
+            self._network.world.violate(f"{_place(result)}: the result is not the sum of what its contributors sent")
+
+    def _is_sum(self, place: Place, result: Packet) -> bool:
+        """For signs, whether it may be drawn of them."""
+        given = self._given.get(place, {})
+        total: ops.Content | None = None
+        for seat in range(32):
+            if result.contributors >> seat & 1:
+                own = [
+                    packet
+                    for packet in given.get(seat, ())
+                    if (packet.op, packet.bucket, packet.chunk) == (result.op, result.bucket, result.chunk)
+                ]
+                if len(own) != 1:
+                    return len(own) > 1
+                content = ops.read(result.op, own[0].payload, TABLE, False)
+                total = content if total is None else ops.fold(result.op, total, content)[0]
+        if total is None:
+            return not result.count
+        if isinstance(total, ops.Signs):
+            return total.allows(np.frombuffer(result.payload, np.uint8))
+        return ops.result(result.op, total, result.count) == result.payload
+
+
+def _place(packet: Packet) -> str:
+    return f"slot {packet.slot} round {packet.round}"
+
+
+def _sumwire(frame: bytes) -> Packet | None:
+    if len(frame) < 66 or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
+        return None
+    return model.decode(frame[42:])

@@ -1,0 +1,246 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual time, processes that live in it, and their threads, of which one runs at a time.
+
+A thread of a process is a thread of Python that holds the baton. It gives the baton back only where a real one would
+sleep: in :meth:`World.sleep`. Time moves on only when all threads sleep, to the next event. So the same seed plays the
+same, and an hour of waiting takes no time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+# Turns without any time passing after which something spins.
+_TURNS_MOST: Final = 20_000
+
+
+class KilledError(BaseException):
+    """Ends a thread of a process that was killed, wherever it is. No handler of the product's may catch it."""
+
+
+class ViolationError(Exception):
+    """What must never happen has happened."""
+
+
+class Process:
+    """One worker's process. ``skew_s``: what its clock is ahead of the world's.
+
+    ``sends_left``: how many more datagrams it sends before it is killed; None for any number.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.dead = False
+        self.paused = False
+        self.skew_s = 0.0
+        self.sends_left: int | None = None
+        self.threads: list[Thread] = []
+        self.files: list[Any] = []
+        self.on_death: list[Callable[[], None]] = []
+        world.processes.append(self)
+
+    def start(self, name: str, work: Callable[[], object]) -> Thread:
+        """A new thread."""
+        thread = Thread(self, f"{self.name}: {name}", work)
+        self.threads.append(thread)
+        self.world.wake(thread)
+        return thread
+
+    def kill(self) -> None:
+        """End all threads at once. Nothing that they still try has an effect."""
+        if self.dead:
+            return
+        self.dead, self.paused = True, False
+        for tell in self.on_death:
+            tell()
+        for thread in self.threads:
+            self.world.wake(thread)
+
+    def pause(self) -> None:
+        """Stop all threads, as SIGSTOP does."""
+        self.paused = not self.dead
+
+    def resume(self) -> None:
+        self.paused = False
+        for thread in self.threads:
+            if thread.held:
+                self.world.wake(thread)
+
+    def clock(self) -> float:
+        """The monotonic clock of its machine."""
+        return self.world.now + self.skew_s
+
+
+class Thread:
+    """One thread of a process. ``error``: what it ended with, unless it was killed."""
+
+    def __init__(self, process: Process, name: str, work: Callable[[], object]) -> None:
+        self.process = process
+        self.name = name
+        self.over = False
+        self.error: BaseException | None = None
+        self.where = ""
+        # Whether it sleeps, is queued to run, and was woken while its process was stopped.
+        self.sleeps, self.queued, self.held = True, False, False
+        self.naps = 0
+        self.waiters: list[Thread] = []
+        self.baton = threading.Lock()
+        self.baton.acquire()
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def stack(self) -> str:
+        """Where it is now."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame)[-8:]) if frame else ""
+
+    def _run(self) -> None:
+        self.baton.acquire()
+        try:
+            if not self.process.dead:
+                self._work()
+        except KilledError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - shown as a violation
+            if not self.process.dead:
+                self.error = error
+        self.over = True
+        for waiter in self.waiters:
+            self.process.world.wake(waiter)
+        self.process.world.baton.release()
+
+    def join_real(self) -> None:
+        self._thread.join()
+
+
+class World:
+    """``rng``: for what the network and the processes draw while they run. ``trace``: all that happened, if asked."""
+
+    def __init__(self, seed: int, *, traced: bool = False) -> None:
+        self.rng = random.Random(seed)
+        self.now = 0.0
+        self.processes: list[Process] = []
+        self.current: Thread | None = None
+        self.baton = threading.Lock()
+        self.baton.acquire()
+        self.violations: list[str] = []
+        self.trace: list[str] | None = [] if traced else None
+        self.turns = 0
+        self._turns_now = 0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = 0
+        self._ready: deque[Thread] = deque()
+
+    @property
+    def process(self) -> Process:
+        """The one whose thread runs now."""
+        assert self.current is not None, "called outside of any process"
+        return self.current.process
+
+    def note(self, text: str) -> None:
+        if self.trace is not None:
+            self.trace.append(f"{self.now:.6f} {text}")
+
+    def violate(self, text: str) -> None:
+        """Note that something has happened that must not happen. The schedule ends soon."""
+        self.violations.append(f"at {self.now:.3f} s: {text}")
+        self.note(f"VIOLATION {text}")
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        """Let something happen."""
+        self._order += 1
+        heapq.heappush(self._events, (max(time, self.now), self._order, action))
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.at(self.now + seconds, action)
+
+    def wake(self, thread: Thread) -> None:
+        """Let a thread that sleeps run, once its process does."""
+        if thread.over or thread.queued or not thread.sleeps:
+            return
+        if thread.process.paused:
+            thread.held = True
+            return
+        thread.queued, thread.held = True, False
+        self._ready.append(thread)
+
+    def sleep(self, until: float = math.inf) -> None:
+        """The running thread sleeps until somebody wakes it, or the time is over. It may also wake for no reason."""
+        thread = self.current
+        assert thread is not None
+        if thread.process.dead:
+            raise KilledError
+        thread.sleeps = True
+        thread.naps += 1
+        if until < math.inf:
+            nap = thread.naps
+            self.at(until, lambda: self.wake(thread) if thread.naps == nap else None)
+        self.baton.release()
+        thread.baton.acquire()
+        if thread.process.dead:
+            raise KilledError
+
+    def run(self, until: float, finished: Callable[[], bool]) -> None:
+        """Play until all is finished or something is violated."""
+        while not self.violations and not finished():
+            if self._ready:
+                self._turn(self._ready.popleft())
+                continue
+            if not self._events:
+                self.violate(f"nothing more can happen: {self.sleepers()}")
+                return
+            time, _, action = heapq.heappop(self._events)
+            if time > until:
+                self.violate(f"hangs: {self.sleepers()}")
+                return
+            if time > self.now:
+                self.now, self._turns_now = time, 0
+            action()
+
+    def sleepers(self) -> str:
+        living = [thread for process in self.processes for thread in process.threads if not thread.over]
+        return "; ".join(f"{thread.name} in\n{thread.stack}" for thread in living)
+
+    def end(self) -> None:
+        """Kill all that is left."""
+        for process in self.processes:
+            process.kill()
+        while self._ready:
+            self._turn(self._ready.popleft())
+        for process in self.processes:
+            for thread in process.threads:
+                thread.join_real()
+
+    def _turn(self, thread: Thread) -> None:
+        thread.queued = False
+        if thread.over:
+            return
+        if thread.process.paused:
+            thread.held = True
+            return
+        thread.sleeps = False
+        self.turns += 1
+        self._turns_now += 1
+        self.current = thread
+        thread.baton.release()
+        self.baton.acquire()
+        self.current = None
+        if self._turns_now > _TURNS_MOST:
+            self.violate(f"{thread.name} spins")
+            self._turns_now = 0
+        if thread.error is not None:
+            lines = "".join(traceback.format_exception(thread.error))
+            self.violate(f"{thread.name} ended with {lines}")
+            thread.error = None
