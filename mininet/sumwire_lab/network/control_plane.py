@@ -70,15 +70,16 @@ def laned_job(fabric: Fabric, options: LanedOptions, recipe: Recipe) -> list[dic
     return [job(fabric, JOB, JOB_ID, ops, base=0, count=LANED_SLOTS, recipe=recipe) | options.job()]
 
 
-def training_job(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
-    """The job of a training run."""
-    return [job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS, recipe=recipe if recipe.tabled else THC)]
+def training_job(fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False) -> list[dict[str, Any]]:
+    """The job of a training run. ``blind``: hosts mask what they send."""
+    entry = job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS, recipe=recipe if recipe.tabled else THC)
+    return [entry | ({"blind": True} if blind else {})]
 
 
-def side_jobs(fabric: Fabric, recipe: Recipe = THC) -> list[dict[str, Any]]:
+def side_jobs(fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False) -> list[dict[str, Any]]:
     """The training job, and the two jobs for malformed packets."""
     return [
-        *training_job(fabric, recipe),
+        *training_job(fabric, recipe, blind=blind),
         job(fabric, "odd", ODD_ID, ["thc", "max32"], base=SLOTS, count=_SIDE_SLOTS),
         job(fabric, "narrow", NARROW_ID, ["thc"], base=SLOTS + _SIDE_SLOTS, count=_SIDE_SLOTS),
     ]

@@ -89,6 +89,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     _engine_option(run)
     run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
     run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
+    run.add_argument("--blind", action="store_true", help="workers mask what they send: the switch sees noise")
     _condition_options(run)
     _laned_options(run)
     run.add_argument("--deadline", type=float, default=all_.deadline_s, help="seconds the run may take, %(default)s")
@@ -263,6 +264,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
         engine=arguments.engine,
         impair=arguments.impair,
         malformed=arguments.malformed,
+        blind=arguments.blind,
         conditions=_conditions(arguments),
         laned=_laned(arguments),
         deadline_s=arguments.deadline,

@@ -26,6 +26,9 @@ ENGINES: Final = ("auto", "native", "python")
 """Engines of the soft switch; `auto` is native if there is a compiler, else python."""
 
 
+# Ops of the systems that a blind job serves.
+_MASKED: Final = frozenset({"thc", "max32", "sum32"})
+
 UNLIMITED: Final = inf
 """Rate of a link without a limit, for the benchmarks of one all-reduce. A run of trainings needs a limit."""
 
@@ -120,6 +123,8 @@ class RunOptions:
     """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
     malformed: int = 0
     """Number of malformed packets sent to the switch while a system that uses it trains."""
+    blind: bool = False
+    """Whether workers mask what they send to a switch."""
     conditions: Conditions = field(default_factory=Conditions)
     laned: LanedOptions = field(default_factory=LanedOptions)
     """Options of the system dlcp."""
@@ -165,6 +170,12 @@ class RunOptions:
             most = min((min(BY_NAME[op].workers_max, WORKERS_MAX) for op in one.ops), default=WORKERS_MAX)
             if self.workers > most:
                 raise OptionError(f"workers={self.workers}: system {one.name} takes at most {most}")
+            if self.blind and one.switched and not _MASKED.issuperset(one.ops):
+                raise OptionError(
+                    f"blind: not with system {one.name}; masks are for {', '.join(sorted(_MASKED))} alone"
+                )
+            if self.blind and (one.recipe.laned or self.workers < 2):
+                raise OptionError("blind: not with system dlcp, whose packets have priorities, nor with one worker")
 
     def _check_network(self) -> None:
         if not 1 <= self.workers <= WORKERS_MAX:

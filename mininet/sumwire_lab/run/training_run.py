@@ -71,7 +71,8 @@ def _one(
     where += f"; {options.conditions.words()}" if options.conditions.any else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     recipe = parse(system).recipe
-    jobs = partial(control_plane.side_jobs if options.malformed else control_plane.training_job, recipe=recipe)
+    made = control_plane.side_jobs if options.malformed else control_plane.training_job
+    jobs = partial(made, recipe=recipe, blind=options.blind)
     has_queues = recipe.laned and options.laned.queues and kind != AGGREGATOR
     if recipe.laned:
         jobs = partial(control_plane.laned_job, options=options.laned, recipe=recipe)
@@ -88,6 +89,8 @@ def _one(
             extra["drops"] = drops(session, queues=has_queues)
         counted = session.counted()
         extra["offloads"] = session.network.offloads
+        if options.blind and kind is not None:
+            extra["blind"] = True
     sockets = sum(worker.host_sockets for worker in result.workers)
     lost = drop_counters.gather(counted, backlog_before=backlog, sockets=sockets)
     return replace(result, extra={**extra, "lost": lost.as_dict()})

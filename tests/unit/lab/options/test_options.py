@@ -69,6 +69,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(topology="three-level", workers=3), "workers=3"),
     (lambda: RunOptions(topology="leaf-spine", malformed=5), "malformed=5"),
     (lambda: RunOptions(malformed=-1), "malformed=-1"),
+    (lambda: RunOptions(blind=True, systems=("gloo", "marsit")), "blind: not with system marsit"),
+    (lambda: RunOptions(blind=True, systems=("dlcp",)), "blind: not with system dlcp"),
+    (lambda: RunOptions(blind=True, workers=1), "blind: not with"),
     (lambda: RunOptions(deadline_s=0), "deadline=0"),
     (lambda: parse_sizes("100k,x"), "sizes='x'"),
     (lambda: parse_sizes("0"), "sizes='0'"),
@@ -206,8 +209,9 @@ def test_the_digits_are_trained_as_ever() -> None:
     assert (options.learning_rate, options.weight_decay) == (0.1, 1e-4)
 
 
-def test_the_command_line_takes_malformed_packets() -> None:
+def test_the_command_line_takes_malformed_packets_and_masks() -> None:
     assert run_options(parser().parse_args(["run", "--malformed", "50"])) == RunOptions(malformed=50)
+    assert run_options(parser().parse_args(["run", "--blind"])) == RunOptions(blind=True)
 
 
 def test_the_command_line_ends_with_2_for_a_wrong_option(capsys: pytest.CaptureFixture[str]) -> None:
