@@ -73,6 +73,8 @@ class CodecRound(ABC):
         self._encoded = np.zeros(chunks, np.bool_)
         self._decoded = np.zeros(chunks, np.bool_)
         self._target: Tensor | None = None
+        # Whether the result is written over x.
+        self._overwrites = False
         # Chunks in which some worker has NaN or infinity. Their result is NaN.
         self._spoiled = np.zeros(chunks, np.bool_)
         # What sums are divided by; None: by their own counts.
@@ -106,6 +108,16 @@ class CodecRound(ABC):
         if self._decoded.any():
             raise StageError("divide_by: comes before decode")
         self._workers_divided_by = workers
+
+    def write_to(self, target: Tensor) -> None:
+        """Write the result to `target`, a flat tensor of the result's length, dtype and device; its memory may be that
+        of the round's tensor, which then has no residual. Raises CodecError for any other.
+        """
+        x = self._x
+        if (target.shape, target.dtype, target.device) != (x.shape, result_dtype(x), x.device):
+            raise CodecError(f"{target.dtype} target of shape {tuple(target.shape)}: needs {result_dtype(x)} {x.shape}")
+        self._target = target
+        self._overwrites = target.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
 
     def preliminary(self) -> NDArray[np.uint32]:
         """Return what goes into the preliminary exchange, uint32; empty if the codec has none."""
@@ -258,6 +270,8 @@ class CodecRound(ABC):
     def _check_residual(self, included: NDArray[np.bool_] | None) -> None:
         if not self.encoded:
             raise StageError("residual: comes after encode")
+        if self._overwrites:
+            raise StageError("residual: the tensor holds the result: write that to another one")
         if included is not None and (included.dtype != np.bool_ or included.shape != (self.chunks,)):
             raise CodecError(f"{included.dtype} mask of shape {included.shape}: needs bool ({self.chunks},)")
 

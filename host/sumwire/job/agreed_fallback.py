@@ -44,7 +44,7 @@ class AgreedFallback:
             if by_network:
                 result = self._through_switch(through_switch)
                 if result is not None:
-                    self.control.finish(result, by_network=True)
+                    self.control.finish(operation.kept(result), by_network=True)
                     return result
             result = self._without_switch(operation, call, begun=by_network)
         except RetryError:
@@ -52,7 +52,7 @@ class AgreedFallback:
             raise
         except SumwireError as error:
             raise self.control.fail(error) from error
-        self.control.finish(result, by_network=False)
+        self.control.finish(operation.kept(result), by_network=False)
         return result
 
     def by_choice(self, operation: Operation, call: str) -> Tensor:
@@ -64,7 +64,7 @@ class AgreedFallback:
             result = self._by_group(operation, call if compared else None)
         except SumwireError as error:
             raise self.control.fail(error) from error
-        self.control.finish_by_choice(result)
+        self.control.finish_by_choice(operation.kept(result))
         self.stats.group_operations += 1
         self.stats.group_values += operation.values
         return result

@@ -28,6 +28,7 @@ from sumwire.job.call import tag_in_one_trip
 from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
+from sumwire.job.kept_results import Kept
 from sumwire.job.one_trip import OneTrip, carried_for
 from sumwire.job.operations import Operation
 from sumwire.job.packing import Packing, packing_of, told_by_all
@@ -52,13 +53,15 @@ class CodecOptions:
 
     ``divide_by``: the number to divide every sum by, instead of its contributors. ``contribute=False``: send nothing;
     the tensor only tells the length. ``carried``: scales of the job's earlier operations, with which small tensors need
-    one round trip; None where sums may lack contributions.
+    one round trip; None where sums may lack contributions. ``into``: where the result is written, once all of it is
+    there; may be the operation's tensor itself. Only where sums lack no contributions.
     """
 
     tag: Tagging | None = None
     divide_by: int | None = None
     contribute: bool = True
     carried: CarriedScales | None = None
+    into: Tensor | None = None
 
 
 class CodecOperation(Operation):
@@ -75,8 +78,12 @@ class CodecOperation(Operation):
         stats.encode_s += time.monotonic() - began
         if options.divide_by is not None:
             self._round.divide_by(options.divide_by)
+        if options.into is not None:
+            self._round.write_to(options.into)
         self._codec = codec
         self._x = x
+        # Where a whole exchange made the tensor that was written into, which the caller may change.
+        self._results: Results | None = None
         self.what = mean_by(codec)
         self.values = x.numel()
         self.bucket = bucket
@@ -119,9 +126,21 @@ class CodecOperation(Operation):
         with transport.open(packing.op, round_.chunks, self.tag, bounded) as exchange:
             step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, packing, agreed, config)
-            carry(exchange, encode, decode, step=step, stats=stats)
+            carry(exchange, encode, decode, step=step, stats=stats, at_end=options.into is not None)
             self._included = _included(exchange.results, config)
+        if options.into is not None:
+            transport.keep_results()
+            self._results = exchange.results
         return round_.result
+
+    def kept(self, result: Tensor) -> Kept:
+        """See Operation. The caller may change what was written into its tensor."""
+        results = self._results
+        if result is not self._options.into:
+            return super().kept(result)
+        if results is None:
+            return super().kept(result.clone())
+        return Kept(results.words.nbytes, lambda: self._round.decode(results.words, results.counts))
 
     def _ask(
         self, transport: Transport, config: JobConfig, own: NDArray[np.uint32], tos: NDArray[np.uint8] | None

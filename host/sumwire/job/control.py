@@ -26,7 +26,7 @@ from sumwire.job.agreement import Agreement, Decision, Fail, FallBack, Return
 from sumwire.job.change import Change
 from sumwire.job.fallback import Fallback
 from sumwire.job.gloo_group import first_clause
-from sumwire.job.kept_results import KeptResults
+from sumwire.job.kept_results import Kept, KeptResults
 from sumwire.job.member import Member
 from sumwire.job.rounds import Rounds
 from sumwire.job.standing import Failure, Standing
@@ -139,14 +139,14 @@ class Control:
             self._check()
             return self._member.begin(call, by_choice=by_choice)
 
-    def finish(self, result: Tensor, *, by_network: bool) -> None:
+    def finish(self, result: Kept, *, by_network: bool) -> None:
         """The operation has its result."""
         with self._changed:
             if by_network:
                 self._member.leave_network()
             self._finish(result, kept=by_network)
 
-    def finish_by_choice(self, result: Tensor) -> None:
+    def finish_by_choice(self, result: Kept) -> None:
         """The operation, which did not use the network by choice, has its result."""
         with self._changed:
             # Other ranks may not have it yet when a fall-back is agreed on.
@@ -266,7 +266,7 @@ class Control:
         if over:
             self._end()
 
-    def _finish(self, result: Tensor, *, kept: bool) -> None:
+    def _finish(self, result: Kept, *, kept: bool) -> None:
         if kept:
             self._kept.add(self._member.completed, result)
             self._kept.trim(min(rank.completed for rank in self._vector))

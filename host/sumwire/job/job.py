@@ -174,8 +174,9 @@ class Job(Saved):
         settings = {"block": block, "delivery": delivered, "one_trip": one_trip}
         options = SessionOptions(settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through, silence_s)
         self._session = open_session(config, options, self.stats)
-        complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
-        self._carried = CarriedScales() if one_trip and complete else None
+        # Whether every sum has all contributions.
+        self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
+        self._carried = CarriedScales() if one_trip and self._complete else None
         self._session.on_change(self._forget_scales)
 
     @property
@@ -271,27 +272,46 @@ class Job(Saved):
         return "it closed the job after an error" if self._broken is None else str(self._broken)
 
     def reduce(
-        self, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None, given: str = ""
+        self,
+        x: Tensor,
+        bucket: int = 0,
+        *,
+        tag: Tagging | None = None,
+        given: str = "",
+        into: Tensor | None = None,
     ) -> tuple[Tensor, Residual]:
         """Mean of the workers' flat tensors by THC, and a function that returns this worker's residual.
 
         Both are float32 of x's length. The mean has equal bits on all workers and must not be changed. The residual is
         x minus what the mean contains of it; it is only computed when the function is called, and needs x unchanged.
         ``bucket``: a number equal on all workers. Calls that differ in it, in length or in order end with OrderError.
-        ``tag``, ``given``: see :meth:`reduce_with`. Raises the errors of :mod:`sumwire.errors`.
+        ``tag``, ``given``, ``into``: see :meth:`reduce_with`. Raises the errors of :mod:`sumwire.errors`.
         """
-        return self.reduce_with(self._thc_for("to reduce gradients with THC"), x, bucket, tag=tag, given=given)
+        return self.reduce_with(
+            self._thc_for("to reduce gradients with THC"), x, bucket, tag=tag, given=given, into=into
+        )
 
     def reduce_with(
-        self, codec: GradientCodec, x: Tensor, bucket: int = 0, *, tag: Tagging | None = None, given: str = ""
+        self,
+        codec: GradientCodec,
+        x: Tensor,
+        bucket: int = 0,
+        *,
+        tag: Tagging | None = None,
+        given: str = "",
+        into: Tensor | None = None,
     ) -> tuple[Tensor, Residual]:
         """Like :meth:`reduce`, with ``codec`` instead of THC. The job must have the codec's ops.
 
         ``tag``: maps the magnitudes of the tensor's chunks, float32 (chunks,), to the IPv4 TOS bytes of their packets,
         uint8 (chunks,). ``given``: a text that must be equal on all workers, for what the caller makes of the mean.
+        ``into``: a contiguous float32 CPU tensor, which may be x itself. Where that saves time the mean is written
+        there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual.
         """
         check_codec(self.config, codec, tagged=tag is not None)
-        options = CodecOptions(tag=tag, divide_by=self._divide_by, carried=self._carried)
+        # "raise" leaves the caller's tensor as it was. What is masked is not kept in the op's words.
+        target = into if self._complete and not self._raises and not self.config.blind else None
+        options = CodecOptions(tag=tag, divide_by=self._divide_by, carried=self._carried, into=target)
         by_group = self._session.choice.by_group(codec.info.name, x)
         kept: list[CodecOperation | GroupMean] = []
 
@@ -369,13 +389,13 @@ class Job(Saved):
             )
         return sums[: len(values)]
 
-    def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "") -> Tensor:
+    def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
         """For every value +1 or -1: the sign of one worker's value, drawn with equal probabilities. Zero is plus.
 
         Flat tensors; the result is float32, or float64 if x is. After a fall-back it is the mean of the workers' signs,
-        which is the expectation of merged signs. ``given``: see :meth:`reduce_with`.
+        which is the expectation of merged signs. ``given``, ``into``: see :meth:`reduce_with`.
         """
-        return self.reduce_with(self._sign, x, bucket, given=given)[0]
+        return self.reduce_with(self._sign, x, bucket, given=given, into=into)[0]
 
     def sign_merge(self, plus: Tensor, bucket: int = 0) -> Tensor:
         """For every value the sign of one worker, drawn with equal probabilities: bool (length,), True for plus.

@@ -5,12 +5,22 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from torch import Tensor
 
 # A chunk's result as float32 values.
 BYTES_PER_CHUNK: Final = 4096
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A result: its own tensor, or what makes it once more. ``nbytes``: of the memory that is held for it."""
+
+    nbytes: int
+    tensor: Callable[[], Tensor]
 
 
 class KeptResults:
@@ -20,7 +30,7 @@ class KeptResults:
     def __init__(self, *, most: int | None, most_bytes: int) -> None:
         # Results of the operations first..first + n - 1.
         self.first = 0
-        self._results: deque[Tensor] = deque()
+        self._results: deque[Kept] = deque()
         self._bytes = 0
         self._most = most
         self._most_bytes = most_bytes
@@ -28,7 +38,7 @@ class KeptResults:
     def __len__(self) -> int:
         return len(self._results)
 
-    def add(self, operation: int, result: Tensor) -> None:
+    def add(self, operation: int, result: Kept) -> None:
         """Keep the result of the operation after the latest one, or of a later one if nothing is kept."""
         if not self._results:
             self.first = operation
@@ -47,7 +57,7 @@ class KeptResults:
 
     def result(self, operation: int) -> Tensor:
         """A kept result."""
-        return self._results[operation - self.first]
+        return self._results[operation - self.first].tensor()
 
     def _drop(self) -> None:
         self._bytes -= self._results.popleft().nbytes

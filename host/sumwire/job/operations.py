@@ -26,6 +26,7 @@ from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, UsageError
 from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
+from sumwire.job.kept_results import Kept
 from sumwire.job.packing import packing_of, told_by_all
 from sumwire.job.parts import carry, part_chunks
 from sumwire.transport.buffers import Results
@@ -67,6 +68,10 @@ class Operation(ABC):
         """Accept a result that another worker handed out. Its sum contains this worker's contribution only if this
         worker had ``begun`` to send it."""
         return result
+
+    def kept(self, result: Tensor) -> Kept:
+        """The result that :meth:`through_switch` or :meth:`ordinary` has returned, for workers that lack it."""
+        return Kept(result.nbytes, lambda: result)
 
 
 def require(config: JobConfig, ops: tuple[str, ...], what: str) -> None:

@@ -27,10 +27,11 @@ _PARTS: Final = 8
 Step = Callable[[int, int], None]
 
 
-def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: JobStats) -> None:
+def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: JobStats, at_end: bool = False) -> None:
     """Carry out an exchange. ``encode`` fills its payload and ``decode`` uses its results, once for each chunk.
 
-    ``step``: chunks per part; the last part may be shorter. Raises what the exchange, ``encode`` and ``decode`` raise.
+    ``step``: chunks per part; the last part may be shorter. ``at_end``: nothing is decoded before all results are
+    there. Raises what the exchange, ``encode`` and ``decode`` raise.
     """
     chunks = exchange.chunks
     encoded = decoded = 0
@@ -47,7 +48,7 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
             done = exchange.progress(block=True)
         # Where slots may close early, results can arrive of chunks that this worker has not encoded yet.
         done = min(done, encoded)
-        while decoded < chunks and (done == chunks or done - decoded >= step):
+        while decoded < chunks and (done == chunks or (done - decoded >= step and not at_end)):
             upto = min(decoded + step, chunks)
             began = time.monotonic()
             decode(decoded, upto)

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
@@ -35,7 +36,8 @@ def all_reduce(
     Where some worker has NaN or infinity, all workers get NaN (for a whole block of values, see docs/host.md), and the
     key's residual stays as it was. With ``nonfinite="raise"`` the job raises NonFiniteError on all workers instead, and
     ``tensor`` stays as it was. Raises UsageError for other dtypes or ops, and OrderError where workers give different
-    ones.
+    ones. After KeyboardInterrupt, and a RecreateError about results that no sum can be, ``tensor`` may hold a part of
+    the result.
     """
     if tensor.dtype not in DTYPES:
         raise UsageError(f"tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
@@ -43,11 +45,25 @@ def all_reduce(
         raise UsageError(f"op = {op!r}: must be 'mean', 'sum' or 'sign'")
     flat = tensor.detach().reshape(-1)
     given = _given(op, tensor.dtype)
-    result = _signs(flat, job, feedback, bucket, given) if op == "sign" else _mean(flat, job, feedback, bucket, given)
-    total = result * job.config.workers if op == "sum" else result
+    into = flat if _is_writable(tensor) else None
+    reduce = _signs if op == "sign" else _mean
+    result = reduce(flat, job, feedback, bucket, given, into=into)
     with torch.no_grad():
-        tensor.copy_(total.view(tensor.shape))
+        if result is not into:
+            total = result * job.config.workers if op == "sum" else result
+            tensor.copy_(total.view(tensor.shape))
+        elif op == "sum":
+            tensor.mul_(job.config.workers)
+        else:
+            # Autograd only notices what torch writes.
+            increment_version(tensor)
     return tensor
+
+
+def _is_writable(tensor: Tensor) -> bool:
+    """Whether the kernels can write a result to the tensor's own memory."""
+    plain = tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+    return plain and tensor.is_contiguous() and not tensor.is_inference()
 
 
 def _given(op: str, dtype: torch.dtype) -> str:
@@ -57,17 +73,19 @@ def _given(op: str, dtype: torch.dtype) -> str:
     return " ".join(filter(None, (operation, type_)))
 
 
-def _mean(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int, given: str) -> Tensor:
+def _mean(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int, given: str, *, into: Tensor | None) -> Tensor:
     x = flat if feedback is None else job.feedback.compensate(feedback, flat)
-    mean, residual = job.reduce(x, bucket, given=given)
+    mean, residual = job.reduce(x, bucket, given=given, into=into)
     if feedback is not None and all_finite(mean):
         job.feedback.store(feedback, residual())
     return mean
 
 
-def _signs(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int, given: str) -> Tensor:
+def _signs(
+    flat: Tensor, job: Job, feedback: Hashable | None, bucket: int, given: str, *, into: Tensor | None
+) -> Tensor:
     if feedback is not None:
         raise UsageError(
             f"feedback = {feedback!r}: merged signs leave nothing that could be added to the next: leave it out"
         )
-    return job.merged_signs(flat, bucket, given=given)
+    return job.merged_signs(flat, bucket, given=given, into=into)

@@ -71,7 +71,7 @@ class Transport:
         self._clock = clock
         self._process = os.getpid()
         self._patience = options.patience or Alone(options.deadline_s)
-        self._up, self._down = Pool(), Pool()
+        self._up, self._down, self._kept = Pool(), Pool(), Pool()
         self._exchange: Exchange | None = None
         self.masks: Masks | None = None
         self.link = Link(config, self.stats)
@@ -187,6 +187,11 @@ class Transport:
         Raises UsageError while another exchange is under way.
         """
         return self._open(op, chunks, bucket, options, down=self._down)
+
+    def keep_results(self) -> None:
+        """The results of the latest exchange that was opened stay valid until an exchange after the next call of this
+        method."""
+        self._down, self._kept = self._kept, self._down
 
     def drain(self) -> None:
         """Between exchanges: take in the results that have arrived for exchanges this worker has not begun."""

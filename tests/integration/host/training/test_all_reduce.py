@@ -13,8 +13,11 @@ import sumwire
 import torch
 from golden import model
 from helpers.transport.udp_bridge import Bridge, Impairment, configs, golden_switch, job_mapping, run_workers
+from sumwire.codec.base import CodecRound
 from sumwire.config import parse_job
+from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.greeting import GREETING_BUCKET
+from sumwire.job.kept_results import Kept
 from sumwire.transport.udp import Transport
 from sumwire.wire.packets import OP_WORDS
 from sumwire_protocol import constants as p4
@@ -94,6 +97,54 @@ def test_any_shape_and_stride_in_place() -> None:
         assert transposed.shape == (50, 40)
         for result in (transposed.t(), parameter):
             assert float((result - exact).square().sum() / exact.square().sum()) < 0.03
+
+
+@pytest.mark.parametrize("options", [{}, {"feedback": "t"}, {"op": "sum"}])
+def test_a_result_lands_in_the_tensor_itself(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the bits of one that is copied there. Autograd learns of it."""
+    written: list[Tensor] = []
+    write_to = CodecRound.write_to
+    monkeypatch.setattr(CodecRound, "write_to", lambda self, into: (written.append(into), write_to(self, into))[1])
+    tensors = inputs(40_000)
+
+    def work(job: sumwire.Job, worker: int) -> tuple[Tensor, int]:
+        tensor = tensors[worker].clone()
+        before = tensor._version
+        sumwire.all_reduce(tensor, job, **options)
+        return tensor, tensor._version - before
+
+    here = play(work)
+    assert len(written) == WORKERS
+    copied = play(work, nonfinite="raise")
+    assert len(written) == WORKERS, "with raise, the tensor is only written once the result is known to be finite"
+    for (tensor, versions), (other, _) in zip(here, copied, strict=True):
+        assert torch.equal(tensor, other)
+        assert versions > 0
+
+
+@pytest.mark.parametrize("length", [3000, 40_000])
+def test_a_kept_result_is_not_the_callers_tensor(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller changes its tensors, and the next operation is over; then the result before is handed out."""
+    tensors = inputs(length)
+    through_switch = CodecOperation.through_switch
+    kept: dict[int, list[Kept]] = {worker: [] for worker in range(WORKERS)}
+
+    def keeping(self: CodecOperation, transport: Transport, config: Any, stats: Any) -> Tensor:
+        result = through_switch(self, transport, config, stats)
+        kept[config.worker].append(self.kept(result))
+        return result
+
+    monkeypatch.setattr(CodecOperation, "through_switch", keeping)
+
+    def work(job: sumwire.Job, worker: int) -> None:
+        tensor, expected = tensors[worker].clone(), []
+        for _ in range(3):
+            expected.append(sumwire.all_reduce(tensor, job).clone())
+            tensor.add_(worker)
+            for result, before in zip(kept[worker][-2:], expected[-2:], strict=True):
+                assert torch.equal(result.tensor(), before)
+
+    play(work)
 
 
 def test_signs_take_no_feedback() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import torch
-from sumwire.job.kept_results import KeptResults
+from sumwire.job.kept_results import Kept, KeptResults
+
+
+def of(tensor: torch.Tensor) -> Kept:
+    return Kept(tensor.nbytes, lambda: tensor)
 
 
 def filled(*, most: int | None = None, most_bytes: int = 1000) -> KeptResults:
     kept = KeptResults(most=most, most_bytes=most_bytes)
     for operation in range(3, 8):
-        kept.add(operation, torch.full((25,), float(operation)))
+        kept.add(operation, of(torch.full((25,), float(operation))))
     return kept
 
 
@@ -25,7 +29,7 @@ def test_what_all_ranks_have_is_dropped() -> None:
     assert (kept.first, len(kept)) == (6, 2)
     kept.trim(20)
     assert len(kept) == 0
-    kept.add(20, torch.zeros(1))
+    kept.add(20, of(torch.zeros(1)))
     assert kept.first == 20
 
 
