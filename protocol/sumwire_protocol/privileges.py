@@ -100,7 +100,8 @@ def _cache_for(account: Account) -> Path | None:
     """The user's folder, made if need be; None where there can be none, and code is then compiled each time."""
     folder = _CACHES / str(account.uid)
     try:
-        _CACHES.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _CACHES.mkdir(exist_ok=True)
+        _CACHES.chmod(0o755)  # whatever the umask is
         folder.mkdir(mode=0o700, exist_ok=True)
         # Only root can write the folder above, so that nobody puts a link here.
         os.chown(folder, account.uid, account.gid, follow_symlinks=False)

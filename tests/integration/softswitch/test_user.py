@@ -29,7 +29,7 @@ def switch(folder: Path, wires: dict[int, str], engine: str) -> Iterator[subproc
     words = ["--no-p4", *ports, "--user", "nobody", "--engine", engine, "--device-id", "3"]
     line = [sys.executable, "-m", "softswitch.cli", *words, "--grpc-server-addr", f"unix:{folder}/p4rt"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment, umask=0o077) as process:
         try:
             assert process.stderr is not None
             said = next((line for line in iter(process.stderr.readline, "") if "ready" in line), "")
@@ -56,7 +56,8 @@ def test_a_program_brought_later_is_compiled_and_run_without_rights(
         if engine == "native":
             # What was compiled is the user's own, and is kept where only root could have made the folder.
             kept = [path for path in mapped(process.pid) if "softswitch-program" in path]
-            assert kept and all(Path(path).stat().st_uid == NOBODY.pw_uid for path in kept)
+            assert kept and all(path.startswith(f"/var/cache/nativelib/{NOBODY.pw_uid}/") for path in kept)
+            assert all(Path(path).stat().st_uid == NOBODY.pw_uid for path in kept)
             assert all(Path(path).parent.stat().st_mode & 0o077 == 0 for path in kept)
         controller.close()
 

@@ -4,9 +4,13 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,6 +18,7 @@ import pytest
 from helpers.controller.config_texts import star, text
 from helpers.controller.fake_p4runtime import FakeServer, serving
 from helpers.controller.topology_texts import leaf_spine
+from helpers.rights import assert_no_rights_left
 from sumwire_controller.deploy.failover import below_redundant_roots
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.watch import Event, Watch
@@ -173,6 +178,27 @@ def test_a_leaf_that_refuses_is_asked_again_and_reported_once() -> None:
         net.fakes["leaf1"].write_code = None
         assert set(net.next("moved")) == {"leaf1"}
         assert net.uses("leaf1") == {1}
+
+
+@pytest.mark.root
+def test_the_command_watches_without_roots_rights(tmp_path: Path) -> None:
+    with scene() as ready:
+        data = leaf_spine(2, 2, ready.spines)
+        for each in data["switches"]:
+            each["grpc"] = ready.fakes[each["name"]].address
+        (tmp_path / "net.yaml").write_text(text(data))
+        words = ["watch", str(tmp_path / "net.yaml"), "--user", "nobody"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-m", "sumwire_controller.cli", *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline().startswith("watching ")
+                assert_no_rights_left(process.pid)
+                ready.stop("spine1")
+                assert "no answer at" in process.stdout.readline()
+            finally:
+                process.kill()
 
 
 def test_nothing_to_watch() -> None:
