@@ -18,7 +18,7 @@
 #include "include/control/degrade.p4"
 #include "include/control/slot.p4"
 #include "include/control/reply.p4"
-#include "include/control/refusal.p4"
+#include "include/control/guard.p4"
 #include "include/control/accounting.p4"
 #include "include/control/virtual_queue.p4"
 
@@ -29,7 +29,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     Degrade() degrade;
     Slot() slot;
     Reply() reply;
-    Refusal() refusal;
+    Guard() guard;
     Accounting() accounting;
     VirtualQueue() virtual_queue;
 
@@ -52,11 +52,13 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                     meta.reject = REJECT_NOT_SUMWIRE;
                 }
             }
-            if (meta.reject != REJECT_NONE) {
-                refusal.apply(hdr, meta, standard_metadata);
-            } else if (meta.effects & EFFECTS_REPLY != 0) {
-                reply.apply(hdr, meta, standard_metadata);
-            }
+        }
+        if (meta.reject != REJECT_NONE) {
+            guard.apply(hdr, meta, standard_metadata);
+        } else if (meta.effects & EFFECTS_REPLY != 0) {
+            reply.apply(hdr, meta, standard_metadata);
+        }
+        if (meta.verdict != VERDICT_NONE) {
             accounting.apply(meta);
         }
         // For one port: not dropped, and no multicast.

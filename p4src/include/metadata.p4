@@ -66,10 +66,10 @@ struct payload_t {
 
 // A comment begins with the files that write a field, and behind the arrow those that read it.
 struct metadata_t {
-    // parser, sumwire, admission, uplink, slot -> sumwire, admission, slot, refusal, accounting, virtual_queue. Why the
+    // parser, forwarding, sumwire, admission, uplink, slot, guard -> sumwire, admission, slot, guard, refusal. Why the
     // packet is refused, REJECT_*, an index of a counter. REJECT_NONE while there is nothing against it.
     bit<32> reject;
-    // slot, accounting -> reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a counter.
+    // slot, guard -> sumwire, reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a counter.
     bit<32> verdict;
     // parser, degrade, slot -> admission, uplink, degrade, slot, aggregate, vote. See TRAIT_*.
     bit<16> traits;
@@ -78,16 +78,16 @@ struct metadata_t {
     // reply, refusal -> reply, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills in addresses
     // and checksum.
     bit<2> reply;
-    // forwarding -> sumwire, forwarding, reply. The aggregator's own. 0 while the packet is not for the aggregator.
+    // forwarding -> sumwire, forwarding, guard, reply. The aggregator's own. 0 while the packet is not for the aggregator.
     mac_t switch_mac;
-    // parser -> forwarding, reply. The destination, for the tables.
+    // parser -> forwarding, guard, reply. The destination, for the tables.
     ipv4_t lookup_address;
     // parser, admission, uplink -> parser, uplink. Chooses the switch above: the slot, or a hash of slot and round.
     // Before that, whether lengths agree.
     bit<16> selector;
     // slot -> slot. The slot's state as it will be if the packet is folded in, where that is not a usual contribution.
     state_t joined;
-    // uplink, degrade, slot, refusal, virtual_queue -> uplink, degrade, slot, sign, refusal, virtual_queue.
+    // uplink, degrade, slot, guard, refusal, virtual_queue -> uplink, degrade, slot, sign, guard, refusal, virtual_queue.
     // What one control after another computes with. None finds what another one left.
     bit<32> scratch;
     // refusal, virtual_queue -> refusal, virtual_queue. The time since the last refusal or packet at the port, in us.

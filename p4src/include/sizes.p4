@@ -32,6 +32,8 @@ const int WORKERS_MAX = 1024;
 // Workers of one job at one switch: the width of the contributors bitmap.
 const int JOB_WORKERS_MAX = 32;
 const int ROUTES_MAX = 1024;
+// Hosts and lower switches, each at every port where its frames come in.
+const int SOURCES_MAX = 4096;
 const int AGGREGATORS_MAX = 16;
 // Port numbers: egress_spec has 9 bits.
 const int PORTS_MAX = 512;

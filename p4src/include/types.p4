@@ -76,6 +76,9 @@ const bit<8> FLAG_RESYNC = 0x20;      // sent once more
 const bit<8> FLAG_MISSING = 0x40;     // closed by a FLUSH that says how few are enough, or with void contributions
 const bit<8> FLAG_CLOSED = 0x80;      // of an INFORM: the slot has its result
 
+// Those that no host sends.
+const bit<8> FLAGS_OF_SWITCHES = FLAG_INCOMPLETE + FLAG_CE + FLAG_MISSING + FLAG_CLOSED;
+
 // cut, of a result: the low bits count the planes that its contributions lacked, all together.
 const bit<8> CUT_RESULT = 0x80;  // the result itself has only its top six planes
 const bit<8> CUT_PLANES = 0x7F;
@@ -140,6 +143,9 @@ const bit<32> REJECT_CHECKSUM = 13;    // IPv4 header checksum
 const bit<32> REJECT_NOT_SUMWIRE = 14; // to the aggregator's address, but no Sumwire packet
 const bit<32> REJECT_CALL = 15;        // another op or bucket than those that opened the slot's round
 const bit<32> REJECT_PARENT = 16;      // as from the switch above, but not of the one for this slot
+const bit<32> REJECT_UDP_PORT = 17;    // from another UDP port than the worker's
+const bit<32> REJECT_FLAGS = 18;       // a host sets a flag that is a lower switch's
+const bit<32> REJECT_SOURCE = 19;      // to be forwarded, or ARP: nobody at this port has these addresses
 const int REJECTS = 32;
 
 // A port gets at most one REFUSED in this time.

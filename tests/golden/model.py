@@ -37,6 +37,7 @@ from golden.packets import (
     CLOSED,
     CONTRIBUTE,
     CUT_RESULT,
+    FLAGS_OF_SWITCHES,
     FLUSH,
     INCOMPLETE,
     INFORM,
@@ -159,11 +160,23 @@ class GoldenSwitch:
     def receive(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         ethertype = frame[12:14]
         if ethertype == b"\x08\x06" and len(frame) >= 42:
-            return self._arp(port, frame)
+            sender_fits = frame[22:28] == frame[6:12]
+            return self._arp(port, frame) if sender_fits and self._knows(port, frame, frame[28:32]) else self._spoofed()
         if ethertype == b"\x08\x00" and len(frame) >= 34:
             if frame[30:34] == self.aggregator.ip:
                 return self._sumwire(port, frame)
+            if not self._knows(port, frame, frame[26:30]):
+                return self._spoofed()
             return self._queued(self._forward(frame[30:34], frame))
+        return []
+
+    def _knows(self, port: int, frame: bytes, ip: bytes) -> bool:
+        """Whether a frame's source is one of the network's, at the port behind which it is."""
+        return any((host.port, host.mac, host.ip) == (port, frame[6:12], ip) for host in self.hosts)
+
+    def _spoofed(self) -> list[tuple[int, bytes]]:
+        self.verdicts["REJECT"] += 1
+        self.rejects["SOURCE"] += 1
         return []
 
     def _queued(self, frames: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
@@ -247,6 +260,7 @@ class GoldenSwitch:
         worker = job.workers[packet.worker] if not from_above else self.aggregator
         parent = job.above(packet)
         above = parent.switch if parent else None
+        source = (port, frame[6:12], frame[26:30])
         asks = packet.kind == PROBE
         any_call = packet.kind in (STALE, REFUSED) or is_hello(packet)
         cut_up = packet.op == THC and packet.kind == CONTRIBUTE and packet.words == WORDS_TRIMMED
@@ -258,13 +272,15 @@ class GoldenSwitch:
         differs = differs and (slot.op, slot.bucket) != (packet.op, packet.bucket)
         checks = (
             (not from_above and port != worker.port, "PORT"),
-            (not from_above and frame[26:30] != worker.ip, "ADDRESS"),
+            (not from_above and (frame[6:12], frame[26:30]) != (worker.mac, worker.ip), "ADDRESS"),
+            (not from_above and int.from_bytes(frame[34:36]) != worker.udp_port, "UDP_PORT"),
             (packet.slot >= job.slots, "SLOT"),
             (packet.op not in job.ops and not is_hello(packet), "JOB_OP"),
             (not from_above and not 1 <= packet.count <= worker.weight, "COUNT"),
             (not from_above and not asks and two_forms and as_switch != worker.is_switch, "WORDS"),
+            (not from_above and bool(packet.flags & FLAGS_OF_SWITCHES) and not worker.is_switch, "FLAGS"),
             (cut_up and above is not None, "WORDS"),
-            (from_above and (above is None or (port, frame[26:30]) != (above.port, above.ip)), "PARENT"),
+            (from_above and source != (above and (above.port, above.mac, above.ip)), "PARENT"),
             (not any_call and differs, "CALL"),
         )
         return next((reason for failed, reason in checks if failed), None)

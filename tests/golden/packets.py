@@ -17,6 +17,8 @@ NO_OP, REVISION = 0, 2
 FLUSH, INCOMPLETE, OVERFLOW, TRIMMED, CE, RESYNC, MISSING, CLOSED = (1 << k for k in range(8))
 # Flags of a contribution that are flags of the result as well.
 KEPT = INCOMPLETE | OVERFLOW | TRIMMED | CE | MISSING
+# Flags that only a lower switch sets.
+FLAGS_OF_SWITCHES = INCOMPLETE | CE | MISSING | CLOSED
 # cut: the result itself lacks planes.
 CUT_RESULT = 0x80
 

@@ -22,20 +22,21 @@ GAP_US = 10_000
 REASONS = {
     "LENGTH": 1, "VERSION": 2, "KIND": 3, "OP": 4, "WORDS": 5, "JOB": 6, "WORKER": 7, "PORT": 8, "ADDRESS": 9,
     "SLOT": 10, "JOB_OP": 11, "COUNT": 12, "CHECKSUM": 13, "NOT_SUMWIRE": 14, "CALL": 15, "PARENT": 16,
+    "UDP_PORT": 17, "FLAGS": 18, "SOURCE": 19,
 }  # fmt: skip
 
 
 @dataclass
 class Refusals:
-    """``senders`` are (port, address) of those that the switch knows. ``last`` is by port, in microseconds."""
+    """``senders`` are (port, MAC, address) of those that the switch knows. ``last`` is by port, in microseconds."""
 
     aggregator: Host
-    senders: frozenset[tuple[int, bytes]] = frozenset()
+    senders: frozenset[tuple[int, bytes, bytes]] = frozenset()
     last: dict[int, int] = field(default_factory=dict)
 
     def answer(self, port: int, frame: bytes, reason: str, now: int) -> list[tuple[int, bytes]]:
         """The answer to a refused frame, if it gets one."""
-        if (port, frame[26:30]) not in self.senders or not _is_question(frame, reason):
+        if (port, frame[6:12], frame[26:30]) not in self.senders or not _is_question(frame, reason):
             return []
         if port in self.last and now - self.last[port] < GAP_US:
             return []

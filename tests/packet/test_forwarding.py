@@ -32,14 +32,14 @@ FORWARDED: dict[str, Packet] = {
     "a wrong IPv4 checksum": ETHER / IP(src="10.0.0.1", dst="10.0.0.2", chksum=1) / UDP(),
     "DSCP and ECN": ETHER / IP(src="10.0.0.1", dst="10.0.0.2", tos=0xBB) / UDP(),
     "back to where it came from": ETHER / IP(src="10.0.0.1", dst="10.0.0.1") / UDP(),
-    "an ARP request for a host": BROADCAST / ARP(op=1, psrc="10.0.0.1", pdst="10.0.0.2"),
-    "an ARP reply": ETHER / ARP(op=2, psrc="10.0.0.1", pdst="10.0.0.2"),
+    "an ARP request for a host": BROADCAST / ARP(op=1, hwsrc=H1.mac.hex(":"), psrc="10.0.0.1", pdst="10.0.0.2"),
+    "an ARP reply": ETHER / ARP(op=2, hwsrc=H1.mac.hex(":"), psrc="10.0.0.1", pdst="10.0.0.2"),
 }
 DROPPED: dict[str, Packet] = {
     "IPv4 to nobody": ETHER / IP(src="10.0.0.1", dst="192.0.2.7") / UDP(),
-    "ARP for nobody": BROADCAST / ARP(op=1, pdst="10.0.0.77"),
+    "ARP for nobody": BROADCAST / ARP(op=1, hwsrc=H1.mac.hex(":"), psrc="10.0.0.1", pdst="10.0.0.77"),
     "IPv6": ETHER / IPv6() / UDP(),
-    "an ARP reply to the aggregator": ETHER / ARP(op=2, pdst="10.0.0.100"),
+    "an ARP reply to the aggregator": ETHER / ARP(op=2, hwsrc=H1.mac.hex(":"), psrc="10.0.0.1", pdst="10.0.0.100"),
 }
 
 

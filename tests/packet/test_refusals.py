@@ -27,6 +27,8 @@ CHANGES = pytest.mark.parametrize(
         ({"slot": 8}, "SLOT"),
         ({"job": NORMS.number}, "JOB_OP"),
         ({"count": 2}, "COUNT"),
+        ({"flags": model.CE}, "FLAGS"),
+        ({}, "UDP_PORT"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -39,9 +41,9 @@ def good(game: Game, **fields: int) -> Packet:
     return packet._replace(**fields)
 
 
-def ask(game: Game, packet: Packet, sender: Host = HOSTS[0], tos: int = 0xB9) -> Frames:
-    """From any port of the sender's, as urgent as class 5, droppable and with ECN = 1."""
-    frame = udp_frame(Host(sender.port, sender.mac, sender.ip, 40_000), AGGREGATOR, packet.encode(), dscp_ecn=tos)
+def ask(game: Game, packet: Packet, sender: Host = HOSTS[0], tos: int = 0xB9, udp_port: int = 40_000) -> Frames:
+    """As urgent as class 5, droppable and with ECN = 1."""
+    frame = udp_frame(Host(sender.port, sender.mac, sender.ip, udp_port), AGGREGATOR, packet.encode(), dscp_ecn=tos)
     return game.frame(sender.port, frame)
 
 
@@ -50,12 +52,14 @@ def test_a_known_sender_is_told_why(rig: Rig, fields: dict[str, int], reason: st
     """Typed out, not asked of the model: the packet's own header, with the reason, back to where it came from."""
     game = Game(rig)
     packet = good(game, **fields)
-    out = wait_for(game, lambda: ask(game, packet))
+    # Reasons behind UDP_PORT are those of the worker's own port.
+    udp_port = HOSTS[0].udp_port if reason in ("SLOT", "JOB_OP", "COUNT", "FLAGS") else 40_000
+    out = wait_for(game, lambda: ask(game, packet, udp_port=udp_port))
     ((port, frame),) = out
     assert (port, len(frame)) == (HOSTS[0].port, HEADER)
     assert (frame[:6], frame[6:12]) == (HOSTS[0].mac, AGGREGATOR.mac)
     assert (frame[26:30], frame[30:34]) == (AGGREGATOR.ip, HOSTS[0].ip)
-    assert (frame[34:36], frame[36:38]) == (model.UDP_PORT.to_bytes(2), (40_000).to_bytes(2))
+    assert (frame[34:36], frame[36:38]) == (model.UDP_PORT.to_bytes(2), udp_port.to_bytes(2))
     assert frame[15] == 0xA2  # the priority of the question, protected
     assert model.decode(frame[42:]) == packet._replace(
         version=1, kind=6, count=model.REASONS[reason], contributors=0, flags=0, words=0, cut=0, payload=b""

@@ -211,6 +211,6 @@ def test_arp_passes(rig: Rig) -> None:
     asks = HOSTS[0].mac + b"\x08\x06\x00\x01\x08\x00\x06\x04\x00\x01" + HOSTS[0].mac + HOSTS[0].ip
     frame = b"\xff" * 6 + asks + bytes(6) + HOSTS[1].ip
     assert len(game.frame(HOSTS[0].port, frame)) == 1
-    answer = game.frame(HOSTS[1].port, frame[:38] + AGGREGATOR.ip)
+    answer = game.frame(HOSTS[0].port, frame[:38] + AGGREGATOR.ip)
     assert len(answer) == 1
     game.check_counters()

@@ -31,7 +31,7 @@ class AggregatorSwitch:
             Host(each.seat + 1, bytes([0, 0, 0, 0, 0, each.seat + 1]), socket.inet_aton(each.ip), each.udp_port)
             for each in configs[0].addresses
         ]
-        rows, ports = np.zeros((1, ROW_BYTES), np.uint8), np.zeros(1, np.uint16)
+        rows, ports = np.zeros((1, ROW_BYTES), np.uint8), np.zeros(1, ">u2")
         self._batch = Batch(rows, np.zeros(1, np.uint32), np.zeros(1, np.uint32), ports, np.zeros(1, np.uint8), 1)
         self._now_s = 0.0
 

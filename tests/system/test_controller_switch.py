@@ -67,7 +67,7 @@ def test_apply_twice_and_read_back(address: str) -> None:
     kinds = [line.split("[")[0].split(" ")[0] for line in status.entries]
     counts = {kind: kinds.count(kind) for kind in kinds}
     assert counts == {
-        "aggregator": 1, "forward": 4, "sender": 4, "job": 2, "worker": 6, "thc_low": 1, "thc_high": 1, "group": 2,
+        "aggregator": 1, "forward": 4, "source": 4, "job": 2, "worker": 6, "thc_low": 1, "thc_high": 1, "group": 2,
         "replica": 7,
     }  # fmt: skip
 

@@ -21,7 +21,7 @@ from sumwire_controller.derive.tables import (
     FORWARD,
     JOB,
     REPLICA,
-    SENDER,
+    SOURCE,
     THC_HIGH,
     THC_LOW,
     UPLINK,
@@ -57,7 +57,8 @@ def _common(config: Config) -> Iterator[Entry]:
     yield TableEntry(AGGREGATOR.name, (int(config.aggregator.ip),), (mac_number(config.aggregator.mac),))
     for worker in config.workers:
         yield TableEntry(FORWARD.name, (int(worker.ip), ADDRESS_BITS), (worker.port,))
-        yield TableEntry(SENDER.name, (worker.port, int(worker.ip)), ())
+        for port in worker.ports_in:
+            yield TableEntry(SOURCE.name, (port, mac_number(worker.mac), int(worker.ip)), ())
     for queue in config.queues:
         yield TableEntry(VIRTUAL_QUEUE.name, (queue.port,), queue_args(queue))
 
@@ -100,9 +101,11 @@ def digest_of(config: Config, job: Job) -> int:
 def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:
     key = (job.id, number)
     weight = job.stands_for[number] if job.stands_for else worker.weight
-    yield TableEntry(WORKER.name, key, (worker.port, int(worker.ip), 1 << number, weight, int(worker.is_switch)))
+    ip, mac = int(worker.ip), mac_number(worker.mac)
     udp_port = worker.udp_port if worker.is_switch else worker.udp_port + job.lane
-    yield TableEntry(REPLICA.name, key, (mac_number(worker.mac), int(worker.ip), udp_port))
+    admitted = (worker.port, ip, 1 << number, weight, int(worker.is_switch), mac, udp_port)
+    yield TableEntry(WORKER.name, key, admitted)
+    yield TableEntry(REPLICA.name, key, (mac, ip, udp_port))
 
 
 def uplinks(job: Job, gone: Collection[IPv4Address] = ()) -> Iterator[TableEntry]:

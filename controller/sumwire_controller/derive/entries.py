@@ -19,7 +19,7 @@ from sumwire_controller.derive.tables import (
     FORWARD,
     JOB,
     REPLICA,
-    SENDER,
+    SOURCE,
     TABLES,
     THC_HIGH,
     THC_LOW,
@@ -100,7 +100,7 @@ def job_of(entry: Entry) -> int | None:
     """The job id an entry belongs to; None for those of no job and the ledger."""
     if isinstance(entry, MulticastGroup):
         return entry.group - 1
-    if entry.table in (FORWARD.name, AGGREGATOR.name, SENDER.name, VIRTUAL_QUEUE.name) or is_ledger(entry):
+    if entry.table in (FORWARD.name, AGGREGATOR.name, SOURCE.name, VIRTUAL_QUEUE.name) or is_ledger(entry):
         return None
     return entry.key[0]
 

@@ -9,10 +9,17 @@ lower switches) and the switches above.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
+from typing import TypeAlias
 
 from sumwire_controller.derive.tree import JobTree, job_tree
 from sumwire_controller.model.config import Config, Job, Parent, WholeJob, Worker
-from sumwire_controller.model.topology import Link, Node, Topology
+from sumwire_controller.model.topology import Host, Link, Node, Topology
+
+NextPorts: TypeAlias = dict[str, dict[str, int]]
+"""Switch -> name of another switch -> the port that leads there."""
+EntryPorts: TypeAlias = dict[str, dict[str, set[int]]]
+"""Switch -> name of another switch -> ports at which frames from there come in."""
 
 
 def configs_of(topology: Topology) -> tuple[Config, ...]:
@@ -21,12 +28,17 @@ def configs_of(topology: Topology) -> tuple[Config, ...]:
     The topology must keep the rules of `rules/topology.py`.
     """
     trees = [(job, job_tree(topology, job)) for job in topology.jobs]
-    return tuple(_config(topology, node, trees) for node in topology.switches)
+    ports = {node.name: next_ports(topology, node.name) for node in topology.switches}
+    ports_in = entry_ports(topology, ports)
+    return tuple(_config(topology, node, trees, ports, ports_in) for node in topology.switches)
 
 
-def _config(topology: Topology, node: Node, trees: list[tuple[Job, JobTree]]) -> Config:
+def _config(
+    topology: Topology, node: Node, trees: list[tuple[Job, JobTree]], ports: NextPorts, ports_in: EntryPorts
+) -> Config:
     own = [(job, tree) for job, tree in trees if node.name in tree.seats]
-    workers = {worker.name: worker for worker in (*_hosts(topology, node.name), *_lower(topology, node.name, own))}
+    hosts = [_host(host, node.name, ports, ports_in) for host in topology.hosts]
+    workers = {worker.name: worker for worker in (*hosts, *_lower(topology, node.name, own))}
     return Config(
         switch=node.switch,
         aggregator=node.aggregator,
@@ -37,13 +49,13 @@ def _config(topology: Topology, node: Node, trees: list[tuple[Job, JobTree]]) ->
     )
 
 
-def _hosts(topology: Topology, switch: str) -> list[Worker]:
-    """Every host of the network, with the port that leads to it."""
-    ports = next_ports(topology, switch)
-    return [
-        Worker(host.name, host.ip, host.mac, host.port if host.switch == switch else ports[host.switch], host.udp_port)
-        for host in topology.hosts
-    ]
+def _host(host: Host, switch: str, ports: NextPorts, ports_in: EntryPorts) -> Worker:
+    """A host of the network, with the port that leads to it from a switch."""
+    if host.switch == switch:
+        return Worker(host.name, host.ip, host.mac, host.port, host.udp_port)
+    port = ports[switch][host.switch]
+    others = ports_in[switch].get(host.switch, set()) - {port}
+    return Worker(host.name, host.ip, host.mac, port, host.udp_port, other_ports_in=tuple(sorted(others)))
 
 
 def next_ports(topology: Topology, switch: str) -> dict[str, int]:
@@ -58,6 +70,22 @@ def next_ports(topology: Topology, switch: str) -> dict[str, int]:
         if goal != switch:
             away = topology.distances(goal)
             found[goal] = next(port for k, port in neighbours if away[order[k]] < away[switch])
+    return found
+
+
+def entry_ports(topology: Topology, ports: NextPorts) -> EntryPorts:
+    """Switch -> name of another switch -> the ports at which frames of that one's hosts come in, wherever they go.
+
+    Most often it is the port that leads there, but there and back may be different ways of the same length.
+    """
+    neighbours = {node.name: dict(topology.ports(node.name)) for node in topology.switches}
+    arrivals = {name: {there: port for port, there in beside.items()} for name, beside in neighbours.items()}
+    found: EntryPorts = {name: {} for name in ports}
+    for start, goal in permutations(ports, 2):
+        at = start
+        while at != goal:
+            last, at = at, neighbours[at][ports[at][goal]]
+            found[at].setdefault(start, set()).add(arrivals[at][last])
     return found
 
 

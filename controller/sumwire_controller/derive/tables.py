@@ -45,12 +45,12 @@ JOB: Final = TableShape(
     "admit_job",
     ("generation", "slot_base", "job_slots", "quorum", "group", "job_ops", "spray", "quorum_least", "digest"),
 )
-SENDER: Final = TableShape("sender", ("port", "address"), "known_sender", ())
+SOURCE: Final = TableShape("source", ("port", "mac", "address"), "known_source", ())
 WORKER: Final = TableShape(
     "worker",
     ("job", "worker"),
     "admit_worker",
-    ("port", "address", "worker_bit", "worker_weight", "is_switch"),
+    ("port", "address", "worker_bit", "worker_weight", "is_switch", "mac", "udp_port"),
 )
 UPLINK: Final = TableShape(
     "uplink",
@@ -71,7 +71,7 @@ VIRTUAL_QUEUE: Final = TableShape(
 DEGRADE: Final = TableShape("degrade", ("job",), "degrade", ("seed", "share", "mode"))
 REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip", "udp_port"))
 
-_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, SENDER, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
+_ALL = (FORWARD, AGGREGATOR, JOB, WORKER, SOURCE, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
 TABLES: Final = {shape.name: shape for shape in _ALL}
 """Every table that the controller writes. It leaves all others alone."""
 

@@ -60,9 +60,10 @@ class Aggregator:
 class Worker:
     """A host or a lower switch that sends contributions.
 
-    `port` is the switch port that leads to it, `udp_port` the UDP port at which it receives results. `stands_for` is
-    None for a host. For a lower switch it is the number of hosts summed in its partial results, and `ip` and `mac` are
-    those of its aggregator.
+    `port` is the switch port that leads to it, `udp_port` the UDP port from which it sends and at which it receives
+    results. `stands_for` is None for a host. For a lower switch it is the number of hosts summed in its partial
+    results, and `ip` and `mac` are those of its aggregator. `other_ports_in` are further ports at which its frames come
+    in, of a host behind other switches.
     """
 
     name: str
@@ -71,6 +72,12 @@ class Worker:
     port: int
     udp_port: int = SUMWIRE_PORT
     stands_for: int | None = None
+    other_ports_in: tuple[int, ...] = ()
+
+    @property
+    def ports_in(self) -> tuple[int, ...]:
+        """Every port at which its frames may come in."""
+        return (self.port, *self.other_ports_in)
 
     @property
     def is_switch(self) -> bool:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission: which datagrams are refused, and why: the first rule that one breaks (docs/protocol.md#reject).
 
-Ports, checksums and packets other than UDP have no rule here: the kernel drops what is wrong with them.
+Ports of a switch, checksums and packets other than UDP have no rule here: the kernel drops what is wrong with them.
 """
 
 from __future__ import annotations
@@ -96,10 +96,12 @@ def _membership(
     return [
         (contributes & ~known, p4.REJECT_WORKER),
         (contributes & (jobs["addresses"][rows, seat] != batch.sources), p4.REJECT_ADDRESS),
+        (contributes & (jobs["udp_ports"][rows, seat] != batch.ports), p4.REJECT_UDP_PORT),
         (records["slot"] >= jobs["slots"], p4.REJECT_SLOT),
         ((jobs["ops"] & op_bit == 0) & ~are_hellos(records), p4.REJECT_JOB_OP),
         (~contributes, p4.REJECT_PARENT),
         (records["count"] != 1, p4.REJECT_COUNT),
         # Other well-formed packets are a lower switch's.
         (~from_host, p4.REJECT_WORDS),
+        (records["flags"] & p4.FLAGS_OF_SWITCHES != 0, p4.REJECT_FLAGS),
     ]

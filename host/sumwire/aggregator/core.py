@@ -80,6 +80,7 @@ class Aggregator:
             arrays.data = address_of(self._addresses)
             arrays.sizes, arrays.size_bytes = address_of(batch.sizes), batch.sizes.strides[0]
             arrays.sources, arrays.source_bytes = address_of(batch.sources), batch.sources.strides[0]
+            arrays.ports, arrays.port_bytes = address_of(batch.ports), batch.ports.strides[0]
             arrays.tos, arrays.tos_bytes = address_of(batch.tos), batch.tos.strides[0]
 
 

@@ -52,6 +52,8 @@ class BatchArrays(ctypes.Structure):
         ("size_bytes", c_uint64),
         ("sources", c_void_p),
         ("source_bytes", c_uint64),
+        ("ports", c_void_p),
+        ("port_bytes", c_uint64),
         ("tos", c_void_p),
         ("tos_bytes", c_uint64),
         ("count", c_uint64),

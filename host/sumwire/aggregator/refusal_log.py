@@ -22,7 +22,7 @@ from sumwire.wire.packets import headers
 GAP_S: Final = 10.0
 _LOG: Final = logging.getLogger("sumwire.aggregator")
 _OP_NAMES: Final = {op.code: op.name for op in OPS}
-_FIELDS: Final = ("version_kind", "op", "job", "slot", "worker", "count", "round")
+_FIELDS: Final = ("version_kind", "op", "job", "slot", "worker", "count", "round", "flags")
 _SAME_VERSION: Final = "install one version of Sumwire on workers and aggregator (sumwire-aggregator --version)"
 _SAME_FILE: Final = "give the workers and the aggregator one and the same job file: sumwire-aggregator JOB.json"
 _NO_TREE: Final = (
@@ -125,6 +125,19 @@ def _address(of: _Refused) -> str:
     )
 
 
+def _udp_port(of: _Refused) -> str:
+    seat = of.fields["worker"]
+    expected = of.config.addresses[of.config.seats[seat]].udp_port
+    return (
+        f"{of.job}: seat {seat} from {of.sender}, from another UDP port than the job file's {expected}: end the "
+        f"program there that sends in the worker's name, or correct `udp_port` in the job file of all"
+    )
+
+
+def _flags(of: _Refused) -> str:
+    return f"{of.job}: flags {of.fields['flags']:#x} from {of.sender}, which only a lower switch sets: {_SAME_VERSION}"
+
+
 def _slot(of: _Refused) -> str:
     return f"{of.job}: slot {of.fields['slot']} from {of.sender}, the job file has {of.config.slots}: {_SAME_FILE}"
 
@@ -158,9 +171,11 @@ _LINES: Final[Mapping[int, Callable[[_Refused], str]]] = {
     p4.REJECT_JOB: _unknown_job,
     p4.REJECT_WORKER: _worker,
     p4.REJECT_ADDRESS: _address,
+    p4.REJECT_UDP_PORT: _udp_port,
     p4.REJECT_SLOT: _slot,
     p4.REJECT_JOB_OP: _job_op,
     p4.REJECT_COUNT: _count,
+    p4.REJECT_FLAGS: _flags,
     p4.REJECT_CALL: _call,
     p4.REJECT_PARENT: _parent,
 }

@@ -44,6 +44,7 @@ JOB: Final = np.dtype(
         ("coefficients", np.uint32, (p4.SLOT_WORDS,)),
         ("places", np.int32, (p4.JOB_WORKERS_MAX,)),
         ("addresses", np.uint32, (p4.JOB_WORKERS_MAX,)),
+        ("udp_ports", ">u2", (p4.JOB_WORKERS_MAX,)),
     ]
 )
 MONOMIALS: Final = 1 << p4.THC_INDEX_PLANES
@@ -117,6 +118,7 @@ class State:
         for address in job.addresses:
             entry["places"][address.seat] = len(self.places)
             entry["addresses"][address.seat] = packed_address(address.ip)
+            entry["udp_ports"][address.seat] = address.udp_port
             self.places.append((address.ip, address.udp_port))
         return entry
 

@@ -37,6 +37,10 @@ _REFUSALS: Final = {
         "the switch has another address for this worker, or the worker number is another host's",
         f"start this host with its own number, or {APPLY_BOTH}",
     ),
+    p4.REJECT_UDP_PORT: (
+        "the switch has another UDP port for this worker, or a NAT on the way changes it",
+        f"send without NAT, or {APPLY_BOTH}",
+    ),
     p4.REJECT_SLOT: ("the job at the switch has fewer slots than in the job file", APPLY_BOTH),
     p4.REJECT_JOB_OP: ("the job at the switch is without an op that the job file has", APPLY_BOTH),
 }

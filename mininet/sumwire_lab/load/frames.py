@@ -61,9 +61,9 @@ def ipv4(
     return pack((ones_complement(pack(0)) + sum_error) & 0xFFFF) + payload
 
 
-def udp(payload: bytes, *, port: int = p4.SUMWIRE_PORT, length_error: int = 0) -> bytes:
+def udp(payload: bytes, *, port: int = p4.SUMWIRE_PORT, source: int = p4.SUMWIRE_PORT, length_error: int = 0) -> bytes:
     """A UDP datagram without checksum; the error is added to its length field."""
-    return _UDP.pack(p4.SUMWIRE_PORT, port, p4.UDP_BYTES + len(payload) + length_error, 0) + payload
+    return _UDP.pack(source, port, p4.UDP_BYTES + len(payload) + length_error, 0) + payload
 
 
 def sumwire(header: Header, payload: bytes = b"", *, version: int = p4.SUMWIRE_VERSION) -> bytes:

@@ -146,6 +146,19 @@ def _other_port(sender: Sender, rng: random.Random) -> bytes:
     return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
 
 
+def _other_program(sender: Sender, rng: random.Random) -> bytes:
+    """What a user without rights may send from the worker's host: the worker has its UDP port."""
+    body = frames.udp(frames.sumwire(*_max32(sender, rng)), source=rng.randrange(1024, p4.SUMWIRE_PORT))
+    return frames.ethernet(sender.ends, frames.ipv4(sender.ends, body))
+
+
+def _forged_result(sender: Sender, rng: random.Random) -> bytes:
+    """As the aggregator would send it to this worker."""
+    ends = sender.ends
+    forged = Endpoints(rng.choice((ends.src_mac, ends.dst_mac)), ends.src_mac, ends.dst_ip, ends.src_ip)
+    return frames.frame(forged, *_max32(sender, rng, kind=p4.KIND_RESULT, count=sender.workers))
+
+
 def _ping(sender: Sender, rng: random.Random) -> bytes:
     return frames.ethernet(sender.ends, frames.ipv4(sender.ends, rng.randbytes(64), protocol=_ICMP))
 
@@ -183,6 +196,9 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
     "op of another job": (p4.REJECT_JOB_OP, _changed(job=(NARROW_ID,), slot=(0,))),
     "count": (p4.REJECT_COUNT, _changed(count=(0, 2, 255))),
     "checksum": (p4.REJECT_CHECKSUM, _checksum),
+    "UDP source port": (p4.REJECT_UDP_PORT, _other_program),
+    "flags of a lower switch": (p4.REJECT_FLAGS, _changed(flags=(0x02, 0x10, 0x40, 0x80, 0xFF))),
+    "forged result": (p4.REJECT_SOURCE, _forged_result),
     "other UDP port": (p4.REJECT_NOT_SUMWIRE, _other_port),
     "ICMP": (p4.REJECT_NOT_SUMWIRE, _ping),
     "no UDP header": (p4.REJECT_NOT_SUMWIRE, _no_udp_header),

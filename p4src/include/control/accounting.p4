@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts every packet to the aggregator: by its verdict, and if it is refused by the reason.
+// Counts every packet to the aggregator by its verdict, and every frame that is refused. control/guard.p4 counts reasons.
 
 #ifndef SUMWIRE_ACCOUNTING_P4_
 #define SUMWIRE_ACCOUNTING_P4_
@@ -13,14 +13,7 @@ control Accounting(inout metadata_t meta) {
     @id(ID_COUNTER_VERDICTS)
     counter(VERDICTS, CounterType.packets_and_bytes) verdicts;
 
-    @id(ID_COUNTER_REJECTS)
-    counter(REJECTS, CounterType.packets_and_bytes) rejects;
-
     apply {
-        if (meta.reject != REJECT_NONE) {
-            meta.verdict = VERDICT_REJECT;
-            rejects.count(meta.reject);
-        }
         verdicts.count(meta.verdict);
     }
 }

@@ -54,13 +54,16 @@ control Admission(inout headers_t hdr,
     // which sends partial results.
     @id(ID_ACTION_ADMIT_WORKER)
     action admit_worker(@id(1) port_t port, @id(2) ipv4_t address, @id(3) bitmap_t worker_bit,
-                        @id(4) bit<8> worker_weight, @id(5) bit<1> is_switch) {
+                        @id(4) bit<8> worker_weight, @id(5) bit<1> is_switch, @id(6) mac_t mac,
+                        @id(7) bit<16> udp_port) {
         worker_packets.count();
         meta.admission.worker_bit = worker_bit;
         if (standard_metadata.ingress_port != port) {
             meta.reject = REJECT_PORT;
-        } else if (hdr.ipv4.src != address) {
+        } else if (hdr.ipv4.src != address || hdr.ethernet.src != mac) {
             meta.reject = REJECT_ADDRESS;
+        } else if (hdr.udp.src_port != udp_port) {
+            meta.reject = REJECT_UDP_PORT;
         } else if (meta.reject != REJECT_NONE) {
             // The job's rules come first.
         } else if (hdr.sumwire.count - 1 >= worker_weight) {
@@ -68,6 +71,8 @@ control Admission(inout headers_t hdr,
         } else if (meta.traits & TRAIT_BARE == 0 && (hdr.sumwire.op == OP_THC || hdr.sumwire.op == OP_VOTE) &&
                    (bit<1>)(meta.traits & TRAIT_PARTIAL != 0) != is_switch) {
             meta.reject = REJECT_WORDS;
+        } else if (hdr.sumwire.flags & FLAGS_OF_SWITCHES != 0 && is_switch == 0) {
+            meta.reject = REJECT_FLAGS;
         }
     }
 

@@ -3,6 +3,7 @@
 //
 // Packets that are not for the aggregator: ARP and IPv4 leave by the port of their destination address, unchanged.
 // The aggregator is an address without a machine: the switch answers ARP for it.
+// All of them are refused here, until control/guard.p4 has found their source.
 
 #ifndef SUMWIRE_FORWARDING_P4_
 #define SUMWIRE_FORWARDING_P4_
@@ -31,6 +32,7 @@ control Forwarding(inout headers_t hdr,
 
     @id(ID_ACTION_NOT_SERVED)
     action not_served() {
+        meta.reject = REJECT_SOURCE;
     }
 
     @id(ID_TABLE_FORWARD)
@@ -60,24 +62,13 @@ control Forwarding(inout headers_t hdr,
         size = AGGREGATORS_MAX;
     }
 
-    action answer_arp() {
-        hdr.arp.oper = ARP_REPLY;
-        hdr.arp.tha = hdr.arp.sha;
-        hdr.arp.tpa = hdr.arp.spa;
-        hdr.arp.sha = meta.switch_mac;
-        hdr.arp.spa = meta.lookup_address;
-        hdr.ethernet.dst = hdr.ethernet.src;
-        hdr.ethernet.src = meta.switch_mac;
-        standard_metadata.egress_spec = standard_metadata.ingress_port;
-    }
-
     apply {
         if (hdr.ipv4.isValid() || hdr.arp.isValid()) {
             aggregator.apply();
             if (meta.switch_mac == 0) {
                 forward.apply();
-            } else if (hdr.arp.isValid() && hdr.arp.oper == ARP_REQUEST) {
-                answer_arp();
+            } else if (hdr.arp.isValid()) {
+                meta.reject = REJECT_SOURCE;
             }
         }
     }

@@ -18,34 +18,11 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
     register<bit<48>>(PORTS_MAX) last_refusal;  // us
 
+    // The time since the last refusal at this port.
     action see_port() {
         meta.scratch = (bit<32>)standard_metadata.ingress_port;
-    }
-
-    // The time since the last refusal at this port. It stays 0 where the sender is not known.
-    @id(ID_ACTION_KNOWN_SENDER)
-    action known_sender() {
         last_refusal.read(meta.passed, meta.scratch);
         meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
-    }
-
-    @id(ID_ACTION_UNKNOWN_SENDER)
-    action unknown_sender() {
-    }
-
-    // Every worker of the switch's configuration, whatever its jobs.
-    @id(ID_TABLE_SENDER)
-    table sender {
-        key = {
-            standard_metadata.ingress_port : exact @id(1) @name("port");
-            hdr.ipv4.src : exact @id(2) @name("address");
-        }
-        actions = {
-            known_sender;
-            @defaultonly unknown_sender;
-        }
-        const default_action = unknown_sender();
-        size = WORKERS_MAX;
     }
 
     action refuse() {
@@ -69,7 +46,6 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         if (hdr.sumwire.isValid() && standard_metadata.checksum_error == 0 &&
             (hdr.sumwire.kind == KIND_CONTRIBUTE || hdr.sumwire.kind == KIND_PROBE)) {
             see_port();
-            sender.apply();
             if (meta.passed >= REFUSAL_GAP_US) {
                 refuse();
                 reply_headers.apply(hdr, meta);

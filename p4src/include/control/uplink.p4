@@ -68,7 +68,7 @@ control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_
                 meta.reject = REJECT_WORDS;
             } else if (meta.traits & TRAIT_FROM_ABOVE != 0 &&
                        (!hdr.above.isValid() || (bit<16>)standard_metadata.ingress_port != hdr.above.port ||
-                        hdr.ipv4.src != hdr.above.address)) {
+                        hdr.ipv4.src != hdr.above.address || hdr.ethernet.src != hdr.above.mac)) {
                 meta.reject = REJECT_PARENT;
             }
         }

@@ -58,7 +58,8 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
             decision = QUEUE_MARK;
         } else {
             decision = QUEUE_DROP;
-            if (trims == 1 && hdr.sumwire.isValid() && meta.reject == REJECT_NONE &&
+            // A malformed packet has no words.
+            if (trims == 1 && hdr.pair2.isValid() &&
                 hdr.sumwire.kind == KIND_CONTRIBUTE && hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP) {
                 decision = QUEUE_TRIM;
             }

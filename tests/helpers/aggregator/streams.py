@@ -66,7 +66,7 @@ def load(datagrams: Sequence[Datagram], rng: np.random.Generator) -> Batch:
     """A batch with rubbish wherever no datagram has its bytes."""
     rows = rng.integers(0, 256, (len(datagrams), ROW_BYTES), np.uint8)
     sizes, sources = np.zeros(len(datagrams), np.uint32), np.zeros(len(datagrams), np.uint32)
-    ports = np.array([datagram.port for datagram in datagrams], np.uint16)
+    ports = np.array([datagram.port for datagram in datagrams], ">u2")
     marks = np.array([datagram.tos for datagram in datagrams], np.uint8)
     for k, (source, data, *_) in enumerate(datagrams):
         own = np.frombuffer(data[:ROW_BYTES], np.uint8)
@@ -145,7 +145,7 @@ def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.Go
     """What the golden model says; signs are taken from the replies in `got` where the model allows them."""
     golden, played = golden_switch(), Played([], [])
     golden.jobs = (*ELASTIC, *(job for job in golden.jobs if job.number in TREE_JOBS))
-    golden.refusals.senders = frozenset((host.port, host.ip) for host in HOSTS)
+    golden.refusals.senders = frozenset((host.port, host.mac, host.ip) for host in HOSTS)
     places, out = places_by_job(), played.replies
     for source, data, tos, port in stream:
         sender = replace(next(host for host in golden.hosts if host.ip == source), udp_port=port)

@@ -65,7 +65,7 @@ class AggregatorRig:
         assert self._aggregator.is_native == native
         self._hosts: list[Host] = [host for job in SERVED for host in job.workers]
         sizes, sources = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
-        rows, ports = np.zeros((1, ROW_BYTES), np.uint8), np.zeros(1, np.uint16)
+        rows, ports = np.zeros((1, ROW_BYTES), np.uint8), np.zeros(1, ">u2")
         self._batch = Batch(rows, sizes, sources, ports, np.zeros(1, np.uint8), 1)
 
     def renew(self) -> None:
@@ -113,8 +113,8 @@ def received(port: int, frame: bytes) -> bytes:
     lengths_agree = lengths_agree and len(frame) == 34 + int.from_bytes(frame[38:40])
     if reason == "NOT_SUMWIRE" or not lengths_agree or model.ones_complement_sum(frame[14:34]) != 0xFFFF:
         raise NotHereError("the kernel drops the frame")
-    if any(host.ip == frame[26:30] and host.port != port for host in HOSTS):
-        raise NotHereError("a socket does not know the port of a packet")
+    if any(host.ip == frame[26:30] and (host.port, host.mac) != (port, frame[6:12]) for host in HOSTS):
+        raise NotHereError("a socket does not know the port and the MAC of a packet")
     if reason is None:
         _check_no_switch(port, frame)
     return frame[42:]

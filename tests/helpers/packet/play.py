@@ -115,7 +115,7 @@ class Game:
     def __post_init__(self) -> None:
         self.rig.renew()
         self._start = self.rig.counters()
-        self.golden.refusals.senders = frozenset((worker.port, worker.ip) for worker in WORKERS)
+        self.golden.refusals.senders = frozenset((worker.port, worker.mac, worker.ip) for worker in WORKERS)
         self.later(model.GAP_US)
 
     def later(self, microseconds: int) -> None:

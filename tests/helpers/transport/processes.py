@@ -356,7 +356,7 @@ def star(mapping: dict[str, Any]) -> list[Node]:
     """One switch."""
     hosts = tuple(host(a["ip"], 1 + a["worker"], a["udp_port"]) for a in mapping["addresses"])
     switch = model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (_job(mapping, hosts),))
-    switch.refusals.senders = frozenset((one.port, one.ip) for one in hosts)
+    switch.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in hosts)
     return [Node(switch, {1 + worker: worker for worker in range(len(hosts))})]
 
 
@@ -379,13 +379,13 @@ def tree(mapping: dict[str, Any], leaves: list[int]) -> tuple[dict[str, Any], li
         parent = model.Parent(above, leaf)
         job = replace(_job(mapping, tuple(hosts)), parent=parent, quorum=count)
         switch = model.GoldenSwitch(here, tuple(hosts), (job,))
-        switch.refusals.senders = frozenset((one.port, one.ip) for one in hosts)
+        switch.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in hosts)
         wires: dict[int, int | tuple[int, int]] = {1 + seat: worker for seat, worker in enumerate(places)}
         wires[100] = (len(leaves), 1 + leaf)
         nodes.append(Node(switch, wires))
         lowers.append(replace(here, weight=count, is_switch=True))
     top = model.GoldenSwitch(root, tuple(lowers), (replace(_job(mapping, tuple(lowers)), quorum=len(leaves)),))
-    top.refusals.senders = frozenset((one.port, one.ip) for one in lowers)
+    top.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in lowers)
     nodes.append(Node(top, {1 + leaf: (leaf, 100) for leaf in range(len(leaves))}))
     return {**mapping, "addresses": entries}, nodes
 

@@ -25,6 +25,7 @@ from helpers.transport.udp_bridge import (
     addresses,
     host,
     in_frames,
+    mac_of,
     on_loopback,
     to_loopback,
 )
@@ -105,7 +106,7 @@ def topology_yaml(shape: Shape, grpc: Mapping[str, str], jobs: Mapping[str, int]
     for leaf, hosts in shape.leaves.items():
         for seat in range(hosts):
             port = HOST_PORT + seat
-            mac = f"02:00:00:00:01:{number:02x}"
+            mac = mac_of(socket.inet_aton(in_frames(ips[number]))).hex(":")
             where = f"switch: {leaf}, port: {port}"
             lines.append(f'  - {{name: h{number}, ip: {in_frames(ips[number])}, mac: "{mac}", {where}}}')
             number += 1

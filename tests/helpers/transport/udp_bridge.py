@@ -112,7 +112,13 @@ def on_loopback(address: str) -> str:
 
 
 def host(address: str, port: int, udp_port: int) -> model.Host:
-    return model.Host(port, bytes([2, 0, 0, 0, 0, port]), socket.inet_aton(in_frames(address)), udp_port)
+    ip = socket.inet_aton(in_frames(address))
+    return model.Host(port, mac_of(ip), ip, udp_port)
+
+
+def mac_of(ip: bytes) -> bytes:
+    """The MAC of the host with this address in frames."""
+    return b"\2\0" + ip
 
 
 def golden_switch(mapping: dict[str, Any]) -> model.GoldenSwitch:
@@ -121,7 +127,7 @@ def golden_switch(mapping: dict[str, Any]) -> model.GoldenSwitch:
     ops = frozenset(OP_CODES[op] for op in mapping["ops"])
     job = model.Job(mapping["job"], hosts, 3, mapping["slots"], mapping["quorum"], tuple(mapping["thc"]["table"]), ops)
     switch = model.GoldenSwitch(host(aggregator_of(mapping), 99, model.UDP_PORT), hosts, (job,))
-    switch.refusals.senders = frozenset((one.port, one.ip) for one in hosts)
+    switch.refusals.senders = frozenset((one.port, one.mac, one.ip) for one in hosts)
     return switch
 
 

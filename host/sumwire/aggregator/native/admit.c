@@ -31,17 +31,22 @@ static int malformed(const uint8_t *row, uint32_t size) {
   return size == SUMWIRE_BYTES + (uint32_t)words * WORD_BYTES ? REJECT_NONE : REJECT_LENGTH;
 }
 
-static int unknown_sender(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source) {
+static int unknown_sender(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source,
+                          const uint8_t *port) {
   const uint32_t seat = row[AT_WORKER];
   if (seat >= JOB_WORKERS_MAX || job->places[seat] < 0) return REJECT_WORKER;
   uint32_t address;
   memcpy(&address, source, sizeof address);
-  return address == job->addresses[seat] ? REJECT_NONE : REJECT_ADDRESS;
+  if (address != job->addresses[seat]) return REJECT_ADDRESS;
+  uint16_t udp_port;
+  memcpy(&udp_port, port, sizeof udp_port);
+  return udp_port == job->udp_ports[seat] ? REJECT_NONE : REJECT_UDP_PORT;
 }
 
-static int not_admitted(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source) {
+static int not_admitted(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source,
+                        const uint8_t *port) {
   const int to_lower = from_above(row[AT_VERSION_KIND] & 0xF), op = row[AT_OP];
-  const int sender = to_lower ? REJECT_NONE : unknown_sender(job, row, source);
+  const int sender = to_lower ? REJECT_NONE : unknown_sender(job, row, source, port);
   if (sender != REJECT_NONE) return sender;
   if (load16(row + AT_SLOT) >= job->slots) return REJECT_SLOT;
   if (!is_hello(row) && !(job->ops >> op & 1)) return REJECT_JOB_OP;
@@ -50,7 +55,8 @@ static int not_admitted(const struct aggregator_job *job, const uint8_t *row, co
   if (row[AT_COUNT] != 1) return REJECT_COUNT;
   // Other well-formed packets are a lower switch's.
   const int from_host = row[AT_WORDS] == OP_WORDS[op].up || row[AT_WORDS] == 0 || lost_planes(row);
-  return from_host ? REJECT_NONE : REJECT_WORDS;
+  if (!from_host) return REJECT_WORDS;
+  return row[AT_FLAGS] & FLAGS_OF_SWITCHES ? REJECT_FLAGS : REJECT_NONE;
 }
 
 int packet_admit(const struct aggregator_state *state, const struct aggregator_batch *batch, uint64_t i,
@@ -63,7 +69,7 @@ int packet_admit(const struct aggregator_state *state, const struct aggregator_b
   const int32_t number = state->job_of[load16(row + AT_JOB)];
   if (number < 0) return REJECT_JOB;
   const struct aggregator_job *job = &state->jobs[number];
-  reason = not_admitted(job, row, batch->sources + i * batch->source_bytes);
+  reason = not_admitted(job, row, batch->sources + i * batch->source_bytes, batch->ports + i * batch->port_bytes);
   if (reason != REJECT_NONE) return reason;
   const uint32_t slot = job->first_slot + load16(row + AT_SLOT);
   *p = (struct one){.state = state,

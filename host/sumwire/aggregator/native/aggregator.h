@@ -43,9 +43,10 @@ struct aggregator_job {
   uint32_t digest;
   // Of plane k of the table's values, the least significant first: bit m is the coefficient of monomial m.
   uint32_t coefficients[SLOT_WORDS];
-  // By seat: where the worker's replies go, or -1; and its address as it stands in a packet.
+  // By seat: where the worker's replies go, or -1; and its address and UDP port as they stand in a packet.
   int32_t places[JOB_WORKERS_MAX];
   uint32_t addresses[JOB_WORKERS_MAX];
+  uint16_t udp_ports[JOB_WORKERS_MAX];
 };
 
 struct aggregator_state {
@@ -65,6 +66,8 @@ struct aggregator_batch {
   uint64_t size_bytes;
   const uint8_t *sources;
   uint64_t source_bytes;
+  const uint8_t *ports;
+  uint64_t port_bytes;
   // IPv4's byte of priority, drop class and ECN.
   const uint8_t *tos;
   uint64_t tos_bytes;

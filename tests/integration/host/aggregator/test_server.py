@@ -212,7 +212,7 @@ def test_strangers_are_refused_and_counted() -> None:
 @FORMS
 @pytest.mark.usefixtures("_form")
 def test_a_worker_is_told_at_the_port_that_it_sent_from(form: str) -> None:
-    """As urgently as it asked; and HELLO is answered at the worker's own port."""
+    """As urgently as it asked. A HELLO is answered from the worker's own port only."""
     mapping = every_op_mapping()
     own = mapping["addresses"][1]
     wrong = model.Packet(1, model.MAX32, 999, 3, 1, 1, 0, 0, 0, 1, 8, 9, bytes(128))
@@ -232,7 +232,7 @@ def test_a_worker_is_told_at_the_port_that_it_sent_from(form: str) -> None:
         assert sender == (aggregator_of(mapping), model.UDP_PORT)
         assert model.decode(data) == wrong._replace(kind=model.REFUSED, count=p4.REJECT_JOB, words=0, payload=b"")
         assert tos[0] == 0xA2
-        asker.sendto(hello.encode(), sender)
+        worker.sendto(hello.encode(), sender)
         answer = model.decode(worker.recv(2000))
         digest = int(state.jobs["digest"][0])
         assert (answer.kind, answer.round, answer.bucket) == (model.INFORM, 5, digest >> 16)

@@ -170,7 +170,7 @@ def _rename_key(compiled: Any) -> None:
 
 def _drop_table(compiled: Any) -> None:
     for pipeline in compiled["pipelines"]:
-        pipeline["tables"] = [table for table in pipeline["tables"] if not table["name"].endswith(".sender")]
+        pipeline["tables"] = [table for table in pipeline["tables"] if not table["name"].endswith(".source")]
 
 
 def _widen(compiled: Any) -> None:
@@ -186,7 +186,7 @@ def _drop_action(compiled: Any) -> None:
     ("change", "words"),
     [
         (_rename_key, r"table \S+\.job"),
-        (_drop_table, r"table \S+\.sender"),
+        (_drop_table, r"table \S+\.source"),
         (_widen, r"action \S+\.admit_job"),
         (_drop_action, r"action \S+\.admit_worker"),
         (lambda compiled: compiled.clear(), "the JSON is not what p4c makes for bmv2"),
@@ -204,11 +204,11 @@ def test_files_of_two_builds_are_told_apart(tmp_path: Path, change: Callable[[An
 def test_a_program_of_another_version_names_its_file_and_the_cure(tmp_path: Path) -> None:
     """Both files fit each other, but not this controller."""
     p4info, compiled = _changed("nothing"), json.loads(PROGRAM.device_config)
-    table = next(table for table in p4info.tables if table.preamble.alias == "sender")
+    table = next(table for table in p4info.tables if table.preamble.alias == "source")
     p4info.tables.remove(table)
     (tmp_path / P4INFO_NAME).write_text(text_format.MessageToString(p4info))
     (tmp_path / JSON_NAME).write_text(json.dumps(compiled))
-    with pytest.raises(ArtifactError, match=f"{P4INFO_NAME}: table 'sender': not in the compiled program{CURE}"):
+    with pytest.raises(ArtifactError, match=f"{P4INFO_NAME}: table 'source': not in the compiled program{CURE}"):
         Program.load(tmp_path)
 
 

@@ -26,8 +26,8 @@ COMMON = {
     "aggregator[address=10.0.0.100] serve(mac=02:53:57:00:00:64)",
     "forward[dst=10.0.0.1, prefix=32] to_port(port=1)",
     "forward[dst=10.0.0.2, prefix=32] to_port(port=2)",
-    "sender[port=1, address=10.0.0.1] known_sender()",
-    "sender[port=2, address=10.0.0.2] known_sender()",
+    "source[port=1, mac=00:00:00:00:00:01, address=10.0.0.1] known_source()",
+    "source[port=2, mac=00:00:00:00:00:02, address=10.0.0.2] known_source()",
 }
 
 
@@ -49,8 +49,10 @@ def test_one_job_of_max32() -> None:
         "job[job=6] admit_job(generation=1000, slot_base=128, job_slots=64, quorum=1, group=7, job_ops=0x4, "
         f"spray=0, quorum_least=0, digest={job_digest(6, ['max32'], 2, 1, 64, None):#x})",
         "group 7: 1#2, 2#1",
-        "worker[job=6, worker=0] admit_worker(port=2, address=10.0.0.2, worker_bit=0x1, worker_weight=1, is_switch=0)",
-        "worker[job=6, worker=1] admit_worker(port=1, address=10.0.0.1, worker_bit=0x2, worker_weight=1, is_switch=0)",
+        "worker[job=6, worker=0] admit_worker(port=2, address=10.0.0.2, worker_bit=0x1, worker_weight=1, is_switch=0, "
+        "mac=00:00:00:00:00:02, udp_port=21335)",
+        "worker[job=6, worker=1] admit_worker(port=1, address=10.0.0.1, worker_bit=0x2, worker_weight=1, is_switch=0, "
+        "mac=00:00:00:00:00:01, udp_port=4000)",
         "replica[job=6, worker=0] address(mac=00:00:00:00:00:02, ip=10.0.0.2, udp_port=21335)",
         "replica[job=6, worker=1] address(mac=00:00:00:00:00:01, ip=10.0.0.1, udp_port=4000)",
     }
@@ -60,8 +62,8 @@ def test_job_zero_has_a_group_and_worker_31_the_top_bit() -> None:
     data = star(32, jobs=[job("m", 0, 32, 0, 2)])
     found = strings(data, {0: 1}, 1)
     assert "group 1: " + ", ".join(f"{k}#{k}" for k in range(1, 33)) in found
-    last = "port=32, address=10.0.0.32, worker_bit=0x80000000, worker_weight=1, is_switch=0"
-    assert f"worker[job=0, worker=31] admit_worker({last})" in found
+    last = "port=32, address=10.0.0.32, worker_bit=0x80000000, worker_weight=1, is_switch=0, mac=00:00:00:00:00:20"
+    assert f"worker[job=0, worker=31] admit_worker({last}, udp_port=21335)" in found
 
 
 def test_ops_of_thc_and_max32_and_a_small_table() -> None:
@@ -138,7 +140,7 @@ def test_every_entry_knows_its_job() -> None:
     data = star(2, jobs=[job("a", 0, 2, 0, 2, "thc"), job("b", 9, 1, 2, 2)])
     entries = desired_entries(parse_config(text(data)), {0: 1, 9: 2}, 2)
     count = {who: sum(job_of(entry) == who for entry in entries) for who in (None, 0, 9)}
-    # ledger, aggregator, 2 routes, 2 senders; job, group, thc_low, 2 * 2; job, group, 2
+    # ledger, aggregator, 2 routes, 2 sources; job, group, thc_low, 2 * 2; job, group, 2
     assert count == {None: 6, 0: 7, 9: 4}
     assert sum(count.values()) == len(entries)
 
@@ -179,9 +181,12 @@ def parent(k: int, seat: int) -> dict[str, Any]:
 def test_lower_switches_send_partial_results_of_as_many_as_they_stand_for() -> None:
     data = middle()
     workers = {
-        "worker[job=6, worker=0] admit_worker(port=1, address=10.0.0.1, worker_bit=0x1, worker_weight=4, is_switch=1)",
-        "worker[job=6, worker=1] admit_worker(port=3, address=10.0.0.3, worker_bit=0x2, worker_weight=1, is_switch=0)",
-        "worker[job=6, worker=2] admit_worker(port=2, address=10.0.0.2, worker_bit=0x4, worker_weight=1, is_switch=1)",
+        "worker[job=6, worker=0] admit_worker(port=1, address=10.0.0.1, worker_bit=0x1, worker_weight=4, is_switch=1, "
+        "mac=00:00:00:00:00:01, udp_port=21335)",
+        "worker[job=6, worker=1] admit_worker(port=3, address=10.0.0.3, worker_bit=0x2, worker_weight=1, is_switch=0, "
+        "mac=00:00:00:00:00:03, udp_port=21335)",
+        "worker[job=6, worker=2] admit_worker(port=2, address=10.0.0.2, worker_bit=0x4, worker_weight=1, is_switch=1, "
+        "mac=00:00:00:00:00:02, udp_port=21335)",
     }
     found = strings(data, {6: 1}, 1)
     assert {line for line in found if line.startswith("worker")} == workers

@@ -38,7 +38,7 @@ def told(served: Aggregator, *datagrams: Datagram, now: float = 0.0) -> Sequence
     return list(served.process(load(datagrams, np.random.default_rng(0)), now).refusals)
 
 
-def asked(packet: Packet, source: bytes = HOSTS[0].ip, port: int = 4711, tos: int = 0) -> Datagram:
+def asked(packet: Packet, source: bytes = HOSTS[0].ip, port: int = model.UDP_PORT, tos: int = 0) -> Datagram:
     return Datagram(source, packet.encode(), tos, port)
 
 
@@ -57,15 +57,16 @@ def asked(packet: Packet, source: bytes = HOSTS[0].ip, port: int = 4711, tos: in
         (GOOD._replace(slot=8), p4.REJECT_SLOT),
         (GOOD._replace(op=model.SUM32, words=8, payload=bytes(1024)), p4.REJECT_JOB_OP),
         (GOOD._replace(count=2), p4.REJECT_COUNT),
+        (GOOD._replace(flags=model.CLOSED), p4.REJECT_FLAGS),
         (GOOD._replace(kind=model.PROBE, job=999, words=0, payload=b""), p4.REJECT_JOB),
     ],
 )
 def test_a_known_sender_is_told_why(native: bool, packet: Packet, reason: int) -> None:
     """At the port that it sent from, with its own fields and as urgently as it asked."""
     served = aggregator(native=native)
-    packet = packet._replace(flags=0x20, contributors=9, cut=3)
+    packet = packet._replace(flags=packet.flags | 0x20, contributors=9, cut=3)
     (refusal,) = told(served, asked(packet, tos=0xE3))
-    assert refusal.to == (ip(HOSTS[0].ip), 4711)
+    assert refusal.to == (ip(HOSTS[0].ip), model.UDP_PORT)
     assert refusal.tos == 0xE2
     kept = packet._replace(
         version=1, kind=6, count=reason, contributors=0, flags=0, words=0, cut=0, payload=b"",
@@ -116,7 +117,7 @@ def test_a_sender_is_told_once_in_a_while_and_the_first_reason(native: bool) -> 
     other = asked(GOOD._replace(job=999), source=HOSTS[1].ip, port=5)
     first = told(served, wrong, later, other, wrong, now=1.0)
     assert [(refusal.to, refusal.data[7]) for refusal in first] == [
-        ((ip(HOSTS[0].ip), 4711), p4.REJECT_JOB), ((ip(HOSTS[1].ip), 5), p4.REJECT_JOB),
+        ((ip(HOSTS[0].ip), model.UDP_PORT), p4.REJECT_JOB), ((ip(HOSTS[1].ip), 5), p4.REJECT_JOB),
     ]  # fmt: skip
     assert told(served, later, other, now=1.0 + 0.9 * GAP) == []
     assert [refusal.data[7] for refusal in told(served, later, now=1.0 + GAP)] == [p4.REJECT_SLOT]
@@ -174,6 +175,12 @@ def refusal_log() -> RefusalLog:
             r"job 1 \('job1'\): seat 9 from .* has seats 0, 1, 2, 3: .* sumwire-aggregator JOB.json$",
         ),
         (GOOD._replace(worker=2), p4.REJECT_ADDRESS, r"seat 2 from 10\.0\.0\.1, the job file says 10\.0\.0\.3: "),
+        (
+            GOOD,
+            p4.REJECT_UDP_PORT,
+            r"seat 0 .*, from another UDP port than the job file's 21335: end the program",
+        ),
+        (GOOD._replace(flags=0x52), p4.REJECT_FLAGS, r"flags 0x52 from .*, which only a lower switch sets: "),
         (GOOD._replace(slot=70), p4.REJECT_SLOT, r"slot 70 from .*, the job file has 8: .*same job file"),
         (GOOD._replace(op=model.VOTE), p4.REJECT_JOB_OP, r"op vote from .*, the job file has .*thc.*: add it to `ops`"),
         (GOOD._replace(count=4), p4.REJECT_COUNT, r"a sum of 4 from .*: .*a tree needs switches"),
@@ -224,6 +231,6 @@ def test_forged_addresses_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) 
 
 
 def test_every_reason_of_a_datagram_has_its_line() -> None:
-    not_here = {p4.REJECT_NONE, p4.REJECT_PORT, p4.REJECT_CHECKSUM, p4.REJECT_NOT_SUMWIRE}
+    not_here = {p4.REJECT_NONE, p4.REJECT_PORT, p4.REJECT_CHECKSUM, p4.REJECT_NOT_SUMWIRE, p4.REJECT_SOURCE}
     reasons = {value for name, value in vars(p4).items() if name.startswith("REJECT_")}
     assert set(_LINES) == reasons - not_here
