@@ -61,6 +61,7 @@ class Blocks(ctypes.Structure):
         ("blocks", c_uint64),
         ("block_values", c_uint64),
         ("threads", c_uint64),
+        ("tensor_values", c_uint64),
         ("work", c_void_p),
     ]
 
@@ -96,7 +97,7 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "codec_sum32_residual": (c_void_p, c_uint64, c_void_p, c_void_p, c_double, c_void_p, c_void_p, c_uint64),
     "codec_pack_signs": (c_void_p, c_uint64, c_void_p),
     "codec_draw_signs": (c_void_p, c_uint64, c_double, c_uint64, c_uint64, c_void_p),
-    "codec_unpack_signs": (c_void_p, c_int64, c_uint64, c_float, c_void_p, c_uint64),
+    "codec_unpack_signs": (c_void_p, c_int64, c_uint64, c_float, c_void_p, c_uint64, c_uint64),
 }
 
 

@@ -40,7 +40,7 @@ from sumwire.codec.sign_bits import draw_signs, read_signs, write_signs
 from sumwire.codec.values import check_kind, not_finite, result_dtype
 
 # Values that stay in cache.
-STEP_VALUES: Final = 1 << 17
+STEP_VALUES: Final = 1 << 18
 
 
 def signs(x: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class _SignRound(CodecRound):
 
         If sums are divided by all workers, values of a chunk with missing ones shrink in proportion.
         """
-        write_signs(words, self._factor, target[self._values(first, last)])
+        write_signs(words, self._factor, target[self._values(first, last)], self.length)
         present = counts / np.maximum(self._divisors(counts), 1)
         for chunk in np.flatnonzero(present != 1):
             here = target[self._values(first + int(chunk), first + int(chunk) + 1)]
@@ -214,7 +214,7 @@ class _EfSignRound(_SignRound):
         """x minus what this worker sent; x itself in chunks where it is not included."""
         self._check_residual(included)
         left = self._new_result()
-        write_signs(self._packed, float(np.nan_to_num(self._scale)), left)
+        write_signs(self._packed, float(np.nan_to_num(self._scale)), left, self.length)
         torch.sub(self._x, left, out=left)
         if included is not None:
             for chunk in np.flatnonzero(~included):

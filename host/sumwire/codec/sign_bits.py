@@ -45,15 +45,18 @@ def draw_signs(x: Tensor, inverse: float, stream: RoundingStream, first_value: i
     native.codec_draw_signs(values.data_ptr(), len(values), inverse, stream.key, first_value, octets.ctypes.data)
 
 
-def write_signs(words: NDArray[np.uint8], factor: float, target: Tensor) -> None:
-    """Fill target with +-factor, by the first signs of words, shape (chunks, words, 128)."""
+def write_signs(words: NDArray[np.uint8], factor: float, target: Tensor, tensor_values: int) -> None:
+    """Fill target with +-factor, by the first signs of words, shape (chunks, words, 128). It is part of a tensor of so
+    many values."""
     native = kernels(target)
     if native is None:
         plus = np.unpackbits(words.reshape(-1), count=len(target))
         target.copy_(torch.from_numpy(plus)).mul_(2).sub_(1).mul_(factor)
         return
     chunk_bytes = words.shape[1] * words.shape[2]
-    native.codec_unpack_signs(words.ctypes.data, words.strides[0], chunk_bytes, factor, target.data_ptr(), len(target))
+    native.codec_unpack_signs(
+        words.ctypes.data, words.strides[0], chunk_bytes, factor, target.data_ptr(), len(target), tensor_values
+    )
 
 
 def _put(plus: Tensor, octets: NDArray[np.uint8]) -> None:

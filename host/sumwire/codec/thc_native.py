@@ -44,7 +44,7 @@ class NativeForm:
             place = slice(group.first_value, group.first_value + group.values)
             values = float32(x[place])
             self._kernels.codec_thc_encode(
-                self._blocks(group), self._table, self._rounding_key, group.first_value,
+                self._blocks(group, len(x)), self._table, self._rounding_key, group.first_value,
                 values.data_ptr(), len(values), to_grid[group.first_block :].ctypes.data,
                 out[chunks].ctypes.data, out.strides[0],
                 None if left is None else left.from_grid[chunks].ctypes.data,
@@ -63,7 +63,7 @@ class NativeForm:
         for group, chunks in _with_chunks(part):
             here = target[group.first_value : group.first_value + group.values]
             self._kernels.codec_thc_decode(
-                self._blocks(group), words[chunks].ctypes.data, words.strides[0], middle[chunks].ctypes.data,
+                self._blocks(group, len(target)), words[chunks].ctypes.data, words.strides[0], middle[chunks].ctypes.data,
                 from_grid[chunks].ctypes.data, here.data_ptr(), len(here),
             )  # fmt: skip
 
@@ -73,9 +73,9 @@ class NativeForm:
         self._kernels.codec_largest_sums(words.ctypes.data, words.strides[0], len(words), largest.ctypes.data)
         return largest
 
-    def _blocks(self, group: BlockGroup) -> Blocks:
+    def _blocks(self, group: BlockGroup, tensor_values: int) -> Blocks:
         used = min(threads(), group.blocks)
-        blocks = Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, used)
+        blocks = Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, used, tensor_values)
         if group.block_values > PASS_VALUES:
             work = torch.empty(used * group.block_values, dtype=torch.float32)
             blocks.work = work.data_ptr()

@@ -16,6 +16,7 @@ struct codec_blocks {
   uint64_t blocks;
   uint64_t block_values;  // a power of two, at least 1024
   uint64_t threads;
+  uint64_t tensor_values;  // of the tensor that the blocks are part of
   float *work;            // room for a block for each thread, if blocks are longer than CODEC_PASS_VALUES
 };
 
@@ -69,6 +70,6 @@ int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits);
 // A bit for each value, 1 with probability 1/2 + x inverse / 2, drawn by the stream's numbers from first_value on.
 void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_value,
                       uint8_t *bits);
-// +-factor for the first `length` bits of chunks of `chunk_bytes`.
+// +-factor for the first `length` bits of chunks of `chunk_bytes`. `tensor_values`: of the tensor that target is part of.
 void codec_unpack_signs(const uint8_t *words, int64_t stride, uint64_t chunk_bytes, float factor, float *target,
-                        uint64_t length);
+                        uint64_t length, uint64_t tensor_values);

@@ -9,7 +9,6 @@
 enum { STEP = 64 };
 
 static const int32_t EXPONENT = 0x7F800000;
-static const uint32_t SIGN = 0x80000000u;
 
 // Bits of STEP values, of which value 0 has the lowest, to bytes with the first on the left.
 static inline void put_bits(uint64_t lowest_first, uint8_t *bits) {
@@ -78,30 +77,35 @@ void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t 
   }
 }
 
-// Four bytes of bits to 32 values.
-static inline void unpack_step(const uint8_t *bits, uint32_t factor, float *target) {
-  const uint32_t word = (uint32_t)bits[0] << 24 | (uint32_t)bits[1] << 16 | (uint32_t)bits[2] << 8 | bits[3];
-  uint32_t values[32];
-  for (int i = 0; i < 32; i++) values[i] = factor ^ (~(word << i) & SIGN);
-  memcpy(target, values, sizeof values);
+// STEP values, from the bytes of their bits.
+INLINE void unpack_step(const uint8_t *bits, vector factor, float *target, int past) {
+  uint64_t word;
+  memcpy(&word, bits, sizeof word);
+  const uint64_t minus = ~mirror_bits(word);
+  UNROLL for (int i = 0; i < STEP; i += WIDTH) {
+    const vector here = flip(factor, (uint32_t)(minus >> i));
+    if (past) stream(target + i, here);
+    else store(target + i, here);
+  }
 }
 
-static void unpack_chunk(const uint8_t *bits, uint32_t factor, float *target, uint64_t length) {
+INLINE void unpack_chunk(const uint8_t *bits, vector factor, float *target, uint64_t length, int past) {
   uint64_t i = 0;
-  for (; i + 32 <= length; i += 32) unpack_step(bits + i / 8, factor, target + i);
+  for (; i + STEP <= length; i += STEP) unpack_step(bits + i / 8, factor, target + i, past);
   if (i < length) {
-    float last[32];
-    unpack_step(bits + i / 8, factor, last);
+    float last[STEP];
+    unpack_step(bits + i / 8, factor, last, 0);
     memcpy(target + i, last, (length - i) * sizeof *last);
   }
 }
 
 void codec_unpack_signs(const uint8_t *words, int64_t stride, uint64_t chunk_bytes, float factor, float *target,
-                        uint64_t length) {
-  uint32_t factor_bits;
-  memcpy(&factor_bits, &factor, sizeof factor_bits);
+                        uint64_t length, uint64_t tensor_values) {
+  const int past = goes_past(target, tensor_values);
   for (uint64_t i = 0; i < length; i += chunk_bytes * 8, words += stride) {
-    const uint64_t left = length - i;
-    unpack_chunk(words, factor_bits, target + i, left < chunk_bytes * 8 ? left : chunk_bytes * 8);
+    const uint64_t left = length - i, here = left < chunk_bytes * 8 ? left : chunk_bytes * 8;
+    if (past) unpack_chunk(words, all(factor), target + i, here, 1);
+    else unpack_chunk(words, all(factor), target + i, here, 0);
   }
+  if (past) end_streams();
 }

@@ -36,7 +36,7 @@ static void take_sums(const uint8_t *words, float middle, float from_grid, float
 static void decode_blocks(const void *context, unsigned thread, uint64_t first, uint64_t last) {
   const struct decoding *job = context;
   const uint64_t d = job->at->block_values;
-  const int past = goes_past(job->target, job->present);
+  const int past = goes_past(job->target, job->at->tensor_values);
   float own[PASS] __attribute__((aligned(64)));
   float *v = room(job->at, own, thread);
   for (uint64_t block = first; block < last; block++) {

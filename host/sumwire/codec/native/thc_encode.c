@@ -150,7 +150,7 @@ static void leave(const struct encoding *job, uint64_t key, uint64_t start, uint
 INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t first, uint64_t last, int fine,
                           int leaving) {
   const uint64_t d = job->at->block_values;
-  const int past = leaving && goes_past(job->left, job->present);
+  const int past = leaving && goes_past(job->left, job->at->tensor_values);
   float own[PASS] __attribute__((aligned(64)));
   float *v = room(job->at, own, thread);
   struct grid grid = {.table = job->table, .granularity = job->table->granularity, .middle = job->table->middle,

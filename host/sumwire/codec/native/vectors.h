@@ -83,8 +83,8 @@ INLINE void end_streams(void) {
 
 // Whether what is written to `target` goes past the caches: to write it through them takes longer, and when it is read
 // they hold other values.
-static inline int goes_past(const float *target, uint64_t values) {
-  return values >= FAR_VALUES && (uintptr_t)target % sizeof(vector) == 0;
+static inline int goes_past(const float *target, uint64_t tensor_values) {
+  return tensor_values >= FAR_VALUES && (uintptr_t)target % sizeof(vector) == 0;
 }
 
 INLINE vector all(float value) {
