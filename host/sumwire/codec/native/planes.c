@@ -2,21 +2,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planes.h"
 
-#if defined(CODEC_AVX512)
-// A bit of a plane is a bit of a mask, by which its weight is added to 64 bytes.
-INLINE void unpack(const uint8_t *words, int count, uint8_t *values) {
-  const __m512i mirrored = _mm512_set_epi64(
-      0x08090A0B0C0D0E0F, 0x0001020304050607, 0x08090A0B0C0D0E0F, 0x0001020304050607, 0x08090A0B0C0D0E0F,
-      0x0001020304050607, 0x08090A0B0C0D0E0F, 0x0001020304050607);
-  for (int first = 0; first < PLANE_BYTES; first += 8) {
-    __m512i sum = _mm512_setzero_si512();
-    UNROLL for (int plane = 0; plane < count; plane++) {
-      uint64_t bits;
-      memcpy(&bits, words + plane * PLANE_BYTES + first, sizeof bits);
-      sum = _mm512_mask_add_epi8(sum, bits, sum, _mm512_set1_epi8((char)(1 << (count - 1 - plane))));
-    }
-    _mm512_storeu_si512(values + first * 8, _mm512_shuffle_epi8(sum, mirrored));
+#if defined(CODEC_MATRICES)
+// 512 values of a chunk: the eight planes' bytes side by side, in each quarter of a vector for itself, then eight by
+// eight bits transposed. So vector i has bytes 2 i and 2 i + 1 of every quarter.
+INLINE void unpack_half(const uint8_t *words, uint8_t *values) {
+  __m512i one[8], two[8], four[8];
+  UNROLL for (int i = 0; i < 8; i++) one[i] = _mm512_loadu_si512(words + i * PLANE_BYTES);
+  UNROLL for (int i = 0; i < 4; i++) {
+    two[i] = _mm512_unpacklo_epi8(one[2 * i], one[2 * i + 1]);
+    two[i + 4] = _mm512_unpackhi_epi8(one[2 * i], one[2 * i + 1]);
   }
+  UNROLL for (int i = 0; i < 8; i += 2) {
+    four[i] = _mm512_unpacklo_epi16(two[i], two[i + 1]);
+    four[i + 1] = _mm512_unpackhi_epi16(two[i], two[i + 1]);
+  }
+  const __m512i order = _mm512_set1_epi64(0x0102040810204080);
+  UNROLL for (int i = 0; i < 4; i++) {
+    const int from = i / 2 * 4 + i % 2;
+    const __m512i low = _mm512_unpacklo_epi32(four[from], four[from + 2]);
+    const __m512i high = _mm512_unpackhi_epi32(four[from], four[from + 2]);
+    _mm512_storeu_si512(values + i * 128, _mm512_gf2p8affine_epi64_epi8(order, low, 0));
+    _mm512_storeu_si512(values + i * 128 + 64, _mm512_gf2p8affine_epi64_epi8(order, high, 0));
+  }
+}
+
+void planes_unpack_sums(const uint8_t *words, uint8_t *values) {
+  unpack_half(words, values);
+  unpack_half(words + PLANE_BYTES / 2, values + CHUNK / 2);
 }
 #else
 typedef uint8_t octets __attribute__((vector_size(16)));
@@ -53,11 +65,11 @@ INLINE uint64_t exchange(uint64_t word, int distance, uint64_t mask) {
   return word ^ difference ^ difference << distance;
 }
 
-INLINE void unpack(const uint8_t *words, int count, uint8_t *values) {
+void planes_unpack_sums(const uint8_t *words, uint8_t *values) {
   uint64_t eight[PLANE_BYTES];
   for (int first = 0; first < PLANE_BYTES; first += 16) {
-    octets plane[8] = {0};
-    UNROLL for (int i = 0; i < count; i++) memcpy(&plane[8 - count + i], words + i * PLANE_BYTES + first, 16);
+    octets plane[8];
+    UNROLL for (int i = 0; i < 8; i++) memcpy(&plane[i], words + i * PLANE_BYTES + first, 16);
     interleave(plane, eight + first);
   }
   // Eight by eight bits, reflected at the second diagonal: rows are planes, columns 7..0 the values.
@@ -69,10 +81,6 @@ INLINE void unpack(const uint8_t *words, int count, uint8_t *values) {
   memcpy(values, eight, CHUNK);
 }
 #endif
-
-void planes_unpack_sums(const uint8_t *words, uint8_t *values) {
-  unpack(words, CODEC_SUM_PLANES, values);
-}
 
 uint8_t planes_largest(const uint8_t *words) {
   // Values that are still as large as any, one bit each.

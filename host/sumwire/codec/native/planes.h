@@ -54,6 +54,25 @@ INLINE uint64_t byte_bits(uint_vector bytes) {
 
 // Indices of PACKED_VECTORS x WIDTH values, in bits 16 to 19 of their lanes, to their places in the planes. The other bits do
 // not matter. `words` is where the first of the values has its bit in the first plane.
+#if defined(CODEC_MATRICES)
+INLINE void pack_indices(const uint_vector *index, uint8_t *words) {
+  // The third byte of every lane, and eight by eight the transposed bits of those.
+  const __m512i third = _mm512_set_epi64(0, 0, 0, 0, 0x7E7A76726E6A6662, 0x5E5A56524E4A4642, 0x3E3A36322E2A2622,
+                                         0x1E1A16120E0A0602);
+  const __m512i low = _mm512_permutex2var_epi8((__m512i)index[0], third, (__m512i)index[1]);
+  const __m512i high = _mm512_permutex2var_epi8((__m512i)index[2], third, (__m512i)index[3]);
+  const __m512i bytes = _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
+  const __m512i bits = _mm512_gf2p8affine_epi64_epi8(_mm512_set1_epi64(0x01020408), bytes, 0);
+  // Byte i of each eight is plane i's.
+  const __m512i by_plane = _mm512_set_epi64(0, 0, 0, 0, 0x3B332B231B130B03, 0x3A322A221A120A02, 0x3931292119110901,
+                                            0x3830282018100800);
+  uint64_t planes[CODEC_INDEX_PLANES];
+  const __m256i all = _mm512_castsi512_si256(_mm512_permutexvar_epi8(by_plane, bits));
+  memcpy(planes, &all, sizeof planes);
+  UNROLL for (int plane = 0; plane < (int)CODEC_INDEX_PLANES; plane++)
+    memcpy(words + plane * PLANE_BYTES, planes + plane, sizeof *planes);
+}
+#else
 INLINE void pack_indices(const uint_vector *index, uint8_t *words) {
   const uint_vector merged = (index[0] >> 16 & 0xFu) | (index[1] >> 8 & 0xF00u) | (index[2] & 0xF0000u) |
                              (index[3] << 8 & 0xF000000u);
@@ -63,9 +82,20 @@ INLINE void pack_indices(const uint_vector *index, uint8_t *words) {
     memcpy(words + plane * PLANE_BYTES, &bits, WIDTH / 2);
   }
 }
+#endif
 
-// A chunk's sum planes to the bytes they stand for.
+// A chunk's sum planes to the bytes they stand for, which load_sums reads.
 void planes_unpack_sums(const uint8_t *words, uint8_t *values);
+
+// The sums of the WIDTH values from value `at` on.
+INLINE int_vector load_sums(const uint8_t *values, size_t at) {
+#if defined(CODEC_MATRICES)
+  // Of 128 values by 16 and these by 4, in rows and columns.
+  return load_bytes(values + at / 512 * 512 + at % 128 * 4 + at % 512 / 128 * 16);
+#else
+  return load_bytes(values + at);
+#endif
+}
 
 // The largest byte that eight planes stand for.
 uint8_t planes_largest(const uint8_t *words);

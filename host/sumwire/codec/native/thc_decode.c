@@ -20,12 +20,12 @@ struct decoding {
 
 // The values of a chunk's sums to v, whose runs are rotated back.
 static void take_sums(const uint8_t *words, float middle, float from_grid, float *v) {
-  uint8_t bytes[CHUNK];
+  uint8_t bytes[CHUNK] __attribute__((aligned(64)));
   planes_unpack_sums(words, bytes);
   for (size_t i = 0; i < CHUNK; i += RUN) {
     vector r[RADIX];
     UNROLL for (int j = 0; j < RADIX; j++) {
-      const vector sum = __builtin_convertvector(load_bytes(bytes + i + (size_t)j * WIDTH), vector);
+      const vector sum = __builtin_convertvector(load_sums(bytes, i + (size_t)j * WIDTH), vector);
       r[j] = (sum - middle) * from_grid;
     }
     run_steps(r, UP);

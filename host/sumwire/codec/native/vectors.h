@@ -14,6 +14,10 @@
 #define WIDTH 16
 #define WIDTH_BITS 4
 #define RADIX 16
+#if defined(__GFNI__) && defined(__AVX512VBMI__)
+// Instructions for matrices of eight by eight bits, and for any order of bytes.
+#define CODEC_MATRICES
+#endif
 #include <immintrin.h>
 #elif defined(__AVX2__) && defined(__FMA__)
 #define CODEC_AVX2
