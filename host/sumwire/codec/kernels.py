@@ -133,7 +133,7 @@ def _usual_threads(torch_threads: int, cores: int, ranks: int) -> int:
 
 def float32(x: Tensor) -> Tensor:
     """Return the values as the kernels read them: float32, contiguous. Copies only if they are not."""
-    return x.to(torch.float32).contiguous()
+    return x if x.dtype == torch.float32 and x.is_contiguous() else x.to(torch.float32).contiguous()
 
 
 @functools.cache

@@ -82,6 +82,8 @@ class Layout:
 
     def part(self, first: int, last: int) -> tuple[BlockGroup, ...]:
         """Return the blocks of chunks first..last-1, a run that cuts no block."""
+        if (first, last) == (0, self.chunks):
+            return self.groups
         return tuple(_clip(g, first, last) for g in self.groups if g.first_chunk < last and g.last_chunk > first)
 
     @functools.cached_property

@@ -141,8 +141,10 @@ class ThcRound(CodecRound):
         Unless it was expected (`values.expect_residual`), it is made now, by encoding again.
         """
         self._check_residual(included)
-        missing = np.zeros(self.chunks, np.bool_) if included is None else ~included
         left, self._left = self._left, None
+        if left is not None and (included is None or included.all()):
+            return left
+        missing = np.zeros(self.chunks, np.bool_) if included is None else ~included
         unmade = np.ones(self.chunks, np.bool_) if left is None else self._of_whole_blocks(missing)
         left = self._new_result() if left is None else left
         cell = np.where(missing, 0, self._cell).astype(np.float32)

@@ -74,7 +74,7 @@ class NativeForm:
         return largest
 
     def _blocks(self, group: BlockGroup, tensor_values: int) -> Blocks:
-        used = min(threads(), group.blocks)
+        used = min(threads(), group.blocks) if group.blocks > 1 else 1
         blocks = Blocks(self._sign_key, group.first_block, group.blocks, group.block_values, used, tensor_values)
         if group.block_values > PASS_VALUES:
             work = torch.empty(used * group.block_values, dtype=torch.float32)
