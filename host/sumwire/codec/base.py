@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -210,7 +211,8 @@ class CodecRound(ABC):
 
     def encode(self, agreed: NDArray[np.uint32]) -> NDArray[np.uint8]:
         """Return all payload words, shape (chunks, words_up, 128). Raises the errors of `encode_into`."""
-        words = np.empty((self.chunks, self._info.words_up, p4.WORD_BYTES), np.uint8)
+        shape = self.chunks, self._info.words_up, p4.WORD_BYTES
+        words = self._memory.empty(math.prod(shape), torch.uint8).numpy().reshape(shape)
         if self.chunks:
             self.encode_into(agreed, 0, self.chunks, words)
         return words

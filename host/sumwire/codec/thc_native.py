@@ -63,8 +63,8 @@ class NativeForm:
         for group, chunks in _with_chunks(part):
             here = target[group.first_value : group.first_value + group.values]
             self._kernels.codec_thc_decode(
-                self._blocks(group, len(target)), words[chunks].ctypes.data, words.strides[0], middle[chunks].ctypes.data,
-                from_grid[chunks].ctypes.data, here.data_ptr(), len(here),
+                self._blocks(group, len(target)), words[chunks].ctypes.data, words.strides[0],
+                middle[chunks].ctypes.data, from_grid[chunks].ctypes.data, here.data_ptr(), len(here),
             )  # fmt: skip
 
     def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -77,9 +77,9 @@ INLINE void round_runs(const struct grid *grid, float *v, size_t d, int rotated,
   for (size_t i = 0; i < d; i += RUN) {
     vector r[RADIX];
     load_rows(r, v + i, WIDTH, RADIX);
-    // The first pass reads rows in turn, which no prefetching foresees.
+    // The first pass reads rows in turn, which no prefetching foresees. The first-level cache is full.
     if (next)
-      UNROLL for (int j = 0; j < RUN; j += LINE) __builtin_prefetch(next + i + j);
+      UNROLL for (int j = 0; j < RUN; j += LINE) __builtin_prefetch(next + i + j, 0, 2);
     if (!rotated) run_steps(r, DOWN);
     round_run(grid, r, i, fine, leaving);
     if (!leaving) continue;
