@@ -188,7 +188,7 @@ P4RUNTIME := tests/helpers/p4runtime/programs/tables
 
 fuzz-p4runtime: $(READY)
 	$(PYTHON) -m softswitch.fuzz.p4runtime $(P4RUNTIME).p4info.txtpb $(P4RUNTIME).json --writes $(FUZZ_WRITES) \
-	  --seed $(FUZZ_SEED) --switch $(FUZZ_SWITCH) --engine $(ENGINE)
+	  --seed $(FUZZ_SEED) --switch $(FUZZ_SWITCH) --engine $(ENGINE) $(if $(filter soft,$(FUZZ_SWITCH)),--siege)
 
 clean:
 	$(SUDO) rm -rf $(VENV) .cache results site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -194,7 +194,7 @@ def _becoming(user: str | None) -> Callable[[], object]:
 
 def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[], object]) -> int:
     try:
-        from softswitch.p4runtime.doors import Tls
+        from softswitch.p4runtime.doors import Tls, allow_connections
         from softswitch.p4runtime.server import serve
     except ImportError as error:
         _log.error("P4Runtime needs the packages p4runtime and grpcio: %s", error)
@@ -221,6 +221,7 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
                     arguments.grpc_server_with_client_auth,
                 )
             device_id, cpu_port = arguments.device_id, arguments.cpu_port
+            allow_connections()
             server = serve(switch, address, device_id, cpu_port, verify=switch.verify, tls=tls, on_bound=become)
             stack.callback(server.stop)
             ports = " ".join(f"{number}@{name}" for number, name in arguments.interfaces) or "none"

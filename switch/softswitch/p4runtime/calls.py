@@ -56,10 +56,10 @@ class Waiting:
 
 
 class Turns:
-    """Work in pieces for many calls, one piece at a time: the next is of the call that has had the least.
+    """Work in pieces for many calls, one piece at a time: each lets as many pieces go before it as its call has had.
 
-    So a short call is answered soon however many long ones there are. At most ``limit`` calls take part: one more ends
-    the one that has had the most.
+    So a short call is answered soon however many long ones there are, and a long one goes on however many short ones
+    come. At most ``limit`` calls take part: one more ends the one that has had the most.
     """
 
     def __init__(self, executor: Executor, limit: int) -> None:
@@ -68,6 +68,7 @@ class Turns:
         self._served: dict[Call, int] = {}
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
         self._arrivals = count()
+        self._given = 0
         self._busy = False
 
     @contextmanager
@@ -86,7 +87,8 @@ class Turns:
 
     async def run(self, call: Call, work: Callable[[], T]) -> T:
         """The result of ``work``, which runs in a thread of the executor."""
-        await self._turn(self._served.get(call, 0))
+        await self._turn(self._given + self._served.get(call, 0))
+        self._given += 1
         try:
             if call in self._served:
                 self._served[call] += 1
@@ -94,12 +96,12 @@ class Turns:
         finally:
             self._pass_on()
 
-    async def _turn(self, served: int) -> None:
+    async def _turn(self, number: int) -> None:
         if not self._busy:
             self._busy = True
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._queue, (served, next(self._arrivals), turn))
+        heapq.heappush(self._queue, (number, next(self._arrivals), turn))
         try:
             await turn
         except asyncio.CancelledError:

@@ -9,6 +9,7 @@ its owner may open, or mutual TLS; anything else takes a word of the user.
 from __future__ import annotations
 
 import os
+import resource
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,12 @@ def _read(path: Path, option: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise BindError(f"{path}: {error.strerror}; name a file that is there: --grpc-server-{option} FILE") from error
+
+
+def allow_connections() -> None:
+    """Let this process open as many files as it may: where a crowd has them all, nobody else is let in."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def bind(server: Any, address: str, tls: Tls | None) -> int:

@@ -110,16 +110,19 @@ class Rpcs:
         async with _refusals(context) as call:
             raw = await self._message(call, context)
             with self._turns.taking_part(call, len(raw) // _PIECE_BYTES):
-                reading = await self._turns.run(call, lambda: self._begin(raw))
-                while (piece := await self._turns.run(call, lambda: _serialised(reading))) is not None:
+                reading, piece = await self._turns.run(call, lambda: self._begin(raw))
+                while piece is not None:
                     if piece:
                         await self._waiting.until(call, context.write(piece))
+                    piece = await self._turns.run(call, lambda: _serialised(reading))
 
-    def _begin(self, raw: bytes) -> Reading:
+    def _begin(self, raw: bytes) -> tuple[Reading, bytes | None]:
+        """A reading and its first piece."""
         if len(raw) > _READ_REQUEST_BYTES:
             rule = f"a ReadRequest has at most {_READ_REQUEST_BYTES} bytes, this one has {len(raw)}"
             raise InvalidArgumentError(f"{rule}: split it")
-        return self._service.read(parse(p4runtime_pb2.ReadRequest, raw))
+        reading = self._service.read(parse(p4runtime_pb2.ReadRequest, raw))
+        return reading, _serialised(reading)
 
     async def StreamChannel(self, _requests: Any, context: Any) -> None:  # noqa: N802
         async with _refusals(context) as call:
@@ -176,4 +179,7 @@ async def _refusals(context: Any) -> AsyncIterator[Call]:
     except grpc.aio.BaseError:  # the caller has gone
         return
     metadata = (("grpc-status-details-bin", error.details()),) if isinstance(error, BatchError) else ()
-    await context.abort(_STATUS_CODES[error.code], str(error), metadata)
+    try:
+        await context.abort(_STATUS_CODES[error.code], str(error), metadata)
+    except grpc.aio.InternalError as failure:  # a part of the answer that its caller does not take is in the way
+        raise asyncio.CancelledError from failure

@@ -26,6 +26,7 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),  # a controller whose host died must not stay primary
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.server_handshake_timeout_ms", 5_000),  # a connection that says nothing
+    ("grpc.max_connection_idle_ms", 60_000),  # a connection without calls; its client opens another when it has one
     ("grpc.max_concurrent_streams", 100),  # of one connection
 )
 

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import text_format
 from p4.config.v1 import p4info_pb2
 from p4.v1 import p4runtime_pb2
 
-from softswitch.fuzz.p4runtime.episode import Episode, Tally
+from softswitch.fuzz.p4runtime.episode import CLIENTS, Episode, Tally
 from softswitch.fuzz.p4runtime.schema import schema_of
 from softswitch.fuzz.p4runtime.target import DEVICE_ID, Target, bmv2, folder, soft
 
@@ -53,6 +54,20 @@ class Result:
         lines += [f"{count:6} {what}" for what, count in self.deviations.most_common()]
         return "\n".join(lines)
 
+    def record(self) -> dict[str, Any]:
+        """For a JSON file."""
+        return {
+            "clients": CLIENTS,
+            "updates": self.tally.updates,
+            "reads": self.tally.reads,
+            "accepted": self.tally.accepted,
+            "refused": dict(self.tally.refused),
+            "deviations": sum(self.deviations.values()),
+            "crashes": len(self.crashes),
+            "updates_per_s": round(self.tally.updates / max(self.seconds, 1e-9)),
+            "grown_mib": round(self.grown_kib / 1024, 1),
+        }
+
 
 class Campaign:
     """``switch``: "soft", which is held to the model, or "bmv2", whose deviations are counted."""
@@ -61,7 +76,7 @@ class Campaign:
         info = p4info_pb2.P4Info()
         text_format.Parse(p4info.read_text(), info)
         self._schema = schema_of(info)
-        self._config = p4runtime_pb2.ForwardingPipelineConfig(p4info=info, p4_device_config=program.read_bytes())
+        self.config = p4runtime_pb2.ForwardingPipelineConfig(p4info=info, p4_device_config=program.read_bytes())
         self._files = (p4info, program)
         self._seed = seed
         self._switch = switch
@@ -108,7 +123,7 @@ class Campaign:
             address=target.address,
             device_id=DEVICE_ID,
             schema=self._schema,
-            config=self._config,
+            config=self.config,
             seed=f"{self._seed}:{number}",
             base=(number + 1) << 64,
             updates=EPISODE,

@@ -27,6 +27,8 @@ COPIES = 512
 #: The longest read that is not refused, in whole counters.
 MOST = (MAX_STEPS - 1) // (CELLS + 1)
 CROWD = 30
+#: Far longer than the server takes to end what is too much; after it a call that nobody ended fails.
+CROWD_SECONDS = 40.0
 READ = "/p4.v1.P4Runtime/Read"
 STREAM = "/p4.v1.P4Runtime/StreamChannel"
 UNARY = ("Write", "SetForwardingPipelineConfig", "GetForwardingPipelineConfig", "Capabilities")
@@ -168,14 +170,16 @@ def test_long_reads_do_not_hold_up_others_and_end_with_their_callers(
 def test_readers_that_do_not_read(
     server: Server, primary: Controller, program: Program, channels: list[grpc.Channel]
 ) -> None:
-    """Each has a part of its answer, and there flow control stops."""
+    """Each has a part of its answer, and there flow control stops. The status of one that is ended may not get past it:
+    then it is cancelled."""
     calls = [channel.unary_stream(READ)(wildcards(MOST)) for channel in channels for _ in range(2)]
     everything_else(server, primary, program)
     ends, threads = consumed(calls)
     for _ in calls[MAX_READS:]:
         error = ends.get(timeout=TIMEOUT_SECONDS)
-        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert error.details().endswith("this one was the longest: read again, or less at a time")
+        assert error.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED)
+        if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            assert error.details().endswith("this one was the longest: read again, or less at a time")
     for call in calls:
         call.cancel()
     for thread in threads:
@@ -208,7 +212,8 @@ def test_a_thousand_calls_that_say_nothing(
         for number in range(1000):
             channel = channels[number % CROWD]
             method = UNARY[number % 5] if number % 5 < len(UNARY) else "StreamChannel"
-            calls.append(channel.stream_stream(f"/p4.v1.P4Runtime/{method}")(never(released)))
+            call = channel.stream_stream(f"/p4.v1.P4Runtime/{method}")
+            calls.append(call(never(released), timeout=CROWD_SECONDS))
         for call in calls[: len(calls) - MAX_WAITING - 200]:  # calls of several connections arrive in any order
             assert call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert call.details().endswith("begin each call with its message, and read what it answers")
