@@ -44,9 +44,10 @@ class Keys:
         self._runs: set[tuple[int, ...]] = set()
 
     @classmethod
-    def agree(cls, job: str, worker: int, gather: Gather) -> Keys:
+    def agree(cls, job: str, worker: int, gather: Gather, known: bytes | None = None) -> Keys:
         """Agree on secrets with all other workers: a collective call, which gathers twice.
 
+        ``known``: a secret that they have from elsewhere. Who lacks it cannot take a worker's place in the exchange.
         Raises PeerLostError if worker 0's secret cannot be opened.
         """
         own = X25519PrivateKey.generate()
@@ -55,6 +56,7 @@ class Keys:
             other: _derived(
                 own.exchange(X25519PublicKey.from_public_bytes(theirs)),
                 f"pair {min(worker, other)} {max(worker, other)} of {job}".encode() + b"".join(public),
+                known,
             )
             for other, theirs in enumerate(public)
             if other != worker
@@ -88,8 +90,8 @@ class Keys:
         )
 
 
-def _derived(secret: bytes, label: bytes) -> bytes:
-    return HKDF(SHA256(), _KEY_BYTES, salt=None, info=b"sumwire blind 1 " + label).derive(secret)
+def _derived(secret: bytes, label: bytes, salt: bytes | None = None) -> bytes:
+    return HKDF(SHA256(), _KEY_BYTES, salt=salt, info=b"sumwire blind 1 " + label).derive(secret)
 
 
 def _sealed(pair: bytes, content: bytes) -> bytes:
@@ -101,6 +103,6 @@ def _opened(job: str, pair: bytes, sealed: bytes) -> bytes:
         return ChaCha20Poly1305(_derived(pair, b"seal")).decrypt(_NONCE, sealed, None)
     except InvalidTag as error:
         raise PeerLostError(
-            f"job {job}: the workers' keys do not fit together, as if somebody had changed them on the way; see that "
-            "the process group's network can be trusted, then start all workers again"
+            f"job {job}: the workers' keys do not fit together, as if somebody had changed them on the way; give all "
+            "workers the same `blind_key`, see that the process group's network can be trusted, then start all again"
         ) from error

@@ -126,6 +126,9 @@ class Job(Saved):
 
     ``silence_s``: seconds without any answer from the switch after which it counts as lost.
 
+    ``blind_key``: of a blind job, a secret that all workers have from elsewhere. It protects their exchange of keys
+    from whoever can change the process group's packets.
+
     After a RecreateError, RefusedError or MismatchError the job is unusable and raises that error again, and after
     KeyboardInterrupt or any foreign exception InterruptedJobError.
     """
@@ -146,6 +149,7 @@ class Job(Saved):
         one_trip: bool = True,
         through: Through = "auto",
         silence_s: float = SILENCE_S,
+        blind_key: bytes | None = None,
     ) -> None:
         with taking_part(config.name):
             _check(config, deadline_s=deadline_s, join_s=join_s, silence_s=silence_s)
@@ -172,7 +176,9 @@ class Job(Saved):
         self._memory = Recycler()
         delivered = None if delivery is None else delivery.settings()
         settings = {"block": block, "delivery": delivered, "one_trip": one_trip}
-        options = SessionOptions(settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through, silence_s)
+        options = SessionOptions(
+            settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through, silence_s, blind_key
+        )
         self._session = open_session(config, options, self.stats)
         # Whether every sum has all contributions.
         self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)

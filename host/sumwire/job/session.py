@@ -66,6 +66,7 @@ class SessionOptions:
     rtt: RttEstimator | None = None
     through: Through = "auto"
     silence_s: float = SILENCE_S
+    blind_key: bytes | None = None
 
 
 class Session(ABC):
@@ -172,7 +173,7 @@ class GroupSession(Session):
             self.choice = agreed_choice(
                 config.name, options.through, table, control.fallback.gather, blind=config.blind
             )
-            self._keys = _agreed_keys(config, control) if config.blind else None
+            self._keys = _agreed_keys(config, control, options.blind_key) if config.blind else None
         except SumwireError:
             control.abandon()
             raise
@@ -249,7 +250,7 @@ class GroupSession(Session):
         return True
 
 
-def _agreed_keys(config: JobConfig, control: Control) -> Keys:
+def _agreed_keys(config: JobConfig, control: Control, known: bytes | None) -> Keys:
     """The secrets of a blind job's workers: a collective call."""
     from sumwire.blind.keys import Keys
 
@@ -258,7 +259,7 @@ def _agreed_keys(config: JobConfig, control: Control) -> Keys:
         by_worker = dict(zip(control.workers, rows, strict=True))
         return [bytes(by_worker[worker].numpy()) for worker in range(config.workers)]
 
-    return Keys.agree(f"{config.job} {config.name}", config.worker, gather)
+    return Keys.agree(f"{config.job} {config.name}", config.worker, gather, known)
 
 
 def others_are_ahead(transport: Transport) -> bool:

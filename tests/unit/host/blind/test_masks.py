@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,9 @@ WORKERS = 3
 NONCES = (71, 52, 9)
 
 
-def agreed(change: Callable[[int, bytes], bytes] = lambda _, own: own) -> list[Any]:
+def agreed(
+    change: Callable[[int, bytes], bytes] = lambda _, own: own, known: Sequence[bytes | None] = (None,) * WORKERS
+) -> list[Any]:
     """What the workers have after agreeing, each in a thread: keys, or an error. ``change``: of what a worker says."""
     barrier, said = threading.Barrier(WORKERS), [b""] * WORKERS
     outcomes: list[Any] = [None] * WORKERS
@@ -39,7 +41,7 @@ def agreed(change: Callable[[int, bytes], bytes] = lambda _, own: own) -> list[A
             return everyone
 
         try:
-            outcomes[worker] = Keys.agree("7 test", worker, gather)
+            outcomes[worker] = Keys.agree("7 test", worker, gather, known[worker])
         except PeerLostError as error:
             outcomes[worker] = error
 
@@ -133,6 +135,12 @@ def test_keys_that_were_changed_on_the_way_are_noticed() -> None:
     outcomes = agreed(lambda worker, own: bytes([own[0] ^ 1]) + own[1:] if worker == 1 and any(own) else own)
     assert isinstance(outcomes[1], PeerLostError)
     assert "keys do not fit together" in str(outcomes[1])
+
+
+def test_who_lacks_the_workers_own_secret_takes_no_part() -> None:
+    assert all(isinstance(keys, Keys) for keys in agreed(known=[b"secret"] * WORKERS))
+    for known in (None, b"guessed"):
+        assert isinstance(agreed(known=[b"secret", b"secret", known])[2], PeerLostError)
 
 
 def test_places_tell_all_numbers_to_all(keys: list[Keys]) -> None:
