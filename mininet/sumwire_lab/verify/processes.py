@@ -92,9 +92,14 @@ class Ended:
 
 def run_module(words: Sequence[str]) -> Ended:
     """Run `python -m WORDS` in the checkout; modules of the tests are found too."""
+    return run_words([sys.executable, "-m", *words])
+
+
+def run_words(words: Sequence[str]) -> Ended:
+    """Run a command in the same way."""
     path = os.pathsep.join([str(ROOT / "tests"), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-m", *words],
+        words,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
         check=False,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,13 +17,15 @@ from sumwire_lab.options.trust_options import TrustOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment, Plan
-from sumwire_lab.verify.processes import ROOT, run_module, run_tests
+from sumwire_lab.verify.processes import ROOT, run_module, run_tests, run_words
 from sumwire_lab.verify.rows import trust as rows
 
 FORGED: Final = 1_000_000
 PROGRAMS: Final = 10_000
 P4RUNTIME_WRITES: Final = 20_000
 SCHEDULES: Final = 100_000
+MUTATION_SEEDS: Final = 10_000
+_NAMES: Final = "from simulate.mutations import MUTATIONS; print(*sorted(MUTATIONS))"
 FORGED_IN_NETWORK: Final = 100_000
 # Of the good job, alone and beside the hostile one, twice each.
 STEPS: Final = 400
@@ -102,7 +105,16 @@ def _schedules(results: Path, options: TrustOptions) -> list[Check]:
     ended = run_module(["simulate", "--seeds", str(count), "--keep-going", "--quiet", "--json", str(file)])
     if not file.exists():
         raise LabError(f"the simulator ended with {ended.status}: {ended.last_line}")
-    return rows.schedules(json.loads(file.read_text()), count)
+    return [*rows.schedules(json.loads(file.read_text()), count), _mutations(options)]
+
+
+def _mutations(options: TrustOptions) -> Check:
+    """Each rule of the protocol broken in turn: a schedule must show it."""
+    names = run_words([sys.executable, "-c", _NAMES]).last_line.split()
+    seeds = str(options.amount(MUTATION_SEEDS))
+    words = ["simulate", "--seeds", seeds, "--quiet", "--mutation"]
+    found = [name for name in names if run_module([*words, name]).status == 1]
+    return rows.mutations(names, found)
 
 
 def _models(results: Path) -> list[Check]:

@@ -16,6 +16,7 @@ STEP_RATIO_MAX: Final = 1.3
 # Less would be no line rate. Python and the queue at the link take the rest.
 LINK_SHARE_MIN: Final = 0.8
 SCHEDULES_PER_S_MIN: Final = 30.0
+MUTATIONS_MIN: Final = 20
 _SWITCH: Final = "tests/integration/softswitch"
 
 CROWDS: Final = (
@@ -100,6 +101,14 @@ def schedules(record: Mapping[str, Any], wanted: int) -> list[Check]:
         equal("simulated schedules: violations", len(record["violations"]), 0),
         at_least("simulated schedules a second", record["seeds"] / record["seconds"], SCHEDULES_PER_S_MIN),
     ]
+
+
+def mutations(names: Sequence[str], found: Sequence[str]) -> Check:
+    """Broken rules of the protocol, and those that a schedule showed."""
+    missed = [name for name in names if name not in found]
+    target = f"all, and at least {MUTATIONS_MIN}"
+    label = "simulated schedules: broken rules of the protocol that they find"
+    return holds(label, len(found), target, len(found) >= MUTATIONS_MIN and not missed, ", ".join(missed))
 
 
 def keyed() -> Check:

@@ -71,12 +71,22 @@ def test_rows_of_the_schedules() -> None:
     assert [check.holds for check in rows.schedules(record | {"seconds": 10.1}, 300)] == [True, True, False]
 
 
+def test_every_broken_rule_must_be_found() -> None:
+    names = [f"rule{k}" for k in range(20)]
+    assert rows.mutations(names, names).holds
+    assert not rows.mutations(names[:19], names[:19]).holds
+    missed = rows.mutations(names, names[1:])
+    assert (missed.holds, missed.why) == (False, "rule0")
+
+
 def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All of them together, with what they run replaced."""
     ran: list[str] = []
 
     def module(words: Sequence[str]) -> Ended:
         ran.append(words[0])
+        if "--mutation" in words:
+            return Ended(1, "found")
         if words[0] == "simulate":
             record = {"seeds": int(words[2]), "seconds": 1.0, "violations": []}
             Path(words[-1]).write_text(json.dumps(record))
@@ -89,6 +99,7 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     network = {"forged": 1, "wanted": 1, "wrong": 0, "ended": 0}
     beside = {"alone_s": 1.0, "beside_s": 1.0, "link_share": 1.0}
     monkeypatch.setattr(trust, "run_module", module)
+    monkeypatch.setattr(trust, "run_words", lambda _: Ended(0, " ".join(f"rule{k}" for k in range(20))))
     monkeypatch.setattr(trust, "run_tests", tests)
     monkeypatch.setattr(trust, "run_forged", lambda *_: network)
     monkeypatch.setattr(trust, "run_beside", lambda *_: beside)
