@@ -26,7 +26,7 @@ from helpers.packet.play import Clock, Frames, contribution
 from helpers.packet.rigs import ProcessRig
 from helpers.packet.star import AGGREGATOR, FULL, QUORUM
 
-FORGED = int(os.environ.get("SUMWIRE_FORGED", "6000"))
+FORGED = int(os.environ.get("SUMWIRE_FORGED", "3000"))
 PER_FRAME = 40
 OPS = (model.THC, model.MAX32)
 FIRST_ROUND = 3

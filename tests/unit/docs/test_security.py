@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every line of docs/security.md names tests, and the tests are there."""
+"""Every line of docs/security.md names tests, and the tests are there; those of verify-trust's attacks too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
+from sumwire_lab.verify.rows.trust import ATTACKS
 
 PAGE = ROOT / "docs" / "security.md"
 UNKEPT = "## What is not kept out"
@@ -36,3 +37,9 @@ def test_every_line_names_tests_that_exist(row: str) -> None:
 
 def test_the_page_has_rows() -> None:
     assert len(rows()) > 20
+
+
+@pytest.mark.parametrize("test", sorted({test for tests in ATTACKS.values() for test in tests}))
+def test_tests_of_attacks_exist(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert exists(file, name) if name else Path(ROOT, file).is_file()
