@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mean of a tensor by the process group, by choice: one collective and no other.
+"""The mean of a tensor by the process group, by choice.
 
-The tag of the call travels behind the tensor, so that workers that make different calls find out: the sums of a number
-and of its square are n times those of this worker only if all workers have the same number.
+The tag of the call travels behind a small tensor, in one collective, and before a large one, in its own: then that
+needs no copy. So workers that make different calls find out: the sums of a number and of its square are n times those
+of this worker only if all workers have the same number.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sumwire.codec.memory import Recycler
 from sumwire.config import JobConfig
 from sumwire.errors import OrderError
 from sumwire.job.fallback import Fallback
+from sumwire.job.kept_results import Kept
 from sumwire.job.operations import Operation
 from sumwire.transport.stats import JobStats
 from sumwire.transport.udp import Transport
@@ -24,19 +26,25 @@ from sumwire.transport.udp import Transport
 # Sums of 255 squares of a byte are exact in float32.
 _BYTE: Final = 256
 _MARKS: Final = 4
+# From so many values on, a copy takes longer than a collective of a few values.
+LARGE: Final = 1 << 18
 
 
 class GroupMean(Operation):
-    """``codec``: the name of the one that it takes the place of. Nothing is left out of the mean."""
+    """``codec``: the name of the one that it takes the place of. Nothing is left out of the mean.
+
+    ``into``: where the mean of a large tensor is written; may be the tensor itself.
+    """
 
     by_group: ClassVar[bool] = True
 
-    def __init__(self, codec: str, x: Tensor, *, bucket: int, memory: Recycler) -> None:
+    def __init__(self, codec: str, x: Tensor, *, bucket: int, memory: Recycler, into: Tensor | None = None) -> None:
         self.what = f"mean by {codec}, by the process group"
         self.values = x.numel()
         self.bucket = bucket
         self._x = x.detach()
         self._memory = memory
+        self._into = into
 
     def residual(self) -> Tensor:
         """Zeros."""
@@ -44,19 +52,41 @@ class GroupMean(Operation):
 
     def ordinary(self, fallback: Fallback) -> Tensor:
         """See the module. Raises OrderError if the workers' calls differ."""
+        high, low = divmod(self.tag, _BYTE)
+        marks = torch.tensor([high, low, high * high, low * low], dtype=torch.float32)
+        return self._in_place(fallback, marks) if self.values >= LARGE else self._in_one(fallback, marks)
+
+    def _in_one(self, fallback: Fallback, marks: Tensor) -> Tensor:
+        """By a single collective, of a copy with the marks behind it."""
         total = self._memory.empty(self.values + _MARKS, torch.float32)
         # Divided before it is added, as DDP does it.
         _divided(self._x, fallback.ranks, out=total[: self.values])
-        high, low = divmod(self.tag, _BYTE)
-        marks = torch.tensor([high, low, high * high, low * low], dtype=torch.float32)
         total[self.values :] = marks
         fallback.add_(total)
-        if not torch.equal(total[self.values :], marks * fallback.ranks):
+        self._check(total[self.values :], marks * fallback.ranks)
+        return total[: self.values].to(self._x.device)
+
+    def _in_place(self, fallback: Fallback, marks: Tensor) -> Tensor:
+        """By a collective of the marks, and one of the tensor where the mean is to be."""
+        total = marks.clone()
+        fallback.add_(total)
+        self._check(total, marks * fallback.ranks)
+        mean = self._memory.empty(self.values, torch.float32) if self._into is None else self._into
+        _divided(self._x, fallback.ranks, out=mean)
+        fallback.add_(mean)
+        return mean if mean is self._into else mean.to(self._x.device)
+
+    def _check(self, total: Tensor, expected: Tensor) -> None:
+        if not torch.equal(total, expected):
             raise OrderError(
                 f"the workers' calls differ: this one's is {self.what} of {self.values} values, bucket {self.bucket}; "
                 "make the same calls in the same order on every worker"
             )
-        return total[: self.values].to(self._x.device)
+
+    def kept(self, result: Tensor) -> Kept:
+        """See Operation. No worker needs it: all have their own of the same collective, or get an error. So an empty
+        one takes the place of what the caller may change."""
+        return super().kept(torch.zeros(0) if result is self._into else result)
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> NoReturn:
         raise NotImplementedError("a mean by the process group takes no other way")

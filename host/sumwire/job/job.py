@@ -326,7 +326,7 @@ class Job(Saved):
 
         def make(sequence: int) -> Operation:
             if by_group:
-                kept.append(GroupMean(codec.info.name, x, bucket=bucket % _BUCKETS, memory=self._memory))
+                kept.append(GroupMean(codec.info.name, x, bucket=bucket % _BUCKETS, memory=self._memory, into=target))
             else:
                 kept.append(self._codec_operation(codec, x, bucket, sequence, options))
             return kept[0]

@@ -41,7 +41,7 @@ class Flight:
     ``flying``: in flight. ``landed``: has its result. ``first``: number of the first transmission, 0 before it.
     ``latest``: number of the latest transmission. ``sent_at``: its time, in seconds. ``count``: chunks in flight.
     ``last_first``: number of the latest first transmission. ``log``, ``end``: entry k is the chunk of transmission k,
-    below ``end``; there is none with number 0.
+    below ``end``; there is none with number 0. All entries before ``head`` are dead.
     """
 
     def __init__(self, chunks: int) -> None:
@@ -55,7 +55,7 @@ class Flight:
         self._seen = np.zeros(chunks, np.int64)
         self._resends = 0
         self.log = np.zeros(chunks + 1, np.int64)
-        self._head = self.end = 1
+        self.head = self.end = 1
 
     def send(self, chunks: Chunks, now: float) -> None:
         """Chunks are sent for the first time."""
@@ -111,15 +111,15 @@ class Flight:
         if self.count == 0:
             return _NOTHING
         self._skip_dead()
-        return int(self.log[self._head])
+        return int(self.log[self.head])
 
     def before(self, transmission: int, most: int) -> Chunks:
         """Up to ``most`` chunks in flight whose latest transmission has a smaller number, oldest first."""
-        if self._head < transmission:
+        if self.head < transmission:
             self._skip_dead()
-        if self._head >= transmission:
+        if self.head >= transmission:
             return self.log[:0]
-        return self._alive(self._head, transmission)[:most]
+        return self._alive(self.head, transmission)[:most]
 
     def sent_until(self, time: float, most: int) -> Chunks:
         """Up to ``most`` chunks in flight whose latest transmission was no later than ``time``, oldest first."""
@@ -146,7 +146,7 @@ class Flight:
     def all_flying(self) -> Chunks:
         """All chunks in flight, oldest first."""
         self._skip_dead()
-        return self._alive(self._head, self.end)
+        return self._alive(self.head, self.end)
 
     def _append(self, chunks: Chunks, now: float) -> Chunks:
         """Log transmissions. Returns their numbers."""
@@ -165,17 +165,17 @@ class Flight:
         return alive
 
     def _skip_dead(self) -> None:
-        if self._head < self.end:
+        if self.head < self.end:
             # Most often it has not moved: three single looks cost less than one at many.
-            chunk = self.log[self._head]
-            if self.flying[chunk] and self.latest[chunk] == self._head:
+            chunk = self.log[self.head]
+            if self.flying[chunk] and self.latest[chunk] == self.head:
                 return
-        while self._head < self.end:
-            end = min(self._head + _STRIDE, self.end)
-            chunks = self.log[self._head : end]
-            alive = self.flying[chunks] & (self.latest[chunks] == np.arange(self._head, end))
+        while self.head < self.end:
+            end = min(self.head + _STRIDE, self.end)
+            chunks = self.log[self.head : end]
+            alive = self.flying[chunks] & (self.latest[chunks] == np.arange(self.head, end))
             first = int(alive.argmax())
             if alive[first]:
-                self._head += first
+                self.head += first
                 return
-            self._head = end
+            self.head = end

@@ -77,7 +77,13 @@ class SteadyExchange(ctypes.Structure):
 class SteadyLanding(ctypes.Structure):
     """struct steady_landing."""
 
-    _fields_ = [("latest", c_int64 * REORDER_TOLERANCE), ("sent_at", c_double), ("sent_once", c_uint64)]
+    _fields_ = [
+        ("latest", c_int64 * REORDER_TOLERANCE),
+        ("sent_at", c_double),
+        ("sent_once", c_uint64),
+        ("head", c_uint64),
+        ("end", c_uint64),
+    ]
 
 
 def kernels() -> ctypes.CDLL | None:

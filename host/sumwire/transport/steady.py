@@ -47,7 +47,9 @@ class Steady:
     def land(self, first: int, last: int) -> Landing:
         """See :meth:`Turns.land` and :meth:`Turns.follow`: the results of the chunks first..last-1 have arrived."""
         flight, turns, landing = self._flight, self._turns, self._landing
+        landing.head, landing.end = flight.head, flight.end
         turns.to = self._library.steady_land(self._exchange, first, last, turns.to, landing)
+        flight.head = landing.head
         flight.count -= last - first
         return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)
 

@@ -22,11 +22,14 @@ struct steady_exchange {
 };
 
 // `latest`: the largest numbers of first transmissions, rising; 0 where there are fewer. `sent_at`: when the chunk was
-// sent that was longest in flight, of the `sent_once` chunks that were sent only once.
+// sent that was longest in flight, of the `sent_once` chunks that were sent only once. `head`: before and after, the
+// place of the log before which all entries are dead; `end`: behind its last entry.
 struct steady_landing {
   int64_t latest[LATEST];
   double sent_at;
   uint64_t sent_once;
+  uint64_t head;
+  uint64_t end;
 };
 
 // Of the chunks ready[begin..end-1] those before the first that is not below `filled` are sent, from transmission
@@ -51,6 +54,13 @@ static void note_latest(struct steady_landing *landing, int64_t number) {
   landing->latest[i - 1] = number;
 }
 
+static void skip_dead(const struct steady_exchange *exchange, struct steady_landing *landing) {
+  for (; landing->head < landing->end; landing->head++) {
+    const int64_t chunk = exchange->log[landing->head];
+    if (exchange->flying[chunk] && exchange->latest[chunk] == (int64_t)landing->head) return;
+  }
+}
+
 // The turn of a chunk has come when those one short and one long step before have their results.
 static uint64_t queue(const struct steady_exchange *exchange, uint64_t chunk, uint64_t end) {
   if (chunk >= exchange->long_step && !exchange->landed[chunk - exchange->long_step]) return end;
@@ -63,7 +73,7 @@ static uint64_t queue(const struct steady_exchange *exchange, uint64_t chunk, ui
 // to ready[end] and after it. Returns where they end.
 uint64_t steady_land(const struct steady_exchange *exchange, uint64_t first, uint64_t last, uint64_t end,
                      struct steady_landing *landing) {
-  *landing = (struct steady_landing){0};
+  *landing = (struct steady_landing){.head = landing->head, .end = landing->end};
   for (uint64_t chunk = first; chunk < last; chunk++) {
     exchange->flying[chunk] = 0;
     exchange->landed[chunk] = 1;
@@ -72,6 +82,7 @@ uint64_t steady_land(const struct steady_exchange *exchange, uint64_t first, uin
     const double sent_at = exchange->sent_at[chunk];
     if (!landing->sent_once++ || sent_at < landing->sent_at) landing->sent_at = sent_at;
   }
+  skip_dead(exchange, landing);
   // Each of these is one step behind a chunk of the run, so that it was not queued before.
   const uint64_t upto = last + exchange->long_step;
   for (uint64_t chunk = first + exchange->short_step; chunk < upto && chunk < exchange->chunks; chunk++)

@@ -9,7 +9,7 @@ import torch
 from sumwire.codec.memory import Recycler
 from sumwire.errors import OrderError
 from sumwire.job.fallback import Fallback
-from sumwire.job.group_mean import GroupMean
+from sumwire.job.group_mean import LARGE, GroupMean
 from torch import Tensor
 
 RANKS = 3
@@ -48,3 +48,22 @@ def test_a_mean_is_divided_in_float32(dtype: torch.dtype) -> None:
 def test_calls_that_differ_end() -> None:
     with pytest.raises(OrderError, match="mean by thc, by the process group of 2 values"):
         mean(torch.ones(2), Alike(other_tag=1))
+
+
+def test_a_large_tensor_is_added_where_its_mean_is_to_be() -> None:
+    x = torch.randn(LARGE)
+    expected = mean(x.clone(), Alike())
+    operation = GroupMean("thc", x, bucket=1, memory=Recycler(), into=x)
+    result = operation.ordinary(cast(Fallback, Alike()))
+    assert result is x
+    assert torch.equal(result, expected)
+    assert len(operation.kept(result).tensor()) == 0, "the caller may change it"
+    assert operation.kept(expected).tensor() is expected
+
+
+def test_large_tensors_of_other_calls_are_left_alone() -> None:
+    x = torch.ones(LARGE)
+    operation = GroupMean("thc", x, bucket=1, memory=Recycler(), into=x)
+    with pytest.raises(OrderError, match="by the process group"):
+        operation.ordinary(cast(Fallback, Alike(other_tag=1)))
+    assert torch.equal(x, torch.ones(LARGE))
