@@ -17,12 +17,10 @@ STEP_RATIO_MAX: Final = 1.3
 LINK_SHARE_MIN: Final = 0.8
 SCHEDULES_PER_S_MIN: Final = 30.0
 MUTATIONS_MIN: Final = 20
+ANSWER_S_MAX: Final = 1.0
+GROWN_MIB_MAX: Final = 50.0
 _SWITCH: Final = "tests/integration/softswitch"
 
-CROWDS: Final = (
-    f"{_SWITCH}/p4runtime/test_crowds.py",
-    "tests/integration/controller/deploy/test_under_attack.py",
-)
 BLIND: Final = ("tests/integration/host/job/test_blind.py", "tests/unit/host/blind")
 
 # Each attack, and the tests that carry it out: paths of pytest.
@@ -41,7 +39,10 @@ ATTACKS: Final[Mapping[str, Sequence[str]]] = {
         "tests/packet/test_forged.py::test_from_a_worker_s_host_without_rights",
         "tests/packet/test_guard.py::test_another_program_on_a_workers_host_counts_for_nothing",
     ),
-    "a Read of 402 bytes, 30 of them, and idle streams": CROWDS,
+    "a Read of 402 bytes, 30 of them, and idle streams": (
+        f"{_SWITCH}/p4runtime/test_crowds.py",
+        "tests/integration/controller/deploy/test_under_attack.py",
+    ),
     "a counter of 2^32 + 8 cells, and cell 2^31": (
         "tests/unit/softswitch/program/test_hostile.py",
         f"{_SWITCH}/native/test_memory_bounds.py",
@@ -91,6 +92,18 @@ def hostile_job(record: Mapping[str, float]) -> list[Check]:
     return [
         at_most(f"{label}: step time of the good one, with / without", ratio, STEP_RATIO_MAX),
         at_least(f"{label}: share of its link that the hostile host used", record["link_share"], LINK_SHARE_MIN),
+    ]
+
+
+def siege(record: Mapping[str, Any] | None) -> list[Check]:
+    """Callers while a crowd holds 1,000 streams or asks 30 times for all that 402 bytes can ask for. `record`: what
+    `fuzz.p4runtime --siege` writes; None if it did not come so far."""
+    answers = {} if record is None else record["answers_s"]
+    slowest = max((seconds for crowd, seconds in answers.items() if crowd != "nothing"), default=None)
+    grown = None if record is None else record["grown_mib"]
+    return [
+        at_most("P4Runtime, besieged: slowest answer to other callers, s", slowest, ANSWER_S_MAX),
+        at_most("P4Runtime, besieged: memory grown by, MiB", grown, GROWN_MIB_MAX),
     ]
 
 

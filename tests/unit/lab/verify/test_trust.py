@@ -71,6 +71,14 @@ def test_rows_of_the_schedules() -> None:
     assert [check.holds for check in rows.schedules(record | {"seconds": 10.1}, 300)] == [True, True, False]
 
 
+def test_rows_of_a_siege() -> None:
+    record = {"answers_s": {"nothing": 9.0, "1000 silent": 1.0}, "grown_mib": 50.0}
+    assert [check.holds for check in rows.siege(record)] == [True, True]
+    worse = {"answers_s": {"1000 silent": 1.1}, "grown_mib": 50.1}
+    assert [check.holds for check in rows.siege(worse)] == [False, False]
+    assert [check.holds for check in rows.siege(None)] == [False, False]
+
+
 def test_every_broken_rule_must_be_found() -> None:
     names = [f"rule{k}" for k in range(20)]
     assert rows.mutations(names, names).holds
@@ -85,11 +93,14 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     def module(words: Sequence[str]) -> Ended:
         ran.append(words[0])
+        if "--siege" in words:
+            record = {"siege": {"answers_s": {"1000 silent": 0.1}, "grown_mib": 1.0}}
+            Path(words[-1]).write_text(json.dumps(record))
         if "--mutation" in words:
             return Ended(1, "found")
         if words[0] == "simulate":
-            record = {"seeds": int(words[2]), "seconds": 1.0, "violations": []}
-            Path(words[-1]).write_text(json.dumps(record))
+            played = {"seeds": int(words[2]), "seconds": 1.0, "violations": []}
+            Path(words[-1]).write_text(json.dumps(played))
         return Ended(0, "done")
 
     def tests(paths: Sequence[str], environment: object = None) -> dict[str, str]:
@@ -101,6 +112,7 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(trust, "run_module", module)
     monkeypatch.setattr(trust, "run_words", lambda _: Ended(0, " ".join(f"rule{k}" for k in range(20))))
     monkeypatch.setattr(trust, "run_tests", tests)
+    monkeypatch.setattr(trust, "run_blind", lambda: {"codecs": {}})
     monkeypatch.setattr(trust, "run_forged", lambda *_: network)
     monkeypatch.setattr(trust, "run_beside", lambda *_: beside)
     checks = trust.plan(tmp_path, lambda _: None, QUICK).carry_out(tmp_path, lambda _: None)
