@@ -42,6 +42,8 @@ FUZZ_SWITCH ?= soft
 # Options of `make simulate`: how many schedules, and more, for example: --first 5000 --keep-going
 SEEDS ?= 1000
 SIMULATE_FLAGS ?=
+# Options of `make models`: names of models with commas; default: all
+MODELS ?=
 # Options of `make test`, for example: make test PYTEST_FLAGS="--require-bmv2 -k slots"
 PYTEST_FLAGS ?=
 # Processes of tests: one more than cores, because tests also wait for timers, links and each other.
@@ -60,7 +62,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust simulate fuzz fuzz-trains \
-  fuzz-programs fuzz-p4runtime clean
+  fuzz-programs fuzz-p4runtime models clean
 .DEFAULT_GOAL := help
 
 help:
@@ -90,6 +92,7 @@ help:
 	@echo "make fuzz-programs    mutated P4 programs into both engines (FUZZ_PROGRAMS=$(FUZZ_PROGRAMS) FUZZ_SEED=$(FUZZ_SEED))"
 	@echo "make fuzz-p4runtime   fuzzed P4Runtime requests of four clients against a model of the switch's state"
 	@echo "                      (FUZZ_WRITES=$(FUZZ_WRITES) FUZZ_SEED=$(FUZZ_SEED) FUZZ_SWITCH=$(FUZZ_SWITCH) ENGINE=$(ENGINE))"
+	@echo "make models           search the protocol's models with Spin (needs Debian's spin; MODELS=$(MODELS))"
 	@echo "make clean            remove the environment, caches and results"
 
 setup: $(READY)
@@ -189,6 +192,9 @@ P4RUNTIME := tests/helpers/p4runtime/programs/tables
 fuzz-p4runtime: $(READY)
 	$(PYTHON) -m softswitch.fuzz.p4runtime $(P4RUNTIME).p4info.txtpb $(P4RUNTIME).json --writes $(FUZZ_WRITES) \
 	  --seed $(FUZZ_SEED) --switch $(FUZZ_SWITCH) --engine $(ENGINE) $(if $(filter soft,$(FUZZ_SWITCH)),--siege)
+
+models: $(READY)
+	$(PYTHON) -m sumwire_lab models --only "$(MODELS)" --json results/models.json
 
 clean:
 	$(SUDO) rm -rf $(VENV) .cache results site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -143,6 +143,16 @@ def _verified(done: list[Check]) -> int:
     return EXIT_FAILED if any(check.holds is False for check in done) else 0
 
 
+def _models(arguments: argparse.Namespace) -> int:
+    from sumwire_lab.models.command import search
+    from sumwire_lab.models.suite import table
+
+    names = [name for name in arguments.only.split(",") if name]
+    done = search(names, arguments.json, say)
+    say("\n" + table(done))
+    return 0 if all(outcome.holds for outcome in done) else EXIT_FAILED
+
+
 def _clean(arguments: argparse.Namespace) -> int:
     from sumwire_lab.system import leftovers
 
@@ -163,6 +173,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     **{f"verify-{topic}": _verify for topic in options.TOPICS},
     "verify-life": _verify_life,
     "verify-trust": _verify_trust,
+    "models": _models,
     "clean": _clean,
 }
 

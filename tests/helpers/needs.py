@@ -40,6 +40,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "p4c": (lambda: shutil.which("p4c-bm2-ss") is not None, "p4c-bm2-ss is not on PATH"),
     "cc": (_has_wide_compiler, "no C compiler with _BitInt(2048), such as clang 16"),
     "openssl": (lambda: shutil.which("openssl") is not None, "openssl is not on PATH"),
+    "spin": (lambda: all(map(shutil.which, ("spin", "gcc"))), "spin or gcc is not on PATH"),
     "mininet": (_has_mininet, "needs Mininet (mininet.net) and root"),
 }
 

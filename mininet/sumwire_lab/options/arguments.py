@@ -63,8 +63,14 @@ def parser() -> argparse.ArgumentParser:
         _results_option(commands.add_parser(f"verify-{topic}", help=text))
     _life_options(commands.add_parser("verify-life", help="disturb runs as real life does, and say what holds"))
     _trust_options(commands.add_parser("verify-trust", help="attack jobs, switches and files, and say what holds"))
+    _models_options(commands.add_parser("models", help="search the protocol's models with Spin; no root"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
+
+
+def _models_options(models: argparse.ArgumentParser) -> None:
+    models.add_argument("--only", default="", help="models with commas; default: all")
+    models.add_argument("--json", type=Path, metavar="PATH", help="write what was found there")
 
 
 def _run_options(run: argparse.ArgumentParser) -> None:

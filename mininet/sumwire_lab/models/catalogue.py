@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The models, the bounds within which each is searched whole, and the rules that can be taken out of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``about``: the bounds in words. ``ends``: it is also shown that no schedule goes on for ever."""
+
+    about: str
+    defines: tuple[str, ...]
+    ends: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of docs/protocol.md. ``about``: what the rule says. ``defines``: the bounds of the counterexample."""
+
+    name: str
+    about: str
+    defines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Model:
+    """``name``: of its file in models/."""
+
+    name: str
+    settings: tuple[Setting, ...]
+    rules: tuple[Rule, ...]
+
+
+def _of(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_SLOT: Final = Model(
+    "slot",
+    (
+        Setting("2 workers, 2 slots, 2 losses, 2 copies", _of("WORKERS=2 CHUNKS=6 LOSSES=2 COPIES=2"), ends=True),
+        Setting("3 workers, 2 slots, 2 losses, 1 copy", _of("WORKERS=3 CHUNKS=5 LOSSES=2")),
+        Setting("3 workers, 3 slots, 1 loss, 1 copy", _of("WORKERS=3 SLOTS=3 CHUNKS=6"), ends=True),
+        Setting("2 workers, 5 slots, 1 loss, 1 copy", _of("SLOTS=5 CHUNKS=6")),
+        Setting("2 workers, 4 slots, no loss", _of("SLOTS=4 CHUNKS=10 LOSSES=0 PROMPT")),
+        Setting("3 workers, 2 slots, no loss", _of("WORKERS=3 LOSSES=0 COPIES=2 PROMPT")),
+        Setting("3 workers, 2 slots, any losses and copies", _of("WORKERS=3 CHUNKS=8 FOREVER")),
+        Setting("3 workers, 3 slots, any losses and copies", _of("WORKERS=3 SLOTS=3 CHUNKS=8 FOREVER")),
+        Setting("2 workers, 4 slots, any losses and copies", _of("SLOTS=4 CHUNKS=10 FOREVER")),
+        Setting("2 workers, 5 slots, any losses and copies", _of("SLOTS=5 CHUNKS=8 FOREVER")),
+        Setting("3 workers, one makes another call", _of("WORKERS=3 CALLS"), ends=True),
+    ),
+    (
+        Rule("TURN", "chunk K only after the result of K - S/2"),
+        Rule("TURN_SHORT", "with an odd S also after K - floor(S/2)", _of("SLOTS=3")),
+        Rule("TURN_LONG", "with an odd S also after K - ceil(S/2)", _of("SLOTS=5 CHUNKS=6")),
+        Rule("SPREAD", "only when chunks some rounds before have results", _of("SLOTS=4 CHUNKS=10")),
+        Rule("NEWER", "FIRST: a newer round takes the slot"),
+        Rule("OVERWRITE", "FIRST overwrites the slot"),
+        Rule("REPEAT", "who is in is not counted again"),
+        Rule("QUORUM", "LAST only when the quorum is in"),
+        Rule("TO_ALL", "LAST sends the result to all workers", _of("LOSSES=0 PROMPT")),
+        Rule("DUPLICATE", "a closed slot answers with the result"),
+        Rule("OLDER", "an older round is STALE and changes nothing"),
+        Rule("SERIAL", "newer and older by serial-number arithmetic"),
+        Rule("CALL", "a packet of another op or bucket is refused", _of("CALLS")),
+        Rule("RETRANSMISSION", "a worker without a result sends again"),
+        Rule("MATCH", "answers to chunks that have results are known as old"),
+    ),
+)
+
+_TREE: Final = Model(
+    "tree",
+    (
+        Setting("2 workers below and 1 beside, 1 loss, 1 copy", (), ends=True),
+        Setting("2 workers below and 1 beside, 2 losses", _of("LOSSES=2 COPIES=0")),
+        Setting("the upper switch closes with one of its two, no loss", _of("LEFT_OUT LOSSES=0 COPIES=0"), ends=True),
+        Setting("the same with 1 worker below, 2 losses", _of("LEFT_OUT ONE_BELOW LOSSES=2 COPIES=0")),
+        Setting("worker 2 has died, 2 losses, 2 copies", _of("DEAD LOSSES=2 COPIES=2"), ends=True),
+    ),
+    (
+        Rule("WAITS", "a lower switch whose quorum is in waits for the result from above"),
+        Rule("ASK", "a repeat makes the partial result go up again"),
+        Rule("DOWN", "the result from above closes the slot and goes to all workers"),
+        Rule("KNOWN", "a result from above of an older round is dropped"),
+        Rule("COUNT", "the count is the total, whatever the level"),
+        Rule("OWN_BITMAP", "a lower switch puts its own bitmap into the result", _of("LEFT_OUT")),
+        Rule("LEFT_OUT", "or 0 if it was itself left out", _of("LEFT_OUT LOSSES=0 COPIES=0")),
+        Rule("DRAWN_ONCE", "merged signs are drawn once"),
+        Rule("RELAY", "STALE from above goes on to all workers", _of("LEFT_OUT ONE_BELOW LOSSES=2 COPIES=0")),
+        Rule("FLUSH_UP", "FLUSH goes up with the partial result", _of("DEAD")),
+        Rule("INCOMPLETE", "flags go up and come down", _of("DEAD")),
+        Rule("TURN", "a slot is reused only when all workers have its result"),
+    ),
+)
+
+_LOSS: Final = Model(
+    "loss",
+    (
+        Setting("3 workers, 1 contribution may be missing, 1 loss", _of("BOUND=1"), ends=True),
+        Setting("2 workers, 1 may be missing, 1 loss, 1 copy, questions", _of("BOUND=1 COPIES=1 WORKERS=2"), ends=True),
+        Setting("2 workers, 4 slots, 1 may be missing, 1 loss", _of("BOUND=1 WORKERS=2 SLOTS=4")),
+        Setting("3 workers, quorum 2, 1 loss", _of("QUORUM=2"), ends=True),
+        Setting("3 workers, quorum 2, 1 loss, early results not taken", _of("QUORUM=2 WITHOUT_EARLY")),
+        Setting("3 workers, one dies, 1 loss, 1 copy", _of("DEAD COPIES=1"), ends=True),
+        Setting("a run of 2 of 3 workers, 1 loss, 1 copy", _of("RUN=2 COPIES=1"), ends=True),
+    ),
+    (
+        Rule("BUDGET", "a worker flushes only as its budget allows", _of("BOUND=1")),
+        Rule("PARTS", "each worker has its own part of the budget", _of("BOUND=1")),
+        Rule("RESERVE", "a flushed chunk holds a part until its result", _of("BOUND=1 WORKERS=2 SLOTS=4")),
+        Rule("LEAST", "FLUSH says how many are enough", _of("BOUND=1")),
+        Rule("FLUSH_JOINS", "whoever sends FLUSH and is not in counts first", _of("BOUND=1")),
+        Rule("INERT", "a PROBE changes nothing", _of("BOUND=1 COPIES=1 WORKERS=2")),
+        Rule("CLOSED", "a closed slot answers a straggler with the result", _of("QUORUM=2")),
+        Rule("GONE_ON", "a result that the switch lost comes from another worker", _of("QUORUM=2")),
+        Rule("DEADLINE", "when a worker is missing for long, the others send FLUSH", _of("DEAD")),
+        Rule("INCOMPLETE", "a sum that any number closed is flagged, and not applied", _of("DEAD")),
+        Rule("RUN_QUORUM", "contributions say how many workers the run has", _of("RUN=2")),
+    ),
+)
+
+_FALLBACK: Final = Model(
+    "fallback",
+    (
+        Setting("2 ranks, 3 operations, 1 stop of the switch, 1 return", ()),
+        Setting("2 ranks, 2 operations, 2 stops of the switch, 1 return", _of("OPERATIONS=2 CRASHES=2"), ends=True),
+        Setting("3 ranks, 2 operations, 1 stop of the switch", _of("WORKERS=3 OPERATIONS=2 RETURNS=0")),
+        Setting("2 ranks, 3 operations, a return as soon as one sees the switch", _of("WITHOUT_ALL_SEE")),
+    ),
+    (
+        Rule("LOST", "a rank that has lost the switch makes all halt"),
+        Rule("STALLED", "so do results that do not come though all have sent"),
+        Rule("EXCHANGES_END", "HALTING: exchanges end"),
+        Rule("ALL_HALTED", "FALLBACK only when all ranks have halted"),
+        Rule("LARGEST", "the largest number of completed operations counts"),
+        Rule("HAND_OUT", "results of operations before it are handed out"),
+        Rule("KEPT", "every rank keeps its latest result"),
+        Rule("HOLDING", "HOLDING: none begins before it is clear which have begun"),
+        Rule("BEGUN_COMPLETE", "NETWORK only when all have completed what some have begun"),
+        Rule("GREETING", "a greeting in new rounds comes before the return"),
+    ),
+)
+
+MODELS: Final = (_SLOT, _TREE, _LOSS, _FALLBACK)
