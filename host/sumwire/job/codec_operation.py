@@ -150,21 +150,14 @@ class CodecOperation(Operation):
         if op is None:
             return own
         if transport.masks is not None:
-            return self._largest(transport, config, own)
+            told = told_by_all(transport, config, own, self.tag, ExchangeOptions(waits_for_workers=True))
+            largest: NDArray[np.uint32] = told.max(axis=0)
+            return largest
         words = to_words(own)
         # The norms of a tensor have the priority of its most urgent chunk, and are never dropped on purpose.
         first_tos = None if tos is None else np.full(len(words), protected(tos).max(), np.uint8)
         first = ExchangeOptions(waits_for_workers=True, tos=first_tos, contribute=self._options.contribute)
         return from_words(transport.exchange(op, words, self.tag, first).words, len(own))
-
-    def _largest(self, transport: Transport, config: JobConfig, own: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Raises RecreateError for a sum that no workers can have made."""
-        try:
-            told = told_by_all(transport, config, own, self.tag, ExchangeOptions(waits_for_workers=True))
-        except CodecError as error:
-            raise RecreateError(f"job {config.job}: result that no sum can be: {error}; {_AGAIN}") from error
-        largest: NDArray[np.uint32] = told.max(axis=0)
-        return largest
 
     def _in_one_trip(self, trip: OneTrip, transport: Transport, stats: JobStats) -> NDArray[np.uint32] | None:
         """The agreed scales; None if they must be asked for. The round has its result if the carried ones fit."""

@@ -12,8 +12,9 @@ from sumwire_protocol import constants as p4
 
 from sumwire.blind.lanes import Lanes, TableLanes, VoteLanes
 from sumwire.blind.places import Places
+from sumwire.codec.errors import CodecError
 from sumwire.config import OP_NAMES, JobConfig
-from sumwire.errors import ConfigError
+from sumwire.errors import ConfigError, RecreateError
 from sumwire.transport.options import PLAIN, ExchangeOptions
 from sumwire.transport.udp import Transport
 
@@ -73,9 +74,16 @@ def unmaskable(config: JobConfig, what: str) -> ConfigError:
 def told_by_all(
     transport: Transport, config: JobConfig, own: NDArray[np.uint32], tag: int, options: ExchangeOptions = PLAIN
 ) -> NDArray[np.uint32]:
-    """The numbers of all workers of a blind job, shape (workers, count): an exchange. ``own``: this worker's."""
+    """The numbers of all workers of a blind job, shape (workers, count): an exchange. ``own``: this worker's.
+
+    Raises RecreateError for a sum that no workers can have made.
+    """
     places = places_of(transport, config, len(own))
-    return places.unpack(transport.exchange(p4.OP_SUM32, places.pack(own), tag, options).words)
+    words = transport.exchange(p4.OP_SUM32, places.pack(own), tag, options).words
+    try:
+        return places.unpack(words)
+    except CodecError as error:
+        raise RecreateError(f"job {config.job}: result that no sum can be: {error}; start all workers again") from error
 
 
 def places_of(transport: Transport, config: JobConfig, count: int) -> Places:
