@@ -222,6 +222,7 @@ class Poll:
                 if (events & POLLIN and file.readable) or (events & POLLOUT and file.room_at <= world.now)
             ]
             if ready or world.now >= until:
+                world.look()
                 return ready
             assert world.current is not None
             room_at = [file.room_at for file, events in files if events & POLLOUT]

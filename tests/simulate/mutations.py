@@ -1,18 +1,229 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of the protocol, each broken in one way: the simulator must find every one of them."""
+"""Rules of the protocol, each broken in one way: the simulator must find every one of them.
+
+Those of the switch change rows of the P4 program's table of verdicts, or the controller's entries; those of hosts
+replace a method.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
+from unittest import mock
 
-MUTATIONS: Final[dict[str, Callable[[], contextlib.AbstractContextManager[None]]]] = {}
+import numpy as np
+from softswitch.runtime.entries import ActionCall, Entry, Ternary
+from softswitch.runtime.tables import RuntimeTable
+from sumwire.job import codec_operation, joining, session
+from sumwire.job.agreement import Agreement, Decision, FallBack, Phase, Return
+from sumwire.job.codec_operation import CodecOperation
+from sumwire.job.control import Control
+from sumwire.job.fallback import Fallback
+from sumwire.job.member import Member
+from sumwire.job.standing import Standing
+from sumwire.transport import udp
+from sumwire.transport.buffers import Buffers
+from sumwire.transport.catchup.recovery import Recovery
+from sumwire.transport.timers import Timers
+from sumwire.transport.turns import Turns
+from sumwire.transport.window import NOTHING, Window
+from sumwire_controller.derive import desired
+from torch import Tensor
+
+from simulate import switches
+
+Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
+Row = tuple[int, int]
+
+# Rows of the table of verdicts by value and mask: see p4src/include/control/slot.p4.
+_ADD: Final = (0x0000, 0x01FD)
+_DOWN_OLD: Final = (0x0180, 0x0180)
+_STALE: Final = (0x0100, 0x0100)
+_DUPLICATE: Final = (0x0020, 0x0030)
+_ASK: Final = (0x0010, 0x0030)
+_FLUSH: Final = (0x000A, 0x000A)
+_REPEAT: Final = (0x0008, 0x0008)
+
+
+def _verdicts(change: Callable[[Row, str], tuple[Row, str]]) -> contextlib.AbstractContextManager[Any]:
+    """Rows and actions of the table of verdicts are others."""
+    original = RuntimeTable._const_entries
+
+    def changed(table: RuntimeTable[Any]) -> list[Entry]:
+        entries = list(original(table))
+        return [_changed(entry, change) for entry in entries] if table.table.name.endswith(".verdict") else entries
+
+    return mock.patch.object(RuntimeTable, "_const_entries", changed)
+
+
+def _changed(entry: Entry, change: Callable[[Row, str], tuple[Row, str]]) -> Entry:
+    [key] = entry.key
+    assert isinstance(key, Ternary)
+    (value, mask), action = change((key.value, key.mask), entry.action.name.rpartition(".")[2])
+    return replace(entry, key=(Ternary(value, mask),), action=ActionCall(f"ingress.slot.{action}"))
+
+
+def _action(of: Row, instead: str) -> Mutation:
+    return lambda: _verdicts(lambda row, action: (row, instead if row == of else action))
+
+
+def _mask(of: Row, without: int) -> Mutation:
+    """The row no longer looks at these traits."""
+    return lambda: _verdicts(
+        lambda row, action: ((row[0] & ~without, row[1] & ~without), action) if row == of else (row, action)
+    )
+
+
+def _method(owner: Any, name: str, instead: Callable[[Any], Any]) -> Mutation:
+    """``instead`` makes the new one of the old one."""
+    return lambda: mock.patch.object(owner, name, instead(getattr(owner, name)))
+
+
+def _early_quorum(original: Callable[..., Any]) -> Callable[..., Any]:
+    def admission(config: Any, job: Any, *rest: Any) -> Any:
+        return original(config, replace(job, quorum=max(job.quorum - 1, 1)), *rest)
+
+    return admission
+
+
+def _whole_window(original: Callable[..., None]) -> Callable[..., None]:
+    """S chunks in flight: the next chunk of a slot follows as soon as the last one has its result here."""
+
+    def begin(turns: Turns, chunks: int, slots: int, flight: Any) -> None:
+        original(turns, chunks, 2 * slots, flight)
+
+    return begin
+
+
+def _any_round(original: Callable[..., Any]) -> Callable[..., Any]:
+    def find(window: Window, slots: Any, rounds: Any) -> Any:
+        flying = [window._flying_in(int(slot)) for slot in slots]
+        own = [window.place(chunk)[1] if chunk != NOTHING else 0 for chunk in flying]
+        return original(window, slots, np.array(own, np.int64))
+
+    return find
+
+
+def _alone(original: Callable[..., None]) -> Callable[..., None]:
+    """A rank that loses the switch goes over to the group by itself."""
+
+    def await_fallback(control: Control, lost: str = "") -> None:
+        control._member.leave_network()
+        control._member.network = False
+
+    return await_fallback
+
+
+def _without_hand_outs(original: Callable[..., Any]) -> Callable[..., Any]:
+    def halting(agreement: Agreement, vector: Any) -> Any:
+        decision = original(agreement, vector)
+        return replace(decision, hand_outs=()) if isinstance(decision, FallBack) else decision
+
+    return halting
+
+
+def _without_holding(original: Callable[..., Any]) -> Callable[..., Any]:
+    """All return at once, wherever each of them is."""
+
+    def fallback(agreement: Agreement, vector: Any) -> Any:
+        if original(agreement, vector) is None:
+            return None
+        agreement.phase = Phase.NETWORK
+        return Return(max(rank.started for rank in vector))
+
+    return fallback
+
+
+def _without_greeting(original: Callable[..., None]) -> Callable[..., None]:
+    def apply(member: Member, decision: Decision) -> None:
+        joined = member.joined
+        original(member, decision)
+        member.joined = joined
+
+    return apply
+
+
+def _halted_at_once(original: Callable[..., Standing]) -> Callable[..., Standing]:
+    def standing(member: Member, kept_from: int) -> Standing:
+        return replace(original(member, kept_from), halted=member.halting)
+
+    return standing
+
+
+def _lossy_residual(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """After a fall-back the residual is the codec's, as if the values had gone through the switch."""
+
+    def ordinary(operation: CodecOperation, fallback: Fallback) -> Tensor:
+        result = original(operation, fallback)
+        operation._exact, operation._left_out = False, True
+        return result
+
+    return ordinary
+
+
+def _whole_budget(original: Callable[..., int]) -> Callable[..., int]:
+    def allowance(loss_bound: float, chunks: int, workers: int, *, worker: int, sequence: int) -> int:
+        return math.ceil(loss_bound * chunks * workers) + 1
+
+    return allowance
+
+
+def _flush_all(original: Callable[..., None]) -> Callable[..., None]:
+    def prepare(buffers: Buffers, chunks: Any, kind: Any, least: int) -> None:
+        original(buffers, chunks, kind, min(least, 1))
+
+    return prepare
+
+
+def _nothing(original: Callable[..., Any]) -> Callable[..., None]:
+    return lambda *_, **__: None
+
+
+MUTATIONS: Final[dict[str, Mutation]] = {
+    "switch-counts-duplicates": _mask(_ADD, 0x0008),
+    "switch-adds-to-older-rounds": _mask(_ADD, 0x0100),
+    "switch-keeps-results-to-itself": _action(_DUPLICATE, "repeat"),
+    "switch-says-nothing-of-newer-rounds": _action(_STALE, "repeat"),
+    "switch-never-asks-above-again": _action(_ASK, "repeat"),
+    "switch-takes-old-results-from-above": _action(_DOWN_OLD, "down"),
+    "switch-closes-at-any-second-copy": _mask(_FLUSH, 0x0002),
+    "switch-opens-anew-at-any-second-copy": _action(_REPEAT, "first"),
+    "controller-writes-one-worker-less": _method(desired, "_admission", _early_quorum),
+    "window-of-all-slots": _method(Turns, "__init__", _whole_window),
+    "results-of-any-round": _method(Window, "find", _any_round),
+    "newer-rounds-are-ignored": _method(Window, "on_stale", _nothing),
+    "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),
+    "runs-are-not-told-apart": _method(session, "tag_in_run", lambda _: lambda tag, _: tag),
+    "runs-begin-in-the-same-round": lambda: mock.patch.object(joining, "ROUNDS_APART", 0),
+    "calls-with-other-scales-are-summed": _method(
+        codec_operation, "tag_in_one_trip", lambda _: lambda tag, *_, **__: tag
+    ),
+    "left-out-counts-as-sent": _method(codec_operation, "_included", _nothing),
+    "budget-for-every-worker": _method(udp, "allowance", _whole_budget),
+    "flush-closes-with-any-number": _method(Buffers, "prepare", _flush_all),
+    "lost-results-are-not-asked-for": _method(Recovery, "send", _nothing),
+    "fall-back-is-not-agreed": _method(Control, "await_fallback", _alone),
+    "fall-back-hands-nothing-out": _method(Agreement, "_halting", _without_hand_outs),
+    "fall-back-keeps-a-residual": _method(CodecOperation, "ordinary", _lossy_residual),
+    "halt-does-not-wait": _method(Member, "standing", _halted_at_once),
+    "return-does-not-hold": _method(Agreement, "_fallback", _without_holding),
+    "return-without-greeting": _method(Member, "apply", _without_greeting),
+}
 
 
 @contextlib.contextmanager
 def mutated(name: str | None) -> Iterator[None]:
     """Within it this rule is broken; None breaks none."""
-    with contextlib.nullcontext() if name is None else MUTATIONS[name]():
+    if name is None:
         yield
+        return
+    switches.forget()
+    try:
+        with MUTATIONS[name]():
+            yield
+    finally:
+        switches.forget()

@@ -84,6 +84,8 @@ class Play:
         self.errors: list[str] = []
         self.faults_over_at = 0.0
         self.over = False
+        # Whether an earlier run may have used later slots than slot 0 since the switches forgot all.
+        self._mixed = False
 
     def configs(self) -> list[JobConfig]:
         return [parse_job(job_file(self.schedule.terms), worker) for worker in range(self.schedule.workers)]
@@ -185,14 +187,16 @@ class Play:
 
     def _may_fail(self) -> bool:
         """Whether even without a fault a run may end with an error: packets are lost again and again, or a packet of
-        an earlier run comes so late that it spoils this one."""
+        an earlier run comes so late that it spoils this one, or its slots hold an earlier run's."""
         weather = self.schedule.weather
-        return weather.drop >= 0.2 or (weather.late > 0 and weather.late_s >= 1.0)
+        return self._mixed or weather.drop >= 0.2 or (weather.late > 0 and weather.late_s >= 1.0)
 
     def _again(self, ranks: list[Rank]) -> None:
         for rank in ranks:
             rank.process.kill()
-        if self.schedule.renews and self.network.generation != self._generation:
+        self._mixed = self.network.generation != self._generation
+        if self._mixed and self.schedule.renews:
+            self._mixed = False
             self.network.apply(renew=True)
         self._begin()
 

@@ -103,6 +103,7 @@ def drawn(seed: int) -> Schedule:
         one_trip=rng.random() < 0.7,
         kept_chunks=rng.choice((1, 64, 256)) if whole else 256,
         skew_s=tuple(rng.choice((0.0, rng.uniform(0, 0.01), rng.uniform(0, 3))) for _ in range(workers)),
+        renews=rng.random() < 0.5,
     )
 
 

@@ -175,3 +175,8 @@ def install(configs: Sequence[Config], switches: Sequence[Switch], renew: Sequen
         switch.start_recording()
     bring_all_about(pairs, program(), renew, now_s, force=True)
     _WRITTEN[key] = [switch.recorded() for switch in switches]
+
+
+def forget() -> None:
+    """The controller, or the program, is another one from now on."""
+    _WRITTEN.clear()

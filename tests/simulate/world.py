@@ -19,16 +19,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-# Turns without any time passing after which something spins.
+# Turns without any time passing after which something spins, and looks at the clock or for packets in one turn.
 _TURNS_MOST: Final = 20_000
+_LOOKS_MOST: Final = 50_000
 
 
 class KilledError(BaseException):
     """Ends a thread of a process that was killed, wherever it is. No handler of the product's may catch it."""
-
-
-class ViolationError(Exception):
-    """What must never happen has happened."""
 
 
 class Process:
@@ -78,6 +75,7 @@ class Process:
 
     def clock(self) -> float:
         """The monotonic clock of its machine."""
+        self.world.look()
         return self.world.now + self.skew_s
 
 
@@ -138,7 +136,7 @@ class World:
         self.violations: list[str] = []
         self.trace: list[str] | None = [] if traced else None
         self.turns = 0
-        self._turns_now = 0
+        self._turns_now = self._looks = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._ready: deque[Thread] = deque()
@@ -175,6 +173,17 @@ class World:
             return
         thread.queued, thread.held = True, False
         self._ready.append(thread)
+
+    def look(self) -> None:
+        """The running thread looks at something, instead of waiting for it."""
+        self._looks += 1
+        if self._looks > _LOOKS_MOST:
+            thread = self.current
+            assert thread is not None
+            if not thread.process.dead:
+                self.violate(f"{thread.name} spins in\n{thread.stack}")
+                thread.process.dead = True
+            raise KilledError
 
     def sleep(self, until: float = math.inf) -> None:
         """The running thread sleeps until somebody wakes it, or the time is over. It may also wake for no reason."""
@@ -231,6 +240,7 @@ class World:
             thread.held = True
             return
         thread.sleeps = False
+        self._looks = 0
         self.turns += 1
         self._turns_now += 1
         self.current = thread

@@ -24,7 +24,7 @@ from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, SumwireError
 from sumwire.job.agreed_fallback import AgreedFallback
 from sumwire.job.agreement import Agreement
-from sumwire.job.call import Call
+from sumwire.job.call import Call, tag_in_run
 from sumwire.job.change import Change
 from sumwire.job.control import Control
 from sumwire.job.gloo_group import available
@@ -77,6 +77,8 @@ class Session(ABC):
         self._config = config
         self._options = options
         self._stats = stats
+        # The one that this worker has joined last.
+        self._run: Run | None = None
 
     @property
     def fallen_back(self) -> bool:
@@ -113,7 +115,14 @@ class Session(ABC):
         return Transport(self._config, made, rtt=options.rtt, stats=self._stats)
 
     def _join(self, transport: Transport, patience: Patience) -> Run:
-        return join(transport, self._config, self._options.settings, patience=patience)
+        self._run = join(transport, self._config, self._options.settings, patience=patience)
+        return self._run
+
+    def _through_switch(self, transport: Transport, operation: Operation, call: Call) -> Tensor:
+        """In the run that this worker has joined."""
+        assert self._run is not None
+        operation.tag = tag_in_run(call.tag, self._run.nonces)
+        return operation.through_switch(transport, self._config, self._stats)
 
 
 class AloneSession(Session):
@@ -123,18 +132,16 @@ class AloneSession(Session):
         super().__init__(config, options, stats)
         self._patience = AlonePatience(config.name, options.deadline_s)
         self._joining = AlonePatience(config.name, options.join_s)
-        self._joined = False
         self._transport = self._open(self._patience)
 
     def carry_out(self, operation: Operation, call: Call) -> Tensor:
-        if not self._joined:
+        if self._run is None:
             self._join(self._transport, self._joining)
-            self._joined = True
-        return operation.through_switch(self._transport, self._config, self._stats)
+        return self._through_switch(self._transport, operation, call)
 
     def results_ahead(self) -> bool:
         # All workers greet each other first, so nobody is ahead before.
-        return self._joined and others_are_ahead(self._transport)
+        return self._run is not None and others_are_ahead(self._transport)
 
     def give_up(self, why: str) -> None:
         self._patience.end()
@@ -203,7 +210,7 @@ class GroupSession(Session):
                 if self._keys is not None:
                     self._transport.masks = self._keys.for_run(run.first_round, run.nonces)
                 control.note_joined()
-            return operation.through_switch(self._transport, self._config, self._stats)
+            return self._through_switch(self._transport, operation, call)
 
         if operation.by_group:
             return self._agreed.by_choice(operation, str(call))

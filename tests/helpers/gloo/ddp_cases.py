@@ -11,18 +11,20 @@ import numpy as np
 import sumwire
 import torch
 import torch.distributed as dist
+from golden import model as switch_model
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire import systems
 from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
-from sumwire.job.call import Call
 from sumwire.job.change import Change
 from sumwire.job.session import FallbackOption
 from sumwire.training.optim import Marsit
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+# Packets of the greeting have this bucket or a higher one.
+_GREETINGS = 0xFF00
 # Of `ddp_system`.
 STEPS = 20
 
@@ -103,9 +105,19 @@ def fail_without_fallback(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
     return {"raised": raised}
 
 
-def call_tags(operations: int, length: int) -> dict[int, int]:
-    """The number of the operation by the tag that is in the packets of :func:`operations`."""
-    return {Call(number, "mean by thc", length, number).tag: number for number in range(operations)}
+class CallNumbers:
+    """Which operation of a job a packet is of, by the order in which their tags are first seen."""
+
+    def __init__(self) -> None:
+        self._tags: list[int] = []
+
+    def of(self, packet: switch_model.Packet) -> int:
+        """-1 for a packet of the greeting, a HELLO and its answer."""
+        if packet.bucket >= _GREETINGS or packet.op == switch_model.NO_OP:
+            return -1
+        if packet.bucket not in self._tags:
+            self._tags.append(packet.bucket)
+        return self._tags.index(packet.bucket)
 
 
 def operations(

@@ -93,8 +93,9 @@ def test_command_shows_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nothing is violated" in capsys.readouterr().out
 
 
-@pytest.mark.xfail(strict=True, reason="packets carry no number of their run: results of an earlier run are taken")
 def test_a_run_never_takes_an_earlier_runs_results() -> None:
     """A switch forgot everything under a run, which went on in its later slots. The next run begins in round 0 too,
-    since slot 0 is unused, and meets those slots."""
-    assert play(replace(drawn(106), renews=False)).violations == []
+    since slot 0 is unused, and meets those slots: it is refused, and the run after that begins in later rounds."""
+    outcome = play(replace(drawn(106), renews=False))
+    assert (outcome.violations, outcome.runs) == ([], 3)
+    assert any("OrderError" in error for error in outcome.errors)

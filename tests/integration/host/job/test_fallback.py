@@ -66,8 +66,8 @@ def assert_equal_and_near(outcomes: list[dict[str, Any]], operations: int) -> No
 
 def test_switch_falls_silent_in_the_middle(ranks: Ranks) -> None:
     mapping = job_mapping(RANKS, 8)
-    tags = ddp_cases.call_tags(4, LENGTH)
-    with Bridge(mapping, golden_switch(mapping), deaf=Silence(lambda p: tags.get(p.bucket, 0) >= 2 and p.chunk > 1)):
+    calls = ddp_cases.CallNumbers()
+    with Bridge(mapping, golden_switch(mapping), deaf=Silence(lambda p: calls.of(p) >= 2 and p.chunk > 1)):
         outcomes = ranks.run(ddp_cases.operations, mapping, [4] * RANKS, LENGTH)
     assert_equal_and_near(outcomes, 4)
     for outcome in outcomes:
@@ -91,12 +91,13 @@ def test_one_worker_misses_a_result(ranks: Ranks, last: bool) -> None:
     mapping = job_mapping(RANKS, 8)
     victim = 1
     address = mapping["addresses"][victim]["ip"]
-    tags = ddp_cases.call_tags(4, LENGTH)
+    calls = ddp_cases.CallNumbers()
 
     def lost(_: int, frame: bytes) -> bool:
         result = packet(frame[42:])
         to_victim = on_loopback(".".join(map(str, frame[30:34]))) == address
-        return to_victim and result.op == model.THC and tags.get(result.bucket) == 1 and result.chunk == 4
+        is_second = calls.of(result) == 1
+        return to_victim and result.op == model.THC and is_second and result.chunk == 4
 
     operations = 2 if last else 4
     with Bridge(mapping, golden_switch(mapping), mute=lost):
