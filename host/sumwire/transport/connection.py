@@ -45,6 +45,7 @@ class Connection:
     def say_hello(self) -> None:
         """Ask the switch for its configuration and slot 0. The answer comes like any datagram."""
         self.link.asked_at = self.clock()
+        self.window.counters.probes += 1
         self.link.send_one(hello_packet(self.config), None)
 
     @property

@@ -31,7 +31,6 @@ def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
     while (now := connection.clock()) < until:
         if now >= ask_at:
             connection.say_hello()
-            connection.window.counters.probes += 1
             ask_at = now + _AGAIN_S
         left_s = min(ask_at, until) - now
         if not connection.link.wait(int(left_s * 1000) + 1, room=False):

@@ -184,7 +184,7 @@ class Waiting:
         self._heard = connection.stats.packets_received
         connection.say_hello()
         link.send_one(buffers.probe(oldest), tos)
-        self._window.counters.probes += 2
+        self._window.counters.probes += 1
         if self._narrow >= _COPIES_FROM and self._window.contributes and oldest < self._window.filled:
             buffers.prepare(np.array([oldest]), SendKind.RESEND, 0)
             for _ in range(_COPIES):
