@@ -62,7 +62,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust simulate fuzz fuzz-trains \
-  fuzz-programs fuzz-p4runtime models clean
+  fuzz-programs fuzz-p4runtime coverage-p4 models clean
 .DEFAULT_GOAL := help
 
 help:
@@ -92,6 +92,7 @@ help:
 	@echo "make fuzz-programs    mutated P4 programs into both engines (FUZZ_PROGRAMS=$(FUZZ_PROGRAMS) FUZZ_SEED=$(FUZZ_SEED))"
 	@echo "make fuzz-p4runtime   fuzzed P4Runtime requests of four clients against a model of the switch's state"
 	@echo "                      (FUZZ_WRITES=$(FUZZ_WRITES) FUZZ_SEED=$(FUZZ_SEED) FUZZ_SWITCH=$(FUZZ_SWITCH) ENGINE=$(ENGINE))"
+	@echo "make coverage-p4      what of the P4 program no packet test reaches"
 	@echo "make models           search the protocol's models with Spin (needs Debian's spin; MODELS=$(MODELS))"
 	@echo "make clean            remove the environment, caches and results"
 
@@ -186,6 +187,12 @@ FUZZED := p4src/build/sumwire.json $(filter-out %/sources.json,$(wildcard tests/
 
 fuzz-programs: $(READY)
 	$(PYTHON) -m softswitch.fuzz.programs $(FUZZED) --mutations $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED)
+
+# What of the P4 program the packet tests reach in the native engine.
+coverage-p4: $(READY)
+	rm -rf results/p4-coverage && mkdir -p results/p4-coverage
+	$(PYTHON) -m pytest -q -n $(TEST_JOBS) tests/packet -k soft-engines --p4-coverage $(CURDIR)/results/p4-coverage $(PYTEST_FLAGS)
+	$(PYTHON) -m softswitch.fuzz.coverage results/p4-coverage
 
 P4RUNTIME := tests/helpers/p4runtime/programs/tables
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from pathlib import Path
 
 import pytest
 from helpers.needs import NEEDS, missing
@@ -17,6 +18,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--differential-first", type=int, default=0, metavar="N", help="number (seed) of the first generated program"
+    )
+    parser.addoption(
+        "--p4-coverage", type=Path, metavar="FOLDER", help="what of the P4 program packet tests reach: make coverage-p4"
     )
     for name in NEEDS:
         parser.addoption(f"--require-{name}", action="store_true", help=f"fail, not skip, where {name} is missing")

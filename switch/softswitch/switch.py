@@ -49,6 +49,8 @@ class SoftSwitch:
     for the P4 timestamps. ``engine``: ``native`` compiles programs to machine code, ``python`` to Python; ``auto`` is
     ``native``, or ``python`` with a warning if there is no compiler or the program given here cannot be compiled.
 
+    With ``coverage`` the native engine counts what of a program packets reach (``loaded.reached()``).
+
     The engine is chosen once: a program that :meth:`load` brings later runs in it or is refused. Raises
     UnsupportedProgramError, and nativelib.NativeError where the native engine was asked for and cannot be compiled.
     """
@@ -61,6 +63,7 @@ class SoftSwitch:
         cpu_port: int | None = None,
         clock: Callable[[], int] | None = None,
         engine: EngineChoice = "auto",
+        coverage: bool = False,
     ) -> None:
         if cpu_port is not None:
             _check_port(cpu_port)
@@ -74,17 +77,19 @@ class SoftSwitch:
         self.loads = 0
         if isinstance(program, str):
             program = load_program(program)
-        self._engine = self._start_engine(engine, program, start_ns)
+        self._engine = self._start_engine(engine, program, start_ns, coverage=coverage)
         self._lock = self._engine.lock
         if program is not None and self._machine is None:
             self.load(program)
 
-    def _start_engine(self, wanted: EngineChoice, program: ir.Program | None, start_ns: int) -> Engine[Any]:
+    def _start_engine(
+        self, wanted: EngineChoice, program: ir.Program | None, start_ns: int, *, coverage: bool
+    ) -> Engine[Any]:
         """The engine that runs from now on. With the native one ``program`` is loaded already."""
         if wanted == "python":
             return PythonEngine()
         try:
-            native = NativeEngine(start_ns)
+            native = NativeEngine(start_ns, coverage=coverage)
             if program is not None:
                 machine = native.machine(program, self._random, self._clock)
                 native.run(machine)

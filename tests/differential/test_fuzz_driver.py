@@ -49,8 +49,8 @@ def test_nothing_is_found_in_a_whole_program() -> None:
 def test_a_missing_check_of_the_length_is_found(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def unchecked(*arguments: object) -> CProgram:
-        emitted = emit_c(*arguments)  # type: ignore[arg-type]
+    def unchecked(*arguments: object, **options: bool) -> CProgram:
+        emitted = emit_c(*arguments, **options)  # type: ignore[arg-type]
         assert "if (p->size - at0 < " in emitted.source
         return replace(emitted, source=emitted.source.replace("if (p->size - at0 < ", "if (0 && p->size - at0 < "))
 
@@ -60,3 +60,22 @@ def test_a_missing_check_of_the_length_is_found(
     report = capfd.readouterr().err
     assert "ERROR: AddressSanitizer" in report
     assert "fuzz: packet " in report
+
+
+def test_frames_that_reach_something_new_lead_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one frame of zeros, to states that only a few values of several fields lead to."""
+    text = (ROOT / "tests/helpers/softswitch/programs/parse.json").read_text()
+    program = load_program(text)
+    state = describe(SoftSwitch(text, engine="python"), [(1, bytes(64))])
+
+    def blind(*arguments: object, **options: bool) -> CProgram:
+        emitted = emit_c(*arguments, **options)  # type: ignore[arg-type]
+        news = "if (ss_reached[point]++ == 0) ss_new_points++;"
+        assert news in emitted.source
+        return replace(emitted, source=emitted.source.replace(news, "ss_reached[point]++;"))
+
+    guided = driver.fuzz(program, state, PACKETS, 7)
+    monkeypatch.setattr(driver, "emit_c", blind)
+    unguided = driver.fuzz(program, state, PACKETS, 7)
+    assert guided.points == unguided.points > 20
+    assert len(guided.missed) < len(unguided.missed)

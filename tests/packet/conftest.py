@@ -28,7 +28,8 @@ def engines(request: pytest.FixtureRequest) -> Iterator[rigs.EnginesRig]:
     what = missing("cc")
     if what and request.config.getoption("--require-cc"):
         pytest.fail(f"--require-cc: {what}", pytrace=False)
-    with rigs.engines("python") if what else rigs.engines("python", "native") as rig:
+    coverage = request.config.getoption("--p4-coverage")
+    with rigs.engines("python") if what else rigs.engines("python", "native", coverage=coverage) as rig:
         yield rig
 
 

@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"fuzz: seed {options.seed} found something (status {error.returncode})\n")
         return 1
     rate = result.packets / max(result.seconds, 1e-9)
-    sys.stdout.write(f"{result.packets} packets, {result.sent} frames left, {rate:.0f} packets/s, nothing found\n")
+    reached = f"{result.points - len(result.missed)} of {result.points} points of the program reached"
+    told = f"{result.packets} packets, {result.sent} frames left, {rate:.0f} packets/s, {reached}, nothing found"
+    sys.stdout.write(f"{told}\n")
     return 0
 
 

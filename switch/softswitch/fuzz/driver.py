@@ -26,40 +26,46 @@ Json = Any
 
 @dataclass(frozen=True)
 class Result:
-    """``packets``: frames that ran. ``sent``: frames that left."""
+    """``packets``: frames that ran. ``sent``: frames that left. ``missed``: points of the program that none of them
+    reached, out of ``points``."""
 
     packets: int
     sent: int
     seconds: float
+    points: int
+    missed: tuple[str, ...]
 
 
-def build_fuzzer(program: ir.Program) -> Path:
-    """Compile ``program`` with fuzz.c; return the executable.
+def build_fuzzer(source: str) -> Path:
+    """Compile a program's C, with coverage, and fuzz.c; return the executable.
 
-    Raises UnsupportedProgramError and nativelib.NativeError.
+    Raises nativelib.NativeError.
     """
     return build(
         "softswitch-fuzz",
         [FOLDER / name for name in _SOURCES],
-        generated={"program.c": emit_c(program).source},
+        generated={"program.c": source},
         includes=[FOLDER],
-        flags=SANITIZED,
+        flags=(*SANITIZED, "-DSS_CHECK_WRITES"),
         wide_bitint=True,
         shared=False,
     )
 
 
 def fuzz(program: ir.Program, state: Json, packets: int, seed: int) -> Result:
-    """Run ``packets`` mutated frames through ``program``.
+    """Run ``packets`` mutated frames through ``program``. Those that reach something new are mutated in their turn.
 
-    Raises subprocess.CalledProcessError at a finding; the sanitizer's report is on stderr.
+    Raises UnsupportedProgramError, nativelib.NativeError, and at a finding subprocess.CalledProcessError; the
+    sanitizer's report is on stderr.
     """
+    emitted = emit_c(program, coverage=True)
     with tempfile.TemporaryDirectory(prefix="softswitch-fuzz-") as folder:
         file = Path(folder) / "state"
         file.write_bytes(pack_state(program, state))
-        command = [str(build_fuzzer(program)), str(file), str(packets), str(seed)]
+        command = [str(build_fuzzer(emitted.source)), str(file), str(packets), str(seed)]
         # Memory that a process keeps until it ends is not a leak.
         environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    ran, sent, _, seconds = done.stdout.split()
-    return Result(int(ran), int(sent), float(seconds))
+    ran, sent, _, seconds, *reached = done.stdout.split()
+    missed = tuple(point for point, hit in zip(emitted.points, reached, strict=False) if hit == "0")
+    return Result(int(ran), int(sent), float(seconds), len(emitted.points), missed)

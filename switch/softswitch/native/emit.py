@@ -51,23 +51,41 @@ static void count_packet(const struct packet *p, uint64_t *cell) {
 """
 
 
+_REACHED = """\
+extern uint64_t ss_reached[POINTS];
+extern const uint32_t ss_points;
+extern uint32_t ss_new_points;
+uint64_t ss_reached[POINTS];
+const uint32_t ss_points = POINTS;
+uint32_t ss_new_points;
+static inline void ss_reach(uint32_t point) {
+  if (ss_reached[point]++ == 0) ss_new_points++;
+}
+"""
+
+
 @dataclass(frozen=True)
 class CProgram:
-    """``source``: C23 with ``unsigned _BitInt`` and vector extensions. ``messages``: log_msg calls by number."""
+    """``source``: C23 with ``unsigned _BitInt`` and vector extensions. ``messages``: log_msg calls by number.
+    ``points``: states, branches, hits and actions that the code counts, in words."""
 
     source: str
     messages: tuple[Message, ...]
+    points: tuple[str, ...] = ()
 
 
-def emit_c(program: ir.Program) -> CProgram:
-    """Raises UnsupportedProgramError for a construct that only the Python engine runs."""
+def emit_c(program: ir.Program, *, coverage: bool = False) -> CProgram:
+    """With ``coverage`` the code counts in ``ss_reached`` how often it came to each of ``points``.
+
+    Raises UnsupportedProgramError for a construct that only the Python engine runs.
+    """
     with placed("the native engine"):
-        return _emit(program)
+        return _emit(program, coverage)
 
 
-def _emit(program: ir.Program) -> CProgram:
+def _emit(program: ir.Program, coverage: bool) -> CProgram:
     usage = analyse(program)
-    context = Context.of(program, usage, plan_storage(program, usage))
+    context = Context.of(program, usage, plan_storage(program, usage), coverage=coverage)
     body = [
         *emit_state(context),
         *_COUNT.splitlines(),
@@ -86,7 +104,10 @@ def _emit(program: ir.Program) -> CProgram:
         *_export(context),
     ]
     text = "\n".join(body)
-    return CProgram("\n".join([*_HEAD.splitlines(), *emit_types(text), "", text, ""]), tuple(context.messages))
+    points = tuple(context.points or ())
+    counters = _REACHED.replace("POINTS", str(max(1, len(points)))).splitlines() if coverage else []
+    source = "\n".join([*_HEAD.splitlines(), *counters, *emit_types(text), "", text, ""])
+    return CProgram(source, tuple(context.messages), points)
 
 
 # ---------------------------------------------------------------- the program

@@ -36,7 +36,7 @@ def emit_update(context: Context) -> list[str]:
     """Lines of C: ``update_checksums(p)`` writes the checksums."""
     code = context.code()
     expressions = ExprEmitter(context.storage, code)
-    statements = StatementEmitter(context, code, expressions)
+    statements = StatementEmitter(context, code, expressions, "update of checksums")
     for checksum in context.program.checksums:
         if not checksum.update:
             continue

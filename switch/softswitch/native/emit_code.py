@@ -39,6 +39,12 @@ class Code:
         self.budget.write(line)
         self.lines.append(line)
 
+    def lines_of(self, *texts: str) -> None:
+        """A line for each text that is not empty."""
+        for text in texts:
+            if text:
+                self.line(text)
+
     def comment(self, text: str) -> None:
         self.line(comment(text))
 

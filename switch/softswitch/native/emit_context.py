@@ -37,7 +37,7 @@ class Context:
     """The program, where its fields are kept, names and numbers.
 
     ``track_length``: egress reads packet_length, so the code keeps it up to date. ``messages`` grows while
-    emitting, and ``budget`` shrinks.
+    emitting, and ``budget`` shrinks. ``points``: what is counted of the program, in words; None for nothing.
     """
 
     program: ir.Program
@@ -51,9 +51,10 @@ class Context:
     counter_numbers: dict[str, int]
     messages: list[Message] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)
+    points: list[str] | None = None
 
     @classmethod
-    def of(cls, program: ir.Program, usage: Usage, storage: Storage) -> Context:
+    def of(cls, program: ir.Program, usage: Usage, storage: Storage, *, coverage: bool = False) -> Context:
         taken: set[str] = set()
         indirect = [name for name, array in program.counters.items() if array.table is None]
         return cls(
@@ -66,11 +67,19 @@ class Context:
             {name: number for number, name in enumerate(program.tables)},
             {name: number for number, name in enumerate(program.registers)},
             {name: number for number, name in enumerate(indirect)},
+            points=[] if coverage else None,
         )
 
     def code(self) -> Code:
         """An empty body of a function."""
         return Code(self.budget)
+
+    def reached(self, point: str) -> str:
+        """A statement of C that counts a point of the program; empty where nobody asked for coverage."""
+        if self.points is None:
+            return ""
+        self.points.append(point)
+        return f"ss_reach({len(self.points) - 1});"
 
     def exits(self, table: ir.Table) -> bool:
         """Return True if an action of the table can end the pipeline with ``exit``."""

@@ -49,18 +49,24 @@ class _StateEmitter:
         self._at = "at0"
         self._positions = 1
         self._expressions = ExprEmitter(context.storage, self._code, lookahead=self._peek)
-        self._statements = StatementEmitter(context, self._code, self._expressions)
+        self._statements = StatementEmitter(context, self._code, self._expressions, f"parser state {state.name}")
 
     def emit(self) -> list[str]:
+        self._reached("")
         for op in self._state.ops:
             if not self._op(op):
                 return self._code.lines
         self._transition()
         return self._code.lines
 
+    def _reached(self, what: str) -> None:
+        self._code.lines_of(self._context.reached(f"parser state {self._state.name}{what}"))
+
     # -- leaving ---------------------------------------------------------
 
     def _leave(self, error: str | None = None) -> None:
+        if error is not None:
+            self._reached(f": error at {self._at}")
         member = self._context.storage.fields.get((STANDARD, "parser_error"))
         if error is not None and member is not None:
             self._code.write(member, error)
@@ -70,7 +76,9 @@ class _StateEmitter:
     def _error(self, name: str) -> str:
         return LIMB.constant(self._context.program.errors.get(name, 0))
 
-    def _go(self, name: str | None) -> None:
+    def _go(self, name: str | None, case: str = "") -> None:
+        if case:
+            self._reached(f": {case}")
         if name is None:
             self._leave()
             return
@@ -158,16 +166,17 @@ class _StateEmitter:
         for part in self._state.key:
             self._need_lookahead(part)
         keys = [self._key(part) for part in self._state.key]
-        for case in self._state.cases:
+        for number, case in enumerate(self._state.cases):
             tests: list[str] = []
             for key, value, mask in zip(keys, case.values, case.masks, strict=True):
                 if mask == 0:
                     continue
                 masked = key if mask == key.high else binary("&", key, ir.Const(mask))
                 tests.append(self._expressions.boolean(binary("==", masked, ir.Const(value))))
+            chosen = f"case {number}, to {case.next_state or 'accept'}"
             if not tests:
-                self._go(case.next_state)
+                self._go(case.next_state, chosen)
                 return
             with self._code.block(f"if ({' && '.join(tests)})"):
-                self._go(case.next_state)
-        self._go(self._state.default)
+                self._go(case.next_state, chosen)
+        self._go(self._state.default, "default" if self._state.cases else "")

@@ -41,7 +41,7 @@ def _action(context: Context, action: ir.Action) -> list[str]:
     code = context.code()
     expressions = ExprEmitter(context.storage, code, tuple(parameter.width for parameter in action.parameters))
     with placed(action.source):
-        StatementEmitter(context, code, expressions).body(action.body)
+        StatementEmitter(context, code, expressions, f"{action.source}, action {action.name}").body(action.body)
     head = f"static void {context.action_names[action.index]}(struct packet *p, const uint64_t *args) {{"
     return [comment(str(action.source)), head, *code.lines, "}", ""]
 
@@ -84,17 +84,28 @@ def _table(context: Context, table: ir.Table) -> list[str]:
         code.line(f"const struct ss_entry *entry = {_LOOKUPS[table.kind]}(table, key, {words});")
     else:
         code.line("const struct ss_entry *entry = ss_default(table);")
+    place = f"{table.source}, table {table.name}"
+    if table.keys:
+        code.lines_of(_either(context, "entry->hit", f"{place}: hit", f"{place}: miss"))
     if table.has_counter:
         code.line("if (entry->cell) count_packet(p, entry->cell);")
     with code.block("switch (entry->action)"):
         for position, index in enumerate(table.actions):
+            done = [context.reached(f"{place}: action {context.actions[index].name}")]
             if context.actions[index].body:
-                call = f"{context.action_names[index]}(p, entry->args);"
-                code.line(f"case {position}: {call} break;")
+                done.append(f"{context.action_names[index]}(p, entry->args);")
+            if any(done):
+                code.line(f"case {position}: {' '.join(filter(None, done))} break;")
         code.line("default: break;")
     code.line("return entry;")
     head = f"static const struct ss_entry *{_table_name(context, table)}(struct packet *p) {{"
     return [comment(f"{table.name}, {table.source}"), head, *code.lines, "}", ""]
+
+
+def _either(context: Context, condition: str, then: str, otherwise: str) -> str:
+    """Counts one of two points."""
+    first, second = context.reached(then), context.reached(otherwise)
+    return f"if ({condition}) {first} else {second}" if first else ""
 
 
 def _key(context: Context, table: ir.Table, code: Code) -> int:
@@ -143,6 +154,8 @@ class _PipelineEmitter:
         code = self._context.code()
         with placed(node.source):
             test = ExprEmitter(self._context.storage, code).boolean(node.condition)
+        place = f"{node.source}, {self._pipeline.name} {node.name}"
+        code.lines_of(_either(self._context, test, f"{place}: true", f"{place}: false"))
         code.line(f"if ({test}) {self._go(node.on_true)}")
         code.line(self._go(node.on_false))
         return code.lines
@@ -171,6 +184,7 @@ class _PipelineEmitter:
 
     def _call(self, table: ir.Table, code: Code) -> None:
         action = self._context.actions[table.default_action]
+        code.lines_of(self._context.reached(f"{table.source}, {table.name}: call"))
         if action.body:
             array, args = constant_arguments(action, table.default_args)
             if array:

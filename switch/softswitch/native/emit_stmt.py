@@ -20,21 +20,30 @@ from softswitch.program.standard import PACKET_LENGTH
 
 
 class StatementEmitter:
-    def __init__(self, context: Context, code: Code, expressions: ExprEmitter) -> None:
+    """``place``: what the statements are a part of, for coverage."""
+
+    def __init__(self, context: Context, code: Code, expressions: ExprEmitter, place: str) -> None:
         self._context = context
         self._code = code
         self._expressions = expressions
         self._storage = context.storage
+        self._place = place
+        self._branches = 0
 
     def body(self, statements: Sequence[ir.Statement]) -> None:
         for statement in statements:
             if not isinstance(statement, ir.If):
                 self._simple(statement)
                 continue
+            branch = f"{self._place}: if {self._branches}"
+            self._branches += 1
             with self._code.block(f"if ({self._expressions.boolean(statement.condition)})"):
+                self._code.lines_of(self._context.reached(f"{branch}, then"))
                 self.body(statement.then)
-            if statement.otherwise:
+            otherwise = self._context.reached(f"{branch}, else")
+            if statement.otherwise or otherwise:
                 with self._code.block("else"):
+                    self._code.lines_of(otherwise)
                     self.body(statement.otherwise)
 
     def _simple(self, statement: ir.Statement) -> None:  # noqa: PLR0912 - one case per statement

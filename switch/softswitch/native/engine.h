@@ -22,6 +22,9 @@ struct ss_frame {
   uint32_t port;
   uint32_t length;
   uint8_t *data;
+#ifdef SS_CHECK_WRITES
+  size_t reserved;  // a truncated frame is written whole before it is cut
+#endif
 };
 
 // Frames are collected in an arena. When it has no room for another frame, `flush` makes room.
@@ -34,6 +37,9 @@ struct ss_sink {
   uint32_t limit;
   void (*flush)(struct ss_sink *sink);
   void *owner;
+#ifdef SS_CHECK_WRITES
+  size_t reserved;
+#endif
 };
 
 // Reserves room for a frame of `length` bytes; NULL if it is longer than the arena. Commit it before the next one.
@@ -42,11 +48,18 @@ static inline uint8_t *ss_reserve(struct ss_sink *sink, size_t length) {
     sink->flush(sink);
     if (sink->count == sink->limit || sink->capacity - sink->used < length) return NULL;
   }
+#ifdef SS_CHECK_WRITES
+  sink->reserved = length;
+#endif
   return sink->arena + sink->used;
 }
 
 static inline void ss_commit(struct ss_sink *sink, uint32_t port, size_t length) {
-  sink->frames[sink->count++] = (struct ss_frame){port, (uint32_t)length, sink->arena + sink->used};
+  sink->frames[sink->count] = (struct ss_frame){.port = port, .length = (uint32_t)length, .data = sink->arena + sink->used};
+#ifdef SS_CHECK_WRITES
+  sink->frames[sink->count].reserved = sink->reserved;
+#endif
+  sink->count++;
   // Rounded up, so that every frame starts on a cache line.
   size_t next = sink->used + ((length + 63) & ~(size_t)63);
   sink->used = next < sink->capacity ? next : sink->capacity;

@@ -24,19 +24,20 @@ from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
 class NativeEngine:
     """An :class:`softswitch.runtime.engine.Engine` that compiles programs to machine code.
 
-    ``start_ns``: the moment of the monotonic clock at which P4's timestamps are 0. Raises nativelib.NativeError
-    without a compiler.
+    ``start_ns``: the moment of the monotonic clock at which P4's timestamps are 0. ``coverage``: programs count what
+    packets reach. Raises nativelib.NativeError without a compiler.
     """
 
     name: Literal["native"] = "native"
 
-    def __init__(self, start_ns: int) -> None:
+    def __init__(self, start_ns: int, *, coverage: bool = False) -> None:
+        self._coverage = coverage
         find_compiler(wide_bitint=True)
         runtime_library.headers(), runtime_library.runtime()  # while this user may read the sources
         self.lock = ProgramLock(start_ns)
 
     def machine(self, program: ir.Program, generator: SplitMix, clock: Callable[[], int]) -> NativeMachine:
-        return NativeMachine(program, generator, clock)
+        return NativeMachine(program, generator, clock, coverage=self._coverage)
 
     def run(self, machine: NativeMachine) -> None:
         self.lock.run(machine.address)

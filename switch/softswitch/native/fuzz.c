@@ -3,6 +3,8 @@
 //
 // Runs a compiled program on mutated frames, to be built with sanitizers: fuzz STATE PACKETS SEED
 //
+// A frame that comes to a point of the program where none was before is kept, and mutated in its turn.
+//
 // Every frame lies in a memory block of exactly its size, so that a read past its end is found. Frames that leave are
 // checked for writes past their ends. Impairments (loss, duplication, reordering) run before and after the program.
 #include "impair.h"
@@ -18,6 +20,12 @@
 #define ARENA_BYTES 65536u   // of the sink: a few frames, so that it is flushed often
 #define CANARY 0xA5
 #define NEW_TABLES_EVERY 65536u
+#define MOST_KEPT 4096u
+
+// Of a program with coverage.
+extern uint64_t ss_reached[];
+extern const uint32_t ss_points;
+extern uint32_t ss_new_points;
 
 extern const struct ss_program ss_program;
 void __sanitizer_set_death_callback(void (*callback)(void));
@@ -171,6 +179,8 @@ static struct {
   uint64_t packets, sent, bytes, now_ns;
   uint8_t *current;  // the frame that is running
   uint32_t current_length;
+  struct frame *starts;  // frames that were given, and those that were kept
+  uint32_t start_count, start_room, points;
 } run;
 
 static void tell_packet(void) {
@@ -202,16 +212,25 @@ static void flush(struct ss_sink *sink) {
     for (const uint8_t *gap = end; gap < frame->data; gap++) {
       if (*gap != CANARY) fail("written behind the end of a frame, at", (uint64_t)(gap - sink->arena));
     }
-    end = frame->data + frame->length;
+    if (end < frame->data + frame->reserved) end = frame->data + frame->reserved;
     ss_impair_push(run.outbound, frame->data, frame->length, run.now_ns, leave, NULL);
   }
-  size_t look = sink->used + 4096 < sink->capacity ? sink->used + 4096 : sink->capacity;
+  size_t written = (size_t)(end - sink->arena) > sink->used ? (size_t)(end - sink->arena) : sink->used;
+  size_t look = written + 4096 < sink->capacity ? written + 4096 : sink->capacity;
   for (const uint8_t *gap = end; gap < sink->arena + look; gap++) {
     if (*gap != CANARY) fail("written behind the end of the last frame, at", (uint64_t)(gap - sink->arena));
   }
-  memset(sink->arena, CANARY, sink->used);
+  memset(sink->arena, CANARY, written);
   sink->count = 0;
   sink->used = 0;
+}
+
+static void keep(uint32_t port, const uint8_t *frame, uint32_t length) {
+  run.points = ss_new_points;
+  if (run.start_count == run.start_room || length > MOST_BYTES) return;
+  uint8_t *copy = malloc(length ? length : 1);
+  memcpy(copy, frame, length);
+  run.starts[run.start_count++] = (struct frame){port, length, copy};
 }
 
 static void arrive(void *to, const uint8_t *frame, uint32_t length) {
@@ -223,6 +242,7 @@ static void arrive(void *to, const uint8_t *frame, uint32_t length) {
   if (length == 0) run.current = realloc(run.current, 1);
   ss_program.process(run.machine, run.port, length ? run.current : run.current + 1, length, run.now_ns / 1000,
                      &run.sink);
+  if (ss_new_points != run.points) keep(run.port, frame, length);
   free(run.current);
   run.current = NULL;
   run.current_length = 0;
@@ -249,11 +269,11 @@ static double seconds(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void step(const struct frame *frames, uint32_t frame_count) {
+static void step(void) {
   uint8_t data[MOST_BYTES];
-  const struct frame *chosen = &frames[below(frame_count)];
+  const struct frame *chosen = &run.starts[below(run.start_count)];
   memcpy(data, chosen->data, chosen->length);
-  uint32_t length = mutate(data, chosen->length, &frames[below(frame_count)]);
+  uint32_t length = mutate(data, chosen->length, &run.starts[below(run.start_count)]);
   run.port = below(16) ? chosen->port : below(512);
   run.now_ns += below(1000000);
   ss_impair_push(run.inbound, data, length, run.now_ns, arrive, NULL);
@@ -284,14 +304,14 @@ static void set_up(struct words *words, struct table **tables) {
   run.outbound = ss_impair_new(&spec);
 }
 
-static struct frame *read_frames(struct words *words, uint32_t *count) {
-  *count = (uint32_t)take(words);
-  struct frame *frames = malloc(*count * sizeof *frames + 1);
-  for (uint32_t i = 0; i < *count; i++) {
+static void read_frames(struct words *words) {
+  run.start_count = (uint32_t)take(words);
+  run.start_room = run.start_count + MOST_KEPT;
+  run.starts = malloc(run.start_room * sizeof *run.starts);
+  for (uint32_t i = 0; i < run.start_count; i++) {
     uint32_t port = (uint32_t)take(words), length = (uint32_t)take(words);
-    frames[i] = (struct frame){port, length, (const uint8_t *)take_many(words, (length + 7) / 8)};
+    run.starts[i] = (struct frame){port, length, (const uint8_t *)take_many(words, (length + 7) / 8)};
   }
-  return frames;
 }
 
 int main(int argc, char **argv) {
@@ -305,11 +325,10 @@ int main(int argc, char **argv) {
   struct words words = read_words(argv[1]);
   struct table *tables;
   set_up(&words, &tables);
-  uint32_t frame_count;
-  struct frame *frames = read_frames(&words, &frame_count);
+  read_frames(&words);
   double start = seconds(), told = start;
   for (run.packets = 0; run.packets < packets; run.packets++) {
-    step(frames, frame_count);
+    step();
     if (run.packets % NEW_TABLES_EVERY == NEW_TABLES_EVERY - 1) {
       for (uint32_t i = 0; i < ss_program.tables; i++) publish(&tables[i], i);
     }
@@ -319,6 +338,8 @@ int main(int argc, char **argv) {
     }
   }
   flush(&run.sink);
-  printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %.3f\n", run.packets, run.sent, run.bytes, seconds() - start);
+  printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %.3f", run.packets, run.sent, run.bytes, seconds() - start);
+  for (uint32_t i = 0; i < ss_points; i++) printf(" %d", ss_reached[i] != 0);
+  printf("\n");
   return 0;
 }

@@ -30,21 +30,28 @@ class NativeMachine:
     """A :class:`softswitch.runtime.machine.Machine` whose code is compiled C.
 
     ``address`` is that of C's ``struct ss_machine``, valid as long as this object. ``clock`` gives microseconds. Raises
-    UnsupportedProgramError, and nativelib.NativeError if the C cannot be compiled.
+    UnsupportedProgramError, and nativelib.NativeError if the C cannot be compiled. With ``coverage`` it counts what of
+    the program packets reach.
     """
 
-    def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int], *, coverage: bool = False
+    ) -> None:
         self.program = load_program(program) if isinstance(program, str) else program
-        emitted = emit_c(self.program)
+        emitted = emit_c(self.program, coverage=coverage)
+        self._points = emitted.points
         self.source = emitted.source
         self._messages = emitted.messages
         self._generator = generator  # C uses its memory
         self._clock = clock
         self._library = runtime()
+        self._compiled = compiled_program(self.source)
         # Kept alive: C calls it.
         self._log = LogFunction(self._log_message)
         self.address = present(
-            self._library.ss_machine_new(compiled_program(self.source), generator.address, self._log)
+            self._library.ss_machine_new(
+                ctypes.addressof(ctypes.c_char.in_dll(self._compiled, "ss_program")), generator.address, self._log
+            )
         )
         # Not at exit: the packet loop may still run in it.
         weakref.finalize(self, self._library.ss_machine_free, self.address).atexit = False
@@ -71,6 +78,11 @@ class NativeMachine:
             return []
         frames = self._frames(self._collector)
         return [(left.port, ctypes.string_at(left.data, left.length)) for left in frames[:count]]
+
+    def reached(self) -> dict[str, int]:
+        """How often packets of this process came to each point of the program, made with ``coverage``."""
+        counts = (ctypes.c_uint64 * len(self._points)).in_dll(self._compiled, "ss_reached")
+        return dict(zip(self._points, counts, strict=True))
 
     # -- state -----------------------------------------------------------
 
@@ -156,8 +168,8 @@ class NativeCounter:
         return self._memory[index * COUNTER_LIMBS : (index + 1) * COUNTER_LIMBS]
 
 
-def compiled_program(source: str) -> int:
-    """Compile ``source``; return the address of the ``struct ss_program`` that it exports. It stays loaded.
+def compiled_program(source: str) -> ctypes.CDLL:
+    """Compile ``source``; return the library, which exports ``struct ss_program ss_program``. It stays loaded.
 
     Raises nativelib.NativeError.
     """
@@ -168,7 +180,7 @@ def compiled_program(source: str) -> int:
         flags=[f"-Wframe-larger-than={FRAME_BYTES}", "-Werror=frame-larger-than="],
         wide_bitint=True,
     )
-    return ctypes.addressof(ctypes.c_char.in_dll(load(path), "ss_program"))
+    return load(path)
 
 
 def _read_message(message: Message, address: int) -> tuple[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
 import os
 import select
 import socket
@@ -253,15 +254,16 @@ class VethRig(Controlled):
 
 
 @contextlib.contextmanager
-def engines(*choices: EngineChoice) -> Iterator[EnginesRig]:
+def engines(*choices: EngineChoice, coverage: Path | None = None) -> Iterator[EnginesRig]:
+    """``coverage``: a folder for what of the program packets reached in the native engine."""
     clock = Clock()
     with contextlib.ExitStack() as stack:
-        yield EnginesRig([stack.enter_context(soft_in_process(engine, clock)) for engine in choices], clock)
+        yield EnginesRig([stack.enter_context(soft_in_process(engine, clock, coverage)) for engine in choices], clock)
 
 
 @contextlib.contextmanager
-def soft_in_process(engine: EngineChoice, clock: Clock) -> Iterator[ProcessRig]:
-    device = SoftSwitch(seed=1, engine=engine, clock=clock)
+def soft_in_process(engine: EngineChoice, clock: Clock, coverage: Path | None = None) -> Iterator[ProcessRig]:
+    device = SoftSwitch(seed=1, engine=engine, clock=clock, coverage=coverage is not None)
     server = serve(device, "127.0.0.1:0", 1)
     rig = ProcessRig(f"soft switch in process, {engine} engine", f"127.0.0.1:{server.port}", device)
     try:
@@ -269,6 +271,8 @@ def soft_in_process(engine: EngineChoice, clock: Clock) -> Iterator[ProcessRig]:
     finally:
         rig.close()
         server.stop()
+        if coverage is not None and engine == "native":
+            (coverage / f"{os.getpid()}.json").write_text(json.dumps(device.loaded.reached()))  # type: ignore[attr-defined]
 
 
 def free_port() -> int:

@@ -130,7 +130,7 @@ def make_program() -> ir.Program:
 def written_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     message = Message("{} and {}", (MessageValue(8, signed=True), MessageValue(600, signed=False)))
     emitted = CProgram(SOURCE, (message,))
-    monkeypatch.setattr(native_machine, "emit_c", lambda _: emitted)
+    monkeypatch.setattr(native_machine, "emit_c", lambda _, **_options: emitted)
 
 
 @pytest.fixture
