@@ -122,12 +122,12 @@ def test_exchanges_in_a_row(slots: int) -> None:
     for results, stats in outcomes:
         for result, up in zip(results, data, strict=True):
             assert_sums(result, up)
-        # On a busy machine packets are sent again, and a HELLO with the first of them; its answer has no payload either.
-        header_bytes, results = 14 + 20 + 8 + 24, sum(lengths) + stats.duplicates
+        # On a busy machine packets are sent again, and a HELLO with the first of them; nor has its answer a payload.
+        header_bytes, whole = 14 + 20 + 8 + 24, sum(lengths) + stats.duplicates
         assert stats.packets_sent - stats.retransmissions - stats.probes == sum(lengths)
         assert stats.bytes_sent == stats.packets_sent * header_bytes + (stats.packets_sent - stats.probes) * 4 * 128
-        assert stats.bytes_received == stats.packets_received * header_bytes + results * 8 * 128
-        assert 0 <= stats.packets_received - results <= stats.probes + stats.stale
+        assert stats.bytes_received == stats.packets_received * header_bytes + whole * 8 * 128
+        assert 0 <= stats.packets_received - whole <= stats.probes + stats.stale
 
 
 def test_max32_goes_out_before_finish_and_takes_the_maximum() -> None:
