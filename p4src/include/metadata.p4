@@ -90,11 +90,13 @@ struct metadata_t {
     // uplink, degrade, slot, guard, refusal, virtual_queue -> uplink, degrade, slot, sign, guard, refusal, virtual_queue.
     // What one control after another computes with. None finds what another one left.
     bit<32> scratch;
-    // refusal, virtual_queue -> refusal, virtual_queue. The time since the last refusal or packet at the port, in us.
+    // admission, refusal, virtual_queue -> admission, refusal, virtual_queue. The time since the last packet of a job with
+    // a limit, or since the last refusal or packet at the port, in us.
     bit<48> passed;
     // degrade -> degrade. What happens to packets that are hit, DEGRADE_* (8 bits), and the share of these, of 2^16.
     bit<40> degrade;
-    // virtual_queue -> sign, virtual_queue. The seed of the generator, or the backlog of the port's virtual queue.
+    // admission, virtual_queue -> admission, sign, virtual_queue. What a job with a limit has used up, the seed of the
+    // generator, or the backlog of the port's virtual queue.
     bit<64> number;
 
     // Filled by the controls Admission, Slot and Aggregate, read by later ones.

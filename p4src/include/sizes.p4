@@ -35,6 +35,8 @@ const int ROUTES_MAX = 1024;
 // Hosts and lower switches, each at every port where its frames come in.
 const int SOURCES_MAX = 4096;
 const int AGGREGATORS_MAX = 16;
+// What a job with a limit may send at once.
+const int BUDGET_BURST_BYTES = 131072;
 // Port numbers: egress_spec has 9 bits.
 const int PORTS_MAX = 512;
 // Cells of the counter queue_decisions: port, drop class (2 bits), decision (2 bits).

@@ -146,7 +146,13 @@ const bit<32> REJECT_PARENT = 16;      // as from the switch above, but not of t
 const bit<32> REJECT_UDP_PORT = 17;    // from another UDP port than the worker's
 const bit<32> REJECT_FLAGS = 18;       // a host sets a flag that is a lower switch's
 const bit<32> REJECT_SOURCE = 19;      // to be forwarded, or ARP: nobody at this port has these addresses
+const bit<32> REJECT_BUDGET = 20;      // the job's workers send more than the job's limit
 const int REJECTS = 32;
+
+// Rates are bytes in 1024 us, and lengths are kept in 1/1024 bytes, so that a time in us times a rate is a length.
+const bit<8> QUEUE_SHIFT = 10;
+// The longest time between two packets that counts, 18 minutes: times a rate of 32 bits it fits 64 bits.
+const bit<48> QUEUE_LOOKBACK_US = 0x40000000;
 
 // A port gets at most one REFUSED in this time.
 const bit<48> REFUSAL_GAP_US = 10000;

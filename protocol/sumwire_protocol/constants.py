@@ -22,6 +22,7 @@ JOB_WORKERS_MAX: Final = 32
 ROUTES_MAX: Final = 1024
 SOURCES_MAX: Final = 4096
 AGGREGATORS_MAX: Final = 16
+BUDGET_BURST_BYTES: Final = 131072
 PORTS_MAX: Final = 512
 QUEUE_CELLS: Final = 8192
 ETHERNET_BYTES: Final = 14
@@ -125,7 +126,10 @@ REJECT_PARENT: Final = 16
 REJECT_UDP_PORT: Final = 17
 REJECT_FLAGS: Final = 18
 REJECT_SOURCE: Final = 19
+REJECT_BUDGET: Final = 20
 REJECTS: Final = 32
+QUEUE_SHIFT: Final = 10
+QUEUE_LOOKBACK_US: Final = 1073741824
 REFUSAL_GAP_US: Final = 10000
 
 # (field, width in bits) of the Sumwire header, in wire order

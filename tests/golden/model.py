@@ -65,6 +65,7 @@ from golden.queues import *  # noqa: F403
 from golden.queues import (
     CUT_RESULTS,
     DROP_CONTRIBUTIONS,
+    Budget,
     Degrade,
     Queue,
     drop_class,
@@ -99,6 +100,8 @@ class Job:
     # The fewest workers that a run may say it has; 0 for none but the quorum.
     quorum_least: int = 0
     digest: int = 0
+    # Bytes that its workers may send in 1024 us; 0 for any number.
+    budget: int = 0
 
     def quorum_for(self, packet: Packet) -> int:
         """What closes the slot: the job's quorum, or what a contribution says of its run."""
@@ -150,6 +153,7 @@ class GoldenSwitch:
     slots: dict[tuple[int, int], Slot] = field(default_factory=dict)
     queues: dict[int, Queue] = field(default_factory=dict)
     degrades: dict[int, Degrade] = field(default_factory=dict)
+    budgets: dict[int, Budget] = field(default_factory=dict)
     # By port, drop class and decision.
     decisions: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     now: int = 0  # us
@@ -279,11 +283,20 @@ class GoldenSwitch:
             (not from_above and not 1 <= packet.count <= worker.weight, "COUNT"),
             (not from_above and not asks and two_forms and as_switch != worker.is_switch, "WORDS"),
             (not from_above and bool(packet.flags & FLAGS_OF_SWITCHES) and not worker.is_switch, "FLAGS"),
+        )
+        early = next((reason for failed, reason in checks if failed), None)
+        if early is not None:
+            return early
+        if job.budget and not from_above:
+            budget = self.budgets.setdefault(job.number, Budget(job.budget))
+            if not budget.takes(frame, self.now):
+                return "BUDGET"
+        late_checks = (
             (cut_up and above is not None, "WORDS"),
             (from_above and source != (above and (above.port, above.mac, above.ip)), "PARENT"),
             (not any_call and differs, "CALL"),
         )
-        return next((reason for failed, reason in checks if failed), None)
+        return next((reason for failed, reason in late_checks if failed), None)
 
     def _verdict(self, job: Job, packet: Packet, cuts: bool, ce: bool) -> str:
         key = (job.number, packet.slot)

@@ -34,6 +34,27 @@ def salted(slot: int, round_: int, worker: int = 0) -> int:
     return (slot * 0x9E3779B1 ^ round_ * 0x85EBCA77 ^ worker * 0xC2B2AE3D) & 0xFFFFFFFF
 
 
+# Of a job with a limit: what it may send at once.
+BURST_BYTES = 131_072
+
+
+@dataclass
+class Budget:
+    """Of a job's workers at one switch. ``rate``: bytes in 1024 us. ``used``: in 1/1024 bytes, at ``seen`` us."""
+
+    rate: int
+    used: int = 0
+    seen: int = 0
+
+    def takes(self, frame: bytes, now: int) -> bool:
+        """Whether there is room for the frame, which then takes it."""
+        self.used = max(0, self.used - min(now - self.seen, 1 << 30) * self.rate)
+        self.seen = now
+        room = self.used >> 10 < BURST_BYTES
+        self.used += len(frame) << 10 if room else 0
+        return room
+
+
 @dataclass(frozen=True)
 class Degrade:
     """Loss on purpose: ``share`` of 65536."""

@@ -22,7 +22,7 @@ GAP_US = 10_000
 REASONS = {
     "LENGTH": 1, "VERSION": 2, "KIND": 3, "OP": 4, "WORDS": 5, "JOB": 6, "WORKER": 7, "PORT": 8, "ADDRESS": 9,
     "SLOT": 10, "JOB_OP": 11, "COUNT": 12, "CHECKSUM": 13, "NOT_SUMWIRE": 14, "CALL": 15, "PARENT": 16,
-    "UDP_PORT": 17, "FLAGS": 18, "SOURCE": 19,
+    "UDP_PORT": 17, "FLAGS": 18, "SOURCE": 19, "BUDGET": 20,
 }  # fmt: skip
 
 
@@ -52,6 +52,6 @@ class Refusals:
 def _is_question(frame: bytes, reason: str) -> bool:
     """Whether it is a contribution or a probe, as far as its header can be trusted."""
     total, udp = int.from_bytes(frame[16:18]), int.from_bytes(frame[38:40])
-    if reason == "NOT_SUMWIRE" or len(frame) != 14 + total or total != 20 + udp or udp < 32:
+    if reason in ("NOT_SUMWIRE", "BUDGET") or len(frame) != 14 + total or total != 20 + udp or udp < 32:
         return False
     return ones_complement_sum(frame[14:34]) == 0xFFFF and frame[42] & 15 in (CONTRIBUTE, PROBE)

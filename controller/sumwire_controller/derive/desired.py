@@ -14,7 +14,7 @@ from sumwire_protocol.digest import NO_DIGEST, job_digest
 
 from sumwire_controller.derive.anf import coefficients
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry, group_of, ledger_entry
-from sumwire_controller.derive.row_arguments import degrade_args, queue_args
+from sumwire_controller.derive.row_arguments import budget_args, degrade_args, queue_args
 from sumwire_controller.derive.tables import (
     AGGREGATOR,
     DEGRADE,
@@ -103,7 +103,7 @@ def _seat(job: Job, number: int, worker: Worker) -> Iterator[Entry]:
     weight = job.stands_for[number] if job.stands_for else worker.weight
     ip, mac = int(worker.ip), mac_number(worker.mac)
     udp_port = worker.udp_port if worker.is_switch else worker.udp_port + job.lane
-    admitted = (worker.port, ip, 1 << number, weight, int(worker.is_switch), mac, udp_port)
+    admitted = (worker.port, ip, 1 << number, weight, int(worker.is_switch), mac, udp_port, *budget_args(job))
     yield TableEntry(WORKER.name, key, admitted)
     yield TableEntry(REPLICA.name, key, (mac, ip, udp_port))
 

@@ -42,6 +42,7 @@ def lane_jobs(job: Job) -> tuple[Job, ...]:
             id=number,
             slots=SlotRange(job.slots.base + lane * count, count),
             lanes=1,
+            limit_mbit=None if job.limit_mbit is None else job.limit_mbit / job.lanes,
             lane=lane,
         )
         for lane, number in enumerate(job.ids)

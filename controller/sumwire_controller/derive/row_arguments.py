@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of table rows in the program's units: rates of virtual queues, shares of degraded packets. Pure."""
+"""Arguments of table rows in the program's units: rates of queues and jobs, shares of degraded packets. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sumwire_controller.model.config import DEGRADE_MODES, Degrade, VirtualQueue
+from sumwire_controller.model.config import DEGRADE_MODES, Degrade, Job, VirtualQueue
 
 SEED_BITS: Final = 32
 RATE_PER_MBIT: Final = 128
@@ -19,6 +19,13 @@ def queue_args(queue: VirtualQueue) -> tuple[int, ...]:
     """rate, mark, drop3, drop2, drop1, drop0, drop_all and trims of a `virtual_queue` row."""
     rate = round(queue.rate_mbit * RATE_PER_MBIT)
     return (rate, queue.mark_bytes, *queue.drop_bytes, queue.drop_all_bytes, int(queue.trim))
+
+
+def budget_args(job: Job) -> tuple[int, int]:
+    """budget and budget_cell of a job's `worker` rows."""
+    if job.limit_mbit is None:
+        return 0, 0
+    return max(1, round(job.limit_mbit * RATE_PER_MBIT)), job.slots.base
 
 
 def degrade_args(degrade: Degrade, lane: int) -> tuple[int, int, int]:

@@ -50,7 +50,7 @@ WORKER: Final = TableShape(
     "worker",
     ("job", "worker"),
     "admit_worker",
-    ("port", "address", "worker_bit", "worker_weight", "is_switch", "mac", "udp_port"),
+    ("port", "address", "worker_bit", "worker_weight", "is_switch", "mac", "udp_port", "budget", "budget_cell"),
 )
 UPLINK: Final = TableShape(
     "uplink",

@@ -172,6 +172,7 @@ class Job:
     each worker. `lanes` is the number of the job's lanes. `derive/lanes.py` makes a job of each lane, whose number is
     `lane`. `workers_min` is the fewest workers that a run may have; None means all. `whole` is for a job with several
     switches; it is None where only one switch's configuration is known. `blind`: hosts mask what they send.
+    `limit_mbit` is the most that its workers may send into one switch, in Mbit/s; None is any rate.
     """
 
     name: str
@@ -189,6 +190,7 @@ class Job:
     lane: int = 0
     workers_min: int | None = None
     blind: bool = False
+    limit_mbit: float | None = None
     whole: WholeJob | None = None
 
     @property

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _SWITCH_KEYS: Final = ("name", "grpc", "device_id")
 _AGGREGATOR_KEYS: Final = ("ip", "mac")
 _WORKER_KEYS: Final = ("name", "ip", "mac", "port", "udp_port", "stands_for")
-_OPTIONAL_JOB_KEYS: Final = ("workers_min", "thc", "lanes", "spray", "degrade", "blind")
+_OPTIONAL_JOB_KEYS: Final = ("workers_min", "thc", "lanes", "spray", "degrade", "limit_mbit", "blind")
 _TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", *_OPTIONAL_JOB_KEYS)
 _JOB_KEYS: Final = (*_TREE_JOB_KEYS, "parents", "stands_for")
 _PARENT_KEYS: Final = ("port", "ip", "mac", "worker")
@@ -99,6 +99,7 @@ def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS)
     workers_min = read.integer("workers_min") if has("workers_min") else None
     lanes = read.integer("lanes") if has("lanes") else 1
     blind = read.boolean("blind") if has("blind") else False
+    limit = read.number("limit_mbit") if has("limit_mbit") else None
     spray = read.text("spray") if has("spray") else SPRAYS[0]
     slots_node = read.node("slots")
     slots = _slots(slots_node, f"{path}.slots", log) if slots_node else None
@@ -117,7 +118,7 @@ def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS)
         return None
     above = tuple(filter(None, parents))
     job = Job(name, number, ops, workers, quorum, slots, thc, above, stands_for, lanes, spray, degrade)
-    return replace(job, workers_min=workers_min, blind=blind)
+    return replace(job, workers_min=workers_min, blind=blind, limit_mbit=limit)
 
 
 def _parent(node: Node, path: str, log: Log) -> Parent | None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules on a job's lanes: their job ids, slots and UDP ports."""
+"""Rules on a job's lanes: their job ids, slots, limits and UDP ports."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Final
 
 from sumwire_controller.derive.lanes import LANES_MAX, RECOVERY_PORTS
+from sumwire_controller.derive.row_arguments import RATE_PER_MBIT
 from sumwire_controller.errors import Problem
 from sumwire_controller.model.config import SPRAYS, Job, SlotRange
 
@@ -16,6 +17,8 @@ JOB_ID_MAX: Final = (1 << 15) - 2
 """A job's multicast group is its id + 1, and bmv2's P4Runtime server reserves the groups from 2^15 on."""
 SLOTS_MIN: Final = 2
 """A worker keeps half of its slots in flight, so it needs at least two."""
+LIMIT_LEAST: Final = 0.01
+LIMIT_MOST: Final = ((1 << 32) - 1) / RATE_PER_MBIT
 _UDP_PORT_MAX: Final = (1 << 16) - 1
 
 
@@ -32,6 +35,9 @@ def lane_rules(path: str, job: Job) -> Iterator[Problem]:
     yield from _slots(f"{path}.slots", job.slots, job.lanes)
     if job.spray not in SPRAYS:
         yield Problem(path, "spray", job.spray, f"must be {' or '.join(SPRAYS)}")
+    if job.limit_mbit is not None and not LIMIT_LEAST <= job.limit_mbit / job.lanes <= LIMIT_MOST:
+        rule = f"must be {LIMIT_LEAST:g}..{LIMIT_MOST:.0f} Mbit/s for each of its {job.lanes} lanes"
+        yield Problem(path, "limit_mbit", job.limit_mbit, rule)
 
 
 def _slots(path: str, slots: SlotRange, lanes: int) -> Iterator[Problem]:

@@ -18,6 +18,10 @@ control Admission(inout headers_t hdr,
     @id(ID_DIRECT_COUNTER_WORKER_PACKETS)
     direct_counter(CounterType.packets_and_bytes) worker_packets;
 
+    // Of jobs with a limit, at their slot base.
+    register<bit<48>>(SLOTS_TOTAL) budget_seen;  // us
+    register<bit<64>>(SLOTS_TOTAL) budget_used;  // bytes << QUEUE_SHIFT, less what the limit has let through since
+
     @id(ID_ACTION_ADMIT_JOB)
     action admit_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
                      @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) bit<1> spray,
@@ -51,11 +55,12 @@ control Admission(inout headers_t hdr,
     }
 
     // `worker_weight`: hosts that the worker stands for, 1, or those of a lower switch. `is_switch`: a lower switch,
-    // which sends partial results.
+    // which sends partial results. `budget`: bytes of the job's workers in 1024 us, 0 for any number; it is charged for
+    // packets with nothing else against them, so nobody else uses it up.
     @id(ID_ACTION_ADMIT_WORKER)
     action admit_worker(@id(1) port_t port, @id(2) ipv4_t address, @id(3) bitmap_t worker_bit,
                         @id(4) bit<8> worker_weight, @id(5) bit<1> is_switch, @id(6) mac_t mac,
-                        @id(7) bit<16> udp_port) {
+                        @id(7) bit<16> udp_port, @id(8) bit<32> budget, @id(9) bit<32> budget_cell) {
         worker_packets.count();
         meta.admission.worker_bit = worker_bit;
         if (standard_metadata.ingress_port != port) {
@@ -73,6 +78,26 @@ control Admission(inout headers_t hdr,
             meta.reject = REJECT_WORDS;
         } else if (hdr.sumwire.flags & FLAGS_OF_SWITCHES != 0 && is_switch == 0) {
             meta.reject = REJECT_FLAGS;
+        } else if (budget != 0) {
+            budget_seen.read(meta.passed, budget_cell);
+            budget_seen.write(budget_cell, standard_metadata.ingress_global_timestamp);
+            budget_used.read(meta.number, budget_cell);
+            meta.passed = standard_metadata.ingress_global_timestamp - meta.passed;
+            if (meta.passed > QUEUE_LOOKBACK_US) {
+                meta.passed = QUEUE_LOOKBACK_US;
+            }
+            bit<64> regained = (bit<64>)meta.passed * (bit<64>)budget;
+            if (meta.number > regained) {
+                meta.number = meta.number - regained;
+            } else {
+                meta.number = 0;
+            }
+            if ((meta.number >> QUEUE_SHIFT) >= BUDGET_BURST_BYTES) {
+                meta.reject = REJECT_BUDGET;
+            } else {
+                meta.number = meta.number + ((bit<64>)standard_metadata.packet_length << QUEUE_SHIFT);
+            }
+            budget_used.write(budget_cell, meta.number);
         }
     }
 

@@ -4,6 +4,7 @@
 // A sender that the switch knows is told why its contribution or probe was refused: a REFUSED, whose `count` is the
 // reason. Never an answer to any other kind, so two switches cannot answer each other for ever; never longer than what
 // it answers; and only now and then, so whoever sends nonsense gets little back.
+// A packet beyond its job's limit is lost as in a full queue, and nobody is told.
 
 #ifndef SUMWIRE_REFUSAL_P4_
 #define SUMWIRE_REFUSAL_P4_
@@ -43,7 +44,7 @@ control Refusal(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
-        if (hdr.sumwire.isValid() && standard_metadata.checksum_error == 0 &&
+        if (meta.reject != REJECT_BUDGET && hdr.sumwire.isValid() && standard_metadata.checksum_error == 0 &&
             (hdr.sumwire.kind == KIND_CONTRIBUTE || hdr.sumwire.kind == KIND_PROBE)) {
             see_port();
             if (meta.passed >= REFUSAL_GAP_US) {

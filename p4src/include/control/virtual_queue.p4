@@ -14,10 +14,6 @@
 #include "../ids.p4"
 #include "../metadata.p4"
 
-// Rates are bytes in 1024 us, and lengths are kept in 1/1024 bytes, so that a time in us times a rate is a length.
-const bit<8> QUEUE_SHIFT = 10;
-// The longest time between two packets that counts, 18 minutes: times a rate of 32 bits it fits 64 bits.
-const bit<48> QUEUE_LOOKBACK_US = 1 << 30;
 const bit<16> TRIMMED_BYTES = 2 * WORD_BYTES;
 
 control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {

@@ -8,7 +8,7 @@ import random
 from dataclasses import replace
 
 from golden.digest import digest_of
-from golden.model import MAX32, OP_NAMES, OPS, VOTE, GoldenSwitch, Host, Job, Parent
+from golden.model import MAX32, OP_NAMES, OPS, SUM32, VOTE, GoldenSwitch, Host, Job, Parent
 
 # The table published with THC (granularity 30), and one that needs all eight planes.
 PUBLISHED_TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
@@ -53,7 +53,25 @@ SHARED = Job(31, HOSTS[:2], 160, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=PARENTS[
 SPRAYED = Job(32, HOSTS[:2], 170, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=PARENTS[0], parents=PARENTS, sprays=True)
 # Runs of two workers and more.
 ELASTIC = Job(33, HOSTS, 180, 8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS, quorum_least=2)
-JOBS = (FULL, QUORUM, WIDE, SINGLE, NORMS, EVERY, LEAF, ROOT, MIDDLE, FIFTEEN, SHARED, SPRAYED, ELASTIC, *SOLOS)
+# A job that may send 128 KiB at once and then next to nothing.
+BUDGETED = Job(34, HOSTS, 190, 4, quorum=4, ops=frozenset({SUM32}), budget=1)
+JOBS = (
+    FULL,
+    QUORUM,
+    WIDE,
+    SINGLE,
+    NORMS,
+    EVERY,
+    LEAF,
+    ROOT,
+    MIDDLE,
+    FIFTEEN,
+    SHARED,
+    SPRAYED,
+    ELASTIC,
+    BUDGETED,
+    *SOLOS,
+)
 WORKERS = (*HOSTS, *LOWER, *SEVENS)
 
 
@@ -109,6 +127,8 @@ def _job_yaml(job: Job) -> str:
         lines.append(f"    parents: [{above}]")
     if job.sprays:
         lines.append("    spray: hash")
+    if job.budget:
+        lines.append(f"    limit_mbit: {job.budget / 100}")
     if job.quorum_least:
         lines.append(f"    workers_min: {job.quorum_least}")
     return "\n".join(lines)

@@ -158,7 +158,7 @@ def test_foreign_entries_go() -> None:
             {
                 TableEntry("forward", (0x0A000000, 24), (3,)),
                 TableEntry("forward", (0x0A000001, 32), (3,)),
-                TableEntry("worker", (9, 0), (1, 2, 1, 1, 0, 3, 4)),
+                TableEntry("worker", (9, 0), (1, 2, 1, 1, 0, 3, 4, 0, 0)),
                 TableEntry("uplink", (9, 0, 1, 7), (1, 2, 3, 4, 16)),
                 MulticastGroup(77, frozenset({(1, 1)})),
             }

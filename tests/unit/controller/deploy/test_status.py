@@ -46,7 +46,7 @@ def test_counters_have_the_programs_names() -> None:
     counted = {name: count for name, count in found.verdicts.items() if count.packets}
     assert counted == {"none": Count(9, 900), "first": Count(5, 500), "reject": Count(3, 30), "15": Count(1, 10)}
     assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "call"}
-    assert len(found.rejects) == 20
+    assert len(found.rejects) == 21
 
 
 def test_virtual_queues_show_what_they_counted() -> None:
@@ -103,7 +103,7 @@ def test_differences_are_named() -> None:
         "foreign: forward[dst=10.0.9.0, prefix=24] to_port(port=2)",
         "missing: worker[job=6, worker=1] admit_worker("
         "port=2, address=10.0.0.2, worker_bit=0x2, worker_weight=1, is_switch=0, "
-        "mac=00:00:00:00:00:02, udp_port=21335)",
+        "mac=00:00:00:00:00:02, udp_port=21335, budget=0, budget_cell=0)",
     )
 
 

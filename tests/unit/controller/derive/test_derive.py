@@ -49,9 +49,9 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
         f"spray=0, quorum_least=0, digest={digest:#x})",
         "group 6: 1#2, 2#1",  # worker 0 is leaf2, whose h3 comes first in the job
         "worker[job=5, worker=0] admit_worker(port=2, address=10.0.1.3, worker_bit=0x1, worker_weight=2, is_switch=1, "
-        "mac=02:53:57:00:01:03, udp_port=21335)",
+        "mac=02:53:57:00:01:03, udp_port=21335, budget=0, budget_cell=0)",
         "worker[job=5, worker=1] admit_worker(port=1, address=10.0.1.2, worker_bit=0x2, worker_weight=2, is_switch=1, "
-        "mac=02:53:57:00:01:02, udp_port=21335)",
+        "mac=02:53:57:00:01:02, udp_port=21335, budget=0, budget_cell=0)",
         "replica[job=5, worker=0] address(mac=02:53:57:00:01:03, ip=10.0.1.3, udp_port=21335)",
         "replica[job=5, worker=1] address(mac=02:53:57:00:01:02, ip=10.0.1.2, udp_port=21335)",
     }
@@ -64,9 +64,9 @@ def test_a_spine_and_two_leaves_by_hand() -> None:
         f"spray=0, quorum_least=0, digest={digest:#x})",
         "group 6: 1#1, 2#2",
         "worker[job=5, worker=0] admit_worker(port=1, address=10.0.0.1, worker_bit=0x1, worker_weight=1, is_switch=0, "
-        "mac=00:00:00:00:00:01, udp_port=21335)",
+        "mac=00:00:00:00:00:01, udp_port=21335, budget=0, budget_cell=0)",
         "worker[job=5, worker=1] admit_worker(port=2, address=10.0.0.2, worker_bit=0x2, worker_weight=1, is_switch=0, "
-        "mac=00:00:00:00:00:02, udp_port=21335)",
+        "mac=00:00:00:00:00:02, udp_port=21335, budget=0, budget_cell=0)",
         "uplink[job=5, slot=0, mask=0, priority=1] to_parent(port=101, mac=02:53:57:00:01:01, address=10.0.1.1, "
         "worker=1, worker_bit=0x2)",
     }  # fmt: skip

@@ -12,6 +12,7 @@ from sumwire_controller.derive.desired import desired_entries
 from sumwire_controller.derive.entries import TableEntry, admissions, job_of
 from sumwire_controller.derive.lanes import with_lanes
 from sumwire_controller.model.config import Config
+from sumwire_controller.errors import ConfigError
 from sumwire_controller.parse.config_file import parse_config
 from sumwire_protocol.digest import job_digest
 
@@ -50,9 +51,9 @@ def test_one_job_of_max32() -> None:
         f"spray=0, quorum_least=0, digest={job_digest(6, ['max32'], 2, 1, 64, None):#x})",
         "group 7: 1#2, 2#1",
         "worker[job=6, worker=0] admit_worker(port=2, address=10.0.0.2, worker_bit=0x1, worker_weight=1, is_switch=0, "
-        "mac=00:00:00:00:00:02, udp_port=21335)",
+        "mac=00:00:00:00:00:02, udp_port=21335, budget=0, budget_cell=0)",
         "worker[job=6, worker=1] admit_worker(port=1, address=10.0.0.1, worker_bit=0x2, worker_weight=1, is_switch=0, "
-        "mac=00:00:00:00:00:01, udp_port=4000)",
+        "mac=00:00:00:00:00:01, udp_port=4000, budget=0, budget_cell=0)",
         "replica[job=6, worker=0] address(mac=00:00:00:00:00:02, ip=10.0.0.2, udp_port=21335)",
         "replica[job=6, worker=1] address(mac=00:00:00:00:00:01, ip=10.0.0.1, udp_port=4000)",
     }
@@ -63,7 +64,7 @@ def test_job_zero_has_a_group_and_worker_31_the_top_bit() -> None:
     found = strings(data, {0: 1}, 1)
     assert "group 1: " + ", ".join(f"{k}#{k}" for k in range(1, 33)) in found
     last = "port=32, address=10.0.0.32, worker_bit=0x80000000, worker_weight=1, is_switch=0, mac=00:00:00:00:00:20"
-    assert f"worker[job=0, worker=31] admit_worker({last}, udp_port=21335)" in found
+    assert f"worker[job=0, worker=31] admit_worker({last}, udp_port=21335, budget=0, budget_cell=0)" in found
 
 
 def test_ops_of_thc_and_max32_and_a_small_table() -> None:
@@ -182,11 +183,11 @@ def test_lower_switches_send_partial_results_of_as_many_as_they_stand_for() -> N
     data = middle()
     workers = {
         "worker[job=6, worker=0] admit_worker(port=1, address=10.0.0.1, worker_bit=0x1, worker_weight=4, is_switch=1, "
-        "mac=00:00:00:00:00:01, udp_port=21335)",
+        "mac=00:00:00:00:00:01, udp_port=21335, budget=0, budget_cell=0)",
         "worker[job=6, worker=1] admit_worker(port=3, address=10.0.0.3, worker_bit=0x2, worker_weight=1, is_switch=0, "
-        "mac=00:00:00:00:00:03, udp_port=21335)",
+        "mac=00:00:00:00:00:03, udp_port=21335, budget=0, budget_cell=0)",
         "worker[job=6, worker=2] admit_worker(port=2, address=10.0.0.2, worker_bit=0x4, worker_weight=1, is_switch=1, "
-        "mac=00:00:00:00:00:02, udp_port=21335)",
+        "mac=00:00:00:00:00:02, udp_port=21335, budget=0, budget_cell=0)",
     }
     found = strings(data, {6: 1}, 1)
     assert {line for line in found if line.startswith("worker")} == workers
@@ -214,3 +215,21 @@ def test_an_uplink_belongs_to_its_job() -> None:
     data["jobs"][0]["parents"] = [parent(1, 0)]
     entries = desired_entries(parse_config(text(data)), {6: 1}, 1)
     assert [job_of(entry) for entry in entries if str(entry).startswith("uplink")] == [6]
+
+
+def test_lanes_share_a_job_s_limit() -> None:
+    data = star(1, jobs=[{**job("m", 6, 1, 128, 64), "lanes": 2, "limit_mbit": 30}])
+    config = with_lanes(parse_config(text(data)))
+    found = {str(entry) for entry in desired_entries(config, {6: 1, 7: 2}, 2) if str(entry).startswith("worker")}
+    # 15 Mbit/s each, in bytes per 1024 us.
+    assert {(line[:12], *line.split(", ")[-2:]) for line in found} == {
+        ("worker[job=6", "budget=1920", "budget_cell=128)"),
+        ("worker[job=7", "budget=1920", "budget_cell=160)"),
+    }
+
+
+@pytest.mark.parametrize("limit", [0, -1, 0.005, 1e9, "fast"])
+def test_limits_that_are_none(limit: object) -> None:
+    data = star(1, jobs=[{**job("m", 6, 1, 128, 64), "limit_mbit": limit}])
+    with pytest.raises(ConfigError, match="limit_mbit"):
+        parse_config(text(data))
