@@ -35,6 +35,7 @@ TRUST_FLAGS ?=
 FUZZ_PACKETS ?= 10000000
 FUZZ_TRAINS ?= 10000000
 FUZZ_PROGRAMS ?= 10000
+FUZZ_FILES ?= 20000
 FUZZ_SEED ?= 1
 # Options of `make fuzz-p4runtime`: updates that are sent; FUZZ_SWITCH=bmv2 lists what bmv2 does otherwise.
 FUZZ_WRITES ?= 20000
@@ -62,7 +63,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust simulate fuzz fuzz-trains \
-  fuzz-programs fuzz-p4runtime coverage-p4 models clean
+  fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
 .DEFAULT_GOAL := help
 
 help:
@@ -92,6 +93,7 @@ help:
 	@echo "make fuzz-programs    mutated P4 programs into both engines (FUZZ_PROGRAMS=$(FUZZ_PROGRAMS) FUZZ_SEED=$(FUZZ_SEED))"
 	@echo "make fuzz-p4runtime   fuzzed P4Runtime requests of four clients against a model of the switch's state"
 	@echo "                      (FUZZ_WRITES=$(FUZZ_WRITES) FUZZ_SEED=$(FUZZ_SEED) FUZZ_SWITCH=$(FUZZ_SWITCH) ENGINE=$(ENGINE))"
+	@echo "make fuzz-files       mutated configurations, topologies, job files, tuning tables (FUZZ_FILES=$(FUZZ_FILES))"
 	@echo "make coverage-p4      what of the P4 program no packet test reaches"
 	@echo "make models           search the protocol's models with Spin (needs Debian's spin; MODELS=$(MODELS))"
 	@echo "make clean            remove the environment, caches and results"
@@ -187,6 +189,10 @@ FUZZED := p4src/build/sumwire.json $(filter-out %/sources.json,$(wildcard tests/
 
 fuzz-programs: $(READY)
 	$(PYTHON) -m softswitch.fuzz.programs $(FUZZED) --mutations $(FUZZ_PROGRAMS) --seed $(FUZZ_SEED)
+
+fuzz-files: export PYTHONPATH := tests
+fuzz-files: $(READY)
+	$(PYTHON) -m helpers.fuzz_files --mutations $(FUZZ_FILES) --seed $(FUZZ_SEED)
 
 # What of the P4 program the packet tests reach in the native engine.
 coverage-p4: $(READY)
