@@ -124,6 +124,26 @@ _LOSS: Final = Model(
     ),
 )
 
+_RENEWAL: Final = Model(
+    "renewal",
+    (
+        Setting("2 workers, 1 kill, late packets of the dead", (), ends=True),
+        Setting("the same, with what another owner left in a slot", _of("OTHERS")),
+        Setting("2 workers, 2 kills, sums only", _of("KILLS=2 SAFE")),
+    ),
+    (
+        Rule("APART", "a run begins some rounds after the newest of earlier runs"),
+        Rule("JOIN", "who finds slot 0 open and is not in joins there"),
+        Rule("NONCES", "a process goes on only with its own nonce in the result"),
+        Rule("DIGESTS", "nobody is in the run before all have found their nonces"),
+        Rule("AGAIN", "a spoiled greeting begins again in later rounds"),
+        Rule("BUCKETS", "every step of the greeting is a call of its own"),
+        Rule("NEWEST", "whoever waits in a greeting joins a newer round"),
+        Rule("STALE_RUN", "a worker in a run that learns of a newer one ends"),
+        Rule("GENERATION", "what another owner left in a slot is void", _of("OTHERS")),
+    ),
+)
+
 _FALLBACK: Final = Model(
     "fallback",
     (
@@ -146,4 +166,4 @@ _FALLBACK: Final = Model(
     ),
 )
 
-MODELS: Final = (_SLOT, _TREE, _LOSS, _FALLBACK)
+MODELS: Final = (_SLOT, _TREE, _LOSS, _RENEWAL, _FALLBACK)
