@@ -95,6 +95,14 @@ def hostile_job(record: Mapping[str, float]) -> list[Check]:
     ]
 
 
+def fuzzed(count: int, record: Mapping[str, Any]) -> Check:
+    """`record`: what `fuzz.p4runtime` writes."""
+    label = f"P4Runtime: {count} fuzzed updates of 4 clients, and reads"
+    value = {name: record.get(name) for name in ("updates", "reads", "deviations", "crashes")}
+    found = record["finding"]
+    return holds(label, value, "state equals the oracle", found is None, found or "")
+
+
 def siege(record: Mapping[str, Any] | None) -> list[Check]:
     """Callers while a crowd holds 1,000 streams or asks 30 times for all that 402 bytes can ask for. `record`: what
     `fuzz.p4runtime --siege` writes; None if it did not come so far."""

@@ -77,6 +77,8 @@ def test_rows_of_a_siege() -> None:
     worse = {"answers_s": {"1000 silent": 1.1}, "grown_mib": 50.1}
     assert [check.holds for check in rows.siege(worse)] == [False, False]
     assert [check.holds for check in rows.siege(None)] == [False, False]
+    assert rows.fuzzed(9, {"finding": None, "updates": 9}).holds
+    assert (rows.fuzzed(9, {"finding": "a lie"}).holds, rows.fuzzed(9, {"finding": "a lie"}).why) == (False, "a lie")
 
 
 def test_every_broken_rule_must_be_found() -> None:
@@ -94,7 +96,7 @@ def test_every_row_has_its_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path:
     def module(words: Sequence[str]) -> Ended:
         ran.append(words[0])
         if "--siege" in words:
-            record = {"siege": {"answers_s": {"1000 silent": 0.1}, "grown_mib": 1.0}}
+            record = {"finding": None, "siege": {"answers_s": {"1000 silent": 0.1}, "grown_mib": 1.0}}
             Path(words[-1]).write_text(json.dumps(record))
         if "--mutation" in words:
             return Ended(1, "found")
