@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -74,7 +77,9 @@ class Searches:
         with self._lock:
             self._stopped = True
             for process in self._running:
-                process.kill()
+                # With what gcc has started.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def run(self, model: str, defines: Sequence[str], search: Search) -> Found:
         """Search a model of the folder models/. Raises LabError if that is not possible, or not exhaustive."""
@@ -95,7 +100,13 @@ class Searches:
             if self._stopped:
                 raise LabError("the searches were stopped")
             process = subprocess.Popen(
-                command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+                command,
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
             )
             self._running.add(process)
         try:
