@@ -174,8 +174,7 @@ class Link:
         if events != self._events:
             self._poll.modify(self.udp, events)
             self._events = events
-        own = self.udp.fileno()
-        return any(fd == own for fd, _ in self._poll.poll(milliseconds))
+        return self.udp.fileno() in dict(self._poll.poll(milliseconds))
 
     def _show_received(self) -> None:
         self.received, self.sizes = self.socket.received, self.socket.sizes

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import socket
 import struct
 from typing import Any, Final
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
-from sumwire.wire.kernels import TrainsOut, kernels
+from sumwire.wire.kernels import ArrivalsIn, TrainsOut, kernels
 from sumwire.wire.messages import (
     CONTROL,
     CONTROL_BYTES,
@@ -105,6 +106,13 @@ class BatchSocket:
             controls=address_of(self._out.controls),
             control_bytes=self._out.controls.strides[0],
             room=batch,
+        )
+        self._messages_in = ArrivalsIn(
+            messages=self._in.address,
+            controls=address_of(self._in.controls),
+            control_bytes=self._in.controls.strides[0],
+            room=batch,
+            filled=batch,
         )
         self._rows = np.zeros((0, 0), np.uint8)
         self._tos: NDArray[np.uint8] | None = None
@@ -220,13 +228,16 @@ class BatchSocket:
         With ``wanted``, waits a few milliseconds for about as many datagrams, so that the process is not woken for each
         one. Raises OSError, for example for an earlier packet's ICMP error.
         """
-        # The kernel has overwritten those that it used.
-        self._in.control_lengths[: self._filled] = CONTROL.itemsize
-        self._in.controls[: self._filled] = 0
-        self._filled = 0
-        if wanted:
-            self._await(wanted)
-        self._filled += self._receive(self.batch - self._filled, socket.MSG_DONTWAIT, None)
+        # No more messages than bring as many: for too many it would wait although all datagrams are there.
+        messages = min(max(1, wanted // self._longest_in), self.batch) if wanted else 0
+        if self._kernels is None:
+            self._collect_by_python(messages)
+        else:
+            arrivals = self._messages_in
+            error = self._kernels.arrivals_collect(arrivals, self.fileno(), messages, int(_COLLECT_S * _NANO))
+            self._filled = arrivals.filled
+            if error:
+                raise OSError(error, os.strerror(error))
         self.messages_received += self._filled
         return self._filled
 
@@ -241,12 +252,16 @@ class BatchSocket:
         """The longest message of the latest call had so many datagrams."""
         self._longest_in = max(datagrams, self._longest_in * 7 // 8)
 
-    def _await(self, wanted: int) -> None:
-        """Receive messages that bring as many datagrams as wanted, but no more: for too many it would wait although all
-        datagrams are there."""
+    def _collect_by_python(self, wanted: int) -> None:
+        """Receive the messages that have arrived; before these up to ``wanted``, for which it waits."""
+        # The kernel has overwritten those that it used.
+        self._in.control_lengths[: self._filled] = CONTROL.itemsize
+        self._in.controls[: self._filled] = 0
+        self._filled = 0
         # The kernel overwrites it with the time left.
         self._collect[:] = 0, int(_COLLECT_S * _NANO)
-        self._filled = self._receive(min(max(1, wanted // self._longest_in), self.batch), 0, self._collect_at)
+        self._filled = self._receive(wanted, 0, self._collect_at)
+        self._filled += self._receive(self.batch - self._filled, socket.MSG_DONTWAIT, None)
 
     def _receive(self, most: int, flags: int, collect: int | None) -> int:
         """Receive messages behind those that are filled. Returns how many."""

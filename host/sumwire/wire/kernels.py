@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows cut into trains by C. Without a compiler, or with SUMWIRE_NATIVE=0, numpy does the same
-(:func:`sumwire.wire.trains.train_starts`)."""
+"""Rows cut into trains, and messages received, by C. Without a compiler, or with SUMWIRE_NATIVE=0, numpy and Python do
+the same (:func:`sumwire.wire.trains.train_starts`, :meth:`sumwire.wire.batch.BatchSocket.collect`)."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from ctypes import POINTER, c_uint64, c_void_p
+from ctypes import POINTER, c_int, c_int64, c_uint64, c_void_p
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,18 @@ class TrainsOut(ctypes.Structure):
     ]
 
 
+class ArrivalsIn(ctypes.Structure):
+    """struct arrivals_in."""
+
+    _fields_ = [
+        ("messages", c_void_p),
+        ("controls", c_void_p),
+        ("control_bytes", c_uint64),
+        ("room", c_uint64),
+        ("filled", c_uint64),
+    ]
+
+
 def kernels() -> ctypes.CDLL | None:
     """The compiled code, or None if numpy has to do its work."""
     return None if switched_off() else _library()
@@ -43,4 +55,6 @@ def _library() -> ctypes.CDLL | None:
     if found is not None:
         found.trains_cut.argtypes = (POINTER(TrainsOut), c_void_p, c_uint64, c_uint64)
         found.trains_cut.restype = c_uint64
+        found.arrivals_collect.argtypes = (POINTER(ArrivalsIn), c_int, c_uint64, c_int64)
+        found.arrivals_collect.restype = c_int
     return found

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sumwire.errors import UsageError
+from sumwire.native import SWITCH
 from sumwire.wire import batch, messages
 from sumwire.wire.batch import BatchSocket
 from sumwire.wire.messages import UDP_SEGMENT
@@ -25,9 +26,10 @@ from sumwire.wire.trains import TRAIN_ROWS
 ROWS, ROW_BYTES, BATCH = 200, 536, 64
 
 
-@pytest.fixture
-def pair() -> Iterator[tuple[BatchSocket, BatchSocket]]:
+@pytest.fixture(params=["0", "1"], ids=["python", "c"])
+def pair(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BatchSocket, BatchSocket]]:
     """(sender, receiver) over loopback."""
+    monkeypatch.setenv(SWITCH, request.param)
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.bind(("127.0.0.1", 0))
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
