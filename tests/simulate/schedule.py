@@ -87,14 +87,18 @@ def drawn(seed: int) -> Schedule:
     bound = rng.choice((None, None, 0.0, 0.02, 0.1, 0.3)) if star else rng.choice((None, None, 0.0, 0.1))
     group = rng.random() < 0.4
     whole = quorum == workers and not bound
-    steps = tuple(_step(rng, whole) for _ in range(rng.randrange(1, 4)))
-    many = rng.choice((0, 0, 1, 1, 2, 3))
+    # The same calls come again: only then are scales carried over.
+    kinds = [_step(rng, whole) for _ in range(rng.randrange(1, 3))]
+    steps = tuple(rng.choice(kinds) for _ in range(rng.randrange(1, 5)))
+    faults = [_fault(rng, workers, shape) for _ in range(rng.choice((0, 0, 1, 1, 2, 3)))]
+    if group and rng.random() < 0.6:
+        faults.append(_outage(rng, workers, shape))
     return Schedule(
         seed=rng.randrange(1 << 62),
         terms=terms,
         weather=_weather(rng),
         steps=steps,
-        faults=tuple(_fault(rng, workers, shape) for _ in range(many)),
+        faults=tuple(fault if whole else _kept(fault) for fault in faults),
         group=group,
         aggregator=aggregator,
         loss_bound=bound,
@@ -130,6 +134,19 @@ def _fault(rng: random.Random, workers: int, shape: str) -> Fault:
     seconds = _log_uniform(rng, 0.005, 40.0)
     frame = rng.randrange(1, 300) if rng.random() < 0.4 else 0
     return Fault(kind, _log_uniform(rng, 0.001, 4.0), frame, who, seconds, rng.random() < 0.5)
+
+
+def _outage(rng: random.Random, workers: int, shape: str) -> Fault:
+    """In the midst of a run the switch, or one worker's way to it, is gone for so long that the ranks fall back."""
+    kind = rng.choice(("switch", "link", "renew"))
+    who = rng.randrange(len(SHAPES[shape].switches) if kind == "switch" else workers)
+    frame = rng.randrange(6 * workers, 30 * workers)
+    return Fault(kind, 0.0, frame, who, _log_uniform(rng, 2.0, 20.0), rng.random() < 0.5)
+
+
+def _kept(fault: Fault) -> Fault:
+    """Without any slot forgotten: where sums may lack workers, replicas would differ (docs/simulator.md)."""
+    return replace(fault, kind="pause" if fault.kind == "renew" else fault.kind, empty=False)
 
 
 def _log_uniform(rng: random.Random, low: float, high: float) -> float:

@@ -34,6 +34,9 @@ def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
             ask_at = now + _AGAIN_S
         left_s = min(ask_at, until) - now
         if not connection.link.wait(int(left_s * 1000) + 1, room=False):
+            # Another worker's late answer ends the wait at once for as long as it is unread.
+            if connection.catch_up is not None:
+                connection.catch_up.recovery.discard()
             continue
         count = connection.link.receive()
         answer = _answer(connection, count)
