@@ -31,6 +31,10 @@ class OutsideError(ValueError):
     """The text breaks a rule. The message is the rule, for the caller's error that names the text."""
 
 
+class TooLongError(OutsideError):
+    """The file has more bytes than it may have."""
+
+
 class _Shown(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +67,7 @@ def bounded_text(path: Path, most: int) -> str:
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise OutsideError(f"must have at most {most} bytes")
+        raise TooLongError(f"must have at most {most} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError as error:

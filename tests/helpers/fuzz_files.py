@@ -3,8 +3,8 @@
 """Mutated configurations, topologies, job files, tuning tables and programs: each loads or ends in a typed error whose
 text is one line of a terminal or several, in bounded time and memory.
 
-``python -m helpers.fuzz_files --mutations 20000 --seed 1`` with tests/ on PYTHONPATH, as `make fuzz-files` does. The first
-finding ends the run with status 1, and prints the command that repeats it.
+``python -m helpers.fuzz_files --mutations 20000 --seed 1`` with tests/ on PYTHONPATH, as `make fuzz-files` does. The
+first finding ends the run with status 1, and prints the command that repeats it.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ TEXT_MOST = 20_000
 _EVERY = 2000
 
 _PIECES = (
-    b"&a [*a, *a]", b"&a", b"*a", b"<<: *a", b"!!python/object/apply:os.system [x]", b"!!binary", b"!!set {", b"%TAG", b"---\n",
-    b"[" * 40, b"{" * 40, b"[" * 5000, b"- " * 5000, b"{\"a\":" * 2000, b"9" * 40, b"9" * 41, b"9" * 6000, b"1e999", b"-1",
-    b"0x" + b"f" * 300, b"0o17", b"1_000", b".inf", b".nan", b"NaN", b"Infinity", b"1:30:00", b"2026-01-01", b"~", b"null",
-    b"yes", b"true", b"\x00", b"\x1b[2J", b"\r\n", b"\x85", b"\xe2\x80\xa8", b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80",
-    b"\t", b"'", b'"', b'"' * 3000, b"\\", b"\\u0000", b"\\ud800", b"#", b"|", b">", b"? ", b": ", b", ", b"]", b"}", b"",
+    b"&a [*a, *a]", b"&a", b"*a", b"<<: *a", b"!!python/object/apply:os.system [x]", b"!!binary", b"!!set {", b"%TAG",
+    b"---\n", b"[" * 40, b"{" * 40, b"[" * 5000, b"- " * 5000, b"{\"a\":" * 2000, b"9" * 40, b"9" * 41, b"9" * 6000,
+    b"1e999", b"-1", b"0x"+b"f" * 300, b"0o17", b"1_000", b".inf", b".nan", b"NaN", b"Infinity", b"1:30:00",
+    b"2026-01-01", b"~", b"null", b"yes", b"true", b"\x00", b"\x1b[2J", b"\r\n", b"\x85", b"\xe2\x80\xa8",
+    b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\t", b"'", b'"', b'"' * 3000, b"\\", b"\\u0000", b"\\ud800",
+    b"#", b"|", b">", b"? ", b": ", b", ", b"]", b"}", b"",
 )  # fmt: skip
 
 

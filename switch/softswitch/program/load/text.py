@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from sumwire_protocol.outside import OutsideError, TooLongError, bounded_text
+
 from softswitch.errors import MalformedProgramError, ProgramTooLargeError
 from softswitch.program.limits import FILE_BYTES, JSON_DEPTH
 from softswitch.program.load.node import Json, Node
@@ -16,14 +18,12 @@ _CURE = "compile the P4 program with p4c --target bmv2"
 
 def read_program(path: Path) -> str:
     """The text of a program's file. Raises OSError, MalformedProgramError and ProgramTooLargeError."""
-    with path.open("rb") as file:
-        data = file.read(FILE_BYTES + 1)
-    if len(data) > FILE_BYTES:
-        raise _too_long(str(path))
     try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedProgramError(f"the program is not JSON: {error}; {_CURE}", str(path)) from error
+        return bounded_text(path, FILE_BYTES)
+    except TooLongError as error:
+        raise _too_long(str(path)) from error
+    except OutsideError as error:
+        raise MalformedProgramError(f"the program is not JSON: it {error}; {_CURE}", str(path)) from error
 
 
 def parse_program(text: str) -> Node:
