@@ -231,6 +231,13 @@ def test_forged_addresses_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) 
 
 
 def test_every_reason_of_a_datagram_has_its_line() -> None:
-    not_here = {p4.REJECT_NONE, p4.REJECT_PORT, p4.REJECT_CHECKSUM, p4.REJECT_NOT_SUMWIRE, p4.REJECT_SOURCE, p4.REJECT_BUDGET}
+    not_here = {
+        p4.REJECT_NONE,
+        p4.REJECT_PORT,
+        p4.REJECT_CHECKSUM,
+        p4.REJECT_NOT_SUMWIRE,
+        p4.REJECT_SOURCE,
+        p4.REJECT_BUDGET,
+    }
     reasons = {value for name, value in vars(p4).items() if name.startswith("REJECT_")}
     assert set(_LINES) == reasons - not_here
