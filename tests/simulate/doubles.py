@@ -44,7 +44,8 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
         (_transport.catchup.recovery_service, {**given, "time": Instead(time, monotonic=lambda: clock(machine))}),
         (_transport.catchup.askers, {"secrets": chance}),
         (_job.greeting, {"secrets": chance}),
-        (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg)}),
+        # C would make the system's calls itself.
+        (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg), "kernels": lambda: None}),
         (_job.control, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
         (_job.meeting, {"available": lambda: False}),
         (_job.session, {"available": lambda: groups is not None, "dist": ranks, "load_table": lambda _: None}),
