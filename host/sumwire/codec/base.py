@@ -71,13 +71,15 @@ class CodecRound(ABC):
         self.length = len(x)
         self.chunks = chunks
         self.grain = grain
-        self._encoded = np.zeros(chunks, np.bool_)
-        self._decoded = np.zeros(chunks, np.bool_)
+        # By chunk, 1 if it is. Bytes: looking for one takes numpy longer.
+        self._encoded = bytearray(chunks)
+        self._decoded = bytearray(chunks)
         self._target: Tensor | None = None
         # Whether the result is written over x.
         self._overwrites = False
         # Chunks in which some worker has NaN or infinity. Their result is NaN.
-        self._spoiled = np.zeros(chunks, np.bool_)
+        self._spoiled_bytes = bytearray(chunks)
+        self._spoiled = np.frombuffer(self._spoiled_bytes, np.bool_)
         # What sums are divided by; None: by their own counts.
         self._workers_divided_by: int | None = None
 
@@ -106,7 +108,7 @@ class CodecRound(ABC):
         """
         if workers < 1:
             raise CodecError(f"workers={workers}: sums are divided by 1 or more")
-        if self._decoded.any():
+        if 1 in self._decoded:
             raise StageError("divide_by: comes before decode")
         self._workers_divided_by = workers
 
@@ -127,18 +129,18 @@ class CodecRound(ABC):
     @property
     def encoded(self) -> bool:
         """Whether all parts are encoded."""
-        return bool(self._encoded.all())
+        return 0 not in self._encoded
 
     @property
     def decoded(self) -> bool:
         """Whether all parts are decoded."""
-        return bool(self._decoded.all())
+        return 0 not in self._decoded
 
     def encode_again(self) -> None:
         """Forget what was encoded: the sums of that payload count for nothing. Raises StageError after decode."""
-        if self._decoded.any():
+        if 1 in self._decoded:
             raise StageError("encode_again: comes before decode")
-        self._encoded[:] = False
+        self._encoded[:] = bytes(self.chunks)
 
     def encode_into(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
         """Write the payload words of chunks first..last-1 to `out`.
@@ -154,10 +156,10 @@ class CodecRound(ABC):
         _check_words("payload", out, (last - first, self._info.words_up, p4.WORD_BYTES))
         if not (out.flags.writeable and _in_pieces(out)):
             raise CodecError(f"payload chunks: strides {out.strides}: need to be writeable, each chunk in one piece")
-        if self._encoded[first:last].any():
+        if self._encoded.find(1, first, last) >= 0:
             raise StageError(f"encode: chunks {first}..{last - 1} are already encoded")
         self._encode_part(agreed, first, last, out)
-        self._encoded[first:last] = True
+        self._encoded[first:last] = bytes((1,)) * (last - first)
 
     def decode_into(
         self,
@@ -180,9 +182,9 @@ class CodecRound(ABC):
         self._check_part("decode", first, last)
         counts = _checked_counts(counts, last - first)
         _check_words("result", words, (last - first, self._info.words_down, p4.WORD_BYTES))
-        if not self._encoded[first:last].all():
+        if self._encoded.find(0, first, last) >= 0:
             raise StageError(f"decode: comes after encode, which chunks {first}..{last - 1} have not been through")
-        if self._decoded[first:last].any():
+        if self._decoded.find(1, first, last) >= 0:
             raise StageError(f"decode: chunks {first}..{last - 1} are already decoded")
         if self._target is None:
             self._target = self._new_result()
@@ -190,10 +192,9 @@ class CodecRound(ABC):
             self._take_overflows(first, last, overflows)
         pieces = words if _in_pieces(words) else np.ascontiguousarray(words)
         self._decode_part(first, last, pieces, counts, self._target)
-        spoiled = self._spoiled[first:last]
-        if spoiled.any():
-            self._spoil(self._target, first, spoiled)
-        self._decoded[first:last] = True
+        if self._spoiled_bytes.find(1, first, last) >= 0:
+            self._spoil(self._target, first, self._spoiled[first:last])
+        self._decoded[first:last] = bytes((1,)) * (last - first)
 
     @property
     def result(self) -> Tensor:
@@ -204,7 +205,7 @@ class CodecRound(ABC):
         decoded.
         """
         if not self.decoded:
-            raise StageError(f"result: {np.count_nonzero(~self._decoded)} of {self.chunks} chunks are not decoded yet")
+            raise StageError(f"result: {self._decoded.count(0)} of {self.chunks} chunks are not decoded yet")
         if self._target is None:
             self._target = self._new_result()
         return self._target
@@ -220,7 +221,7 @@ class CodecRound(ABC):
     def decode(self, words: NDArray[np.uint8], counts: NDArray[np.integer]) -> Tensor:
         """Return the result of all words and counts, a new tensor. Raises the errors of `decode_into`."""
         self._target = None
-        self._decoded[:] = False
+        self._decoded[:] = bytes(self.chunks)
         if self.chunks:
             self.decode_into(0, self.chunks, words, counts)
         return self.result
@@ -265,7 +266,7 @@ class CodecRound(ABC):
     def _new_result(self) -> Tensor:
         """Return a tensor for the result or for a residual, not filled."""
         dtype = result_dtype(self._x)
-        if self._x.device.type == "cpu":
+        if self._x.is_cpu:
             return self._memory.empty(self.length, dtype)
         return torch.empty(self.length, dtype=dtype, device=self._x.device)
 
@@ -314,7 +315,7 @@ def _checked_counts(counts: NDArray[np.integer], chunks: int) -> NDArray[np.int6
     counts = np.asarray(counts)
     if counts.shape != (chunks,) or counts.dtype.kind not in "iu":
         raise CountError(f"{counts.dtype} counts of shape {counts.shape}: needs integers ({chunks},)")
-    signed = counts.astype(np.int64)
+    signed = counts.astype(np.int64, copy=False)
     if signed.min(initial=0) < 0:
         raise CountError(f"count {signed.min()}: must not be negative")
     return signed

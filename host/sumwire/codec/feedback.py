@@ -50,10 +50,12 @@ class ErrorFeedback(Saved):
             raise FeedbackShapeError(
                 f"residual {key!r} has shape {tuple(residual.shape)}, its gradient {tuple(x.shape)}: reset it first"
             )
+        if not (x.is_cpu and residual.is_cpu):
+            residual = residual.to(x.device)
         total = expect_residual(_room(self._memory, x, torch.result_type(x, residual)))
         if x.dim() == 1:
-            return add(x.detach(), residual.to(x.device), total)
-        return torch.add(x.detach(), residual.to(x.device), out=total)
+            return add(x, residual, total)
+        return torch.add(x.detach(), residual, out=total)
 
     def store(self, key: Hashable, residual: Tensor) -> None:
         """Keep what this round left out, replacing the former residual. The tensor is kept, not copied."""
@@ -170,9 +172,10 @@ class ParameterFeedback(Saved):
 
 def _room(memory: Recycler, like: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a tensor of this shape and device, not filled."""
-    if like.device.type != "cpu":
+    if not like.is_cpu:
         return torch.empty_like(like, dtype=dtype, requires_grad=False)
-    return memory.empty(like.numel(), dtype).view(like.shape)
+    room = memory.empty(like.numel(), dtype)
+    return room if like.dim() == 1 else room.view(like.shape)
 
 
 def _is_plain(key: Hashable) -> bool:

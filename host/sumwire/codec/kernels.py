@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import nativelib
 import torch
+from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import SUM32
 from torch import Tensor
@@ -79,7 +80,7 @@ class Table(ctypes.Structure):
 
 
 _FLAGS: Final = ("-O3", "-Wno-psabi", "-pthread")
-# Of every function in codec.h; all but one return nothing.
+# Of every function in codec.h.
 _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "codec_square_sums": (c_void_p, c_uint64, c_void_p, c_uint64),
     "codec_add_square_sums": (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p, c_uint64),
@@ -88,6 +89,15 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "codec_thc_encode": (
         *(POINTER(Blocks), POINTER(Table), c_uint64, c_uint64, c_void_p, c_uint64),
         *(c_void_p, c_void_p, c_int64, c_void_p, c_void_p),
+    ),
+    "codec_thc_norms": (c_void_p, c_uint64, c_void_p, c_uint64, c_double, c_double, c_void_p),
+    "codec_thc_scales": (
+        *(c_void_p, c_void_p, c_uint64, c_double, c_double, c_double),
+        *(c_void_p, c_void_p, c_void_p),
+    ),
+    "codec_thc_shares": (
+        *(c_void_p, c_int64, c_uint64, c_void_p, c_int64, c_int64, c_int64),
+        *(c_void_p, c_void_p, c_void_p),
     ),
     "codec_largest_sums": (c_void_p, c_int64, c_uint64, c_void_p),
     "codec_thc_decode": (POINTER(Blocks), c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64),
@@ -99,11 +109,13 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "codec_draw_signs": (c_void_p, c_uint64, c_double, c_uint64, c_uint64, c_void_p),
     "codec_unpack_signs": (c_void_p, c_int64, c_uint64, c_float, c_void_p, c_uint64, c_uint64),
 }
+# Those that answer a question; the others return nothing.
+_ANSWERS: Final = ("codec_thc_norms", "codec_thc_scales", "codec_thc_shares", "codec_pack_signs")
 
 
 def kernels(x: Tensor) -> ctypes.CDLL | None:
     """Return the kernels for this tensor; None on other devices, for float64 and without a compiler."""
-    if x.device.type != "cpu" or x.dtype == torch.float64:
+    if not x.is_cpu or x.dtype == torch.float64:
         return None
     if switched_off():
         _say_switched_off()
@@ -119,12 +131,17 @@ def threads() -> int:
     """
     chosen = os.environ.get(THREADS)
     if chosen is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         ranks = os.environ.get(LOCAL_RANKS, "1")
-        return _usual_threads(torch.get_num_threads(), cores, int(ranks) if ranks.isdecimal() else 1)
+        return _usual_threads(torch.get_num_threads(), _cores(), int(ranks) if ranks.isdecimal() else 1)
     if not chosen.isdecimal() or not 1 <= int(chosen) <= THREADS_MAX:
         raise UsageError(f"{THREADS}={chosen}: must be a number of threads from 1 to {THREADS_MAX}, or not be set")
     return int(chosen)
+
+
+@functools.cache
+def _cores() -> int:
+    """The cores that this process had when it first asked."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _usual_threads(torch_threads: int, cores: int, ranks: int) -> int:
@@ -134,6 +151,12 @@ def _usual_threads(torch_threads: int, cores: int, ranks: int) -> int:
 def float32(x: Tensor) -> Tensor:
     """Return the values as the kernels read them: float32, contiguous. Copies only if they are not."""
     return x if x.dtype == torch.float32 and x.is_contiguous() else x.to(torch.float32).contiguous()
+
+
+def address(array: NDArray[Any]) -> int:
+    """Return where an array's memory begins. (`ndarray.ctypes` takes longer.)"""
+    begin: int = array.__array_interface__["data"][0]
+    return begin
 
 
 @functools.cache
@@ -151,8 +174,7 @@ def _library() -> ctypes.CDLL | None:
     for name, arguments in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes = arguments
-        function.restype = None
-    library.codec_pack_signs.restype = c_int
+        function.restype = c_int if name in _ANSWERS else None
     return library
 
 

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-import weakref
 from collections import deque
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -25,6 +24,17 @@ _KEPT: Final = 16
 _HUGE_PAGE: Final = 1 << 21
 # A block serves lengths down to this fraction of its own.
 _LEAST_USED: Final = 0.5
+
+
+class _Lease(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Memory of a block, which goes back when the lease does. (A finalizer of weakref does the same for more.)"""
+
+    block: NDArray[np.uint8]
+    free: deque[NDArray[np.uint8]] | None = None
+
+    def __del__(self) -> None:
+        if self.free is not None:
+            self.free.append(self.block)
 
 
 class Recycler:
@@ -43,8 +53,8 @@ class Recycler:
             return torch.empty(length, dtype=dtype)
         block = self._fitting(size)
         # The tensor holds the lease, the lease the block; when the last tensor on it goes, the lease does.
-        lease = block[:size]
-        weakref.finalize(lease, self._free.append, block).atexit = False
+        lease = block[:size].view(_Lease)
+        lease.block, lease.free = block, self._free
         return torch.frombuffer(lease, dtype=dtype)
 
     def _fitting(self, size: int) -> NDArray[np.uint8]:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumwire.codec.kernels import float32, kernels, threads
+from sumwire.codec.kernels import address, float32, kernels, threads
 from sumwire.codec.layout import CHUNK_VALUES
 
 # Chunks whose terms stay in cache.
@@ -47,14 +47,19 @@ def add(x: Tensor, y: Tensor, total: Tensor) -> Tensor:
     ``total`` must not be changed in other ways, such as through `Tensor.numpy`, before `square_sums` is called.
     """
     native = kernels(total)
-    if native is None or not all(flat.dtype == torch.float32 and flat.is_contiguous() for flat in (x, y)):
-        return torch.add(x, y, out=total)
-    sums = np.empty(-(-len(x) // CHUNK_VALUES), np.float32)
-    native.codec_add_square_sums(x.data_ptr(), y.data_ptr(), len(x), total.data_ptr(), sums.ctypes.data, threads())
+    if native is None or not (_is_plain(x) and _is_plain(y)):
+        return torch.add(x.detach(), y.detach(), out=total)
+    length = x.numel()
+    sums = np.empty(-(-length // CHUNK_VALUES), np.float32)
+    native.codec_add_square_sums(x.data_ptr(), y.data_ptr(), length, total.data_ptr(), address(sums), threads())
     # A tensor of inference mode does not count its versions.
     if not total.is_inference():
         setattr(total, _KNOWN, (total._version, sums))
     return total
+
+
+def _is_plain(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.is_contiguous()
 
 
 def wide_square_sums(x: Tensor) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ D H y norm / d.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from sumwire.codec.norms import add_halves, square_sums, wide_square_sums
 from sumwire.codec.scales import NORM_PLANES, NormScales
 from sumwire.codec.seeds import RoundingStream, SignStream
 from sumwire.codec.tables import SUM_MAX, ThcTable
-from sumwire.codec.thc_native import NativeForm
+from sumwire.codec.thc_native import NativeForm, usual_norms
 from sumwire.codec.thc_torch import Left, TorchForm
 from sumwire.codec.values import not_finite, residual_expected, runs
 
@@ -44,6 +44,8 @@ NORM_MIN: Final = 2.0**-96
 _NORM_MAX_BITS, _NORM_MIN_BITS = (int(np.float32(norm).view(np.uint32)) for norm in (NORM_MAX, NORM_MIN))
 # Between these a float32 sum of squares is exact enough; outside it is computed again in float64.
 _PLAIN_SUMS: Final = (2.0**-80, 2.0**120)
+# By chunk, see `ThcRound._shares`.
+_Shares: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
 _DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -98,23 +100,27 @@ class ThcRound(CodecRound):
         leaves = residual_expected(x)
         chunk_sums = square_sums(x)
         x = x.detach()
-        self._norms = _block_norms(x, chunk_sums, self.layout)
-        super().__init__(codec, _without_spoiled(x, self._norms, self.layout), self.layout.chunks, self.layout.grain)
+        native = kernels(x)
+        norms = None if native is None else usual_norms(native, chunk_sums, self.layout, _PLAIN_SUMS)
+        if norms is None:
+            norms = _block_norms(x, chunk_sums, self.layout)
+            x = _without_spoiled(x, norms, self.layout)
+        super().__init__(codec, x, self.layout.chunks, self.layout.grain)
+        self._norms = norms
         self._table = codec.table
         signs = SignStream.of(codec.job, sequence, bucket, x.device)
         rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
-        native = kernels(x)
         self._form: TorchForm | NativeForm = (
             TorchForm(codec.table, signs, rounding)
             if native is None
             else NativeForm(native, codec.table, signs, rounding)
         )
         # Grid cells per unit of H D x, by block.
-        self._to_grid = np.zeros(self.layout.blocks, np.float32)
-        # What a grid cell adds to a value of D H y, by chunk.
-        self._cell = np.zeros(self.layout.chunks)
+        self._to_grid = np.empty(self.layout.blocks, np.float32)
+        # What a grid cell adds to a value of D H y, by chunk, and the same in float32.
+        self._cell = np.empty(self.layout.chunks)
+        self._from_grid = np.empty(self.layout.chunks, np.float32)
         self._chunk_blocks = self.layout.chunk_blocks
-        self._block_values = self.layout.block_chunks * CHUNK_VALUES
         # Made while encoding, where the block at hand is in a cache.
         self._left = self._new_result() if leaves else None
 
@@ -147,7 +153,7 @@ class ThcRound(CodecRound):
         missing = np.zeros(self.chunks, np.bool_) if included is None else ~included
         unmade = np.ones(self.chunks, np.bool_) if left is None else self._of_whole_blocks(missing)
         left = self._new_result() if left is None else left
-        cell = np.where(missing, 0, self._cell).astype(np.float32)
+        cell = np.where(missing, np.float32(0), self._from_grid)
         for first, last in runs(unmade):
             words = np.empty((last - first, self._info.words_up, p4.WORD_BYTES), np.uint8)
             self._encode(first, last, words, Left(left, cell[first:last]))
@@ -159,7 +165,7 @@ class ThcRound(CodecRound):
         Raises CodecError for another shape or dtype, NormRangeError for a finite norm above 2**96 or one below 0.
         """
         self._take_scales(agreed, first, last)
-        left = None if self._left is None else Left(self._left, self._cell[first:last].astype(np.float32))
+        left = None if self._left is None else Left(self._left, self._from_grid[first:last])
         self._encode(first, last, out, left)
 
     def _encode(self, first: int, last: int, out: NDArray[np.uint8], left: Left | None) -> None:
@@ -179,20 +185,42 @@ class ThcRound(CodecRound):
         Raises CountError for a count above max_workers or the workers, SumRangeError for a sum above
         count x granularity.
         """
+        middle, from_grid = self._usual_shares(first, last, words, counts) or self._shares(first, last, words, counts)
+        self._form.decode(self.layout.part(first, last), words, middle, from_grid, target)
+
+    def _usual_shares(
+        self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64]
+    ) -> _Shares | None:
+        """`_shares` by the kernels; None without them, and for what they leave to numpy."""
+        if not isinstance(self._form, NativeForm):
+            return None
+        return self._form.shares(words, counts, self._workers_divided_by, self._cell[first:last])
+
+    def _shares(self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64]) -> _Shares:
+        """Return by chunk the middle of the sums, and what a grid cell adds to the result. Raises as `_decode_part`."""
         self._check_counts(first, counts)
         self._check_sums(first, words, counts)
         middle = (counts * (self._table.granularity / 2)).astype(np.float32)
         divisors = self._divisors(counts)
         from_grid = np.divide(self._cell[first:last], divisors, out=np.zeros(last - first), where=divisors > 0)
-        self._form.decode(self.layout.part(first, last), words, middle, from_grid.astype(np.float32), target)
+        return middle, from_grid.astype(np.float32)
 
     def _take_scales(self, agreed: NDArray[np.uint32], first: int, last: int) -> None:
         """Set the scales of a part's blocks; 0 for a block whose norm counts as zero, or is not finite."""
         if agreed.dtype != np.uint32 or agreed.shape != (self.layout.blocks,):
             raise CodecError(f"{agreed.dtype} norms of shape {agreed.shape}: needs uint32 ({self.layout.blocks},)")
-        blocks = slice(self._chunk_blocks[first], self._chunk_blocks[last - 1] + 1)
-        of_chunks = self._chunk_blocks[first:last] - blocks.start
+        blocks = slice(int(self._chunk_blocks[first]), int(self._chunk_blocks[last - 1]) + 1)
         bits = agreed[blocks]
+        form, block_chunks = self._form, self.layout.block_chunks[blocks]
+        scales = self._to_grid[blocks], self._cell[first:last], self._from_grid[first:last]
+        if isinstance(form, NativeForm) and form.take_scales(bits, (NORM_MIN, NORM_MAX), block_chunks, scales):
+            self._spoiled[first:last] = False
+        else:
+            self._take_any_scales(bits, blocks, first, last)
+
+    def _take_any_scales(self, bits: NDArray[np.uint32], blocks: slice, first: int, last: int) -> None:
+        """`_take_scales` by numpy, for norms of every kind."""
+        of_chunks = self._chunk_blocks[first:last] - blocks.start
         # The bits of floats order like the floats; those of negative ones are above all others.
         if bits.max() > _NORM_MAX_BITS:
             spoiled = not_finite(bits)
@@ -203,12 +231,10 @@ class ThcRound(CodecRound):
             self._spoiled[first:last] = False
         # H D x / norm is about standard normal.
         cells = bits.view(np.float32).astype(np.float64) * self._table.increment
-        if bits.min() < _NORM_MIN_BITS:
-            cells[bits < _NORM_MIN_BITS] = 0.0
-            self._to_grid[blocks] = np.divide(1.0, cells, out=np.zeros_like(cells), where=cells > 0)
-        else:
-            self._to_grid[blocks] = 1.0 / cells
-        self._cell[first:last] = (cells / self._block_values[blocks])[of_chunks]
+        cells[bits < _NORM_MIN_BITS] = 0.0
+        self._to_grid[blocks] = np.divide(1.0, cells, out=np.zeros_like(cells), where=cells > 0)
+        self._cell[first:last] = (cells / (self.layout.block_chunks[blocks] * CHUNK_VALUES))[of_chunks]
+        self._from_grid[first:last] = self._cell[first:last]
 
     def _check_counts(self, first: int, counts: NDArray[np.int64]) -> None:
         most = self._table.max_workers

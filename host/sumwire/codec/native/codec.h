@@ -45,6 +45,18 @@ void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *t
                       uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
                       int64_t stride, const float *from_grid, float *left);
 
+// The three that follow return whether all is as usual. If not, what they wrote means nothing.
+// Norms of blocks of so many chunks, from the sums of squares of the `present` chunks. Usual: sums of squares between
+// least and most.
+int codec_thc_norms(const float *sums, uint64_t present, const intptr_t *block_chunks, uint64_t blocks, double least,
+                    double most, float *norms);
+// to_grid by block; by chunk the value of a grid cell. Usual: norms from least to most.
+int codec_thc_scales(const float *norms, const intptr_t *block_chunks, uint64_t blocks, double least, double most,
+                     double increment, float *to_grid, double *cells, float *from_grid);
+// By chunk, what codec_thc_decode takes. Sums are divided by `divisor`, or by their counts if it is 0. Usual: counts
+// from 1 to `most` and to `divisor`, and sums that so many contributors reach.
+int codec_thc_shares(const uint8_t *words, int64_t stride, uint64_t chunks, const int64_t *counts, int64_t most,
+                     int64_t granularity, int64_t divisor, const double *cells, float *middle, float *from_grid);
 // Largest sum of every chunk.
 void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint8_t *largest);
 

@@ -43,7 +43,7 @@ def test_no_compiler(tmp_path: Path) -> None:
 def test_compiler_that_fails(tmp_path: Path) -> None:
     """It compiles a line, but not the kernels."""
     compiler = tmp_path / "cc"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *thc.c*) echo "disk full" >&2; exit 1;; esac\nexec cc "$@"\n')
+    compiler.write_text('#!/bin/sh\ncase "$*" in *thc_encode.c*) echo "disk full" >&2; exit 1;; esac\nexec cc "$@"\n')
     compiler.chmod(0o755)
     form, said = run(tmp_path / "cache", SUMWIRE_NATIVE="1", CC=str(compiler))
     assert form == "torch"
