@@ -8,6 +8,7 @@ Every schedule ends bit-equal to sums computed here in numpy. Datagrams cross lo
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from helpers.transport.udp_bridge import (
     addresses,
     configs,
     in_frames,
+    mac_of,
     run_workers,
     to_loopback,
 )
@@ -62,11 +64,15 @@ class Rig:
         return to_loopback(job_description(self.config, name))
 
 
+def mac(ip: str) -> str:
+    """Of the host whose packets come from this address on loopback."""
+    return mac_of(socket.inet_aton(in_frames(ip))).hex(":")
+
+
 def yaml(grpc: str) -> str:
     aggregator, ips = addresses(WORKERS)
     hosts = "\n".join(
-        f'  - {{name: h{port}, ip: {in_frames(ip)}, mac: "02:00:00:00:00:0{port}", port: {port}}}'
-        for port, ip in enumerate(ips, 1)
+        f'  - {{name: h{port}, ip: {in_frames(ip)}, mac: "{mac(ip)}", port: {port}}}' for port, ip in enumerate(ips, 1)
     )
     jobs = "\n".join(
         f"""  - name: {name}

@@ -34,7 +34,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The native engine refuses every program."""
 
-    def refuse(program: ir.Program) -> CProgram:
+    def refuse(program: ir.Program, *, coverage: bool = False) -> CProgram:
         raise UnsupportedProgramError("too wide for C")
 
     monkeypatch.setattr(native_machine, "emit_c", refuse)

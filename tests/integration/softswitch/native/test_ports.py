@@ -168,6 +168,7 @@ def test_longer_frames_than_the_mtu_was_are_counted_and_told_once(
         made.send(1, frame(2))
         assert len(made.receive(2)) == 60
         counters = made.runner.counters[1]
+        until(lambda: len(caplog.records) > 0)
     assert (counters.rx_cut, counters.rx_frames) == (5, 1)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
