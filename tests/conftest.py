@@ -20,6 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--differential-first", type=int, default=0, metavar="N", help="number (seed) of the first generated program"
     )
     parser.addoption(
+        "--long", action="store_true", help="also what takes long and is a further case of what other tests show"
+    )
+    parser.addoption(
         "--p4-coverage", type=Path, metavar="FOLDER", help="what of the P4 program packet tests reach: make coverage-p4"
     )
     for name in NEEDS:
@@ -32,8 +35,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whole runs of the lab first: with several processes, none of them then is what all others wait for at the end."""
+    if not config.getoption("--long"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/system/test_lab_", "tests/system/test_life")))
 
 

@@ -72,7 +72,9 @@ def test_torus(shape: tuple[int, int]) -> None:
     check(simulated(rows * cols, rows), rows * cols)
 
 
-@pytest.mark.parametrize(("workers", "rows"), [(2, None), (3, None), (8, 2), (16, None)])
+@pytest.mark.parametrize(
+    ("workers", "rows"), [(2, None), (3, None), (8, 2), pytest.param(16, None, marks=pytest.mark.long)]
+)
 def test_every_single_value_is_within_the_target(workers: int, rows: int | None) -> None:
     """Half a million rounds of 128 values: here 2^-8 holds value by value, not only in the mean over values."""
     bias, false_alarm = largest_value_bias(simulated(workers, rows, at_once=1 << 15), workers, rounds=1 << 19)
@@ -102,6 +104,7 @@ def test_leaf_spine(leaf_spines: Network, job: int) -> None:
     check(lambda signs, rounds: leaf_spines.rounds(job, signs, rounds), WORKERS[job])
 
 
+@pytest.mark.long
 def test_three_levels() -> None:
     with soft_network(DEEP, seed=3) as network:
         for job, tree in enumerate(DEEP):

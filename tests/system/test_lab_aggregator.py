@@ -25,6 +25,7 @@ OPTIONS = RunOptions(
 )
 
 
+@pytest.mark.long
 def test_a_text_is_learnt_over_the_group_and_through_the_software_aggregator(tmp_path: Path) -> None:
     from sumwire_lab.run.training_run import run
 

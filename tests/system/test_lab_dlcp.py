@@ -35,7 +35,7 @@ def steps_of(folder: Path, worker: int) -> list[dict[str, Any]]:
     return [record for record in records if record["kind"] == "step"]
 
 
-@pytest.mark.parametrize("switch", ["soft", "aggregator"])
+@pytest.mark.parametrize("switch", ["soft", pytest.param("aggregator", marks=pytest.mark.long)])
 def test_losses_leave_no_more_out_than_the_bound(switch: str, tmp_path: Path) -> None:
     laned, bound = LanedOptions(loss_bound=0.05), 0.05
     entry, folder = train(tmp_path, switch=switch, conditions=Conditions(loss=0.02), laned=laned)
@@ -50,6 +50,7 @@ def test_losses_leave_no_more_out_than_the_bound(switch: str, tmp_path: Path) ->
     assert all(one["seconds"] > 0 for one in tensors)
 
 
+@pytest.mark.long
 def test_without_a_bound_nothing_is_missing(tmp_path: Path) -> None:
     laned = LanedOptions(loss_bound=0.0, lanes=2)
     entry, _ = train(tmp_path, switch="soft", conditions=Conditions(loss=0.02), laned=laned)
@@ -76,6 +77,7 @@ def test_the_switch_cuts_packets_on_purpose(tmp_path: Path) -> None:
     assert entry["trimmed"] > 0
 
 
+@pytest.mark.long
 def test_lanes_over_two_spines(tmp_path: Path) -> None:
     link = LinkOptions(200.0, trunk_mbit=100.0)
     entry, _ = train(tmp_path, switch="soft", workers=2, topology="leaf-spine2", link=link)

@@ -45,6 +45,7 @@ def test_marsit_trains_with_one_bit_a_value(tmp_path: Path) -> None:
     assert at_least <= marsit["payload_bits_per_value_down"] < 1.3 * at_least
 
 
+@pytest.mark.long
 def test_a_tree_with_two_spines_trains_as_a_star_does(tmp_path: Path) -> None:
     """THC is a sum, so the same sums must come out of any tree; the baseline's bridges must not loop."""
     tree = run(tmp_path, workers=2, systems=("gloo", "thc"), topology="leaf-spine2")["systems"]
@@ -70,6 +71,7 @@ def test_every_op_is_right_in_a_tree(topology: str, impair: str | None, tmp_path
     assert record["retransmissions"] > 0 or impair is None
 
 
+@pytest.mark.long
 def test_the_bias_test_runs_on_real_switches(tmp_path: Path) -> None:
     from sumwire_lab.experiments.bias_run import run_bias
 

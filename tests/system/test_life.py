@@ -52,6 +52,7 @@ def test_a_run_after_a_killed_one_and_among_the_packets_of_another(world: World)
     assert min(met) >= 100, "packets of the second run have arrived"
 
 
+@pytest.mark.long
 def test_a_rank_is_stopped_and_then_the_aggregator_is_lost_for_a_while(world: World) -> None:
     training = world.train_on("thc")
     training.wait_steps(3, PATIENCE_S)

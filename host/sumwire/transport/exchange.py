@@ -22,7 +22,7 @@ from sumwire.transport.sending import Sender
 from sumwire.transport.waiting import OnHello, Waiting
 
 # A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
-# busy meanwhile, and the worker is woken less often (docs/measurements.md, gloo with its offloads).
+# busy meanwhile, and the worker is woken less often (docs/measurements.md, sending by C).
 _COLLECTED_PART: Final = 2
 
 

@@ -113,14 +113,15 @@ def run_words(words: Sequence[str]) -> Ended:
 
 
 def run_tests(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Run pytest with these arguments. Returns the outcome of each test (passed, failed, skipped) by its name.
+    """Run pytest with these arguments, long tests as well. Returns the outcome of each test by its name: passed, failed
+    or skipped.
 
     Raises LabError if pytest ends without a report.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments],
+            [sys.executable, "-m", "pytest", "-q", "--long", f"--junitxml={report}", *arguments],
             cwd=ROOT,
             env={**os.environ, **(environment or {})},
             check=False,

@@ -41,7 +41,7 @@ FORGOTTEN = Schedule(
 )
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(20, 200, 20))])
 def test_drawn_schedules_violate_nothing(first: int) -> None:
     found = {seed: violations for seed in range(first, first + 20) if (violations := play(drawn(seed)).violations)}
     assert found == {}

@@ -77,7 +77,7 @@ def train(
         return flat(network), lanes.take_records(), losses
 
 
-@pytest.mark.parametrize("divisor", ["contributors", "workers"])
+@pytest.mark.parametrize("divisor", ["contributors", pytest.param("workers", marks=pytest.mark.long)])
 def test_replicas_are_equal_and_the_bound_is_kept(divisor: Any) -> None:
     steps, bound = 25, 0.03
     delivery = Delivery(loss_bound=bound, divisor=divisor)

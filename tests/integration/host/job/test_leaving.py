@@ -15,14 +15,22 @@ from helpers.paths import ROOT
 from helpers.transport.udp_bridge import Bridge, golden_switch, job_mapping, write_job
 
 RANKS = 2
+# Others are further cases of these.
+FIRST = ("closed", "forgotten", "one_leaves", "destroyed_then_closed", "cannot_make_another")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [way if way in FIRST else pytest.param(way, marks=pytest.mark.long) for way in WAYS])
 def test_every_process_ends(way: str, tmp_path: Path) -> None:
     check(way, tmp_path, silent=False)
 
 
-@pytest.mark.parametrize("way", ["destroyed_then_closed", "forgotten", "waiting_in_a_thread"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "forgotten",
+        *(pytest.param(way, marks=pytest.mark.long) for way in ("destroyed_then_closed", "waiting_in_a_thread")),
+    ],
+)
 def test_every_process_ends_during_the_fall_back(way: str, tmp_path: Path) -> None:
     check(way, tmp_path, silent=True)
 

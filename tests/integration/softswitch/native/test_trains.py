@@ -169,6 +169,7 @@ def test_the_order_of_a_port_is_kept(wires: dict[int, str]) -> None:
         assert made.counted(2, "tx_frames", "tx_bytes") == (len(expected), sum(map(len, expected)))
 
 
+@pytest.mark.long
 def test_bursts_from_16_ports_lose_nothing() -> None:
     """From each port eight trains of 64 packets and 64 single ones, while the loop does not run."""
     whole = flow("udp4", 62 * 1048)

@@ -87,7 +87,11 @@ class Raises(SoftSwitch):
         raise KeyError(counter)
 
 
-@pytest.mark.parametrize("kind", [Keeps, Forgets, Boundless, Deaf, Narrow, Raises])
+@pytest.mark.parametrize(
+    "kind",
+    [Keeps, Deaf, *(pytest.param(kind, marks=pytest.mark.long) for kind in (Forgets, Boundless, Narrow, Raises))],
+    ids=lambda kind: kind.__name__,
+)
 def test_a_switch_that_errs_is_found(kind: type[SoftSwitch], program: Program, tmp_path: Path) -> None:
     with pytest.raises(Finding):
         run_episode(switch(kind), program, tmp_path, 1200)

@@ -118,6 +118,7 @@ def test_files_for_all_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.long
 def test_a_siege(monkeypatch: pytest.MonkeyPatch) -> None:
     """The short form: fewer callers. `make fuzz-p4runtime` has as many as there may be."""
     for kind in CROWD_SIZES:
