@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -182,10 +183,7 @@ def _watch(options: argparse.Namespace) -> int:
         print(json.dumps(event.as_json()) if options.json else event, flush=True)
 
     configs = _deployed(options, _load(options))
-    if options.user is not None:
-        account = privileges.account_of(options.user)
-        privileges.prepare()
-        privileges.become(account)
+    account = None if options.user is None else privileges.account_of(options.user)
     watch = Watch(
         configs,
         interval_s=options.interval or INTERVAL_S,
@@ -194,6 +192,11 @@ def _watch(options: argparse.Namespace) -> int:
         take_over=options.take_over,
         say=say,
     )
+    if account is not None:
+        # The user may not be let into the folders of the program, which is read by now, and of Python.
+        import_module("grpc._channel")
+        privileges.prepare()
+        privileges.become(account)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
         signal.signal(number, signal.default_int_handler)
     try:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,6 +14,8 @@ from typing import Any, Final
 from sumwire_protocol.outside import escaped, shown
 
 _ENTRIES_MOST: Final = 64
+# Larger integers are no floats.
+_NUMBER_MOST: Final = sys.float_info.max
 
 
 class BrokenTableError(ValueError):
@@ -75,6 +78,6 @@ def _samples(codec: str, rows: Any) -> tuple[Sample, ...]:
 
 def _sample(codec: str, row: Any) -> Sample:
     numbers = isinstance(row, list) and all(type(number) in (int, float) for number in row)
-    if not numbers or len(row) != 3 or not all(number > 0 and math.isfinite(number) for number in row):
+    if not numbers or len(row) != 3 or not all(0 < number <= _NUMBER_MOST for number in row):
         raise BrokenTableError(f"{escaped(codec)}: {shown(row)} must be values and two times in seconds, all above 0")
     return Sample(int(row[0]), float(row[1]), float(row[2]))
