@@ -168,6 +168,7 @@ class Bridge:
         self.deaf = deaf
         self.mute = mute
         self.heard = 0
+        self.answered = 0
         self.sent = 0
         impairment = impairment or Impairment()
         rng = random.Random(impairment.seed)
@@ -203,6 +204,10 @@ class Bridge:
         """A datagram of the test's own, from the aggregator's address."""
         self._socket.sendto(datagram, (ip, model.UDP_PORT))
 
+    def idle(self) -> bool:
+        """Whether every datagram heard is answered: one worker may have its copy before the others' have left."""
+        return self.answered == self.heard
+
     def _serve(self) -> None:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
@@ -213,6 +218,7 @@ class Bridge:
                 if self._wake_reader in ready:
                     return
                 self._hear(*self._socket.recvfrom(4096))
+                self.answered += 1
         except Exception as error:  # noqa: BLE001 - reported by __exit__ in the test's own thread
             self.error = error
 

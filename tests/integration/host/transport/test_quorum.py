@@ -135,6 +135,7 @@ class StragglerJob:
             self.open.wait(30)
             if worker == SLOW:
                 assert self.others_done.wait(30)
+                until(self.bridge.idle)
                 try:
                     return exchange_all(transport, self.data, worker)
                 finally:
@@ -303,12 +304,15 @@ class SlowJob:
         self.end = threading.Barrier(WORKERS)
 
     def run(self, quick: Callable[[sumwire.Job, int], Any], late: Callable[[sumwire.Job], Any]) -> list[Any]:
+        bridge = Bridge(self.mapping, switch_of(self.mapping))
+
         def work(worker: int) -> Any:
             with job_of(self.mapping, worker) as job:
                 greet(job)
                 self.begun.wait(30)
                 if worker == SLOW:
                     assert self.others_done.wait(30)
+                    until(bridge.idle)
                     outcome = late(job)
                 else:
                     outcome = quick(job, worker)
@@ -317,7 +321,7 @@ class SlowJob:
                 self.end.wait(30)
                 return outcome
 
-        with Bridge(self.mapping, switch_of(self.mapping)):
+        with bridge:
             return run_workers(work, WORKERS)
 
 
