@@ -31,6 +31,8 @@ OP ?= thc
 LIFE_FLAGS ?=
 # Options of `make verify-trust`, for example: --rows attacks,forged; QUICK=1 for minutes
 TRUST_FLAGS ?=
+# Options of `make verify-papers`, for example: --rows thc,marsit-matching; QUICK=1 for minutes
+PAPERS_FLAGS ?=
 # Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev); for trains gcc's do: CC=gcc.
 FUZZ_PACKETS ?= 10000000
 FUZZ_TRAINS ?= 10000000
@@ -62,7 +64,7 @@ endif
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust simulate fuzz fuzz-trains \
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers simulate fuzz fuzz-trains \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
 .DEFAULT_GOAL := help
 
@@ -86,6 +88,7 @@ help:
 	@echo "make verify-dlcp      every number that packets with tags, bounded loss, spraying and trimming promise"
 	@echo "make verify-life      runs that are killed, stopped, cut off and restarted (LIFE_FLAGS=...)"
 	@echo "make verify-trust     attacks on jobs, switches and files, schedules, models (QUICK=1; TRUST_FLAGS=...)"
+	@echo "make verify-papers    what readers of the papers expect, paper by paper (QUICK=1; PAPERS_FLAGS=...)"
 	@echo "make simulate         whole jobs in virtual time, a schedule of faults for each seed (SEEDS=$(SEEDS))"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
@@ -172,6 +175,9 @@ verify-life: $(READY)
 
 verify-trust: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-trust $(if $(filter-out 0,$(QUICK)),--quick) $(TRUST_FLAGS)
+
+verify-papers: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-papers $(if $(filter-out 0,$(QUICK)),--quick) $(PAPERS_FLAGS)
 
 simulate: $(READY)
 	PYTHONPATH=tests $(PYTHON) -m simulate --seeds $(SEEDS) --json results/simulate.json $(SIMULATE_FLAGS)

@@ -136,6 +136,13 @@ def _verify_trust(arguments: argparse.Namespace) -> int:
     return _verified(verify_trust(chosen, arguments.results, say))
 
 
+def _verify_papers(arguments: argparse.Namespace) -> int:
+    chosen = options.papers_options(arguments)
+    from sumwire_lab.verify.commands import verify_papers
+
+    return _verified(verify_papers(chosen, arguments.results, say))
+
+
 def _verified(done: list[Check]) -> int:
     from sumwire_lab.verify.check import table
 
@@ -173,6 +180,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     **{f"verify-{topic}": _verify for topic in options.TOPICS},
     "verify-life": _verify_life,
     "verify-trust": _verify_trust,
+    "verify-papers": _verify_papers,
     "models": _models,
     "clean": _clean,
 }

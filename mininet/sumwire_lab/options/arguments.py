@@ -25,6 +25,7 @@ from sumwire_lab.options.bench_options import (
 from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.life_options import BMV2_SEEDS, ROWS, SEEDS, LifeOptions, parse_names, present
 from sumwire_lab.options.life_options import SWITCHES as LIFE_SWITCHES
+from sumwire_lab.options.papers_options import PAPERS, PapersOptions
 from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
 from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEM_OPS, SYSTEMS, named
 from sumwire_lab.options.run_options import ENGINES, SWITCHES, UNLIMITED, LinkOptions, RunOptions, TrainOptions
@@ -63,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
         _results_option(commands.add_parser(f"verify-{topic}", help=text))
     _life_options(commands.add_parser("verify-life", help="disturb runs as real life does, and say what holds"))
     _trust_options(commands.add_parser("verify-trust", help="attack jobs, switches and files, and say what holds"))
+    _papers_options(
+        commands.add_parser("verify-papers", help="check what readers of the papers expect, paper by paper")
+    )
     _models_options(commands.add_parser("models", help="search the protocol's models with Spin; no root"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
@@ -158,6 +162,12 @@ def _trust_options(trust: argparse.ArgumentParser) -> None:
     trust.add_argument("--rows", default="all", help=f"with commas, of {', '.join(TRUST_ROWS)}; %(default)s")
     trust.add_argument("--quick", action="store_true", help="a hundredth of everything, for a try of minutes")
     _results_option(trust)
+
+
+def _papers_options(papers: argparse.ArgumentParser) -> None:
+    papers.add_argument("--rows", default="all", help=f"with commas, of {', '.join(PAPERS)}, or PAPER-ROW; %(default)s")
+    papers.add_argument("--quick", action="store_true", help="one seed, few steps, for a try of minutes")
+    _results_option(papers)
 
 
 def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
@@ -322,6 +332,11 @@ def life_options(arguments: argparse.Namespace) -> LifeOptions:
 def trust_options(arguments: argparse.Namespace) -> TrustOptions:
     """Options of the command `verify-trust`. Raises OptionError."""
     return TrustOptions(parse_names(arguments.rows, TRUST_ROWS), arguments.quick)
+
+
+def papers_options(arguments: argparse.Namespace) -> PapersOptions:
+    """Options of the command `verify-papers`. Raises OptionError."""
+    return PapersOptions(parse_names(arguments.rows, PAPERS), arguments.quick)
 
 
 def codec_options(arguments: argparse.Namespace) -> CodecOptions:

@@ -19,6 +19,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], object]] = {
     "run": arguments.run_options,
     "bench": arguments.bench_options,
     "verify-life": arguments.life_options,
+    "verify-papers": arguments.papers_options,
     "bench-codec": arguments.codec_options,
     "bench-aggregator": arguments.aggregator_options,
 }
