@@ -31,7 +31,6 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     Reply() reply;
     Guard() guard;
     Accounting() accounting;
-    VirtualQueue() virtual_queue;
 
     apply {
         forwarding.apply(hdr, meta, standard_metadata);
@@ -61,18 +60,20 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         if (meta.verdict != VERDICT_NONE) {
             accounting.apply(meta);
         }
-        // For one port: not dropped, and no multicast.
-        if (standard_metadata.egress_spec != DROP_PORT && hdr.ipv4.isValid()) {
-            virtual_queue.apply(hdr, meta, standard_metadata);
-        }
     }
 }
 
 control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     ReplyAddress() reply_address;
+    VirtualQueue() virtual_queue;
 
     apply {
         reply_address.apply(hdr, meta, standard_metadata);
+        // Results of jobs without tags pass queues by.
+        if (hdr.ipv4.isValid() &&
+            (standard_metadata.egress_rid == 0 || hdr.ipv4.dscp & DSCP_PRIORITY != 0)) {
+            virtual_queue.apply(hdr, meta, standard_metadata);
+        }
     }
 }
 

@@ -39,8 +39,10 @@ const int AGGREGATORS_MAX = 16;
 const int BUDGET_BURST_BYTES = 131072;
 // Port numbers: egress_spec has 9 bits.
 const int PORTS_MAX = 512;
-// Cells of the counter queue_decisions: port, drop class (2 bits), decision (2 bits).
-const int QUEUE_CELLS = PORTS_MAX * 16;
+// Virtual queues: a port's of packets without priority, and that of packets with one.
+const int QUEUES_MAX = PORTS_MAX * 2;
+// Cells of the counter queue_decisions: queue, drop class (2 bits), decision (2 bits).
+const int QUEUE_CELLS = QUEUES_MAX * 16;
 
 // Bytes on the wire; the headers are in headers.p4, their sum is tested.
 const int ETHERNET_BYTES = 14;

@@ -69,6 +69,7 @@ from golden.queues import (
     Degrade,
     Queue,
     drop_class,
+    is_tagged,
     mix32,
     salted,
 )
@@ -154,8 +155,8 @@ class GoldenSwitch:
     queues: dict[int, Queue] = field(default_factory=dict)
     degrades: dict[int, Degrade] = field(default_factory=dict)
     budgets: dict[int, Budget] = field(default_factory=dict)
-    # By port, drop class and decision.
-    decisions: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    # By port, whether of tagged packets, drop class and decision.
+    decisions: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     now: int = 0  # us
 
     def __post_init__(self) -> None:
@@ -184,14 +185,14 @@ class GoldenSwitch:
         return []
 
     def _queued(self, frames: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """What is left of frames to one port each."""
+        """What is left of frames that leave by a port each."""
         return [(port, left) for port, frame in frames if (left := self._through_queue(port, frame))]
 
     def _through_queue(self, port: int, frame: bytes) -> bytes:
         if port not in self.queues:
             return frame
         decision, left = self.queues[port].decide(frame, self.now)
-        self.decisions[port, drop_class(frame), decision] += 1
+        self.decisions[port, is_tagged(frame), drop_class(frame), decision] += 1
         return left
 
     def _forward(self, ip: bytes, frame: bytes) -> list[tuple[int, bytes]]:
@@ -223,7 +224,7 @@ class GoldenSwitch:
         self.verdicts[verdict] += 1
         replies = self._reply(job, port, frame, packet, verdict)
         to_all = verdict in ("DOWN", "RELAY") or (verdict in ("LAST", "FLUSH") and job.above(packet) is None)
-        return replies if to_all else self._queued(replies)
+        return replies if to_all and not is_tagged(frame) else self._queued(replies)
 
     def _degraded(self, job: Job, packet: Packet) -> tuple[Packet, bool]:
         """What an experiment leaves of the packet, and whether a result it brings about is cut."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from golden.packets import (
     CONTRIBUTE,
@@ -70,29 +70,31 @@ class Degrade:
 
 @dataclass
 class Queue:
-    """A port's virtual queue. ``rate`` is bytes in 1024 us, thresholds are bytes, ``drop`` is by class."""
+    """A port's virtual queues, of tagged packets and of others. ``rate`` is bytes in 1024 us, thresholds are bytes,
+    ``drop`` is by class."""
 
     rate: int
     mark: int
     drop: tuple[int, int, int, int]
     drop_all: int
     trims: bool
-    # 1/1024 bytes, and us.
-    backlog: int = 0
-    seen: int = 0
+    # Of others and of tagged packets: 1/1024 bytes, and us.
+    backlog: list[int] = field(default_factory=lambda: [0, 0])
+    seen: list[int] = field(default_factory=lambda: [0, 0])
 
     def decide(self, frame: bytes, now: int) -> tuple[int, bytes]:
         """What happens to the frame, and the frame afterwards."""
-        self.backlog = max(0, self.backlog - (now - self.seen) * self.rate)
-        self.seen = now
-        decision = self._decision(frame, self.backlog // 1024)
+        which = is_tagged(frame)
+        self.backlog[which] = max(0, self.backlog[which] - (now - self.seen[which]) * self.rate)
+        self.seen[which] = now
+        decision = self._decision(frame, self.backlog[which] // 1024)
         if decision == DROP:
             return decision, b""
         if decision == MARK:
             frame = with_ipv4(frame, tos=frame[15] | 3)
         if decision == TRIM:
             frame = trimmed(frame)
-        self.backlog += 1024 * len(frame)
+        self.backlog[which] += 1024 * len(frame)
         return decision, frame
 
     def _decision(self, frame: bytes, length: int) -> int:
@@ -107,6 +109,11 @@ class Queue:
 
 def drop_class(frame: bytes) -> int:
     return frame[15] >> 3 & 3
+
+
+def is_tagged(frame: bytes) -> bool:
+    """Whether the frame has a priority."""
+    return frame[15] >> 5 > 0
 
 
 def is_whole_contribution(frame: bytes) -> bool:

@@ -23,7 +23,7 @@ def begin(timed: tuple[Game, Clock], rate: int, threshold: int) -> None:
     game, clock = timed
     queue = Queue(rate, FAR, (FAR,) * 4, threshold, False)
     game.limit((2, queue), first=42)
-    queue.backlog, queue.seen = 1024 * 42, clock.now
+    queue.backlog, queue.seen = [1024 * 42] * 2, [clock.now] * 2
 
 
 def passes(timed: tuple[Game, Clock], length: int, wait_us: int) -> bool:

@@ -51,7 +51,7 @@ def begin(rig: Rig, queue: Queue, port: int = 2) -> Game:
     game = Game(rig)
     game.limit((port, queue), first=FIRST)
     # The switch's queue drains by its clock, the model's does not.
-    queue.backlog, queue.rate = 1024 * FIRST, 0
+    queue.backlog, queue.rate = [1024 * FIRST] * 2, 0
     return game
 
 
@@ -62,7 +62,7 @@ def test_each_class_is_lost_above_its_own_length(rig: Rig, drop_class: int) -> N
     out = fill(game, tos(drop_class), 12)
     kept = (9, 7, 5, 3)[drop_class]
     assert [frame is not None for frame in out] == [True] * kept + [False] * (12 - kept)
-    assert game.golden.decisions == {(2, drop_class, model.PASS): kept, (2, drop_class, model.DROP): 12 - kept}
+    assert game.golden.decisions == {(2, 0, drop_class, model.PASS): kept, (2, 0, drop_class, model.DROP): 12 - kept}
     game.check_counters()
 
 
@@ -135,7 +135,7 @@ def test_contributions_are_cut_where_others_are_lost(rig: Rig, drop_class: int) 
     got = model.decode(out[42:])
     assert got == packet._replace(words=2, flags=model.RESYNC | model.TRIMMED, payload=packet.payload[:256])
     assert (len(out), model.malformed(out), out[40:42]) == (42 + 24 + 256, None, b"\0\0")
-    assert game.golden.decisions[2, drop_class, model.TRIM] == 1
+    assert game.golden.decisions[2, 0, drop_class, model.TRIM] == 1
     game.check_counters()
 
 
@@ -173,13 +173,47 @@ def test_replies_to_one_and_partial_results_pass_the_queue_results_to_all_do_not
         assert len(game.contribute(SINGLE, 0, round_=round_)) == 1  # its one worker is at port 2
     assert game.contribute(SINGLE, 0, round_=2) == []  # asked again: lost
     assert game.contribute(SINGLE, 0, round_=1) == []  # so is STALE
-    assert game.golden.decisions == {(2, 0, model.PASS): 2, (2, 0, model.DROP): 2}
+    assert game.golden.decisions == {(2, 0, 0, model.PASS): 2, (2, 0, 0, model.DROP): 2}
     game.check_counters()
     game = begin(rig, queue(mark=0), port=PARENT.port)
     game.contribute(LEAF, 0)
     ((_, frame),) = game.contribute(LEAF, 1, tos=tos(3, 0, 0))
     assert frame[15] == tos(0, 3)
     assert model.malformed(frame) is None
+    game.check_counters()
+
+
+@pytest.mark.parametrize("priority", [0, 1, 7])
+def test_results_to_all_pass_the_queue_of_each_port_if_they_have_a_priority(rig: Rig, priority: int) -> None:
+    game = begin(rig, queue(mark=0, drop_all=1050))
+    fill(game, tos(0, 2, priority), 2)  # full, for packets like these
+    frames: dict[int, bytes] = {}
+    for worker in range(len(EVERY.workers)):
+        frames = dict(game.contribute(EVERY, worker, tos=tos(1, 0, priority)))
+    assert len(frames) == len(EVERY.workers) - (priority > 0)
+    assert (2 in frames) == (priority == 0)
+    assert {frame[15] for frame in frames.values()} == {tos(0, 2, priority)}  # no other port has a queue
+    game.check_counters()
+
+
+def test_a_result_to_all_is_marked_at_the_port_whose_queue_is_long(rig: Rig) -> None:
+    game = begin(rig, queue(mark=0))
+    frames: dict[int, bytes] = {}
+    for worker in range(len(EVERY.workers)):
+        frames = dict(game.contribute(EVERY, worker, tos=tos(3, 0, 4)))
+    assert {port: frame[15] for port, frame in frames.items()} == {
+        port: tos(0, 3 if port == 2 else 2, 4) for port in frames
+    }
+    assert model.malformed(frames[2]) is None
+    assert model.ones_complement_sum(frames[2][14:34]) == 0xFFFF
+    game.check_counters()
+
+
+@pytest.mark.parametrize("first, second", [(0, 5), (5, 0)])
+def test_tagged_packets_and_others_do_not_wait_for_each_other(rig: Rig, first: int, second: int) -> None:
+    game = begin(rig, queue(drop=(FAR, FAR, FAR, 1050)))
+    assert [frame is not None for frame in fill(game, tos(3, 0, first), 3)] == [True, True, False]
+    assert [frame is not None for frame in fill(game, tos(3, 0, second), 3)] == [True, True, False]
     game.check_counters()
 
 
@@ -196,13 +230,13 @@ def test_queues_of_two_ports_do_not_mix(rig: Rig) -> None:
     queues = [(2, queue(drop_all=1050)), (3, queue(drop_all=3050))]
     game.limit(*queues, first=FIRST)
     for _, one in queues:
-        one.backlog, one.rate = 1024 * FIRST, 0
+        one.backlog, one.rate = [1024 * FIRST] * 2, 0
     for _ in range(5):
         for port in (2, 3):
             frame = udp_frame(HOSTS[0], HOSTS[port - 1], bytes(BYTES - 42), dscp_ecn=tos(1))
             game.frame(HOSTS[0].port, frame)
-    assert game.golden.decisions[2, 1, model.PASS] == 2
-    assert game.golden.decisions[3, 1, model.PASS] == 4
+    assert game.golden.decisions[2, 0, 1, model.PASS] == 2
+    assert game.golden.decisions[3, 0, 1, model.PASS] == 4
     game.check_counters()
 
 

@@ -32,7 +32,8 @@ DECISION_NAMES: Final = {
 }
 
 
-_CELLS_OF_PORT: Final = _p4.DROP_CLASSES * len(DECISION_NAMES)
+_CELLS_OF_QUEUE: Final = _p4.DROP_CLASSES * len(DECISION_NAMES)
+_CELLS_OF_PORT: Final = 2 * _CELLS_OF_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,12 @@ class WorkerStatus:
 class QueueStatus:
     """The packets of one drop class for which a port's virtual queue took one decision: pass, mark, drop or trim.
 
-    `bytes` counts their sizes before they were cut.
+    A port has a queue for packets with a priority (`tagged`) and one for the others. `bytes` counts their sizes before
+    they were cut.
     """
 
     port: int
+    tagged: bool
     drop_class: int
     decision: str
     packets: int
@@ -148,8 +151,9 @@ def queue_cells(entries: Collection[Entry]) -> list[int]:
 
 def _queue(index: int, count: tuple[int, int]) -> QueueStatus:
     port, cell = divmod(index, _CELLS_OF_PORT)
+    tagged, cell = divmod(cell, _CELLS_OF_QUEUE)
     drop_class, decision = divmod(cell, len(DECISION_NAMES))
-    return QueueStatus(port, drop_class, DECISION_NAMES[decision], *count)
+    return QueueStatus(port, bool(tagged), drop_class, DECISION_NAMES[decision], *count)
 
 
 def _generations_held(config: Config, actual: Collection[Entry]) -> Generations:
@@ -195,8 +199,9 @@ def _lines(status: Status) -> Iterator[str]:
     if status.queues:
         yield "virtual queues (packets, bytes):"
     for queue in status.queues:
-        name = f"port {queue.port} class {queue.drop_class} {queue.decision}"
-        yield f"  {name:<24} {queue.packets:>12} {queue.bytes:>15}"
+        kind = "tagged" if queue.tagged else "other"
+        name = f"port {queue.port} {kind} class {queue.drop_class} {queue.decision}"
+        yield f"  {name:<32} {queue.packets:>12} {queue.bytes:>15}"
     yield "entries:"
     yield from (f"  {entry}" for entry in status.entries)
 

@@ -173,14 +173,16 @@ def _write_job(config: Any, name: str, folder: Path) -> Path:
     return path
 
 
-def queue_decisions(folder: Path) -> dict[tuple[int, int, str], int]:
+def queue_decisions(folder: Path, *, tagged: bool | None = None) -> dict[tuple[int, int, str], int]:
     """Packets by port, drop class and decision (pass, mark, drop, trim) of the virtual queues, read back from the
-    switches that were installed from `folder`. Ports of several switches with the same number are added up."""
+    switches that were installed from `folder`. Ports of several switches with the same number are added up.
+
+    `tagged`: only of packets with a priority, or only of those without one; None: of both."""
     config = sumwire_controller.load_any(folder / CONFIGURATION)
     configs = [config] if isinstance(config, sumwire_controller.Config) else sumwire_controller.configs_of(config)
     told = sumwire_controller.read_all_status(configs)
     decisions: dict[tuple[int, int, str], int] = {}
-    for queue in (queue for status in told for queue in status.queues):
+    for queue in (queue for status in told for queue in status.queues if tagged in (None, queue.tagged)):
         key = (queue.port, queue.drop_class, queue.decision)
         decisions[key] = decisions.get(key, 0) + queue.packets
     return decisions

@@ -57,11 +57,11 @@ def no_queues(fabric: Fabric) -> list[dict[str, Any]]:
 def drops(session: Session, *, queues: bool) -> dict[str, dict[str, int]]:
     """Tagged packets lost so far in links' queues, by priority.
 
-    With virtual queues, also the packets that these marked, dropped or trimmed, by drop class. Raises LabError.
+    With virtual queues, also the tagged packets that these marked, dropped or trimmed, by drop class. Raises LabError.
     """
     told = {"link_priorities": {str(key): count for key, count in session.network.priority_drops().items()}}
     if queues:
-        told["queue_classes"] = by_class(control_plane.queue_decisions(session.folder))
+        told["queue_classes"] = by_class(control_plane.queue_decisions(session.folder, tagged=True))
     return told
 
 

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A virtual queue: how long a port's queue would be if the port sent at the rate of its row. Above its thresholds
-// packets are marked, dropped by their drop class, or cut to their top planes, as switches do with RED and ECN (RFC
-// 3168): protected packets are ECN-capable and are marked, the others are dropped, each class above its own length.
-// bmv2 and the soft switch have no queue of a link's rate that a program could look at.
-// Only packets for one port pass here: results go to all and are never dropped on purpose.
+// Egress: virtual queues, how long a port's queues would be if the port sent at the rate of its row. Above the
+// thresholds packets are marked, dropped by their drop class, or cut to their top planes, as switches do with RED and
+// ECN (RFC 3168): protected packets are ECN-capable and are marked, the others are dropped, each class above its own
+// length. bmv2 and the soft switch have no queue of a link's rate that a program could look at.
+// A port has two of them: one for packets with a priority, which the link serves first, and one for all others. So
+// other traffic, however much, does not push tagged packets out.
 
 #ifndef SUMWIRE_VIRTUAL_QUEUE_P4_
 #define SUMWIRE_VIRTUAL_QUEUE_P4_
@@ -17,8 +18,8 @@
 const bit<16> TRIMMED_BYTES = 2 * WORD_BYTES;
 
 control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    register<bit<48>>(PORTS_MAX) last_seen;  // us
-    register<bit<64>>(PORTS_MAX) backlog;    // bytes << QUEUE_SHIFT
+    register<bit<48>>(QUEUES_MAX) last_seen;  // us
+    register<bit<64>>(QUEUES_MAX) backlog;    // bytes << QUEUE_SHIFT
 
     @id(ID_COUNTER_QUEUE_DECISIONS)
     counter(QUEUE_CELLS, CounterType.packets_and_bytes) queue_decisions;
@@ -26,13 +27,10 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     bit<32> drop;  // the length above which this packet is lost or marked; and then the counter's cell
     bit<2> decision;
 
-    action see_port() {
-        meta.scratch = (bit<32>)standard_metadata.egress_spec;
-    }
-
     @id(ID_ACTION_LIMIT)
     action limit(@id(1) bit<32> rate, @id(2) bit<32> mark, @id(3) bit<32> drop3, @id(4) bit<32> drop2,
                  @id(5) bit<32> drop1, @id(6) bit<32> drop0, @id(7) bit<32> drop_all, @id(8) bit<1> trims) {
+        meta.scratch = (bit<32>)(standard_metadata.egress_port ++ (bit<1>)(hdr.ipv4.dscp & DSCP_PRIORITY != 0));
         last_seen.read(meta.passed, meta.scratch);
         last_seen.write(meta.scratch, standard_metadata.ingress_global_timestamp);
         backlog.read(meta.number, meta.scratch);
@@ -74,7 +72,7 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
         } else if ((meta.number >> QUEUE_SHIFT) <= (bit<64>)drop) {
             decision = QUEUE_PASS;
         }
-        drop = (bit<32>)(standard_metadata.egress_spec ++ class ++ decision);
+        drop = (bit<32>)(meta.scratch[9:0] ++ class ++ decision);
     }
 
     @id(ID_ACTION_NO_LIMIT)
@@ -86,7 +84,7 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     @id(ID_TABLE_VIRTUAL_QUEUE)
     table virtual_queue {
         key = {
-            standard_metadata.egress_spec : exact @id(1) @name("port");
+            standard_metadata.egress_port : exact @id(1) @name("port");
         }
         actions = {
             limit;
@@ -142,7 +140,6 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
     }
 
     apply {
-        see_port();
         if (virtual_queue.apply().hit) {
             count_decision();
             if (decision == QUEUE_MARK) {

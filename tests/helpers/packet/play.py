@@ -63,8 +63,9 @@ class ProgramRig(Rig, Protocol):
     def install(self, queues: dict[int, model.Queue], degrades: dict[int, model.Degrade], first: int) -> None:
         """Virtual queues by port, with a frame of `first` bytes in each, and loss on purpose by job."""
 
-    def decisions(self) -> Counter[tuple[int, int, int]]:
-        """What the virtual queues have decided since they were installed, by port, drop class and decision."""
+    def decisions(self) -> Counter[tuple[int, int, int, int]]:
+        """What the virtual queues have decided since they were installed, by port, whether of tagged packets,
+        drop class and decision."""
 
 
 def random_payload(rng: np.random.Generator, op: int, words: int | None = None) -> bytes:

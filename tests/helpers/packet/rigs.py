@@ -85,7 +85,7 @@ class Controlled:
         self._held: Collection[Entry] | None = None
         self._base: Collection[Entry] = ()
         self._ports: tuple[int, ...] = ()
-        self._decided: Counter[tuple[int, int, int]] = Counter()
+        self._decided: Counter[tuple[int, int, int, int]] = Counter()
         self._used: set[int] = set()
 
     def renew(self) -> None:
@@ -121,10 +121,12 @@ class Controlled:
         self._held = desired
 
     def _empty(self, port: int, first: int) -> None:
-        """What an earlier test left in the queue is gone at this rate; the frame itself is its first content."""
+        """What an earlier test left in the port's queues is gone at this rate; the frames themselves are their first
+        content."""
         host = HOSTS[port - 1]
         source = HOSTS[port % len(HOSTS)]
-        self.exchange(source.port, udp_frame(source, replace(host, udp_port=9), bytes(first - 42)))
+        for tos in (0, 1 << 5):
+            self.exchange(source.port, udp_frame(source, replace(host, udp_port=9), bytes(first - 42), dscp_ecn=tos))
 
     def exchange(self, port: int, frame: bytes) -> Frames:
         self._used |= self._named_by(frame)
@@ -139,12 +141,14 @@ class Controlled:
     def _pass(self, port: int, frame: bytes) -> Frames:
         raise NotImplementedError
 
-    def _decisions(self) -> Counter[tuple[int, int, int]]:
-        wanted = [port << 4 | low for port in self._ports for low in range(16)]
+    def _decisions(self) -> Counter[tuple[int, int, int, int]]:
+        wanted = [port << 5 | low for port in self._ports for low in range(32)]
         cells = self._switch.counter_cells(self._program.queues_id, wanted)
-        return Counter({(cell >> 4, cell >> 2 & 3, cell & 3): packets for cell, (packets, _) in cells.items()})
+        return Counter(
+            {(cell >> 5, cell >> 4 & 1, cell >> 2 & 3, cell & 3): packets for cell, (packets, _) in cells.items()}
+        )
 
-    def decisions(self) -> Counter[tuple[int, int, int]]:
+    def decisions(self) -> Counter[tuple[int, int, int, int]]:
         now = self._decisions()
         now.subtract(self._decided)
         return +now
@@ -209,7 +213,7 @@ class EnginesRig:
     def counters(self) -> tuple[Counter[str], Counter[str]]:
         return self._agreed([rig.counters() for rig in self._rigs])
 
-    def decisions(self) -> Counter[tuple[int, int, int]]:
+    def decisions(self) -> Counter[tuple[int, int, int, int]]:
         return self._agreed([rig.decisions() for rig in self._rigs])
 
     def _agreed(self, answers: list[Answer]) -> Answer:

@@ -53,25 +53,26 @@ def test_virtual_queues_show_what_they_counted() -> None:
     queued = parse_config(text({**star(2, jobs=[]), "queues": [queue(1), queue(2)]}))
     entries = desired_entries(queued, {}, 0)
     cells = queue_cells(entries)
-    assert sorted(cells) == list(range(16, 48))
+    assert sorted(cells) == list(range(32, 96))
     found = summarize(
         queued,
         entries,
         verdicts={},
         rejects={},
         workers={},
-        queues={16: (9, 900), 17: (0, 0), 30: (3, 300), 33: (2, 20), 47: (1, 298)},
+        queues={32: (9, 900), 33: (0, 0), 62: (3, 300), 65: (2, 20), 95: (1, 298)},
     )
     assert found.in_sync
     assert found.queues == (
-        QueueStatus(1, 0, "pass", 9, 900),
-        QueueStatus(1, 3, "drop", 3, 300),
-        QueueStatus(2, 0, "mark", 2, 20),
-        QueueStatus(2, 3, "trim", 1, 298),
+        QueueStatus(1, False, 0, "pass", 9, 900),
+        QueueStatus(1, True, 3, "drop", 3, 300),
+        QueueStatus(2, False, 0, "mark", 2, 20),
+        QueueStatus(2, True, 3, "trim", 1, 298),
     )
-    assert found.as_json()["queues"][1] == {"port": 1, "drop_class": 3, "decision": "drop", "packets": 3, "bytes": 300}
+    counted = {"port": 1, "tagged": True, "drop_class": 3, "decision": "drop", "packets": 3, "bytes": 300}
+    assert found.as_json()["queues"][1] == counted
     lines = [line.split() for line in str(found).splitlines()]
-    assert ["port", "1", "class", "3", "drop", "3", "300"] in lines
+    assert ["port", "1", "tagged", "class", "3", "drop", "3", "300"] in lines
     assert queue_cells(AS_CONFIGURED) == []
 
 
