@@ -78,6 +78,6 @@ TABLES: Final = {shape.name: shape for shape in _ALL}
 VERDICT_COUNTER: Final = "verdicts"
 REJECT_COUNTER: Final = "rejects"
 QUEUE_COUNTER: Final = "queue_decisions"
-"""A cell's index is the port, a bit that is set for packets with a priority, 2 bits of drop class, 2 bits of decision."""
+"""A cell's index: the port, a bit that is set for packets with a priority, 2 bits of drop class, 2 bits of decision."""
 WORKER_COUNTER: Final = "worker_packets"
 """Direct counter of table `worker`."""

@@ -192,8 +192,8 @@ class Window:
         """Whether all chunks first..last-1 are in flight."""
         return bool(self._flight.flying[first:last].all())
 
-    def complete(self, chunks: Chunks, now: float, *, marked: bool = False) -> None:
-        """The results of open chunks, as told by :meth:`find`, have arrived. ``marked``: some have the CE mark."""
+    def complete(self, chunks: Chunks, now: float, *, marked: int = 0) -> None:
+        """The results of open chunks, as told by :meth:`find`, have arrived. ``marked`` of them have the CE mark."""
         if not len(chunks):
             return
         sent = self._turns.land(chunks)
@@ -205,7 +205,7 @@ class Window:
         if self._steady is None:
             self.complete(np.arange(first, last), now)
         else:
-            self._note(last - first, self._steady.land(first, last), now, marked=False)
+            self._note(last - first, self._steady.land(first, last), now, marked=0)
 
     def completed(self) -> int:
         """How many chunks from the first on have their results without a gap."""
@@ -301,7 +301,7 @@ class Window:
             missing=missing,
         )
 
-    def _note(self, count: int, landing: Landing, now: float, *, marked: bool) -> None:
+    def _note(self, count: int, landing: Landing, now: float, *, marked: int) -> None:
         """Take note of what so many new results tell."""
         self.open_chunks -= count
         self._results += count

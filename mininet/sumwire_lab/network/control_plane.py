@@ -20,6 +20,8 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, Recipe, table_options
 
 CONFIGURATION: Final = "controller.yaml"
+# Of the job at a software aggregator.
+SERVER_CONFIGURATION: Final = "server.yaml"
 # P4Runtime address of a switch that is never contacted; the configuration requires one.
 NO_SWITCH: Final = "127.0.0.1:1"
 JOB: Final = "training"
@@ -96,12 +98,12 @@ def configuration(
     more = {"queues": list(queues)} if queues else {}
     if len(fabric.switches) > 1:
         return _tree(fabric, grpc, jobs) | more
-    switch = fabric.switches[0]
+    switch, hosts = fabric.switches[0], fabric.limited_hosts
     return {
         "switch": {"name": switch.name, "grpc": grpc[switch.name], "device_id": switch.device_id},
         "aggregator": {"ip": switch.aggregator_ip, "mac": switch.aggregator_mac},
-        "ports": [host.port for host in fabric.hosts],
-        "workers": [{"name": h.name, "ip": h.ip, "mac": h.mac, "port": h.port} for h in fabric.hosts],
+        "ports": [host.port for host in hosts],
+        "workers": [{"name": h.name, "ip": h.ip, "mac": h.mac, "port": h.port} for h in hosts],
         "jobs": jobs,
         **more,
     }
@@ -137,7 +139,7 @@ def install(
 
     Returns the job files by job name; `folder` keeps them all.
     """
-    config = _load(fabric, grpc, folder, jobs, queues)
+    config = _load(configuration(fabric, grpc, jobs, queues), folder / CONFIGURATION)
     if isinstance(config, sumwire_controller.Config):
         sumwire_controller.apply(config, force=True)
     else:
@@ -148,18 +150,15 @@ def install(
 def describe(fabric: Fabric, folder: Path, jobs: list[dict[str, Any]]) -> dict[str, Path]:
     """Only write the job files, for a software aggregator instead of a switch. The controller's rules apply."""
     nobody = {switch.name: NO_SWITCH for switch in fabric.switches}
-    return _write_jobs(_load(fabric, nobody, folder, jobs), folder, jobs)
+    entry = configuration(fabric, nobody, jobs)
+    if fabric.server is not None:
+        entry["aggregator"] = {"ip": fabric.server.ip, "mac": fabric.server.mac}
+        entry["workers"] = [worker for worker in entry["workers"] if worker["ip"] != fabric.server.ip]
+    return _write_jobs(_load(entry, folder / SERVER_CONFIGURATION), folder, jobs)
 
 
-def _load(
-    fabric: Fabric,
-    grpc: Mapping[str, str],
-    folder: Path,
-    jobs: list[dict[str, Any]],
-    queues: Sequence[dict[str, Any]] = (),
-) -> Any:
-    path = folder / CONFIGURATION
-    path.write_text(yaml.safe_dump(configuration(fabric, grpc, jobs, queues), sort_keys=False))
+def _load(entry: dict[str, Any], path: Path) -> Any:
+    path.write_text(yaml.safe_dump(entry, sort_keys=False))
     return sumwire_controller.load_any(path)
 
 

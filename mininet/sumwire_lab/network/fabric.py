@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sumwire_lab.errors import OptionError
@@ -15,6 +15,8 @@ from sumwire_lab.options.shapes import SHAPES, leaves_of
 PREFIX_LEN: Final = 24
 _HOST_IP: Final = "10.0.0.{}"
 _HOST_MAC: Final = "00:00:00:00:00:{:02x}"
+# Host number of a server behind a switch.
+_SERVER: Final = 99
 # Host number in the first switch's aggregator address; the other switches follow, from the top down.
 _AGGREGATOR_FIRST: Final = 100
 _AGGREGATOR_MAC: Final = "02:53:57:00:00:{:02x}"
@@ -66,7 +68,15 @@ class Fabric:
     trunks: tuple[TrunkPlan, ...]
     hosts: tuple[HostPlan, ...]
     server: HostPlan | None = None
-    """The software aggregator's host, if there is one. It has the aggregator's address and a link without a limit."""
+    """The software aggregator's host, if there is one. In a switch's place it has the aggregator's address and a link
+    without a limit."""
+    server_behind: bool = False
+    """Whether the server is behind the switch, with an address of its own and a link as every host's."""
+
+    @property
+    def limited_hosts(self) -> tuple[HostPlan, ...]:
+        """All hosts whose links have a limit."""
+        return (*self.hosts, self.server) if self.server is not None and self.server_behind else self.hosts
 
     def label(self, switch: str) -> str:
         """Name of a switch's process and log: `switch` in a star, `switch-NAME` in a tree."""
@@ -83,18 +93,26 @@ class Fabric:
 
     def ports_of(self, switch: str) -> tuple[int, ...]:
         """Port numbers of a switch, sorted."""
-        ports = [host.port for host in self.hosts if host.switch == switch]
+        ports = [host.port for host in self.limited_hosts if host.switch == switch]
         ports += [trunk.lower_port for trunk in self.trunks if trunk.lower == switch]
         ports += [trunk.upper_port for trunk in self.trunks if trunk.upper == switch]
         return tuple(sorted(ports))
 
 
-def plan(workers: int, link: LinkOptions, token: str, topology: str = "star", *, server: bool = False) -> Fabric:
+def plan(
+    workers: int,
+    link: LinkOptions,
+    token: str,
+    topology: str = "star",
+    *,
+    server: bool = False,
+    server_behind: bool = False,
+) -> Fabric:
     """Hosts h1..hN with 10.0.0.k and 00:00:00:00:00:k, in order and evenly over the lowest switches.
 
     A switch's ports are 1, 2, ...: first those to hosts or lower switches, then the uplinks, then, at the first switch,
-    that of the `server`. Raises OptionError for an unknown topology, for more than 32 hosts, and for fewer hosts than
-    lowest switches.
+    that of the `server`. With `server_behind` the server has an address of its own. Raises OptionError for an unknown
+    topology, for more than 32 hosts, and for fewer hosts than lowest switches.
     """
     if topology not in SHAPES:
         raise OptionError(f"topology={topology}: known are {', '.join(SHAPES)}")
@@ -116,8 +134,12 @@ def plan(workers: int, link: LinkOptions, token: str, topology: str = "star", *,
     )
     hosts = tuple(_host(k, leaf, port(leaf), token) for k, leaf in enumerate(_spread(workers, leaves), start=1))
     trunks = _trunks(shape, port, token)
-    first = switches[0]
-    return Fabric(token, link, switches, trunks, hosts, _server(first, port(first.name), token) if server else None)
+    first, host = switches[0], None
+    if server:
+        host = _server(first, port(first.name), token)
+        if server_behind:
+            host = replace(host, ip=_HOST_IP.format(_SERVER), mac=_HOST_MAC.format(_SERVER))
+    return Fabric(token, link, switches, trunks, hosts, host, server_behind)
 
 
 def _spread(workers: int, leaves: Sequence[str]) -> list[str]:

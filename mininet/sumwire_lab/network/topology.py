@@ -55,7 +55,8 @@ _End = tuple[Any, str, int | None]
 
 @dataclass(frozen=True)
 class LimitedEnd:
-    """One end of a link with a rate, at a Mininet node. `host`: the host of the link; None between switches."""
+    """One end of a link with a rate, at a Mininet node. `host`: the host of the link, or the server behind the switch;
+    None between switches."""
 
     node: Any
     interface: str
@@ -148,7 +149,8 @@ class Network:
 
     def limited_ends(self) -> Iterator[LimitedEnd]:
         """Both ends of every link that has a rate: hosts' links in the hosts' order, then those between switches."""
-        for host, link in zip(self.fabric.hosts, self._host_links(self.fabric.hosts), strict=True):
+        hosts = self.fabric.limited_hosts
+        for host, link in zip(hosts, self._host_links(hosts), strict=True):
             for node, interface, _ in link:
                 yield LimitedEnd(node, interface, self.fabric.link, host)
         for link in self._trunks():
@@ -196,7 +198,7 @@ class Network:
         self.offloads = False
 
     def _servers(self) -> tuple[HostPlan, ...]:
-        """Hosts whose links are not limited."""
+        """Hosts besides the workers."""
         return () if self.fabric.server is None else (self.fabric.server,)
 
     def _all_hosts(self) -> tuple[HostPlan, ...]:

@@ -96,6 +96,7 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--topology", choices=TOPOLOGIES, default=all_.topology, help="%(default)s")
     run.add_argument("--switch", choices=SWITCHES, default=all_.switch, help=_SWITCH_HELP)
+    run.add_argument("--server", action="store_true", help="P4 switches only forward, to a server that sums")
     _engine_option(run)
     run.add_argument("--impair", help="impair the soft switch's ports, as drop=0.01,dup=0.01,reorder=0.02,seed=7")
     run.add_argument("--malformed", type=int, default=0, help="malformed packets sent at the switch during the run")
@@ -136,6 +137,8 @@ def _laned_options(run: argparse.ArgumentParser) -> None:
         help=f"dlcp: what the switch does: {', '.join(DEGRADE_MODES)}",
     )
     run.add_argument("--no-queues", action="store_true", help="dlcp: without the P4 switches' virtual queues")
+    run.add_argument("--no-drops", action="store_true", help="dlcp: with virtual queues that drop only when full")
+    run.add_argument("--no-priorities", action="store_true", help="dlcp: links with one queue for all priorities")
 
 
 def _bench_options(bench: argparse.ArgumentParser) -> None:
@@ -278,6 +281,7 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
         topology=arguments.topology,
         switch=arguments.switch,
         engine=arguments.engine,
+        server=arguments.server,
         impair=arguments.impair,
         malformed=arguments.malformed,
         blind=arguments.blind,
@@ -294,6 +298,8 @@ def _laned(arguments: argparse.Namespace) -> LanedOptions:
         loss_bound=arguments.loss_bound,
         divisor=arguments.divisor,
         queues=not arguments.no_queues,
+        drops=not arguments.no_drops,
+        priorities=not arguments.no_priorities,
         degrade=None if arguments.degrade is None else Degrade.parse(arguments.degrade, arguments.seed),
     )
 

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from sumwire_lab.errors import OptionError
 
-_BACKGROUND_MAX: Final = 0.95
+BACKGROUND_MAX: Final = 0.95
+"""On links between hosts; a server's link may be offered more."""
+_SERVER_BACKGROUND_MAX: Final = 4.0
 _INCAST_MAX_KB: Final = 100_000
 _SLOW_MAX: Final = 100.0
 
@@ -45,7 +47,8 @@ class Conditions:
     gray: OfHost | None = None
     """Share of packets lost on one host's link in each direction, in addition to `loss`."""
     background: float = 0.0
-    """Share of every host's link rate that paced TCP flows from each host to the next offer."""
+    """Share of every host's link rate that paced TCP flows from each host to the next offer. With a server behind the
+    switch: share of its link's rate that flows from all hosts to it offer together."""
     incast_kb: int = 0
     """Kilobytes that every host sends to the first one at the same time, twice a second, over TCP."""
     slow: OfHost | None = None
@@ -56,8 +59,8 @@ class Conditions:
             raise OptionError(f"loss={self.loss}: a share of packets is at least 0 and below 1")
         if self.gray is not None and not 0 < self.gray.value < 1:
             raise OptionError(f"gray={self.gray}: a share of packets is above 0 and below 1")
-        if not 0 <= self.background <= _BACKGROUND_MAX:
-            raise OptionError(f"background={self.background}: a share of a link, 0 to {_BACKGROUND_MAX}")
+        if not 0 <= self.background <= _SERVER_BACKGROUND_MAX:
+            raise OptionError(f"background={self.background}: a share of a link, 0 to {_SERVER_BACKGROUND_MAX:g}")
         if not 0 <= self.incast_kb <= _INCAST_MAX_KB:
             raise OptionError(f"incast={self.incast_kb}: 0 to {_INCAST_MAX_KB} kilobytes")
         if self.slow is not None and not 1 <= self.slow.value <= _SLOW_MAX:
@@ -97,7 +100,7 @@ class Conditions:
         parts = {
             "loss": self.loss and f"{self.loss:.3%} on every link",
             "gray failure": self.gray and f"{self.gray.value:.3%} on the link of h{self.gray.host}",
-            "background": self.background and f"{self.background:.0%} of every link",
+            "background": self.background and f"{self.background:.0%} of every link, or of the server's",
             "incast": self.incast_kb and f"{self.incast_kb} kB from every host to h1 at once, twice a second",
             "slow": self.slow and f"worker {self.slow.host} computes {self.slow.value:g} times as long",
         }

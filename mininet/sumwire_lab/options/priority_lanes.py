@@ -55,6 +55,10 @@ class LanedOptions:
     """What a sum is divided by: the number of its contributors, or that of all workers."""
     queues: bool = True
     """Whether P4 switches keep virtual queues that mark and drop by class."""
+    drops: bool = True
+    """Whether these drop by class; otherwise they mark, and drop only when they are full."""
+    priorities: bool = True
+    """Whether links serve packets by their priority."""
     degrade: Degrade | None = None
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sumwire_protocol.ops import BY_NAME
 
 from sumwire_lab.errors import OptionError
-from sumwire_lab.options.conditions import Conditions
+from sumwire_lab.options.conditions import BACKGROUND_MAX, Conditions
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, parse
 from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
@@ -119,6 +119,8 @@ class RunOptions:
     topology: str = "star"
     switch: str = "soft"
     engine: str = "auto"
+    server: bool = False
+    """Whether P4 switches only forward, to a software aggregator at one of their ports: a parameter server."""
     impair: str | None = None
     """Impairment of the soft switch's ports, in its own notation (drop=0.01,dup=0.01,...)."""
     malformed: int = 0
@@ -141,8 +143,18 @@ class RunOptions:
             raise OptionError(f"malformed={self.malformed}: only with a P4 switch, not switch={AGGREGATOR}")
         if self.malformed and self.topology != "star":
             raise OptionError(f"malformed={self.malformed}: only with topology=star, where one switch counts them all")
+        self._check_server()
         if self.deadline_s <= 0:
             raise OptionError(f"deadline={self.deadline_s}: must be above 0 seconds")
+
+    def _check_server(self) -> None:
+        if self.server and (self.switch == AGGREGATOR or self.topology != "star"):
+            raise OptionError("server: only behind a P4 switch in topology=star")
+        if self.server and self.malformed:
+            raise OptionError(f"malformed={self.malformed}: not with a server, whose switch has no jobs")
+        if not self.server and self.conditions.background > BACKGROUND_MAX:
+            rule = f"a share of every link, 0 to {BACKGROUND_MAX}"
+            raise OptionError(f"background={self.conditions.background}: {rule}; more only with a server")
 
     def _check_laned(self) -> None:
         self.laned.check(self.workers, self.topology)
@@ -150,7 +162,7 @@ class RunOptions:
         if self.laned != LanedOptions() and not there:
             rule = "lanes, quorum, loss-bound, divisor and degrade are only for system dlcp"
             raise OptionError(f"systems={','.join(self.systems)}: {rule}")
-        if self.laned.degrade is not None and (self.topology != "star" or self.switch == AGGREGATOR):
+        if self.laned.degrade is not None and (self.topology != "star" or self.switch == AGGREGATOR or self.server):
             raise OptionError(f"degrade={self.laned.degrade.mode}: only with a P4 switch in topology=star")
         if self.malformed and there:
             raise OptionError(f"malformed={self.malformed}: not with system dlcp, whose lanes need the other jobs' ids")

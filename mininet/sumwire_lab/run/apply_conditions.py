@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sumwire_lab.load import traffic
 from sumwire_lab.load.traffic import TrafficSpec
-from sumwire_lab.network.fabric import Fabric
+from sumwire_lab.network.fabric import Fabric, HostPlan
 from sumwire_lab.network.random_loss import RandomLoss
 from sumwire_lab.network.topology import Network
 from sumwire_lab.options.conditions import Conditions
@@ -72,7 +72,7 @@ def apply_conditions(session: Session, conditions: Conditions) -> Iterator[Appli
             applied.losses.append(loss)
         stack.callback(applied.stop_traffic)
         if conditions.traffic:
-            barrier = Barrier(session.ledger.socket(_TRAFFIC), len(session.fabric.hosts))
+            barrier = Barrier(session.ledger.socket(_TRAFFIC), len(session.fabric.limited_hosts))
             stack.enter_context(barrier)
             _start_traffic(session, conditions, barrier.path, applied)
         yield applied
@@ -83,7 +83,7 @@ def random_losses(network: Network, conditions: Conditions) -> Iterator[RandomLo
     direction of a link loses packets once."""
     numbers = {host.name: number for number, host in enumerate(network.fabric.hosts, start=1)}
     for end in network.limited_ends():
-        share = conditions.share_lost(None if end.host is None else numbers[end.host.name])
+        share = conditions.share_lost(None if end.host is None else numbers.get(end.host.name))
         if share:
             yield RandomLoss(end.interface, share, end.node.pid)
 
@@ -95,25 +95,29 @@ def _start_traffic(session: Session, conditions: Conditions, barrier: Path, appl
         spec.save(path)
         applied.results.append(Path(spec.result))
         command = [sys.executable, "-m", "sumwire_lab.load.traffic", str(path)]
-        applied.processes[name] = session.start(name, session.fabric.hosts[number - 1], command)
+        applied.processes[name] = session.start(name, session.fabric.limited_hosts[number - 1], command)
     for name, process in applied.processes.items():
         wait_said(process, traffic.READY, session.log(name))
 
 
 def traffic_specs(fabric: Fabric, conditions: Conditions, barrier: Path, folder: Path) -> list[TrafficSpec]:
     """One spec per host, in the hosts' order. Flows form a ring over all hosts, so that they load every link in both
-    directions."""
+    directions. With a server behind the switch they all go to it, and load its link alone."""
     hosts = fabric.hosts
-    flow = int(conditions.background * fabric.link.mbit * 1e6 / 8 / traffic.FLOWS)
-    return [
-        TrafficSpec(
+    everybody = conditions.background * fabric.link.mbit * 1e6 / 8 / traffic.FLOWS
+    flow = int(everybody / len(hosts) if fabric.server_behind else everybody)
+    victim = fabric.server.ip if fabric.server is not None and fabric.server_behind else None
+
+    def spec(k: int, host: HostPlan) -> TrafficSpec:
+        sends = flow > 0 and host.ip != victim
+        return TrafficSpec(
             address=host.ip,
             barrier=str(barrier),
             result=str(folder / f"{_TRAFFIC}{k + 1}.json"),
-            peer=hosts[(k + 1) % len(hosts)].ip if flow else None,
+            peer=(victim or hosts[(k + 1) % len(hosts)].ip) if sends else None,
             flow_bytes_per_s=flow,
             victim=hosts[0].ip if conditions.incast_kb and k else None,
             burst_bytes=1000 * conditions.incast_kb,
         )
-        for k, host in enumerate(hosts)
-    ]
+
+    return [spec(k, host) for k, host in enumerate(fabric.limited_hosts)]

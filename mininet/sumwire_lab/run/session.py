@@ -123,7 +123,15 @@ def open_session(
     with ExitStack() as stack:
         ledger = Ledger.create()
         stack.callback(ledger.remove)
-        fabric = plan(options.workers, options.link, ledger.token, options.topology, server=kind == AGGREGATOR)
+        behind = options.server and kind not in (None, AGGREGATOR)
+        fabric = plan(
+            options.workers,
+            options.link,
+            ledger.token,
+            options.topology,
+            server=behind or kind == AGGREGATOR,
+            server_behind=behind,
+        )
         offloads = kept(kind, options)
         processes: dict[str, switches.P4Process] = {}
         if kind is not None and kind != AGGREGATOR:
@@ -147,7 +155,9 @@ def open_session(
         session = Session(fabric, network, ledger, folder, {})
         if processes:
             grpc = {name: process.grpc for name, process in processes.items()}
-            session.job_files = control_plane.install(fabric, grpc, folder, fitted(jobs(fabric), kind), queues(fabric))
+            # A switch before a server only forwards.
+            own = [] if behind else fitted(jobs(fabric), kind)
+            session.job_files = control_plane.install(fabric, grpc, folder, own, queues(fabric))
         if fabric.server is not None:
             session.job_files = control_plane.describe(fabric, folder, jobs(fabric))
             stack.callback(session.stop_aggregator)

@@ -68,6 +68,7 @@ def _one(
 ) -> SystemResult:
     where = {None: "kernel bridges", AGGREGATOR: "a software aggregator"}.get(kind, f"{kind} switches")
     where += f", {options.engine} engine" if kind == "soft" else ""
+    where += " before a server" if options.server and kind is not None else ""
     where += f"; {options.conditions.words()}" if options.conditions.any else ""
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     recipe = parse(system).recipe
@@ -76,10 +77,11 @@ def _one(
     has_queues = recipe.laned and options.laned.queues and kind != AGGREGATOR
     if recipe.laned:
         jobs = partial(control_plane.laned_job, options=options.laned, recipe=recipe)
-        options = replace(options, link=replace(options.link, priorities=True))
+        options = replace(options, link=replace(options.link, priorities=options.laned.priorities))
+    queues = partial(virtual_queues, drops=options.laned.drops)
     backlog = drop_counters.backlog()
     with (
-        open_session(options, kind, folder / system, jobs, virtual_queues if has_queues else no_queues) as session,
+        open_session(options, kind, folder / system, jobs, queues if has_queues else no_queues) as session,
         apply_conditions(session, options.conditions) as applied,
     ):
         senders = MalformedSenders(session, options)

@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 
 _FRAME_BYTES: Final = 1500
 # Thresholds of a virtual queue as shares of the link's real queue: for marks, for dropping classes 3, 2, 1 and 0, and
-# for
-# dropping everything. The real queue, which knows no classes, must not fill before the virtual one.
+# for dropping everything. The real queue, which knows no classes, must not fill before the virtual one.
 _MARK: Final = 1 / 16
 _DROP: Final = (1 / 8, 1 / 4, 1 / 2, 3 / 4)
 _DROP_ALL: Final = 7 / 8
 
 
-def virtual_queues(fabric: Fabric) -> list[dict[str, Any]]:
-    """The controller's entry for each limited port of the P4 switches, drained at the link's rate."""
+def virtual_queues(fabric: Fabric, *, drops: bool = True) -> list[dict[str, Any]]:
+    """The controller's entry for each limited port of the P4 switches, drained at the link's rate.
+
+    `drops`: whether packets are dropped by their class; otherwise all are kept until the queue is full.
+    """
     host, trunk = fabric.link, fabric.link.trunk()
-    ports = [(h.switch, h.port, host) for h in fabric.hosts]
+    ports = [(h.switch, h.port, host) for h in fabric.limited_hosts]
     ports += [(t.lower, t.lower_port, trunk) for t in fabric.trunks]
     ports += [(t.upper, t.upper_port, trunk) for t in fabric.trunks]
     several = len(fabric.switches) > 1
@@ -34,17 +36,17 @@ def virtual_queues(fabric: Fabric) -> list[dict[str, Any]]:
             **({"switch": switch} if several else {}),
             "port": port,
             "rate_mbit": link.mbit,
-            **thresholds(link.queue_packets * _FRAME_BYTES),
+            **thresholds(link.queue_packets * _FRAME_BYTES, drops=drops),
         }
         for switch, port, link in sorted(ports, key=lambda one: one[:2])
     ]
 
 
-def thresholds(queue_bytes: int) -> dict[str, Any]:
+def thresholds(queue_bytes: int, *, drops: bool = True) -> dict[str, Any]:
     """Thresholds of a virtual queue, for a link whose real queue holds `queue_bytes`."""
     return {
         "mark_bytes": int(_MARK * queue_bytes),
-        "drop_bytes": [int(share * queue_bytes) for share in _DROP],
+        "drop_bytes": [int((share if drops else _DROP_ALL) * queue_bytes) for share in _DROP],
         "drop_all_bytes": int(_DROP_ALL * queue_bytes),
     }
 

@@ -14,32 +14,44 @@ def test_slow_start_doubles_every_round_trip_up_to_half_of_the_slots() -> None:
     assert limit.chunks == START_CHUNKS == 10
     sizes = []
     for step in range(5):
-        limit.results(limit.chunks, 0.1 * step, marked=False)
+        limit.results(limit.chunks, 0.1 * step, marked=0)
         sizes.append(limit.chunks)
     assert sizes == [20, 40, 80, 100, 100]
 
 
-def test_a_mark_halves_once_in_a_round_trip_then_one_more_each() -> None:
+def test_the_first_mark_halves_once_in_a_round_trip_then_it_is_one_more_each() -> None:
     limit = WindowLimit(1000)
     limit.round_trip(0.1)
-    limit.results(70, 1.0, marked=False)
+    limit.results(70, 1.0, marked=0)
     assert limit.chunks == 80
-    limit.results(1, 1.01, marked=True)
-    limit.results(1, 1.05, marked=True)
+    limit.results(1, 1.01, marked=1)
+    limit.results(1, 1.05, marked=1)
     assert limit.chunks == 40
-    limit.results(1, 1.12, marked=True)
+    limit.results(1, 1.12, marked=1)
     assert limit.chunks == 20
     for _ in range(20):
-        limit.results(1, 1.2, marked=False)
+        limit.results(1, 1.2, marked=0)
     assert limit.chunks == 20, "20 results, each a bit less than a 20th"
-    limit.results(1, 1.2, marked=False)
+    limit.results(1, 1.2, marked=0)
     assert limit.chunks == 21
+
+
+@pytest.mark.parametrize("share", [0.05, 0.25, 1.0])
+def test_marks_shrink_it_by_half_of_the_share_of_marked_results(share: float) -> None:
+    """RFC 8257. The window has 40 chunks each time, so that a round trip is 40 results."""
+    limit = WindowLimit(1000)
+    limit.round_trip(0.1)
+    limit.results(30, 0.0, marked=1)
+    for step in range(200):
+        limit._size = 40.0
+        limit.results(40, 1.0 + step, marked=round(40 * share))
+    assert limit._size == pytest.approx(40 * (1 - share / 2), rel=1e-3)
 
 
 def test_marks_never_stop_it() -> None:
     limit = WindowLimit(64)
     for step in range(50):
-        limit.results(1, float(step), marked=True)
+        limit.results(1, float(step), marked=1)
     assert limit.chunks == LEAST_CHUNKS
     assert WindowLimit(1).chunks == 1
 
@@ -47,15 +59,15 @@ def test_marks_never_stop_it() -> None:
 def test_round_trips_far_above_the_shortest_shrink_it() -> None:
     limit = WindowLimit(1000)
     limit.round_trip(0.01)
-    limit.results(90, 0.0, marked=False)
+    limit.results(90, 0.0, marked=0)
     for step in range(40):
         limit.round_trip(0.5)
-        limit.results(1, 10.0 * step, marked=False)
+        limit.results(1, 10.0 * step, marked=0)
     assert limit.chunks == 32
     steady = WindowLimit(1000)
     for step in range(40):
         steady.round_trip(0.05)
-        steady.results(10, 10.0 * step, marked=False)
+        steady.results(10, 10.0 * step, marked=0)
     assert steady.chunks == 410
 
 

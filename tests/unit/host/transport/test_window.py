@@ -487,7 +487,7 @@ def test_a_limit_below_half_of_the_slots() -> None:
     assert drain(w, 0.0) == list(range(START_CHUNKS))
     hear(w, [w.place(chunk) for chunk in range(4)], 0.01)
     assert len(drain(w, 0.01)) == 8, "slow start: two for each result"
-    w.complete(w.find(*np.array([w.place(chunk) for chunk in range(4, 6)]).T), 0.02, marked=True)
+    w.complete(w.find(*np.array([w.place(chunk) for chunk in range(4, 6)]).T), 0.02, marked=1)
     assert w.limit is not None
     assert w.limit.chunks == START_CHUNKS // 2 + 2
     assert drain(w, 0.02) == []

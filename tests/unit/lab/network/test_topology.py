@@ -21,6 +21,7 @@ from sumwire_lab.options.recipes import RECIPES
 from sumwire_lab.options.run_options import UNLIMITED, WORKERS_MAX, LinkOptions, RunOptions
 from sumwire_lab.options.shapes import SHAPES, TOPOLOGIES, leaves_of
 from sumwire_lab.run.training_run import _check_ops
+from sumwire_lab.run.virtual_queues import virtual_queues
 
 # Linux allows 15 characters.
 NAME_MAX = 15
@@ -225,6 +226,21 @@ def test_the_software_aggregator_has_a_host_with_the_aggregators_address(tmp_pat
     described = json.loads(files[control_plane.JOB].read_text())
     assert {address["aggregator"] for address in described["addresses"]} == {fabric.server.ip}
     assert [address["ip"] for address in described["addresses"]] == [host.ip for host in fabric.hosts]
+
+
+def test_a_server_behind_a_switch_is_a_host_whose_switch_has_no_job(tmp_path: Path) -> None:
+    fabric = plan(3, LinkOptions(), "sw12af", server=True, server_behind=True)
+    assert fabric.server is not None and fabric.limited_hosts == (*fabric.hosts, fabric.server)
+    assert fabric.server.ip not in {fabric.switches[0].aggregator_ip, *(host.ip for host in fabric.hosts)}
+    files = control_plane.describe(fabric, tmp_path, control_plane.training_job(fabric))
+    described = json.loads(files[control_plane.JOB].read_text())
+    assert {address["aggregator"] for address in described["addresses"]} == {fabric.server.ip}
+    assert [address["ip"] for address in described["addresses"]] == [host.ip for host in fabric.hosts]
+    switch = control_plane.configuration(fabric, {"s1": "127.0.0.1:1"}, [], virtual_queues(fabric))
+    config = parse_config(yaml.safe_dump(switch))
+    assert not config.jobs
+    assert {worker.ip.exploded for worker in config.workers} == {host.ip for host in fabric.limited_hosts}
+    assert [queue.port for queue in config.queues] == [1, 2, 3, 4]
 
 
 def test_the_job_has_the_table_of_its_system() -> None:

@@ -21,13 +21,14 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Conditions(loss=1.0), "loss=1.0"),
     (lambda: Conditions(loss=-0.1), "loss=-0.1"),
     (lambda: Conditions(gray=OfHost(1, 0)), "gray=1:0"),
-    (lambda: Conditions(background=1.5), "background=1.5"),
+    (lambda: Conditions(background=4.5), "background=4.5"),
     (lambda: Conditions(incast_kb=-1), "incast=-1"),
     (lambda: Conditions(slow=OfHost(2, 0.5)), "slow=2:0.5"),
     (lambda: OfHost.parse("gray", "0.01"), "gray=0.01"),
     (lambda: OfHost.parse("slow", "h2:fast"), "slow=h2:fast"),
     (lambda: RunOptions(conditions=Conditions(gray=OfHost(5, 0.01))), "gray=5:0.01"),
     (lambda: RunOptions(conditions=Conditions(slow=OfHost(0, 3))), "slow=0:3"),
+    (lambda: RunOptions(conditions=Conditions(background=1.5)), "more only with a server"),
     (lambda: RunOptions(workers=1, conditions=Conditions(background=0.5)), "background=0.5"),
     (lambda: RunOptions(workers=1, conditions=Conditions(incast_kb=9)), "incast=9"),
     (lambda: LinkOptions(trunk_mbit=0), "trunk-bw=0"),
@@ -81,6 +82,15 @@ def test_flows_go_round_and_bursts_to_the_first(tmp_path: Path) -> None:
     assert {s.burst_bytes for s in specs} == {20_000}
     specs[1].save(tmp_path / "spec.json")
     assert TrafficSpec.load(tmp_path / "spec.json") == specs[1]
+
+
+def test_flows_go_to_the_server_behind_the_switch(tmp_path: Path) -> None:
+    fabric = plan(3, LinkOptions(100), "sw12af", server=True, server_behind=True)
+    specs = traffic_specs(fabric, Conditions(background=1.5), tmp_path / "m", tmp_path)
+    assert fabric.server is not None
+    assert [s.peer for s in specs] == [fabric.server.ip] * 3 + [None]
+    # One and a half times 100 Mbit/s in bytes, over all flows of all hosts.
+    assert {s.flow_bytes_per_s * FLOWS * 3 for s in specs} == {18_750_000}
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0])

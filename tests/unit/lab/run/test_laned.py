@@ -44,6 +44,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: RunOptions(systems=DLCP, topology="leaf-spine", laned=LanedOptions(quorum=3)), "quorum=3"),
     (lambda: RunOptions(laned=LanedOptions(quorum=3)), "systems=gloo,thc"),
     (lambda: RunOptions(systems=DLCP, topology="leaf-spine", laned=LanedOptions(degrade=Degrade("trim", 0.1))), "deg"),
+    (lambda: RunOptions(server=True, switch="aggregator"), "server: only"),
+    (lambda: RunOptions(server=True, topology="leaf-spine"), "server: only"),
     (lambda: RunOptions(systems=DLCP, switch="aggregator", laned=LanedOptions(degrade=Degrade("drop", 0.1))), "deg"),
     (lambda: RunOptions(systems=DLCP, malformed=10), "malformed=10"),
 ]
@@ -56,11 +58,11 @@ def test_wrong_options_are_refused(make: Callable[[], object], words: str) -> No
 
 
 def test_the_command_line_makes_them() -> None:
-    text = (
-        "run --systems gloo,dlcp --quorum 3 --loss-bound 0.03 --lanes 2 --divisor workers --degrade trim:0.2 --seed 5"
-    )
+    text = "run --systems gloo,dlcp --no-drops --no-priorities --quorum 3 --loss-bound 0.03 --lanes 2 --divisor workers --degrade trim:0.2 --seed 5"
     options = run_options(parser().parse_args(text.split()))
-    assert options.laned == LanedOptions(2, 3, 0.03, "workers", True, Degrade("trim", 0.2, 5))
+    assert options.laned == LanedOptions(
+        2, 3, 0.03, "workers", drops=False, priorities=False, degrade=Degrade("trim", 0.2, 5)
+    )
     assert options.needs_barrier
     plain = run_options(parser().parse_args(["run", "--systems", "dlcp"]))
     assert plain == RunOptions(systems=("dlcp",))
@@ -96,6 +98,11 @@ def test_a_virtual_queue_is_full_before_the_links_own() -> None:
     assert 0 < one["mark_bytes"] < one["drop_bytes"][0]
     assert one["drop_bytes"] == sorted(one["drop_bytes"])
     assert one["drop_bytes"][-1] <= one["drop_all_bytes"] < 150_000
+
+
+def test_without_drops_a_queue_keeps_every_class_until_it_is_full() -> None:
+    one = queues.thresholds(150_000, drops=False)
+    assert one["drop_bytes"] == [one["drop_all_bytes"]] * 4 and one["mark_bytes"] < one["drop_all_bytes"]
 
 
 def test_decisions_are_summed_by_class() -> None:
