@@ -146,7 +146,7 @@ class Receiver:
             self._catch_up.applied(self._window.base + chunks[:good], received, sizes[:good])
         buffers.fill_cut(received, records[:good])
         buffers.accept(chunks[:good], received, records[:good])
-        self._window.complete(chunks[:good], now, marked=np.count_nonzero(records["flags"][:good] & p4.FLAG_CE))
+        self._window.complete(chunks[:good], now, marked=int(np.count_nonzero(records["flags"][:good] & p4.FLAG_CE)))
         if good < len(rows):
             chunk, record = int(chunks[good]), records[good]
             if incomplete[good]:
