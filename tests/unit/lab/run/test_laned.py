@@ -58,8 +58,10 @@ def test_wrong_options_are_refused(make: Callable[[], object], words: str) -> No
 
 
 def test_the_command_line_makes_them() -> None:
-    text = "run --systems gloo,dlcp --no-drops --no-priorities --quorum 3 --loss-bound 0.03 --lanes 2 --divisor workers "
+    text = (
+        "run --systems gloo,dlcp --no-drops --no-priorities --quorum 3 --loss-bound 0.03 --lanes 2 --divisor workers "
         "--degrade trim:0.2 --seed 5"
+    )
     options = run_options(parser().parse_args(text.split()))
     assert options.laned == LanedOptions(
         2, 3, 0.03, "workers", drops=False, priorities=False, degrade=Degrade("trim", 0.2, 5)
