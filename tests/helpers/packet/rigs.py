@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -33,9 +33,9 @@ from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
 from sumwire_controller.deploy.operations import bring_about
 from sumwire_controller.deploy.p4info import Program
-from sumwire_controller.deploy.reconcile import Change, choose_generations, desired_state, plan
+from sumwire_controller.deploy.reconcile import Change, Write
 from sumwire_controller.deploy.switch import P4Switch
-from sumwire_controller.derive.entries import Entry, TableEntry
+from sumwire_controller.derive.entries import Entry, TableEntry, admissions, last_generation
 from sumwire_controller.model.config import Config
 from sumwire_controller.parse.config_file import parse_config
 from sumwire_protocol import constants as _p4
@@ -53,7 +53,7 @@ NAMES = {prefix: {value: name.removeprefix(prefix) for name, value in vars(_p4).
 
 
 class BatchingSwitch(P4Switch):
-    """Writes many changes in one request: hundreds of tests renew all jobs, a hundred writes each."""
+    """Many writes or reads in one request: hundreds of tests need them."""
 
     def write_all(self, program: Program, changes: Iterable[Change]) -> None:
         request = p4runtime_pb2.WriteRequest(device_id=self._switch.device_id)
@@ -64,6 +64,19 @@ class BatchingSwitch(P4Switch):
             )
         if request.updates:
             self._call("writing the rig's changes", self._session.stub.Write, request)
+
+    def packets(self, counter_ids: Iterable[int]) -> dict[int, dict[int, int]]:
+        """Packets of the cells of indirect counters that have counted any, by counter and index."""
+        request = p4runtime_pb2.ReadRequest(device_id=self._switch.device_id)
+        found: dict[int, dict[int, int]] = {}
+        for counter_id in counter_ids:
+            request.entities.add().counter_entry.counter_id = counter_id
+            found[counter_id] = {}
+        for entity in self._read("reading counters", request):
+            cell = entity.counter_entry
+            if packets := cell.data.packet_count:
+                found[cell.counter_id][cell.index.index] = packets
+        return found
 
 
 @functools.cache
@@ -82,43 +95,47 @@ class Controlled:
         self._config = replace(_star(), switch=replace(_star().switch, grpc=address))
         self._program = Program.load(None)
         self._switch = BatchingSwitch(self._config.switch)
-        self._held: Collection[Entry] | None = None
-        self._base: Collection[Entry] = ()
+        self._admissions: dict[int, TableEntry] = {}
+        self._installed: dict[tuple[object, ...], Entry] = {}
+        self._generation = 0
         self._ports: tuple[int, ...] = ()
         self._decided: Counter[tuple[int, int, int, int]] = Counter()
         self._used: set[int] = set()
+        self._counted: tuple[Counter[str], Counter[str]] | None = None
 
     def renew(self) -> None:
-        """Reads the switch back once, then trusts what it wrote, and renews the jobs that frames have named since:
-        hundreds of tests renew, each has used a few jobs."""
-        now = int(time.time())
-        if self._held is None:
+        """Begins as the controller does; then writes the rows that admit the jobs that frames have named since, with a
+        new generation: hundreds of tests renew, each has used a few jobs."""
+        if not self._admissions:
             jobs = [job.name for job in self._config.jobs]
-            bring_about(self._config, self._switch, self._program, jobs, now)
-            self._held = self._switch.entries(self._program)
-        used = [job.name for job in self._config.jobs if job.id in self._used]
-        desired = desired_state(self._config, choose_generations(self._config, self._held, used, now))
-        self._switch.write_all(self._program, plan(desired, self._held))
-        self._held = self._base = desired
+            bring_about(self._config, self._switch, self._program, jobs, int(time.time()))
+            held = self._switch.entries(self._program)
+            self._admissions, self._generation = admissions(held), last_generation(held)
+        self._install([])
+        self._generation += 1
+        anew = [_admitted_anew(row, self._generation) for job, row in self._admissions.items() if job in self._used]
+        self._switch.write_all(self._program, [Change(Write.MODIFY, row) for row in anew])
         self._used.clear()
 
     def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade], first: int) -> None:
         """Rows beside those of the configuration, until the next renewal; see `Rig.install`."""
         if queues:
-            self._write(_queue_row(port, replace(queue, rate=FASTEST)) for port, queue in queues.items())
+            self._install([_queue_row(port, replace(queue, rate=FASTEST)) for port, queue in queues.items()])
             for port in queues:
                 self._empty(port, first)
         rows = [_queue_row(port, queue) for port, queue in queues.items()]
         rows += [TableEntry("degrade", (job,), (one.seed, one.share, one.mode)) for job, one in degrades.items()]
-        self._write(rows)
+        self._install(rows)
         self._ports = tuple(queues)
         self._decided = self._decisions()
 
-    def _write(self, rows: Iterable[Entry]) -> None:
-        desired = frozenset(self._base).union(rows)
-        assert self._held is not None
-        self._switch.write_all(self._program, plan(desired, self._held))
-        self._held = desired
+    def _install(self, rows: Iterable[Entry]) -> None:
+        """These rows in place of those of before."""
+        wanted = {row.identity: row for row in rows}
+        held, self._installed = self._installed, wanted
+        changes = [Change(Write.DELETE, row) for identity, row in held.items() if identity not in wanted]
+        changes += [Change(Write.MODIFY if key in held else Write.INSERT, row) for key, row in wanted.items()]
+        self._switch.write_all(self._program, changes)
 
     def _empty(self, port: int, first: int) -> None:
         """What an earlier test left in the port's queues is gone at this rate; the frames themselves are their first
@@ -130,6 +147,7 @@ class Controlled:
 
     def exchange(self, port: int, frame: bytes) -> Frames:
         self._used |= self._named_by(frame)
+        self._counted = None
         return self._pass(port, frame)
 
     def _named_by(self, frame: bytes) -> set[int]:
@@ -154,9 +172,12 @@ class Controlled:
         return +now
 
     def counters(self) -> tuple[Counter[str], Counter[str]]:
-        verdicts = self._switch.counter(self._program.verdicts_id)
-        rejects = self._switch.counter(self._program.rejects_id)
-        return _named(verdicts, "VERDICT_"), _named(rejects, "REJECT_")
+        """Read anew where frames have passed since."""
+        if self._counted is None:
+            ids = self._program.verdicts_id, self._program.rejects_id
+            verdicts, rejects = self._switch.packets(ids).values()
+            self._counted = _named(verdicts, "VERDICT_"), _named(rejects, "REJECT_")
+        return self._counted[0].copy(), self._counted[1].copy()
 
     def close(self) -> None:
         self._switch.close()
@@ -173,8 +194,12 @@ def _queue_row(port: int, queue: Queue) -> TableEntry:
     return TableEntry("virtual_queue", (port,), args)
 
 
-def _named(cells: dict[int, tuple[int, int]], prefix: str) -> Counter[str]:
-    return Counter({NAMES[prefix].get(index, str(index)): packets for index, (packets, _) in cells.items() if packets})
+def _admitted_anew(row: TableEntry, generation: int) -> TableEntry:
+    return replace(row, args=(generation, *row.args[1:]))
+
+
+def _named(packets: dict[int, int], prefix: str) -> Counter[str]:
+    return Counter({NAMES[prefix].get(index, str(index)): count for index, count in packets.items()})
 
 
 class ProcessRig(Controlled):
