@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from sumwire.dlcp.lanes import Lanes as Lanes
     from sumwire.dlcp.lanes import TensorRecord as TensorRecord
+    from sumwire.dlcp.sync import EarlySync as EarlySync
     from sumwire.dlcp.sync import LaneState as LaneState
     from sumwire.dlcp.sync import LaneSync as LaneSync
     from sumwire.dlcp.sync import lane_hook as lane_hook
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sumwire.dlcp.tags import Tag as Tag
 
 _HOMES: Final = {
+    "EarlySync": "sync",
     "LaneState": "sync",
     "LaneSync": "sync",
     "Lanes": "lanes",

@@ -27,6 +27,7 @@ from sumwire.job.job import Residual
 from sumwire.job.nonfinite import NonFinite, result_check
 from sumwire.training.comm_thread import CommThread, wait_for
 from sumwire.training.ddp import DdpState, Task
+from sumwire.training.early_forward import EarlyForward
 from sumwire.training.optim import GradientOptimizer
 
 if TYPE_CHECKING:
@@ -55,8 +56,11 @@ class LaneState(DdpState):
     """:class:`sumwire.DdpState` over lanes: buckets of different lanes are reduced at the same time.
 
     ``parameters`` is the model, or its parameters in order, front layers first. Residuals belong to parameters.
-    ``nonfinite`` as in :class:`sumwire.Job`.
+    ``nonfinite`` as in :class:`sumwire.Job`. With ``early`` set, the backward pass leaves each worker its own
+    gradients, and the means go to the early optimizer's step.
     """
+
+    early: EarlyForward | None = None
 
     def __init__(
         self,
@@ -83,9 +87,17 @@ class LaneState(DdpState):
             # The first of a step. A step that was not completed is forgotten.
             self._now = []
         self._now.append(_Operation(bucket.index(), parts, self.position(parts)))
-        future = super()._submit(bucket)
+        future = super()._submit(bucket) if self.early is None else self._submit_early(bucket, self.early)
         if bucket.is_last():
             self._step, self._now = self._now, []
+        return future
+
+    def _submit_early(self, bucket: GradBucket, early: EarlyForward) -> Future[Tensor]:
+        own = bucket.buffer()
+        # DDP fills its buffer anew in the next backward pass, and does not wait for the mean.
+        early.announce(bucket.parameters(), self._queue(bucket, own.clone()))
+        future: Future[Tensor] = Future(devices=[own.device] if own.is_cuda else None)
+        future.set_result(own)
         return future
 
     @property
@@ -165,8 +177,9 @@ class LaneSync(GradientOptimizer):
         """Average the gradients. The back layers are handed over first, as in a backward pass."""
         buckets = _buckets(self._state)
         futures = [self._state.submit(cast(GradBucket, bucket)) for bucket in buckets]
-        for bucket, future in zip(buckets, futures, strict=True):
-            bucket.take(wait_for(future))
+        if self._state.early is None:
+            for bucket, future in zip(buckets, futures, strict=True):
+                bucket.take(wait_for(future))
 
     def place(self) -> Place:
         return self._state.place()
@@ -178,6 +191,42 @@ class LaneSync(GradientOptimizer):
     def restore(self, content: Content, /) -> None:
         super().restore(content.part("optimizer", self.kind()))
         self._state.restore(content.part("lanes", self.kind()))
+
+
+class EarlySync(LaneSync):
+    """As :class:`LaneSync`, but the step is made piece by piece when the next forward pass needs it
+    (:mod:`sumwire.training.early_forward`). ``sends``: whether gradients are sent here, not by DDP's hook.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer, state: LaneState, *, sends: bool) -> None:
+        self._early = state.early = EarlyForward(model, optimizer)
+        self._sends = sends
+        super().__init__(optimizer, state)
+
+    def step(self, closure: Any = None, *, grad_scaler: Any = None) -> Any:
+        """Send the gradients and return. Raises UsageError for a closure or scaler, which need the whole step."""
+        if closure is not None or grad_scaler is not None:
+            raise UsageError("early forward: a closure or GradScaler needs the whole step: leave early_forward out")
+        if self._sends:
+            self.synchronize()
+        if self._early.announced:
+            self._early.step()
+        else:
+            # Gradients that are there already, as of a straggler's `follow`.
+            self._early.finish()
+            self.inner.step()
+
+    def finish(self) -> None:
+        """Wait until the latest step is made whole. To be called before parameters are read outside a forward pass."""
+        self._early.finish()
+
+    def kept(self) -> Content:
+        self.finish()
+        return super().kept()
+
+    def restore(self, content: Content, /) -> None:
+        self.finish()
+        super().restore(content)
 
 
 class _Bucket:

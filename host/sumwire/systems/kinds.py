@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from sumwire.checkpoint import Kept, Place
 from sumwire.dlcp.lanes import Lanes
-from sumwire.dlcp.sync import LaneState, LaneSync, lane_hook
+from sumwire.dlcp.sync import EarlySync, LaneState, LaneSync, lane_hook
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
 from sumwire.job.nonfinite import NonFinite
@@ -113,16 +113,20 @@ class LaneSystem(System):
     """DLCP. The lane of a DDP bucket follows from its place in the model. A plain model's gradients are sent as one
     tensor per lane before the optimizer's step.
 
-    ``state`` is None until the system has a model; see :class:`sumwire.dlcp.LaneState`.
+    ``state`` is None until the system has a model; see :class:`sumwire.dlcp.LaneState`. ``early_forward``: steps are
+    made piece by piece (:class:`sumwire.dlcp.EarlySync`).
     """
 
-    def __init__(self, name: str, transport: str, lanes: Lanes, *, error_feedback: bool) -> None:
+    def __init__(
+        self, name: str, transport: str, lanes: Lanes, *, error_feedback: bool, early_forward: bool = False
+    ) -> None:
         def totals() -> dict[str, float]:
             return lanes.stats.as_dict()
 
         super().__init__(name, transport, None, totals)
         self.lanes = lanes
         self._error_feedback = error_feedback
+        self._early_forward = early_forward
         self._nonfinite: NonFinite = "propagate"
         self.state: LaneState | None = None
 
@@ -152,11 +156,14 @@ class LaneSystem(System):
             self.state.close()
 
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
-        return optimizer
+        assert self.state is not None
+        return EarlySync(model, optimizer, self.state, sends=False) if self._early_forward else optimizer
 
     def _without_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         self.hook_for(model)
         assert self.state is not None
+        if self._early_forward:
+            return EarlySync(model, optimizer, self.state, sends=True)
         return LaneSync(optimizer, self.state)
 
 

@@ -28,6 +28,7 @@ TRANSPORTS: Final = (SWITCH, GROUP)
 # Meanings of the options that systems have, in the order of the docs.
 MEANINGS: Final[Mapping[str, str]] = {
     "error_feedback": "add what was left out to the next gradients",
+    "early_forward": "make the step piece by piece, as the next forward pass needs it",
     "scale": "what a sign stands for",
     "k": "fraction of a bucket's values that is sent, above 0 and at most 1",
     "rank": "columns of the factors, at most the smaller side of some matrix",

@@ -38,6 +38,13 @@ class ThcOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LaneOptions(ThcOptions):
+    """In lanes."""
+
+    early_forward: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class ThcGroupOptions(Options):
     """Over a group."""
 
@@ -112,10 +119,11 @@ def _by_table(
     return gradients_over_peers(name, peers, thc_through_group(peers, table, seed=seed), error_feedback=error_feedback)
 
 
-def _in_lanes(name: str, lanes: Lanes, options: ThcOptions) -> System:
+def _in_lanes(name: str, lanes: Lanes, options: LaneOptions) -> System:
     from sumwire.systems.kinds import LaneSystem
 
-    return LaneSystem(name, SWITCH, lanes, error_feedback=options.error_feedback)
+    kept = {"error_feedback": options.error_feedback, "early_forward": options.early_forward}
+    return LaneSystem(name, SWITCH, lanes, **kept)
 
 
 _COST: Final = InPackets(op=THC)
@@ -147,7 +155,7 @@ THC_UNIFORM: Final = SystemSpec(
 DLCP: Final = SystemSpec(
     what="as `thc`, in lanes of a job (`sumwire.dlcp.Lanes`) whose packets have priorities and drop classes",
     paper="DLCP, arXiv 2008.08445; MLT, NSDI 2024",
-    routes={SWITCH: Route(make=_in_lanes, options=ThcOptions, cost=_COST, ops=OPS, codec=codec, laned=True)},
+    routes={SWITCH: Route(make=_in_lanes, options=LaneOptions, cost=_COST, ops=OPS, codec=codec, laned=True)},
     keeps="residual",
     limits=f"{LIMITS}; contributions up to the loss bound may be missing",
     table="solved",

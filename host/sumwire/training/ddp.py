@@ -56,7 +56,8 @@ Reduce = Callable[[Tensor, int], tuple[Tensor, Residual]]
 
 @dataclass(frozen=True)
 class Task:
-    """One bucket to reduce. ``buffer`` is DDP's own, which does not change it until the bucket's future is done."""
+    """One bucket to reduce. ``buffer`` is DDP's own, which does not change it until the bucket's future is done, or
+    a copy of it."""
 
     buffer: Tensor
     index: int
@@ -122,15 +123,18 @@ class DdpState(Saved):
         return self._buckets.submit(bucket, self._submit)
 
     def _submit(self, bucket: GradBucket) -> Future[Tensor]:
-        buffer = bucket.buffer()
+        future = self._queue(bucket, bucket.buffer())
+        raise_from_backward(future)
+        return future
+
+    def _queue(self, bucket: GradBucket, buffer: Tensor) -> Future[Tensor]:
+        """Queue a bucket whose values are in ``buffer``; the future holds that, filled with the mean gradient."""
         task = Task(buffer, bucket.index(), self._parts(bucket), self._step_of(bucket), _filled(buffer))
         try:
-            future = self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
+            return self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
         except Exception:
             self._drop(task)
             raise
-        raise_from_backward(future)
-        return future
 
     @property
     def communicating(self) -> bool:

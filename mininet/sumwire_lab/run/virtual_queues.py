@@ -17,7 +17,7 @@ _FRAME_BYTES: Final = 1500
 # Thresholds of a virtual queue as shares of the link's real queue: for marks, for dropping classes 3, 2, 1 and 0, and
 # for dropping everything. The real queue, which knows no classes, must not fill before the virtual one.
 _MARK: Final = 1 / 16
-_DROP: Final = (1 / 8, 1 / 4, 1 / 2, 3 / 4)
+_DROP: Final = (1 / 8, 1 / 2, 5 / 8, 3 / 4)
 _DROP_ALL: Final = 7 / 8
 
 
