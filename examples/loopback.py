@@ -16,12 +16,11 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-TABLE: Final = [0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30]
 # What a rank does: its number, and the path of the job file.
 Work = Callable[[int, Path], object]
 
@@ -33,9 +32,8 @@ def job_file(ranks: int, ops: list[str]) -> dict[str, Any]:
         {"worker": rank, "ip": f"{network}.{1 + rank}", "udp_port": 21335, "aggregator": f"{network}.250", "seat": rank}
         for rank in range(ranks)
     ]
-    thc = {"thc": {"bits": 4, "p": 0.03125, "table": TABLE}} if "thc" in ops else {}
     job = {"format": 3, "name": "example", "job": 1, "ops": ops, "workers": ranks, "quorum": ranks, "slots": 256}
-    return {**job, "addresses": addresses, **thc}
+    return {**job, "addresses": addresses}
 
 
 def run(work: Work, *, ranks: int = 2, ops: list[str] | None = None) -> None:

@@ -79,7 +79,7 @@ JOB: dict[str, Any] = {
         {"worker": k, "ip": f"10.0.0.{k + 1}", "udp_port": 41000 + k, "aggregator": "10.0.0.100", "seat": k}
         for k in range(2)
     ],
-    "thc": {"bits": 4, "p": 0.03125, "table": config_texts.PUBLISHED_TABLE},
+    "thc": {"bits": 4, "p": 0.03125, "table": config_texts.PUBLISHED_TABLE, "granularity": 30},
 }
 _CONFIG = parse_job(JOB, 0)
 _TUNING: dict[str, Any] = {

@@ -7,6 +7,7 @@ The keys and their types are checked here, the values in `rules/switch_config.py
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -69,12 +70,14 @@ def _draft(tree: Node, log: Log) -> Draft:
     workers, jobs = root.items("workers"), root.items("jobs")
     queues = root.items("queues") if root.has("queues") else None
     root.finish(_ROOT_KEYS)
+    known = each(workers, "workers", log, read_worker)
+    weights = {worker.name: worker.weight for worker in known if worker}
     return Draft(
         switch=read_switch(switch, "switch", log) if switch else None,
         aggregator=read_aggregator(aggregator, "aggregator", log) if aggregator else None,
         ports=ports,
-        workers=each(workers, "workers", log, read_worker),
-        jobs=each(jobs, "jobs", log, read_job),
+        workers=known,
+        jobs=each(jobs, "jobs", log, partial(read_job, weights=weights)),
         names_unparsed=names_in(workers),
         queues=each(queues, "queues", log, read_queue),
     )

@@ -130,6 +130,11 @@ class MappingReader:
         self._wrong(name, node, MAC_RULE)
         return None
 
+    def word(self, name: str, known: tuple[str, ...]) -> str | None:
+        """The word of a key that has one of these words, or None, and the key is still to be read."""
+        node = self._left.get(name)
+        return str(self._left.pop(name).value) if node is not None and node.value in known else None
+
     def items(self, name: str) -> list[Node] | None:
         """The elements of a list."""
         node = self.node(name)

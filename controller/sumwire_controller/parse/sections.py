@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from sumwire_protocol.constants import SUMWIRE_PORT
+from sumwire_protocol import tables
+from sumwire_protocol.constants import SUMWIRE_PORT, THC_INDEX_PLANES
 
 from sumwire_controller.model.config import (
     SPRAYS,
@@ -87,7 +88,14 @@ def read_tree_job(node: Node, path: str, log: Log) -> Job | None:
     return read_job(node, path, log, _TREE_JOB_KEYS)
 
 
-def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS) -> Job | None:
+def read_job(
+    node: Node,
+    path: str,
+    log: Log,
+    keys: tuple[str, ...] = _JOB_KEYS,
+    weights: Mapping[str, int] | None = None,
+) -> Job | None:
+    """Read a job. `weights`: the hosts behind each worker, by name; default: every worker is a host."""
     read = MappingReader(node, path, log)
 
     def has(name: str) -> bool:
@@ -104,15 +112,17 @@ def read_job(node: Node, path: str, log: Log, keys: tuple[str, ...] = _JOB_KEYS)
     slots_node = read.node("slots")
     slots = _slots(slots_node, f"{path}.slots", log) if slots_node else None
     thc_node = read.node("thc") if has("thc") else None
-    thc = _thc(thc_node, f"{path}.thc", log) if thc_node else None
+    wants_table = thc_node is not None or "thc" in (ops or ())
     degrade_node = read.node("degrade") if has("degrade") else None
     degrade = _degrade(degrade_node, f"{path}.degrade", log) if degrade_node else None
     parents = each(read.items("parents"), f"{path}.parents", log, _parent) if has("parents") else ()
     stands_for = read.integers("stands_for") if has("stands_for") else ()
     read.finish(keys)
+    hosts = sum(stands_for or ((weights or {}).get(worker, 1) for worker in workers or ()))
+    thc = _thc(thc_node, path, log, None if parents else hosts) if wants_table else None
     if name is None or number is None or ops is None or workers is None or quorum is None or slots is None:
         return None
-    if (thc_node is not None and thc is None) or stands_for is None or None in parents:
+    if (wants_table and thc is None) or stands_for is None or None in parents:
         return None
     if (degrade_node is not None and degrade is None) or lanes is None or spray is None or blind is None:
         return None
@@ -135,14 +145,50 @@ def _slots(node: Node, path: str, log: Log) -> SlotRange | None:
     return None if base is None or count is None else SlotRange(base, count)
 
 
-def _thc(node: Node, path: str, log: Log) -> Thc | None:
+def _thc(node: Node | None, path: str, log: Log, hosts: int | None) -> Thc | None:
+    """The table of a job with so many hosts; None if this switch knows only some of them. A job need not have `thc`."""
+    if node is None:
+        return _solved(path, "thc", log, _Asked(tables.AUTO, tables.DEFAULT_BITS, tables.DEFAULT_P), hosts)
+    path = f"{path}.thc"
     read = MappingReader(node, path, log)
-    bits, p, table = read.integer("bits"), read.number("p"), read.integers("table")
+    bits = read.integer("bits") if read.has("bits") else tables.DEFAULT_BITS
+    p = read.number("p") if read.has("p") else tables.DEFAULT_P
+    kind = read.word("table", tables.KINDS) if read.has("table") else tables.AUTO
+    table = read.integers("table") if kind is None else ()
     granularity = read.integer("granularity") if read.has("granularity") else None
     read.finish(_THC_KEYS)
+    if bits is None or p is None or table is None:
+        return None
+    if kind is not None:
+        return _solved(path, "table", log, _Asked(kind, bits, p, granularity), hosts)
     if granularity is not None and table and granularity != table[-1]:
         log.add(path, "granularity", granularity, f"must be the table's last value, {table[-1]}")
-    return None if bits is None or p is None or table is None else Thc(bits, p, table)
+    return Thc(bits, p, table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A table that is to be made: of a kind of `tables.KINDS`."""
+
+    kind: str
+    bits: int
+    p: float
+    granularity: int | None = None
+
+
+def _solved(path: str, field: str, log: Log, asked: _Asked, hosts: int | None) -> Thc | None:
+    """The table that is asked for. Where bits, p or hosts are out of range, `rules/job.py` says so."""
+    if hosts is None:
+        rule = "a switch with others above does not know all hosts of the job: give its table as a list"
+        log.add(path, field, asked.kind, rule)
+        return None
+    granularity = asked.granularity
+    if granularity is not None and not 1 <= granularity <= tables.SUM_MAX:
+        log.add(path, "granularity", granularity, f"must be 1..{tables.SUM_MAX}")
+        return None
+    bits, workers = min(max(asked.bits, 1), THC_INDEX_PLANES), min(max(hosts, 1), tables.SUM_MAX)
+    kind = asked.kind if 0 < asked.p < 1 else tables.UNIFORM
+    return Thc(asked.bits, asked.p, tables.made(kind, bits, asked.p, workers, granularity))
 
 
 def _degrade(node: Node, path: str, log: Log) -> Degrade | None:

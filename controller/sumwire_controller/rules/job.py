@@ -11,13 +11,12 @@ from typing import Final
 
 from sumwire_protocol.constants import SLOT_WORDS, SLOTS_TOTAL, THC_INDEX_PLANES
 from sumwire_protocol.ops import COUNT_MAX, OPS
+from sumwire_protocol.tables import SUM_MAX
 
 from sumwire_controller.errors import Problem
 from sumwire_controller.model.config import OP_CODES, Job, SlotRange, Thc
 from sumwire_controller.rules.addresses import repeated
 
-SUM_MAX: Final = (1 << SLOT_WORDS) - 1
-"""The largest sum that fits the planes of a slot."""
 OP_HOSTS_MAX: Final = {op.name: op.workers_max for op in OPS if op.workers_max < COUNT_MAX}
 """The most hosts whose contributions fit the payload of an op, for the ops with less room than COUNT_MAX."""
 OP_BELOW_MAX: Final = {op.name: op.workers_below_max for op in OPS if op.workers_below_max < COUNT_MAX}
@@ -80,8 +79,9 @@ def _thc_table(path: str, table: tuple[int, ...]) -> Iterator[Problem]:
             yield Problem(path, f"table[{i}]", value, f"must be 0..{SUM_MAX}")
         if i == 0 and value != 0:
             yield Problem(path, "table[0]", value, "must be 0, the table's first value")
-        if i > 0 and value <= table[i - 1]:
-            yield Problem(path, f"table[{i}]", value, f"must be above the value before it, {table[i - 1]}")
+        if i > 0 and value <= table[i - 1] and not 0 < value == table[i - 1] == table[-1]:
+            rule = f"must be above the value before it, {table[i - 1]}; only the last value may be repeated"
+            yield Problem(path, f"table[{i}]", value, rule)
 
 
 def hosts_fit(path: str, job: Job, hosts: int) -> Iterator[Problem]:

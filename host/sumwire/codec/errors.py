@@ -10,7 +10,7 @@ class CodecError(ValueError):
 
 
 class TableError(CodecError):
-    """No strictly increasing table has these parameters."""
+    """No table has these parameters."""
 
 
 class NormRangeError(CodecError):

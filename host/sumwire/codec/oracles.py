@@ -15,12 +15,13 @@ from typing import Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 from torch import Tensor
 
 from sumwire.codec import planes, tables
 from sumwire.codec.rotation import rotate
 from sumwire.codec.seeds import SignStream
-from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, PUBLISHED_TABLE
+from sumwire.codec.tables import PUBLISHED_GRANULARITY, PUBLISHED_TABLE
 from sumwire.codec.thc import ThcCodec, ThcRound
 
 VALUES: Final = 1 << 20
@@ -73,7 +74,7 @@ def clipped_fraction(table: tables.ThcTable, x: Tensor) -> float:
 
 def oracle_rows(values: int = VALUES, seed: int = 1) -> list[tuple[str, float, float]]:
     """Return (check, measured, expected) for every oracle; each must be met within the relative TOLERANCE."""
-    table = tables.solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P)
+    table = tables.solve(DEFAULT_BITS, PUBLISHED_GRANULARITY, DEFAULT_P)
     generator = torch.Generator().manual_seed(seed)
     gaussian = [torch.randn(values, generator=generator) for _ in range(4)]
     layered = layered_gradient(values, 1.0, generator)

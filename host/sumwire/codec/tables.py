@@ -2,35 +2,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """THC tables: which integer in 0..granularity each index stands for.
 
-A table is optimal for stochastic rounding of a standard normal coordinate truncated to +-threshold
-(THC, NSDI'24, section 5.2). Its levels lie on an even grid, so that sums of table values decode linearly.
+The solver is :mod:`sumwire_protocol.tables`, because the controller solves tables too.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sumwire_protocol import constants as p4
+from sumwire_protocol import tables as solver
+from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, SUM_MAX
 
 from sumwire.codec.errors import TableError
 
 BITS_MAX: Final = 8
 GRANULARITY_MAX: Final = 4095
-# Largest sum of table values that a value's planes hold in a slot.
-SUM_MAX: Final = 2**p4.SLOT_WORDS - 1
 
 # Steps in which real indices are counted: as many as a random number of the rounding can take.
 INDEX_STEPS: Final = 1 << 16
 
-DEFAULT_BITS: Final = 4
-DEFAULT_GRANULARITY: Final = 30
-DEFAULT_P: Final = 1 / 32
-# The table of these defaults, as its authors publish it.
+# The granularity that the authors publish a table of, and that table, for DEFAULT_BITS and DEFAULT_P.
+PUBLISHED_GRANULARITY: Final = 30
 PUBLISHED_TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 
 _NORMAL: Final = NormalDist()
@@ -40,14 +35,15 @@ def threshold(p: float) -> float:
     """Return t with P(|Z| > t) = p for a standard normal Z. Raises TableError unless 0 < p < 1."""
     if not 0.0 < p < 1.0:
         raise TableError(f"clipped share p={p}: must lie between 0 and 1")
-    return -_NORMAL.inv_cdf(p / 2)
+    return solver.threshold(p)
 
 
 @dataclass(frozen=True, slots=True)
 class ThcTable:
     """One table: index z stands for the coordinate (values[z] - granularity / 2) * increment.
 
-    Raises TableError unless there are 2**bits values that rise strictly from 0 to granularity.
+    Raises TableError unless there are 2**bits values that rise strictly from 0 to granularity. Only granularity itself
+    may be repeated, where there are fewer levels than indices.
     """
 
     values: tuple[int, ...]
@@ -62,8 +58,8 @@ class ThcTable:
             raise TableError(f"table of {len(self.values)} values: bits={self.bits} needs {2**self.bits}")
         if self.values[0] != 0 or self.values[-1] != self.granularity:
             raise TableError(f"table {self.values}: must start at 0 and end at granularity {self.granularity}")
-        if any(b <= a for a, b in zip(self.values, self.values[1:], strict=False)):
-            raise TableError(f"table {self.values}: must rise strictly, an equal pair wastes an index")
+        if any(b <= a for a, b in zip(self.values, self.values[1:], strict=False) if a != self.granularity):
+            raise TableError(f"table {self.values}: must rise strictly, and only its last value may be repeated")
 
     @property
     def threshold(self) -> float:
@@ -78,14 +74,18 @@ class ThcTable:
     @property
     def mse(self) -> float:
         """Mean squared rounding error of a standard normal coordinate, clipping not included."""
-        costs = _segment_costs(self.granularity, self.threshold)
-        return float(sum(costs[a, b] for a, b in zip(self.values, self.values[1:], strict=False)))
+        return solver.error(self.values, self.p)
 
     @property
     def clip_mse(self) -> float:
         """Mean squared clipping error of a standard normal coordinate: E[(|Z| - t_p)+^2]."""
         t = self.threshold
-        return 2 * ((1 + t * t) * _NORMAL.cdf(-t) - t * _density(t))
+        return 2 * ((1 + t * t) * _NORMAL.cdf(-t) - t * solver.density(t))
+
+    @property
+    def levels(self) -> int:
+        """Different values."""
+        return self.values.index(self.granularity) + 1
 
     @property
     def max_workers(self) -> int:
@@ -119,98 +119,46 @@ class CellTables:
         return cls(*(column.astype(np.float32) for column in columns))
 
 
-def uniform(bits: int, p: float) -> ThcTable:
-    """Return the identity table, of granularity 2**bits - 1: uniform THC."""
-    _check(bits, 2**bits - 1)
-    return ThcTable(tuple(range(2**bits)), bits, 2**bits - 1, p)
+def uniform(bits: int, p: float, max_granularity: int = GRANULARITY_MAX) -> ThcTable:
+    """Return the table 0, 1 .. 2**bits - 1, or up to `max_granularity`: uniform THC."""
+    _check(bits, max_granularity)
+    values = solver.evenly_spaced(bits, max_granularity)
+    return ThcTable(values, bits, values[-1], p)
+
+
+def for_workers(workers: int, bits: int = DEFAULT_BITS, p: float = DEFAULT_P, kind: str = AUTO) -> ThcTable:
+    """Return the table that a job of so many workers has unless it is given one; `kind`: `auto` or `uniform`.
+
+    Raises TableError as `solve`.
+    """
+    most = SUM_MAX // workers
+    return best_granularity(bits, p, most) if kind == AUTO else uniform(bits, p, most)
 
 
 def solve(bits: int, granularity: int, p: float, symmetric: bool = True) -> ThcTable:
-    """Return the table of least `mse`, exact, by dynamic programming over the grid 0..granularity.
+    """Return the table of least `mse` with this granularity, see `sumwire_protocol.tables.optimal`.
 
-    With `symmetric`, values[z] + values[-1-z] = granularity, as in the published tables. Without it the error is never
-    larger; of a table and its equally good mirror image the lexicographically larger one is returned.
-    Raises TableError for bits outside 1..8, a granularity outside 2**bits-1..4095, or p
-    outside (0, 1).
+    Raises TableError for bits outside 1..8, a granularity outside 1..4095, or p outside (0, 1).
     """
     _check(bits, granularity)
-    costs = _segment_costs(granularity, threshold(p))
-    levels = 2**bits
-    values = _solve_symmetric(costs, levels) if symmetric else _solve_free(costs, levels)
+    threshold(p)
+    values, _ = solver.optimal(bits, granularity, p, symmetric)
     return ThcTable(values, bits, granularity, p)
 
 
-def best_granularity(bits: int, p: float, max_granularity: int, symmetric: bool = True) -> ThcTable:
+def best_granularity(bits: int, p: float, max_granularity: int, symmetric: bool = False) -> ThcTable:
     """Return the table of least `mse` over every granularity up to `max_granularity`; of equals the coarsest.
 
-    The error does not fall steadily with granularity, so "as large as fits" may be worse than a smaller one.
     For n workers pass SUM_MAX // n. Raises TableError as `solve`.
     """
     _check(bits, max_granularity)
-    tables = [solve(bits, g, p, symmetric) for g in range(2**bits - 1, max_granularity + 1)]
-    return min(tables, key=lambda table: table.mse)
+    threshold(p)
+    values = solver.best(bits, p, max_granularity, symmetric)
+    return ThcTable(values, bits, values[-1], p)
 
 
 def _check(bits: int, granularity: int) -> None:
     if not 1 <= bits <= BITS_MAX:
         raise TableError(f"bits={bits}: must be 1..{BITS_MAX}")
-    if not 2**bits - 1 <= granularity <= GRANULARITY_MAX:
-        raise TableError(
-            f"granularity={granularity}: {2**bits} strictly rising values from 0 need {2**bits - 1}..{GRANULARITY_MAX}"
-        )
-
-
-def _density(x: float) -> float:
-    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-
-
-def _segment_costs(granularity: int, t: float) -> NDArray[np.float64]:
-    """C[i, j] = integral of (q_j - x)(x - q_i) phi(x) over [q_i, q_j]; infinite where j <= i.
-
-    With m0, m1, m2 the moments of phi over [a, b]: (a + b) m1 - m2 - a b m0.
-    """
-    q = (np.arange(granularity + 1) - granularity / 2) * (2 * t / granularity)
-    phi = np.array([_density(x) for x in q])
-    cdf = np.array([_NORMAL.cdf(x) for x in q])
-    a, b = q[:, None], q[None, :]
-    m0 = cdf[None, :] - cdf[:, None]
-    m1 = phi[:, None] - phi[None, :]
-    m2 = m0 + (q * phi)[:, None] - (q * phi)[None, :]
-    costs = (a + b) * m1 - m2 - a * b * m0
-    return np.where(np.arange(granularity + 1)[:, None] < np.arange(granularity + 1)[None, :], costs, np.inf)
-
-
-def _best_paths(costs: NDArray[np.float64], steps: int) -> tuple[NDArray[np.float64], list[NDArray[np.intp]]]:
-    """Cheapest rising paths of `steps` segments from grid point 0 to every point, and each step's predecessors."""
-    best = np.full(len(costs), np.inf)
-    best[0] = 0.0
-    before: list[NDArray[np.intp]] = []
-    for _ in range(steps):
-        total = best[:, None] + costs
-        before.append(np.argmin(total, axis=0))
-        best = np.min(total, axis=0)
-    return best, before
-
-
-def _walk_back(end: int, before: list[NDArray[np.intp]]) -> list[int]:
-    path = [end]
-    for predecessors in reversed(before):
-        path.append(int(predecessors[path[-1]]))
-    return path[::-1]
-
-
-def _solve_free(costs: NDArray[np.float64], levels: int) -> tuple[int, ...]:
-    _, before = _best_paths(costs, levels - 1)
-    values = tuple(_walk_back(len(costs) - 1, before))
-    mirrored = tuple(values[-1] - value for value in reversed(values))
-    return max(values, mirrored)
-
-
-def _solve_symmetric(costs: NDArray[np.float64], levels: int) -> tuple[int, ...]:
-    """The left half decides: twice its segments, plus the one segment across the middle."""
-    granularity = len(costs) - 1
-    best, before = _best_paths(costs, levels // 2 - 1)
-    left_ends = np.arange((granularity + 1) // 2)
-    totals = 2 * best[left_ends] + costs[left_ends, granularity - left_ends]
-    left = _walk_back(int(np.argmin(totals)), before)
-    return tuple(left + [granularity - value for value in reversed(left)])
+    if not 1 <= granularity <= GRANULARITY_MAX:
+        raise TableError(f"granularity={granularity}: must be 1..{GRANULARITY_MAX}")

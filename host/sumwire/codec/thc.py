@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import MAX32, THC
+from sumwire_protocol.tables import SUM_MAX
 from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
@@ -32,7 +33,7 @@ from sumwire.codec.layout import CHUNK_VALUES, Layout, check_block, layout
 from sumwire.codec.norms import add_halves, square_sums, wide_square_sums
 from sumwire.codec.scales import NORM_PLANES, NormScales
 from sumwire.codec.seeds import RoundingStream, SignStream
-from sumwire.codec.tables import SUM_MAX, ThcTable
+from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc_native import NativeForm, usual_norms
 from sumwire.codec.thc_torch import Left, TorchForm
 from sumwire.codec.values import not_finite, residual_expected, runs
@@ -72,7 +73,7 @@ class ThcCodec(GradientCodec):
         self.job = job
         self.worker = worker
         self.block = block
-        self.scales = NormScales(table.values, NORM_MAX) if table.bits == NORM_PLANES else None
+        self.scales = NormScales(table.values, NORM_MAX) if table.levels == 2**NORM_PLANES else None
 
     def layout(self, length: int) -> Layout:
         """Return the blocks (one norm each) and chunks (one packet each) of a tensor of `length` values."""

@@ -38,7 +38,10 @@ class Address:
 
 @dataclass(frozen=True)
 class ThcParameters:
-    """THC's lookup table: ``bits`` per index, the clipped share ``p``, and 2**bits strictly rising integers from 0."""
+    """THC's lookup table: ``bits`` per index, the clipped share ``p``, and 2**bits integers that rise strictly from 0.
+
+    Only the last may be repeated.
+    """
 
     bits: int
     p: float

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol import tables
 from sumwire_protocol.outside import OutsideError, bounded_text, escaped, json_of, shown
 
 from sumwire.config.job_config import (
@@ -30,7 +31,6 @@ from sumwire.errors import ConfigError, UsageError
 FORMAT: Final = 3
 # Format 2 has neither lanes nor paths, and means one of each; its runs have all workers.
 _FORMAT_MIN: Final = 2
-_SUM_MAX: Final = (1 << p4.SLOT_WORDS) - 1
 _PORT_MAX: Final = 0xFFFF
 _JOB_MAX: Final = 0xFFFF
 
@@ -110,6 +110,9 @@ class _Fields:
         for name in self._data:
             if name not in known:
                 raise self.error(name, f"unknown field; known are {', '.join(sorted(known))}")
+
+    def has(self, name: str) -> bool:
+        return name in self._data
 
     def value(self, name: str) -> Any:
         if name not in self._data:
@@ -228,17 +231,29 @@ def _addresses(fields: _Fields, workers: int, lanes: int) -> tuple[Address, ...]
 
 
 def _thc(fields: _Fields, workers: int) -> ThcParameters:
-    thc = fields.mapping("thc")
+    thc = fields.mapping("thc") if fields.has("thc") else _Fields({}, f"{fields.where}: thc")
     thc.only(frozenset({"bits", "p", "table", "granularity"}))
-    bits = thc.integer("bits", 1, p4.THC_INDEX_PLANES)
-    p = thc.value("p")
+    bits = thc.integer("bits", 1, p4.THC_INDEX_PLANES) if thc.has("bits") else tables.DEFAULT_BITS
+    p = thc.value("p") if thc.has("p") else tables.DEFAULT_P
     if not isinstance(p, float) or not 0 < p < 1:
         raise thc.error("p", "must be a share between 0 and 1")
+    kind = thc.value("table") if thc.has("table") else tables.AUTO
+    granularity = thc.integer("granularity", 1, tables.SUM_MAX // workers) if thc.has("granularity") else None
+    if kind in tables.KINDS:
+        return ThcParameters(bits, p, tables.made(kind, bits, p, workers, granularity))
+    table = _table(thc, bits, workers)
+    if granularity not in (None, table[-1]):
+        raise thc.error("granularity", f"must be the last value of the table, {shown(table[-1])}")
+    return ThcParameters(bits, p, table)
+
+
+def _table(thc: _Fields, bits: int, workers: int) -> tuple[int, ...]:
+    """A table by hand."""
     table = thc.items("table")
     if len(table) != 1 << bits or any(not isinstance(value, int) or isinstance(value, bool) for value in table):
         raise thc.error("table", f"must have {1 << bits} integers for bits = {bits}")
-    if table[0] != 0 or any(low >= high for low, high in pairwise(table)):
-        raise thc.error("table", "must start at 0 and rise strictly")
-    if table[-1] * workers > _SUM_MAX:
-        raise thc.error("table", f"granularity {shown(table[-1])} x {workers} workers must be <= {_SUM_MAX}")
-    return ThcParameters(bits, p, tuple(table))
+    if table[0] != 0 or table[-1] < 1 or any(low >= high for low, high in pairwise(table) if low != table[-1]):
+        raise thc.error("table", "must start at 0 and rise strictly; only the last value may be repeated")
+    if table[-1] * workers > tables.SUM_MAX:
+        raise thc.error("table", f"granularity {shown(table[-1])} x {workers} workers must be <= {tables.SUM_MAX}")
+    return tuple(table)

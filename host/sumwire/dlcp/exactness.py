@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from sumwire.codec import planes
 from sumwire.codec.oracles import nmse
-from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, ThcTable, solve
+from sumwire.codec.tables import ThcTable, for_workers
 from sumwire.codec.thc import ThcCodec, ThcRound
 from sumwire.dlcp.tags import CLASSES, LayerMagnitude
 
@@ -126,7 +126,7 @@ def smallest(share: float, magnitudes: NDArray[np.float32]) -> NDArray[np.bool_]
 
 def rows(gradients: Sequence[Tensor], shares: Sequence[float] = SHARES) -> dict[str, list[float]]:
     """Return the error by row, for each share."""
-    one = Sum(gradients, solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P))
+    one = Sum(gradients, for_workers(len(gradients)))
     found: dict[str, list[float]] = {"whole": [one.whole()] * len(shares)}
     hits = [at_random(1)(share, one.magnitudes) for share in shares]
     small = [smallest(share, one.magnitudes) for share in shares]
@@ -142,7 +142,7 @@ def rows(gradients: Sequence[Tensor], shares: Sequence[float] = SHARES) -> dict[
 def energy_of_classes(gradients: Sequence[Tensor], position: float) -> list[float]:
     """Return the share of the gradients' energy in packets of classes 0 to 3, by the default policy."""
     energy = np.zeros(CLASSES)
-    for magnitudes in Sum(gradients, solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P)).magnitudes:
+    for magnitudes in Sum(gradients, for_workers(len(gradients))).magnitudes:
         classes = LayerMagnitude().drop_classes(position, magnitudes)
         energy += np.bincount(classes, np.square(magnitudes, dtype=np.float64), CLASSES)
     return [float(share) for share in energy / energy.sum()]

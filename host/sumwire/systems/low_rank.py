@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sumwire_protocol.ops import SUM32, THC
+from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 
-from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES
 from sumwire.systems import thc
 from sumwire.systems.cost import BOTH_FACTORS, ONE_FACTOR, ByAllReduce, InPackets
@@ -56,7 +56,7 @@ class AcpThcGroupOptions(AcpOptions):
     """Those of ACP-SGD, then those of the table, which over a job is the job's."""
 
     bits: int = DEFAULT_BITS
-    granularity: int = DEFAULT_GRANULARITY
+    granularity: int | None = None
     p: float = DEFAULT_P
 
 
@@ -94,7 +94,7 @@ def _acp_thc(name: str, job: Job, options: AcpOptions) -> System:
 def _acp_thc_over_group(name: str, group: dist.ProcessGroup | None, options: AcpThcGroupOptions) -> System:
     from sumwire.systems.builders import acp_over_group
 
-    table = thc.solved_table(name, options.bits, options.granularity, options.p)
+    table = thc.table_of(name, group, options.bits, options.p, granularity=options.granularity)
     return acp_over_group(name, group, table, _settings(options), seed=options.seed)
 
 

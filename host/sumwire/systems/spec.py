@@ -38,7 +38,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "accumulation": "backward passes a step; None if not known beforehand",
     "threshold_bytes": "of uncompressed gradient that shares a buffer",
     "bits": "of an index, 1 to 4",
-    "granularity": "largest table value; times n at most 255",
+    "granularity": "largest table value; times n at most 255; None for the best one",
     "p": "fraction of values that is clipped",
     "global_lr": "step of a sign, or a function of the round",
     "full_precision_every": "rounds; None for never",

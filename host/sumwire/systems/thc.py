@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sumwire_protocol.ops import THC
+from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, UNIFORM
 
 from sumwire.codec.errors import TableError
-from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, ThcTable, solve, uniform
+from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.errors import ConfigError, UsageError
 from sumwire.systems.cost import ByAllReduce, InPackets
 from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, SystemSpec
@@ -50,7 +51,7 @@ class ThcGroupOptions(Options):
 
     error_feedback: bool = True
     bits: int = DEFAULT_BITS
-    granularity: int = DEFAULT_GRANULARITY
+    granularity: int | None = None
     p: float = DEFAULT_P
     seed: int = 1
 
@@ -74,10 +75,24 @@ def codec(member: Member) -> GradientCodec:
     return ThcCodec(member.table, job=member.job, worker=member.worker)
 
 
-def solved_table(name: str, bits: int, granularity: int, p: float) -> ThcTable:
-    """The best table for these options of system ``name``. Raises UsageError for values that make no table."""
+def table_of(
+    name: str,
+    group: dist.ProcessGroup | None,
+    bits: int,
+    p: float,
+    *,
+    granularity: int | None = None,
+    kind: str = AUTO,
+) -> ThcTable:
+    """The table for these options of system ``name``: the best one of this granularity, or of any that fits the group.
+
+    Raises UsageError for values that make no table.
+    """
+    from sumwire.training.reductions import members
+
+    workers = len(members(group))
     try:
-        return solve(bits, granularity, p)
+        return for_workers(workers, bits, p, kind) if granularity is None else solve(bits, granularity, p)
     except TableError as error:
         raise UsageError(f"system {name}: {error}") from error
 
@@ -89,23 +104,20 @@ def _over_job(name: str, job: Job, options: ThcOptions) -> System:
 
 
 def _over_group(name: str, group: dist.ProcessGroup | None, options: ThcGroupOptions) -> System:
-    table = solved_table(name, options.bits, options.granularity, options.p)
+    table = table_of(name, group, options.bits, options.p, granularity=options.granularity)
     return _by_table(name, group, table, seed=options.seed, error_feedback=options.error_feedback)
 
 
 def _uniform_over_job(name: str, job: Job, options: ThcOptions) -> System:
     table = job.config.thc.table if job.config.thc else ()
-    if table != tuple(range(len(table))):
-        rule = f"must be 0, 1 ... for system {name}: that of the job is what the switch adds by"
+    if table != tuple(min(z, table[-1]) for z in range(len(table))):
+        rule = f"must be 0, 1 ... for system {name}, as by `table: uniform`: that of the job is what the switch adds by"
         raise ConfigError("table", table, rule, where=f"job {job.config.name}")
     return _over_job(name, job, options)
 
 
 def _uniform_over_group(name: str, group: dist.ProcessGroup | None, options: UniformGroupOptions) -> System:
-    try:
-        table = uniform(options.bits, options.p)
-    except TableError as error:
-        raise UsageError(f"system {name}: {error}") from error
+    table = table_of(name, group, options.bits, options.p, kind=UNIFORM)
     return _by_table(name, group, table, seed=options.seed, error_feedback=options.error_feedback)
 
 
@@ -141,7 +153,7 @@ THC_SYSTEM: Final = SystemSpec(
     approximates_mean=True,
 )
 THC_UNIFORM: Final = SystemSpec(
-    what="as `thc`, with evenly spaced levels: granularity 2^bits - 1",
+    what="as `thc`, with evenly spaced levels: granularity 2^bits - 1, or less",
     paper=PAPER,
     routes={
         SWITCH: Route(make=_uniform_over_job, options=ThcOptions, cost=_COST, ops=OPS, codec=codec),

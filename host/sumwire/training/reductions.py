@@ -20,13 +20,14 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
+from sumwire_protocol.tables import SUM_MAX
 from torch import Tensor
 
 from sumwire.checkpoint import Content, Saved
 from sumwire.codec import planes
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.tables import SUM_MAX, ThcTable
+from sumwire.codec.tables import ThcTable
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
 from sumwire.errors import GroupError, UsageError
 from sumwire.job.gloo_group import first_clause

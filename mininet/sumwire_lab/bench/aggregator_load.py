@@ -9,7 +9,6 @@ import time
 from typing import Any, Final
 
 import numpy as np
-from sumwire.codec.tables import PUBLISHED_TABLE
 from sumwire.config import JobConfig
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
@@ -40,7 +39,6 @@ def job_mapping(workers: int) -> dict[str, Any]:
         "quorum": workers,
         "slots": AGGREGATOR_SLOTS,
         "addresses": addresses,
-        "thc": {"bits": 4, "p": 0.03125, "table": list(PUBLISHED_TABLE)},
     }
 
 

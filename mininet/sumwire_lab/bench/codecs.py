@@ -20,9 +20,8 @@ from sumwire.codec.sum32 import pack_elements, unpack_elements
 from sumwire.codec.thc import ThcCodec
 from sumwire.systems.spec import SWITCH, Member
 from sumwire_protocol.ops import SUM32, VOTE
+from sumwire_protocol.tables import AUTO, UNIFORM
 from torch import Tensor
-
-from sumwire_lab.network import control_plane
 
 Words = NDArray[np.uint8]
 _JOB: Final = 1
@@ -36,13 +35,8 @@ CODECS: Final[Mapping[str, str]] = {
 
 @functools.cache
 def _table(kind: str | None, workers: int) -> tables.ThcTable | None:
-    """THC's table of a lab job with this many workers; an evenly spaced one has the default size."""
-    if kind is None:
-        return None
-    if kind == "uniform":
-        return tables.uniform(tables.DEFAULT_BITS, tables.DEFAULT_P)
-    values = tuple(control_plane.thc_table(workers))
-    return tables.ThcTable(values, (len(values) - 1).bit_length(), values[-1], tables.DEFAULT_P)
+    """THC's table of a job with this many workers. `kind`: of `SystemSpec.table`."""
+    return None if kind is None else tables.for_workers(workers, kind=UNIFORM if kind == UNIFORM else AUTO)
 
 
 def make_codec(name: str, worker: int, workers: int) -> GradientCodec:

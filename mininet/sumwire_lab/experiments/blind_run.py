@@ -30,7 +30,6 @@ from sumwire.aggregator.processes import listen
 from sumwire.aggregator.server import Server
 from sumwire.aggregator.sockets import HandOverReceiver, UdpReceiver
 from sumwire.aggregator.state import State
-from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_P, PUBLISHED_TABLE
 from sumwire.config import OP_CODES, parse_job
 from sumwire_protocol import constants as p4
 
@@ -146,10 +145,9 @@ def _mapping(workers: int) -> dict[str, Any]:
     network = f"127.{1 + os.getpid() // 254 % 254}.{1 + os.getpid() % 254}"
     common = {"udp_port": p4.SUMWIRE_PORT, "aggregator": f"{network}.250"}
     addresses = [{"worker": rank, "ip": f"{network}.{1 + rank}", "seat": rank, **common} for rank in range(workers)]
-    thc = {"bits": DEFAULT_BITS, "p": DEFAULT_P, "table": list(PUBLISHED_TABLE)}
     counts = {"workers": workers, "quorum": workers, "slots": SLOTS}
     ops = ["thc", "max32", "sum32"]
-    return {"format": 3, "name": "blind", "job": 1, "ops": ops, "addresses": addresses, "thc": thc, **counts}
+    return {"format": 3, "name": "blind", "job": 1, "ops": ops, "addresses": addresses, **counts}
 
 
 @contextmanager

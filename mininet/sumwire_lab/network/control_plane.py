@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import sumwire_controller
 import yaml
-from sumwire.codec import tables
 from sumwire.systems.spec import SWITCH
+from sumwire_protocol.tables import AUTO, UNIFORM
 
 from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, Recipe, table_options
+from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, Recipe
 
 CONFIGURATION: Final = "controller.yaml"
 # Of the job at a software aggregator.
@@ -31,19 +31,7 @@ SLOTS: Final = 512
 ODD_ID: Final = 2
 NARROW_ID: Final = 3
 _SIDE_SLOTS: Final = 2
-P: Final = 1 / 32
 THC: Final = RECIPES["thc"]
-
-
-def thc_table(workers: int, recipe: Recipe = THC) -> list[int]:
-    """THC's table of a recipe for this many workers: the solver's, or evenly spaced values."""
-    options = table_options(recipe, workers)
-    table = (
-        tables.uniform(options["bits"], P)
-        if recipe.uniform
-        else tables.solve(options["bits"], options["granularity"], P)
-    )
-    return [int(value) for value in table.values]
 
 
 def ops_for(fabric: Fabric) -> list[str]:
@@ -56,13 +44,12 @@ def ops_for(fabric: Fabric) -> list[str]:
 def job(
     fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int, recipe: Recipe = THC
 ) -> dict[str, Any]:
-    """A job of all hosts in the controller's configuration, with the table of a recipe."""
+    """A job of all hosts in the controller's configuration, with the kind of table that a recipe has."""
     names = [host.name for host in fabric.hosts]
     slots = {"base": base, "count": count}
     entry: dict[str, Any] = {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots}
     if "thc" in ops:
-        table = thc_table(len(names), recipe)
-        entry["thc"] = {"bits": (len(table) - 1).bit_length(), "p": P, "table": table}
+        entry["thc"] = {"table": UNIFORM if recipe.uniform else AUTO}
     return entry
 
 

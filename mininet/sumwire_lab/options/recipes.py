@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, SUM_MAX
 from sumwire.systems import TABLE
 from sumwire.systems.spec import SWITCH, Route, SystemSpec
 from sumwire_protocol.ops import OPS
@@ -166,13 +165,6 @@ ALL_SYSTEMS: Final = (
     "thc", "marsit", "marsit100", "vote", "ef-sign", "ssdm", "cascade", "fp16", "powersgd", "topk", "sum32", "acp"
 )  # fmt: skip
 """What `all` stands for, beside the baseline."""
-
-
-def table_options(recipe: Recipe, workers: int) -> dict[str, int]:
-    """Return the options of a recipe's table: 4 bits and granularity 30, or less if sums would overflow."""
-    granularity = min(DEFAULT_GRANULARITY, SUM_MAX // workers)
-    bits = min(DEFAULT_BITS, (granularity + 1).bit_length() - 1)
-    return {"bits": bits} if recipe.uniform else {"bits": bits, "granularity": granularity}
 
 
 def parse(name: str) -> Chosen:

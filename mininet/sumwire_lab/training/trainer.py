@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options.recipes import MOMENTUM, Chosen, table_options
+from sumwire_lab.options.recipes import MOMENTUM, Chosen
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.training.comm_timing import HookTimer
@@ -175,8 +175,6 @@ def system_options(
         given["rank"] = options.rank
     if recipe.sparse:
         given["k"] = options.share
-    if recipe.tabled and not chosen.switched:
-        given |= table_options(recipe, workers)
     step = None if recipe.rates is None else recipe.rates[options.task].global_lr
     if step is not None:
         given["global_lr"] = lambda round_: step * factor(round_)

@@ -148,7 +148,7 @@ def refusals(rank: int) -> list[str]:
 
     calls = [
         lambda: systems.make("thc", granularity=64),
-        lambda: systems.make("thc", granularity=14),
+        lambda: systems.make("thc", granularity=0),
         lambda: systems.make("thc-uniform", bits=5),
         lambda: systems.make("topk", k=0.0),
         lambda: systems.make("topk", k=1.5),

@@ -73,7 +73,7 @@ def sum32(given: Sequence[Tensor], sequence: int, number: int) -> list[tuple[Ten
 
 def thc(given: Sequence[Tensor], sequence: int, number: int) -> list[tuple[Tensor, Tensor]]:
     """THC as the switch does it."""
-    table = tables.solve(tables.DEFAULT_BITS, tables.DEFAULT_GRANULARITY, tables.DEFAULT_P)
+    table = tables.for_workers(len(given))
     rounds = [
         ThcCodec(table, job=1, worker=worker, block=1024).begin(x, sequence, number) for worker, x in enumerate(given)
     ]

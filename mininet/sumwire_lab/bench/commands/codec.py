@@ -18,8 +18,9 @@ import torch
 from sumwire.codec.base import GradientCodec
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
-from sumwire.codec.tables import DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P, solve
+from sumwire.codec.tables import PUBLISHED_GRANULARITY, solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
+from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P
 
 from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.codec_rounds import CPU, NATIVE, STAGES, TORCH, Timed, time_rounds
@@ -146,7 +147,7 @@ def make_codec(name: str, block: int | None) -> GradientCodec:
         return SsdmCodec(job=1, worker=0)
     if name == "sum32":
         return Sum32Codec(workers=1)
-    return ThcCodec(solve(DEFAULT_BITS, DEFAULT_GRANULARITY, DEFAULT_P), job=1, worker=0, block=block)
+    return ThcCodec(solve(DEFAULT_BITS, PUBLISHED_GRANULARITY, DEFAULT_P), job=1, worker=0, block=block)
 
 
 def _line(name: str, times: Sequence[tuple[float, float]]) -> str:

@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from sumwire.codec.tables import DEFAULT_GRANULARITY, SUM_MAX
-
 from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.suite import Chart, Presentation, Series, Suite, Table
 from sumwire_lab.bench.suites import allreduce
@@ -43,8 +41,7 @@ class Scaling(Suite[Case, Row]):
         "in a tree of three levels (seven switches). With a switch that sums, a worker's link carries the same "
         "bytes for any number of workers; in a ring it carries up to twice the tensor. All workers and switches "
         "share the processors of one machine, so many workers take longer here than they would on machines of "
-        f"their own. With more than {SUM_MAX // DEFAULT_GRANULARITY} workers THC's table becomes coarser, because "
-        "sums have 8 bits."
+        "their own. With more workers THC's table becomes coarser, because sums have 8 bits."
     )
 
     def plan(self, options: BenchOptions) -> list[Case]:

@@ -4,14 +4,59 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
+import sumwire_controller
+import yaml
+from sumwire.codec.tables import ThcTable, for_workers
+from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P, SUM_MAX
+
+from sumwire_lab.experiments.thc_optimum import least_errors
+from sumwire_lab.network import control_plane
+from sumwire_lab.network.fabric import plan
 from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.options.recipes import RECIPES
+from sumwire_lab.options.run_options import LinkOptions
 from sumwire_lab.run.experiment import Say
+from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.rows import papers_thc as rows
+
+WORKERS: Final = range(2, 33)
 
 
 def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
     """By row."""
-    return {}
+    return {"tables": _tables, "uniform": _uniform}
+
+
+def _tables() -> list[Check]:
+    begun = time.process_time()
+    for workers in WORKERS:
+        for_workers(workers)
+    seconds = time.process_time() - begun
+    errors = least_errors(DEFAULT_BITS, DEFAULT_P, SUM_MAX // WORKERS[0])
+    least = {workers: min(errors[g] for g in range(1, SUM_MAX // workers + 1)) for workers in WORKERS}
+    return rows.tables({workers: chosen_table("thc", workers).mse for workers in WORKERS}, least, seconds)
+
+
+def _uniform() -> list[Check]:
+    ratios = {}
+    for workers in WORKERS:
+        solved, even = chosen_table("thc", workers), chosen_table("thc-uniform", workers)
+        ratios[workers] = (solved.mse + solved.clip_mse) / (even.mse + even.clip_mse)
+    return rows.against_uniform(ratios)
+
+
+def chosen_table(system: str, workers: int) -> ThcTable:
+    """The table that the controller chooses for a run of the lab with this system."""
+    fabric = plan(workers, LinkOptions(), "papers")
+    jobs = control_plane.training_job(fabric, RECIPES[system])
+    nobody = {switch.name: control_plane.NO_SWITCH for switch in fabric.switches}
+    config = sumwire_controller.parse_config(yaml.safe_dump(control_plane.configuration(fabric, nobody, jobs)))
+    [job] = config.jobs
+    assert job.thc is not None
+    return ThcTable(job.thc.table, job.thc.bits, job.thc.granularity, job.thc.p)

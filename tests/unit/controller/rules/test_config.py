@@ -18,6 +18,7 @@ from sumwire_controller.model.config import Aggregator, Job, SlotRange, Switch, 
 from sumwire_controller.parse.config_file import load_config, parse_config
 from sumwire_controller.rules.switch_config import validate
 from sumwire_protocol.ops import CODES
+from sumwire_protocol.tables import AUTO, made
 
 EXAMPLE = ROOT / "controller" / "examples" / "star4.yaml"
 Change = Callable[[dict[str, Any]], object]
@@ -35,9 +36,9 @@ def test_the_example_is_what_its_text_says() -> None:
     assert config.aggregator == Aggregator(IPv4Address("10.0.0.100"), "02:53:57:00:00:64")
     assert config.ports == (1, 2, 3, 4)
     assert config.workers[2] == Worker("h3", IPv4Address("10.0.0.3"), "00:00:00:00:00:03", 3, 21335)
-    thc = Thc(4, 0.03125, tuple(PUBLISHED_TABLE))
+    thc = Thc(4, 0.03125, made(AUTO, 4, 1 / 32, workers=4))
     assert config.jobs == (Job("digits", 1, ("thc", "max32"), ("h1", "h2", "h3", "h4"), 4, SlotRange(0, 256), thc),)
-    assert thc.granularity == 30
+    assert thc.granularity == 53
 
 
 def test_defaults() -> None:
@@ -124,6 +125,9 @@ ACCEPTED: dict[str, Change] = {
     "two hosts behind one port": _set("workers", 1, "port", to=1),
     "one interface, two addresses": lambda data: data["workers"][1].update(mac="00:00:00:00:00:01", port=1),
     "mac in capitals": _set("workers", 0, "mac", to="0A:0B:0C:0D:0E:0F"),
+    "granularity repeated": _set("jobs", 0, "thc", to={"bits": 2, "table": [0, 1, 2, 2]}),
+    "a solved table": _set("jobs", 0, "thc", to={"table": "auto", "granularity": 30}),
+    "no table": _drop("jobs", 0, "thc"),
     "granularity given": _set("jobs", 0, "thc", "granularity", to=30),
     "largest product": _set("jobs", 0, "thc", "table", 15, to=63),  # 63 * 4 = 252
     "one bit": _set("jobs", 0, "thc", to={"bits": 1, "p": 0.5, "table": [0, 1]}),
@@ -188,7 +192,6 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "no worker name": (_drop("workers", 3, "name"), "workers[3].name", MISSING, "is required"),
     "no slots": (_drop("jobs", 0, "slots"), "jobs[0].slots", MISSING, "is required"),
     "no slot count": (_drop("jobs", 0, "slots", "count"), "jobs[0].slots.count", MISSING, "is required"),
-    "no thc p": (_drop("jobs", 0, "thc", "p"), "jobs[0].thc.p", MISSING, "is required"),
     "switch a list": (_set("switch", to=[1]), "switch", "[...]", "must be a mapping"),
     "workers a mapping": (lambda data: data.update(workers={"h1": {}}, jobs=[]), "workers", "{...}", "must be a list"),
     "a worker a number": (lambda data: data["workers"].append(7), "workers[4]", 7, "must be a mapping"),
@@ -235,7 +238,16 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "no ops": (_add_job(ops=[]), "jobs[1].ops", [], "at least one of thc, max32"),
     "unknown op": (_add_job(ops=["max32", "avg"]), "jobs[1].ops[1]", "avg", "unknown op; known are thc, max32, sum32"),
     "op twice": (_add_job(ops=["max32", "max32"]), "jobs[1].ops[1]", "max32", "already that of jobs[1].ops[0]"),
-    "thc without table": (_drop("jobs", 0, "thc"), "jobs[0].thc", None, "is required with op thc"),
+    "a solved table at a lower switch": (lambda data: (_parents(2)(data), _drop("jobs", 0, "thc", "table")(data)),
+                                         "jobs[0].thc.table", "auto", "does not know all hosts of the job: give its"),
+    "no table at a lower switch": (lambda data: (_parents(2)(data), _drop("jobs", 0, "thc")(data)),
+                                   "jobs[0].thc", "auto", "give its table as a list"),
+    "another kind of table": (_set("jobs", 0, "thc", "table", to="best"), "jobs[0].thc.table", "best", "a list"),
+    "no granularity": (_set("jobs", 0, "thc", to={"granularity": 0}), "jobs[0].thc.granularity", 0, "must be 1..255"),
+    "a granularity for fewer": (_set("jobs", 0, "thc", to={"granularity": 64}), "jobs[0].thc.granularity", 64,
+                                "at most 3 workers"),
+    "p of a solved table": (_set("jobs", 0, "thc", to={"p": 1}), "jobs[0].thc.p", 1.0, "between 0 and 1"),
+    "bits of a solved table": (_set("jobs", 0, "thc", to={"bits": 5}), "jobs[0].thc.bits", 5, "must be 1..4"),
     "table without thc": (_set("jobs", 0, "ops", to=["max32"]), "jobs[0].thc", "{...}", "only for op thc"),
     "unknown worker": (_add_job(workers=["h1", "h9"]), "jobs[1].workers[1]", "h9", "no worker of that name"),
     "worker twice": (_add_job(workers=["h1", "h2", "h1"]), "jobs[1].workers[2]", "h1", "that of jobs[1].workers[0]"),
@@ -313,6 +325,7 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "table start": (_set("jobs", 0, "thc", "table", 0, to=1), "jobs[0].thc.table[0]", 1, "must be 0"),
     "table not rising": (_set("jobs", 0, "thc", "table", 7, to=13),
                     "jobs[0].thc.table[7]", 13, "above the value before it, 13"),
+    "only zeros": (_set("jobs", 0, "thc", to={"bits": 1, "table": [0, 0]}), "jobs[0].thc.table[1]", 0, "above the"),
     "table value": (lambda data: data["jobs"].__setitem__(0, {**job("wide", 1, 1, 0, 2, "thc"),
                                                               "thc": {"bits": 1, "p": 0.1, "table": [-1, 5]}}),
                     "jobs[0].thc.table[0]", -1, "must be 0..255"),

@@ -258,7 +258,6 @@ REFUSED: dict[str, tuple[Change, str, object, str]] = {
     "a worker twice": (_set("jobs", 0, "workers", 3, to="h1"), "jobs[0].workers[3]", "h1", "already that of"),
     "no workers": (_set("jobs", 0, "workers", to=[]), "jobs[0].workers", [], "at least one host"),
     "an unknown op": (_set("jobs", 0, "ops", 1, to="mean"), "jobs[0].ops[1]", "mean", "unknown op"),
-    "thc without table": (_drop("jobs", 0, "thc"), "jobs[0].thc", None, "is required with op thc"),
     "a job's id": (_set("jobs", 0, "id", to=32767), "jobs[0].id", 32767, "must be 0..32766"),
     "a job's name": (_set("jobs", 0, "name", to="-"), "jobs[0].name", "-", "letters"),
     "an id twice": (_add("jobs", tree_job("b", 1, [1], 256, 2)), "jobs[1].id", 1, "already that of jobs[0]"),

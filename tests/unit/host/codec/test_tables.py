@@ -10,7 +10,8 @@ import math
 import numpy as np
 import pytest
 from sumwire.codec.errors import CodecError, TableError
-from sumwire.codec.tables import ThcTable, best_granularity, solve, threshold, uniform
+from sumwire.codec.tables import ThcTable, best_granularity, for_workers, solve, threshold, uniform
+from sumwire_lab.experiments.thc_optimum import least_errors
 
 PUBLISHED = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 UNCONSTRAINED = (0, 3, 5, 7, 9, 11, 13, 15, 16, 17, 19, 21, 23, 25, 27, 30)
@@ -90,12 +91,12 @@ def test_shape_of_tables(bits: int, extra: int, symmetric: bool) -> None:
 
 def test_best_granularity_is_the_best() -> None:
     errors = {g: solve(4, g, 1 / 32).mse for g in range(15, 52)}
-    best = best_granularity(4, 1 / 32, 51)
+    best = best_granularity(4, 1 / 32, 51, symmetric=True)
     assert best.mse == min(errors.values())
     # The largest that fits is not the best one here: the reason to search.
     largest_loses = [g for g in range(16, 52) if min(errors[k] for k in range(15, g)) < errors[g]]
     assert largest_loses
-    assert best_granularity(4, 1 / 32, largest_loses[0]).granularity < largest_loses[0]
+    assert best_granularity(4, 1 / 32, largest_loses[0], symmetric=True).granularity < largest_loses[0]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_bits_out_of_range(bits: int) -> None:
         solve(bits, 600, 1 / 32)
 
 
-@pytest.mark.parametrize("granularity", [14, 0, -3, 4096])
+@pytest.mark.parametrize("granularity", [0, -3, 4096])
 def test_granularity_out_of_range(granularity: int) -> None:
     with pytest.raises(TableError, match=f"granularity={granularity}"):
         solve(4, granularity, 1 / 32)
@@ -131,3 +132,22 @@ def test_impossible_tables(values: tuple[int, ...], rule: str) -> None:
     with pytest.raises(TableError, match=rule):
         ThcTable(values, 2, 3, 1 / 32)
     assert issubclass(TableError, CodecError)
+
+
+def test_no_granularity_has_a_better_table() -> None:
+    """Against an independent search."""
+    errors = least_errors(4, 1 / 32, 31)
+    for workers in range(255 // 31, 33):
+        table = for_workers(workers)
+        assert table.max_workers >= workers
+        assert table.mse == pytest.approx(min(errors[g] for g in range(1, 255 // workers + 1)), rel=1e-9)
+        assert table.mse <= for_workers(workers, kind="uniform").mse
+
+
+@pytest.mark.parametrize("workers", [2, 5, 17, 18, 32, 255])
+def test_every_number_of_workers_has_tables(workers: int) -> None:
+    solved, even = for_workers(workers), for_workers(workers, kind="uniform")
+    assert (len(solved.values), len(even.values)) == (16, 16)
+    assert solved.mse <= even.mse
+    assert (solved == even) == (workers >= 16)
+    assert even.levels == min(16, 255 // workers + 1)

@@ -14,6 +14,7 @@ import sumwire
 from helpers.transport.udp_bridge import TABLE, job_mapping, write_job
 from sumwire.config import Address, JobConfig, JobFileError, Lane, ThcParameters, load_job, parse_job
 from sumwire.errors import ConfigError, UsageError
+from sumwire_protocol.tables import AUTO, made, optimal
 
 WRITE_AGAIN = "write the file again: sumwire-controller job-file CONFIG --job NAME -o FILE"
 
@@ -43,8 +44,23 @@ def test_thc_is_needed_only_for_its_op() -> None:
     del mapping["thc"]
     assert parse_job(mapping, 0).thc is None
     mapping["ops"] = ["thc"]
-    with pytest.raises(ConfigError, match="thc = None: is required"):
-        parse_job(mapping, 0)
+    assert parse_job(mapping, 0).thc == ThcParameters(4, 1 / 32, made(AUTO, 4, 1 / 32, workers=1))
+
+
+@pytest.mark.parametrize(
+    ("written", "values"),
+    [
+        ({}, made(AUTO, 4, 1 / 32, workers=3)),
+        ({"table": "auto", "bits": 3, "p": 0.1}, made(AUTO, 3, 0.1, workers=3)),
+        ({"granularity": 30}, optimal(4, 30, 1 / 32)[0]),
+        ({"table": "uniform"}, tuple(range(16))),
+        ({"table": [0, 1, 3, 3], "bits": 2, "granularity": 3}, (0, 1, 3, 3)),
+    ],
+)
+def test_a_table_that_is_asked_for(written: dict[str, Any], values: tuple[int, ...]) -> None:
+    found = parse_job(changed(thc=written), 0).thc
+    assert found is not None
+    assert found.table == values
 
 
 def changed(**fields: Any) -> dict[str, Any]:
@@ -117,6 +133,10 @@ def second(**fields: Any) -> dict[str, Any]:
         (thc(table=[1, *TABLE[1:]]), "must start at 0 and rise strictly"),
         (thc(table=[0, 0, *TABLE[2:]]), "must start at 0 and rise strictly"),
         (thc(table=[*TABLE[:15], 86]), "granularity 86 x 3 workers must be <= 255"),
+        (thc(table=[0] * 16), "must start at 0 and rise strictly"),
+        (thc(table="best"), "thc: table = 'best': must be a list"),
+        (thc(granularity=31), "thc: granularity = 31: must be the last value of the table, 30"),
+        (changed(thc={"granularity": 86}), r"thc: granularity = 86: must be an integer in 1\.\.85"),
         (changed(thc=None), "thc = None: must be an object"),
     ],
 )

@@ -177,10 +177,6 @@ def test_every_switch_impairs_with_a_seed_of_its_own() -> None:
     assert switches.seeded("drop=0.01", 1) == "drop=0.01,seed=0"
 
 
-def test_four_workers_use_the_published_table() -> None:
-    assert control_plane.thc_table(4) == [0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30]
-
-
 def test_switch_command_lines_have_the_same_shape() -> None:
     ports = [(1, "sw12af-p1"), (2, "sw12af-p2")]
     soft = switches.soft_command(ports, "127.0.0.1:1234", "drop=0.1")
@@ -246,7 +242,6 @@ def test_a_server_behind_a_switch_is_a_host_whose_switch_has_no_job(tmp_path: Pa
 def test_the_job_has_the_table_of_its_system() -> None:
     star = plan(4, LinkOptions(), "sw12af")
     solved, even = (control_plane.training_job(star, RECIPES[name])[0]["thc"] for name in ("thc", "thc-uniform"))
-    assert even["table"] == list(range(16))
-    assert solved["table"] == control_plane.training_job(star)[0]["thc"]["table"]
-    assert (solved["table"][0], solved["table"][-1]) == (0, 30)
+    assert (solved, even) == ({"table": "auto"}, {"table": "uniform"})
+    assert solved == control_plane.training_job(star)[0]["thc"]
     assert control_plane.training_job(star, RECIPES["marsit"]) == control_plane.training_job(star)

@@ -15,7 +15,7 @@ from sumwire_lab.bench.commands.switch import parse_ops
 from sumwire_lab.errors import OptionError
 from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.options.arguments import parser, run_options
-from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse, table_options
+from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse
 from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.tasks import TASKS
 
@@ -179,16 +179,6 @@ def test_what_recipes_take_from_the_library() -> None:
 
 def test_every_system_of_the_library_but_the_torus_has_a_recipe() -> None:
     assert {recipe.system for recipe in RECIPES.values()} == set(TABLE) - {"marsit-torus"}
-
-
-@pytest.mark.parametrize("workers", [1, 8, 9, 17, 32])
-@pytest.mark.parametrize("name", ["thc", "thc-uniform"])
-def test_sums_of_a_table_fit_a_byte(name: str, workers: int) -> None:
-    options = table_options(RECIPES[name], workers)
-    granularity = options.get("granularity", 2 ** options["bits"] - 1)
-    assert granularity * workers <= 255
-    assert granularity >= 2 ** options["bits"] - 1
-    assert workers > 8 or options == ({"bits": 4, "granularity": 30} if name == "thc" else {"bits": 4})
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -175,7 +175,7 @@ def test_options_of_a_system_come_from_the_run() -> None:
     assert system_options(parse("acp"), options, 4, lambda _: 1.0) == {"rank": 3}
     assert system_options(parse("topk"), options, 4, lambda _: 1.0) == {"k": 0.25}
     assert system_options(parse("thc"), options, 4, lambda _: 1.0) == {}, "the switch adds by the job's table"
-    assert system_options(parse("thc@group"), options, 17, lambda _: 1.0) == {"bits": 4, "granularity": 15}
+    assert system_options(parse("thc@group"), options, 17, lambda _: 1.0) == {}, "the group's size decides"
     marsit = system_options(parse("marsit100"), options, 4, lambda round_: 0.5 * round_)
     rates = parse("marsit100").recipe.rates
     assert rates is not None and rates["text"].global_lr is not None

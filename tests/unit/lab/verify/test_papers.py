@@ -7,13 +7,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sumwire.codec.tables import for_workers
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments
 from sumwire_lab.options.papers_options import PAPERS, PapersOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check, equal
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.plans import papers
+from sumwire_lab.verify.plans import papers, papers_thc
+from sumwire_lab.verify.rows import papers_thc as rows
 
 KNOWN = {"one": lambda: [equal("one", 1, 1)], "two": lambda: [equal("two", 1, 1)]}
 
@@ -52,3 +54,17 @@ def test_rows_of_each_paper_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     done = plan.carry_out(tmp_path, lambda _: None)
     assert done == [Check(name, 1, "1", holds=True) for name in ("two", "one", "two")]
     assert (tmp_path / "verify-papers.json").is_file()
+
+
+def test_tables_of_the_controller() -> None:
+    least = {2: 0.5, 3: 0.25}
+    assert [check.holds for check in rows.tables({2: 0.5, 3: 0.25}, least, 0.1)] == [True, True]
+    assert [check.value for check in rows.tables({2: 0.5, 3: 0.26}, least, 0.1)] == [[3], 0.1]
+    assert rows.against_uniform({2: 0.9, 3: 1.0})[0].holds
+    assert not rows.against_uniform({2: 1.1, 3: 1.0})[0].holds
+
+
+@pytest.mark.parametrize("workers", [4, 18])
+def test_the_controller_chooses_by_the_number_of_workers(workers: int) -> None:
+    assert papers_thc.chosen_table("thc", workers) == for_workers(workers)
+    assert papers_thc.chosen_table("thc-uniform", workers) == for_workers(workers, kind="uniform")
