@@ -31,7 +31,7 @@ THREADS_MAX: Final = 64
 # torchrun's variable: ranks of the job on this machine.
 LOCAL_RANKS: Final = "LOCAL_WORLD_SIZE"
 # The least number of entries in the tables that the kernels look values up in.
-LOOK_UP: Final = 32
+LOOK_UP: Final = 128
 
 _log = logging.getLogger("sumwire")
 _FOLDER: Final = Path(__file__).parent / "native"

@@ -37,31 +37,25 @@ struct grid {
   const float *from_grid;
 };
 
-INLINE vector look_up_many(const float *column, int_vector cell) {
-  vector found;
-  for (int i = 0; i < WIDTH; i++) found[i] = column[cell[i]];
-  return found;
-}
-
 // The index of each value in bits 16 to 19: its real index in fixed point plus a random number, rounded down.
-INLINE uint_vector rounded(const struct grid *grid, vector v, uint_vector drawn, int fine) {
+INLINE uint_vector rounded(const struct grid *grid, vector v, uint_vector drawn, int cells) {
   const vector w = clamp(v * grid->to_grid + grid->middle, all(grid->granularity));
   const int_vector cell = __builtin_convertvector(w, int_vector);
-  const vector slope = fine ? look_up_many(grid->table->slope, cell) : look_up(grid->slope, cell);
-  const vector offset = fine ? look_up_many(grid->table->offset, cell) : look_up(grid->offset, cell);
+  const vector slope = look_up_of(cells ? grid->slope : grid->table->slope, cell, cells);
+  const vector offset = look_up_of(cells ? grid->offset : grid->table->offset, cell, cells);
   const vector position = w * slope + offset;
   // At 2**23 a float's last bit is 1, so adding that rounds to a whole number and leaves it in the low bits.
   return (uint_vector)(position + 0x1p23f) + drawn;
 }
 
 // Rounds the RUN rotated values at `at` of the block. If `leaving`, r becomes what their indices stand for.
-INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int fine, int leaving) {
+INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int cells, int leaving) {
   uint8_t *words = grid->out + (int64_t)(at / CHUNK) * grid->stride + at % CHUNK / 8;
   UNROLL for (int i = 0; i < RADIX; i += TOGETHER) {
     uint_vector index[TOGETHER];
     UNROLL for (int j = 0; j < TOGETHER; j += GROUP_VECTORS)
       draw(grid->rounding_key, grid->first_value + at + (uint64_t)(i + j) * WIDTH, index + j);
-    UNROLL for (int j = 0; j < TOGETHER; j++) index[j] = rounded(grid, r[i + j], index[j], fine);
+    UNROLL for (int j = 0; j < TOGETHER; j++) index[j] = rounded(grid, r[i + j], index[j], cells);
     UNROLL for (int j = 0; j < TOGETHER; j += PACKED_VECTORS) pack_indices(index + j, words + (i + j) * WIDTH / 8);
     if (!leaving) continue;
     const vector unit = all(grid->from_grid[at / CHUNK]);
@@ -72,7 +66,7 @@ INLINE void round_run(const struct grid *grid, vector *r, uint64_t at, int fine,
 
 // The runs of d values at v: rotated if they are not yet, rounded, and if `leaving` rotated back. `next`: values that
 // are needed soon, or NULL.
-INLINE void round_runs(const struct grid *grid, float *v, size_t d, int rotated, const float *next, int fine,
+INLINE void round_runs(const struct grid *grid, float *v, size_t d, int rotated, const float *next, int cells,
                        int leaving) {
   for (size_t i = 0; i < d; i += RUN) {
     vector r[RADIX];
@@ -81,7 +75,7 @@ INLINE void round_runs(const struct grid *grid, float *v, size_t d, int rotated,
     if (next)
       UNROLL for (int j = 0; j < RUN; j += LINE) __builtin_prefetch(next + i + j, 0, 2);
     if (!rotated) run_steps(r, DOWN);
-    round_run(grid, r, i, fine, leaving);
+    round_run(grid, r, i, cells, leaving);
     if (!leaving) continue;
     run_steps(r, UP);
     store_rows(r, v + i, WIDTH, RADIX);
@@ -147,7 +141,7 @@ static void leave(const struct encoding *job, uint64_t key, uint64_t start, uint
   for (uint64_t i = start; i < start + here; i++) job->left[i] = job->x[i] - v[i - start];
 }
 
-INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t first, uint64_t last, int fine,
+INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t first, uint64_t last, int cells,
                           int leaving) {
   const uint64_t d = job->at->block_values;
   const int past = leaving && goes_past(job->left, job->at->tensor_values);
@@ -168,38 +162,38 @@ INLINE void encode_blocks(const struct encoding *job, unsigned thread, uint64_t 
     if (leaving) grid.from_grid = job->from_grid + chunk;
     if (d <= PASS) {
       take(x, key, 0, v, d);
-      round_runs(&grid, v, d, 0, block + 1 < last ? job->x + start + d : NULL, fine, leaving);
+      round_runs(&grid, v, d, 0, block + 1 < last ? job->x + start + d : NULL, cells, leaving);
     } else {
       take_long(x, key, v, d);
-      round_runs(&grid, v, d, 1, NULL, fine, leaving);
+      round_runs(&grid, v, d, 1, NULL, cells, leaving);
     }
     if (leaving) leave(job, key, start, here, v, past);
   }
   if (past) end_streams();
 }
 
-static void encode_coarse(const void *context, unsigned thread, uint64_t first, uint64_t last) {
-  encode_blocks(context, thread, first, last, 0, 0);
-}
+// For tables of so many cells at most, or of any number (0).
+#define FOR(name, cells)                                                                           \
+  static void encode_##name(const void *context, unsigned thread, uint64_t first, uint64_t last) { \
+    encode_blocks(context, thread, first, last, cells, 0);                                         \
+  }                                                                                                \
+  static void leave_##name(const void *context, unsigned thread, uint64_t first, uint64_t last) {  \
+    encode_blocks(context, thread, first, last, cells, 1);                                         \
+  }
 
-static void encode_fine(const void *context, unsigned thread, uint64_t first, uint64_t last) {
-  encode_blocks(context, thread, first, last, 1, 0);
-}
-
-static void leave_coarse(const void *context, unsigned thread, uint64_t first, uint64_t last) {
-  encode_blocks(context, thread, first, last, 0, 1);
-}
-
-static void leave_fine(const void *context, unsigned thread, uint64_t first, uint64_t last) {
-  encode_blocks(context, thread, first, last, 1, 1);
-}
+FOR(near, NEAR)
+FOR(wide, 2 * NEAR)
+FOR(wider, 4 * NEAR)
+FOR(any, 0)
 
 void codec_thc_encode(const struct codec_blocks *at, const struct codec_table *table, uint64_t rounding_key,
                       uint64_t first_value, const float *x, uint64_t present, const float *to_grid, uint8_t *out,
                       int64_t stride, const float *from_grid, float *left) {
+  static const codec_items encoding_for[] = {encode_near, encode_wide, encode_wider, encode_any},
+                           leaving_for[] = {leave_near, leave_wide, leave_wider, leave_any};
   const struct encoding job = {at,  table,  rounding_key, first_value, x,   present, to_grid,
                                out, stride, from_grid,    left};
-  const int coarse = table->granularity < LOOK_UP;
-  const codec_items items = left ? (coarse ? leave_coarse : leave_fine) : coarse ? encode_coarse : encode_fine;
-  codec_share(items, &job, at->blocks, at->threads);
+  const float g = table->granularity;
+  const int size = g < NEAR ? 0 : g < 2 * NEAR ? 1 : g < 4 * NEAR ? 2 : 3;
+  codec_share((left ? leaving_for : encoding_for)[size], &job, at->blocks, at->threads);
 }

@@ -40,7 +40,7 @@
 #endif
 
 // FAR_VALUES: of a tensor that no second-level cache holds.
-enum { LOOK_UP = CODEC_LOOK_UP, FAR_VALUES = 1 << 19 };
+enum { NEAR = 32, LOOK_UP = CODEC_LOOK_UP, FAR_VALUES = 1 << 19 };
 
 typedef float vector __attribute__((vector_size(4 * WIDTH)));
 typedef int32_t int_vector __attribute__((vector_size(4 * WIDTH)));
@@ -205,7 +205,7 @@ INLINE vector flip(vector v, uint32_t bits) {
 #endif
 }
 
-// table[index[i]] for every lane; the table has LOOK_UP (32) entries.
+// table[index[i]] for every lane; the table has NEAR (32) entries.
 INLINE vector look_up(const float *table, int_vector index) {
 #if defined(CODEC_AVX512)
   return (vector)_mm512_permutex2var_ps((__m512)load(table), (__m512i)index, (__m512)load(table + WIDTH));
@@ -222,6 +222,29 @@ INLINE vector look_up(const float *table, int_vector index) {
   for (int i = 0; i < WIDTH; i++) found[i] = table[index[i]];
   return found;
 #endif
+}
+
+INLINE vector look_up_many(const float *table, int_vector index) {
+  vector found;
+  for (int i = 0; i < WIDTH; i++) found[i] = table[index[i]];
+  return found;
+}
+
+// The same of a table with so many entries: NEAR, 2 NEAR, 4 NEAR, or 0 for any number.
+INLINE vector look_up_of(const float *table, int_vector index, int entries) {
+  if (entries == NEAR) return look_up(table, index);
+#if defined(CODEC_AVX512)
+  if (entries) {
+    const __mmask16 bit_5 = _mm512_test_epi32_mask((__m512i)index, _mm512_set1_epi32(NEAR));
+    const __mmask16 bit_6 = _mm512_test_epi32_mask((__m512i)index, _mm512_set1_epi32(2 * NEAR));
+    __m512 found[2];
+    UNROLL for (int i = 0; i < entries / (2 * NEAR); i++)
+      found[i] = _mm512_mask_blend_ps(bit_5, (__m512)look_up(table + 2 * i * NEAR, index),
+                                      (__m512)look_up(table + (2 * i + 1) * NEAR, index));
+    return (vector)(entries == 2 * NEAR ? found[0] : _mm512_mask_blend_ps(bit_6, found[0], found[1]));
+  }
+#endif
+  return look_up_many(table, index);
 }
 
 // The same by the low four bits of each index.

@@ -18,9 +18,7 @@ def tables(found: Mapping[int, float], least: Mapping[int, float], seconds: floa
     worse = [workers for workers, error in found.items() if abs(error - least[workers]) > SAME * least[workers]]
     span = f"n = {min(found)} .. {max(found)}"
     return [
-        equal(
-            f"THC's table, {span}: workers whose error is not the least over all g <= 255 // n", worse, []
-        ),
+        equal(f"THC's table, {span}: workers whose error is not the least over all g <= 255 // n", worse, []),
         reported(f"THC's table, {span}: seconds to solve all", seconds),
     ]
 

@@ -19,7 +19,7 @@ from sumwire.codec.errors import CountError, SumRangeError
 from sumwire.codec.feedback import ErrorFeedback
 from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
 from sumwire.codec.sum32 import Sum32Codec
-from sumwire.codec.tables import ThcTable, solve
+from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.codec.thc import ThcCodec
 from sumwire.codec.values import expect_residual
 from sumwire.native import SWITCH
@@ -30,6 +30,9 @@ TABLES = [
     PUBLISHED,
     solve(4, 15, 1 / 16),
     solve(4, 255, 1 / 64),
+    for_workers(2),
+    for_workers(4),
+    for_workers(18),
     solve(3, 20, 1 / 32),
     solve(2, 11, 1 / 8),
     solve(1, 1, 0.5),

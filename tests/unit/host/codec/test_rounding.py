@@ -10,13 +10,20 @@ import numpy as np
 import pytest
 import torch
 from sumwire.codec.seeds import DRAW_STEPS, RoundingStream, SignStream
-from sumwire.codec.tables import ThcTable, solve
+from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.codec.thc_torch import TorchForm, _Tile
 from torch import Tensor
 
 CPU = torch.device("cpu")
 BOUND = 2.0**-17
-TABLES = [solve(4, 30, 1 / 32), solve(4, 15, 1 / 16), solve(4, 255, 1 / 64), solve(3, 20, 1 / 32), solve(1, 1, 0.5)]
+TABLES = [
+    solve(4, 30, 1 / 32),
+    solve(4, 15, 1 / 16),
+    solve(4, 255, 1 / 64),
+    solve(3, 20, 1 / 32),
+    solve(1, 1, 0.5),
+    for_workers(18),
+]
 
 
 @dataclass(frozen=True)
