@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -22,9 +23,9 @@ def read_artifacts(folder: Path) -> tuple[Any, bytes]:
 
     :raises ArtifactError: a file is missing, is not what its name says, or the two are of different builds.
     """
-    p4info, path = p4info_pb2.P4Info(), folder / program.P4INFO_NAME
+    path = folder / program.P4INFO_NAME
     try:
-        text_format.Parse(path.read_text(encoding="utf-8"), p4info)
+        p4info = _p4info(path.read_bytes())
         path = folder / program.JSON_NAME
         device_config = path.read_bytes()
         compiled = json.loads(device_config)
@@ -39,6 +40,14 @@ def read_artifacts(folder: Path) -> tuple[Any, bytes]:
         names = f"{program.P4INFO_NAME} and {program.JSON_NAME}"
         raise ArtifactError(f"{folder}: {names} are not of one build: {differing}; {CURE}")
     return p4info, device_config
+
+
+@functools.lru_cache(maxsize=1)
+def _p4info(text: bytes) -> Any:
+    """The last one is kept: for every switch of a network the same is read."""
+    p4info = p4info_pb2.P4Info()
+    text_format.Parse(text.decode(), p4info)
+    return p4info
 
 
 def _difference(p4info: Any, compiled: Any) -> str:

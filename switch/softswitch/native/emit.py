@@ -8,6 +8,7 @@ where in the frame unchanged headers lie.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from softswitch.errors import ProgramTooLargeError, placed
@@ -74,8 +75,11 @@ class CProgram:
     points: tuple[str, ...] = ()
 
 
+@functools.lru_cache(maxsize=2)
 def emit_c(program: ir.Program, *, coverage: bool = False) -> CProgram:
-    """With ``coverage`` the code counts in ``ss_reached`` how often it came to each of ``points``.
+    """Several switches of a process share a program's code.
+
+    With ``coverage`` the code counts in ``ss_reached`` how often it came to each of ``points``.
 
     Raises UnsupportedProgramError for a construct that only the Python engine runs.
     """

@@ -12,8 +12,10 @@ from softswitch.program.ir.pipeline import Action, Pipeline, Table
 from softswitch.program.ir.storage import CounterArray, Header, Register
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
+    """Nothing changes it, so switches may share it."""
+
     headers: dict[str, Header]
     errors: dict[str, int]
     parser: Parser

@@ -9,6 +9,8 @@ docs/JSON_format.md.
 
 from __future__ import annotations
 
+import functools
+
 from softswitch.errors import MalformedProgramError
 from softswitch.program import ir
 from softswitch.program.limits import ENTRY_BYTES, PACKET_BYTES, TABLE_BYTES, TABLE_STATEMENTS
@@ -39,8 +41,9 @@ _REFUSED_SECTIONS = {
 }
 
 
+@functools.lru_cache(maxsize=2)
 def load_program(text: str) -> ir.Program:
-    """Parse and check the JSON that p4c emits for bmv2.
+    """Parse and check the JSON that p4c emits for bmv2. Several switches of a process share a program.
 
     Raises UnsupportedProgramError for constructs outside the subset, MalformedProgramError for what is no such JSON,
     and ProgramTooLargeError.

@@ -174,9 +174,11 @@ def test_readers_that_do_not_read(
     then it is cancelled."""
     calls = [channel.unary_stream(READ)(wildcards(MOST)) for channel in channels for _ in range(2)]
     everything_else(server, primary, program)
+    for call in calls:  # all have begun before one goes on
+        call.initial_metadata()
     ends, threads = consumed(calls)
     for _ in calls[MAX_READS:]:
-        error = ends.get(timeout=TIMEOUT_SECONDS)
+        error = ends.get(timeout=CROWD_SECONDS)
         assert error.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED)
         if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
             assert error.details().endswith("this one was the longest: read again, or less at a time")
