@@ -5,13 +5,108 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
+from sumwire_lab.experiments.early_forward import run_early_forward
+from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.options.priority_lanes import LanedOptions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.run.experiment import Say
+from sumwire_lab.run.training_run import run
+from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.processes import without_bmv2
+from sumwire_lab.verify.rows import papers_dlcp as rows
+
+# A rate at which the links, not the two cores of a small machine, limit a step.
+LINK: Final = LinkOptions(20.0)
+STEPS: Final = 12
+LOSS_STEPS: Final = 25
+OVERLOAD: Final = Conditions(background=1.3)
+LOSS: Final = Conditions(loss=0.01)
+# Of the server's incast, and of random loss.
+SERVER_BOUND: Final = 0.05
+LOSS_BOUND: Final = 0.03
 
 
 def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
     """By row."""
-    return {}
+    runs = Runs(results, say, options)
+    return {
+        "server": runs.server,
+        "server-soft": lambda: runs.drops("soft"),
+        "server-bmv2": lambda: runs.drops("bmv2"),
+        "loss": runs.loss,
+        "incast": runs.incast,
+        "early-forward": lambda: rows.early_forward(run_early_forward(results, say, turns=1 if options.quick else 3)),
+    }
+
+
+class Runs:
+    """The training runs. Sides that are compared are run in turn, seed by seed."""
+
+    def __init__(self, results: Path, say: Say, options: PapersOptions) -> None:
+        self._results = results
+        self._say = say
+        self._seeds = options.seeds
+
+    def drops(self, switch: str) -> list[Check]:
+        """Which packets a P4 switch drops before its queue to a server."""
+        label = f"server behind a P4 switch ({switch}), background 1.3 x its link"
+        absent = without_bmv2(label, "as on the soft switch") if switch == "bmv2" else []
+        if absent:
+            return absent
+        behind = replace(self._behind(self._seeds[0]), switch=switch)
+        return rows.gradient_drops(label, self._entry(behind))
+
+    def server(self) -> list[Check]:
+        """DLCP against reliable and untagged packets, and without each of its mechanisms."""
+        thc, dlcp = [], []
+        without: dict[str, list[float]] = {name: [] for name in rows.WITHOUT}
+        for seed in self._seeds:
+            behind = self._behind(seed)
+            thc.append(self._entry(replace(behind, systems=("thc",), laned=LanedOptions()))["step_s"])
+            dlcp.append(self._entry(behind)["step_s"])
+            for name, given in rows.WITHOUT.items():
+                without[name].append(self._entry(replace(behind, laned=replace(behind.laned, **given)))["step_s"])
+        return rows.server(thc, dlcp, without)
+
+    def loss(self) -> list[Check]:
+        """1 % loss on every link of a star, with and without a bound."""
+        base = RunOptions(switch="soft", systems=("dlcp",), link=LINK, conditions=LOSS)
+        label = "1 % loss on every link, p = 0 / p = 3 %"
+        return rows.bounded(label, *self._both(base, LOSS_BOUND, LOSS_STEPS), (rows.LOSS_MIN, rows.LOSS_MIN))
+
+    def incast(self) -> list[Check]:
+        """Incast into a server's port with background traffic, with and without a bound."""
+        label = "incast into a server's port, background 1.3 x, p = 0 / p = 5 %"
+        sides = self._both(self._behind(self._seeds[0]), SERVER_BOUND, STEPS)
+        return rows.bounded(label, *sides, (rows.INCAST_MEAN_MIN, rows.INCAST_P99_MIN))
+
+    def _behind(self, seed: int) -> RunOptions:
+        return RunOptions(
+            switch="soft",
+            server=True,
+            systems=("dlcp",),
+            link=LINK,
+            train=TrainOptions(max_steps=STEPS, seed=seed),
+            conditions=OVERLOAD,
+            laned=LanedOptions(loss_bound=SERVER_BOUND),
+        )
+
+    def _both(self, base: RunOptions, bound: float, steps: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Entries of reliable and of bounded runs, one for each seed."""
+        sides: dict[float, list[dict[str, Any]]] = {0.0: [], bound: []}
+        for seed in self._seeds:
+            train = TrainOptions(max_steps=steps, seed=seed)
+            for p, entries in sides.items():
+                entries.append(self._entry(replace(base, train=train, laned=replace(base.laned, loss_bound=p))))
+        return sides[0.0], sides[bound]
+
+    def _entry(self, options: RunOptions) -> dict[str, Any]:
+        summary, _ = run(options, self._results, self._say)
+        entry: dict[str, Any] = summary["systems"][options.systems[0]]
+        return entry

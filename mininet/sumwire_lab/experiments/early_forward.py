@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""How much shorter is a step if the next forward pass begins while back layers' gradients still travel?
+
+Four workers train a model of equal layers by DDP, one bucket a layer, in lanes on slow links. Computing takes about as
+long as communication. The same training is made with and without early forward, in turn.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from sumwire_lab.bench.exchanges import run_workers
+from sumwire_lab.errors import LabError
+from sumwire_lab.network import control_plane, switches
+from sumwire_lab.network.fabric import Fabric
+from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.run_options import LinkOptions, RunOptions
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.session import open_session
+
+MBIT: Final = 10.0
+LANES: Final = 4
+LAYERS: Final = 8
+STEPS: Final = 15
+# Forward pass of one layer; the backward pass takes twice as long. With eight layers a step computes for 0.48 s.
+LAYER_S: Final = 0.02
+_MODULE: Final = "sumwire_lab.experiments.early_forward_worker"
+
+
+@dataclass(frozen=True)
+class EarlyForwardOutcome:
+    """Seconds per step of the slowest worker, one for each turn; and whether all parameters were equal at the end."""
+
+    waiting_s: list[float]
+    early_s: list[float]
+    equal: bool
+
+    @property
+    def gain(self) -> float:
+        """Step time without over with early forward."""
+        return fmean(self.waiting_s) / fmean(self.early_s)
+
+
+def run_early_forward(results: Path, say: Say, *, turns: int = 2, switch: str = "soft") -> EarlyForwardOutcome:
+    """Train with and without early forward, in turn. Raises LabError."""
+    require_tools()
+    folder = new_folder(results, latest=False)
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    digests = set()
+    with interruptible():
+        for turn in range(turns):
+            for early in (False, True):
+                records = _train(early, switch, folder / f"{'early' if early else 'waiting'}{turn}")
+                seconds[early].append(max(float(record["step_s"]) for record in records))
+                digests |= {record["digest"] for record in records}
+                say(f"{'early forward' if early else 'waiting'}: {seconds[early][-1]:.3f} s per step")
+    outcome = EarlyForwardOutcome(seconds[False], seconds[True], len(digests) == 1)
+    (folder / "early_forward.json").write_text(json.dumps(vars(outcome)) + "\n")
+    return outcome
+
+
+def _train(early: bool, switch: str, folder: Path) -> list[dict[str, Any]]:
+    options = RunOptions(switch=switch, link=LinkOptions(MBIT, priorities=True))
+
+    def jobs(fabric: Fabric) -> list[dict[str, Any]]:
+        return [entry | {"lanes": LANES} for entry in control_plane.training_job(fabric)]
+
+    with open_session(options, switches.choose(switch), folder, jobs) as session:
+        more = {"early": early, "layers": LAYERS, "layer_s": LAYER_S, "repeats": STEPS}
+        records = run_workers(session, _MODULE, "dlcp", [], **more)
+    if not records:
+        raise LabError(f"no worker has measured anything; see {folder}")
+    return records

@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of `make verify-papers` on DLCP, computed from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final
+
+from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
+from sumwire_lab.options.priority_lanes import LanedOptions
+from sumwire_lab.verify.check import Check, at_least, equal, holds, reported
+from sumwire_lab.verify.rows.dlcp import FIRST_SHARE_MIN, replicas
+
+SERVER_MIN: Final = 1.5
+MECHANISM_MIN: Final = 1.05
+LOSS_MIN: Final = 1.0
+INCAST_MEAN_MIN: Final = 1.15
+INCAST_P99_MIN: Final = 1.3
+EARLY_MIN: Final = 1.15
+
+# What is left out of DLCP, one mechanism at a time.
+WITHOUT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "drops": {"drops": False},
+    "bound": {"loss_bound": 0.0},
+    "priorities": {"priorities": False},
+}
+assert all(hasattr(LanedOptions(), name) for given in WITHOUT.values() for name in given)
+
+
+def gradient_drops(label: str, entry: Mapping[str, Any]) -> list[Check]:
+    """Which gradient packets the queue before a server drops."""
+    classes: Mapping[str, int] = entry["drops"]["queue_classes"]
+    dropped = {drop_class: classes.get(f"{drop_class} drop", 0) for drop_class in range(4)}
+    total = sum(dropped.values())
+    return [
+        at_least(
+            f"{label}: share of dropped gradient packets in the class to lose first",
+            dropped[3] / total if total else None,
+            FIRST_SHARE_MIN,
+        ),
+        equal(f"{label}: protected gradient packets dropped", dropped[0], 0),
+        reported(f"{label}: gradient packets dropped, by class", {str(one): count for one, count in dropped.items()}),
+        replicas(label, entry),
+    ]
+
+
+def server(thc: Sequence[float], dlcp: Sequence[float], without: Mapping[str, Sequence[float]]) -> list[Check]:
+    """Seconds per step behind a server, one number for each seed: of reliable and untagged packets, of DLCP, and of
+    DLCP with one mechanism left out."""
+    label = "server behind a P4 switch, background 1.3 x its link: time per step"
+    gains = {name: fmean(one) / fmean(dlcp) for name, one in without.items()}
+    gaining = sorted(name for name, gain in gains.items() if gain >= MECHANISM_MIN)
+    return [
+        at_least(f"{label}, reliable and untagged / DLCP", fmean(thc) / fmean(dlcp), SERVER_MIN),
+        *(reported(f"{label}, DLCP without its {name} / DLCP", gain) for name, gain in gains.items()),
+        holds(f"{label}: mechanisms that bring 5 % or more", ", ".join(gaining) or "none", "two", len(gaining) >= 2),
+    ]
+
+
+def bounded(
+    label: str,
+    reliable: Sequence[Mapping[str, Any]],
+    bounded_: Sequence[Mapping[str, Any]],
+    least: tuple[float, float],
+) -> list[Check]:
+    """Communication per step without a loss bound over that with one; one entry for each seed and side. `least`: the
+    targets of mean and 99th percentile."""
+
+    def ratio(key: str) -> float:
+        return fmean(float(one[key]) for one in reliable) / fmean(float(one[key]) for one in bounded_)
+
+    return [
+        at_least(f"{label}: communication per step, reliable / bounded", ratio("comm_s_per_step"), least[0]),
+        at_least(f"{label}: 99th percentile of it, reliable / bounded", ratio("comm_s_per_step_p99"), least[1]),
+        reported(f"{label}: retransmissions, reliable / bounded", ratio("retransmissions")),
+        *(replicas(label, one) for one in bounded_),
+    ]
+
+
+def early_forward(outcome: EarlyForwardOutcome) -> list[Check]:
+    """Step time without early forward over that with it."""
+    label = "early forward, communication about equal to computation"
+    return [
+        at_least(f"{label}: step time without / with", outcome.gain, EARLY_MIN),
+        equal(f"{label}: parameters with and without, on all workers", outcome.equal, True, "bit-equal"),
+    ]
