@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from unittest import mock
 
 import sumwire.job.control
@@ -28,8 +28,11 @@ from sumwire.transport.udp import Transport
 
 from simulate.groups import GlooGroup, Groups
 from simulate.machine import Instead, Machine, modules
+from simulate.native import Kernels
 
 _job, _transport = sumwire.job, sumwire.transport
+# Messages of a host's system call.
+_BATCH: Final = 16
 
 
 @contextlib.contextmanager
@@ -37,19 +40,21 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
     """Within it the product's code runs on this machine. ``groups``: None where ranks have no process group."""
     given, draws = modules(machine), random.Random(machine.world.rng.random())
     chance = Instead(secrets, randbelow=draws.randrange, token_bytes=draws.randbytes)
+    kernels = Kernels(machine) if machine.wire.native else None
     # gloo's group, as the job sees the default one.
     ranks = Instead(None, get_world_size=lambda: groups.ranks if groups else 0)
     others: list[tuple[object, dict[str, Any]]] = [
         (_transport.link, {"socket": given["socket"], "select": given["select"]}),
-        (_transport.catchup.recovery_service, {**given, "time": Instead(time, monotonic=lambda: clock(machine))}),
+        (_transport.catchup.recovery_service, {**given, "time": Instead(time, monotonic=machine.world.clock)}),
         (_transport.catchup.askers, {"secrets": chance}),
         (_job.greeting, {"secrets": chance}),
-        # C would make the system's calls itself.
-        (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg), "kernels": lambda: None}),
+        (sumwire.wire.batch, {"calls": lambda: (machine.sendmmsg, machine.recvmmsg), "kernels": lambda: kernels}),
+        # So that a batch is full now and then, and a socket's memory small.
+        (_transport.link, {"_BATCH": _BATCH}),
         (_job.control, {"threading": given["threading"], "atexit": Instead(atexit, register=_no, unregister=_no)}),
         (_job.meeting, {"available": lambda: False}),
         (_job.session, {"available": lambda: groups is not None, "dist": ranks, "load_table": lambda _: None}),
-        (_job.session, {"Transport": partial(Transport, clock=lambda: clock(machine))}),
+        (_job.session, {"Transport": partial(Transport, clock=machine.world.clock)}),
         (_job.rounds, {"GlooGroup": partial(GlooGroup, groups)}),
         (_job.fallback, {"GlooGroup": partial(GlooGroup, groups)}),
     ]
@@ -57,11 +62,6 @@ def instead_of_the_system(machine: Machine, groups: Groups | None) -> Iterator[N
         for module, names in others:
             stack.enter_context(mock.patch.multiple(module, **names))
         yield
-
-
-def clock(machine: Machine) -> float:
-    """The monotonic clock of the process that asks."""
-    return machine.world.process.clock()
 
 
 def _no(*_: Any) -> None:

@@ -32,10 +32,12 @@ _WAIT_S: Final = 0.003
 
 
 class Wire(Protocol):
-    """Where datagrams of a process go. ``sends_trains``, ``fills``: what its kernel and its network card do."""
+    """Where datagrams of a process go. ``trains``, ``fills``: what its kernel and its network card do. ``native``:
+    whether it has a C compiler."""
 
     trains: bool
     fills: float
+    native: bool
 
     def send(self, source: Address, target: Address, data: bytes, tos: int) -> None: ...
 
@@ -215,21 +217,22 @@ class Poll:
         world = self._machine.world
         until = math.inf if milliseconds is None else world.now + milliseconds / 1000
         while True:
-            files = [(self._machine.files[number], events) for number, events in self._events.items()]
-            ready = [
-                (file.number, POLLIN)
-                for file, events in files
-                if (events & POLLIN and file.readable) or (events & POLLOUT and file.room_at <= world.now)
-            ]
+            ready, wake_at = [], until
+            for number, events in self._events.items():
+                file = self._machine.files[number]
+                if (events & POLLIN and file.readable) or (events & POLLOUT and file.room_at <= world.now):
+                    ready.append((number, POLLIN))
+                elif events & POLLOUT:
+                    wake_at = min(wake_at, file.room_at)
             if ready or world.now >= until:
                 world.look()
                 return ready
             assert world.current is not None
-            room_at = [file.room_at for file, events in files if events & POLLOUT]
-            for file, _ in files:
-                if world.current not in file.waiters:
-                    file.waiters.append(world.current)
-            world.sleep(min([until, *room_at]))
+            for number in self._events:
+                waiters = self._machine.files[number].waiters
+                if world.current not in waiters:
+                    waiters.append(world.current)
+            world.sleep(wake_at)
 
 
 class Machine:

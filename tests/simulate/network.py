@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import functools
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from zlib import crc32
 
 from golden import model
 from golden.model import Host, udp_frame
+from sumwire.config import JobConfig, parse_job
 from sumwire_controller.derive.jobfile import job_description
 from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.model.config import Config
@@ -24,7 +25,7 @@ from sumwire_controller.model.topology import Topology
 from sumwire_controller.parse.any_file import parse_any
 
 from simulate.machine import Address, Machine
-from simulate.switches import FIRST_TIME, Frames, Switch, cleared, install
+from simulate.switches import Frames, History, Switch, cleared, install
 from simulate.world import World
 
 TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
@@ -126,9 +127,9 @@ def _configs(terms: Terms) -> tuple[Config, ...]:
 
 
 @functools.cache
-def job_file(terms: Terms) -> dict[str, Any]:
-    """The content of the job file that the controller writes."""
-    return job_description(topology_of(terms), JOB)
+def job_of(terms: Terms, worker: int) -> JobConfig:
+    """What a worker reads in the job file that the controller writes."""
+    return parse_job(job_description(topology_of(terms), JOB), worker)
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ class Network:
         self.shape = SHAPES[terms.shape]
         self.trains = False
         self.fills = 0.0
+        self.native = False
         self.machine: Machine
         self.down: set[Place] = set()
         self.dead: set[str] = set()
@@ -194,7 +196,8 @@ class Network:
             for node in topology_of(terms).switches
         }
         self._ips = {socket.inet_ntoa(host.ip): host for host in self._aggregators.values()}
-        install(self.configs, switches, (), FIRST_TIME)
+        self._history: History = ()
+        self._install(switches, ())
 
     # -- what happens to switches ------------------------------------------------------------------------
 
@@ -204,8 +207,12 @@ class Network:
             return
         switches = [node for node in self.switches.values() if isinstance(node, Switch)]
         if switches:
-            install(self.configs, switches, [JOB] if renew else [], FIRST_TIME + 1 + int(self.world.now))
+            self._install(switches, (JOB,) if renew else ())
             self.generation += 1
+
+    def _install(self, switches: Sequence[Switch], renew: Sequence[str]) -> None:
+        self._history += ("apply", *renew)
+        install(self.configs, switches, renew, self._history)
 
     def fail(self, name: str) -> None:
         self.dead.add(name)
@@ -215,6 +222,7 @@ class Network:
         self.dead.discard(name)
         if empty:
             self.switches[name].clear(self.world.rng.randrange(1 << 62))
+            self._history += (f"new {name}",)
             self.generation += 1
 
     # -- frames ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from numpy.typing import NDArray
 from sumwire.codec.thc import BLOCK_VALUES
-from sumwire.config import JobConfig, parse_job
+from sumwire.config import JobConfig
 from sumwire.delivery import Delivery
 from sumwire.errors import SumwireError
 from sumwire.job.job import Job
@@ -22,7 +22,7 @@ from simulate.aggregator import AggregatorSwitch
 from simulate.doubles import instead_of_the_system
 from simulate.groups import Groups
 from simulate.machine import Machine
-from simulate.network import Network, job_file
+from simulate.network import Network, job_of
 from simulate.schedule import Fault, Schedule
 from simulate.witness import Witness
 from simulate.workload import Got, carry_out, given, wrong
@@ -37,6 +37,8 @@ _REST_S: Final = 2.0
 _CONTROLLER_S: Final = 0.5
 # The longest that nothing can come through, after which an error is right.
 _DEADLINE_S: Final = 10.0
+# The same while workers greet: they start within 3 seconds of each other.
+_JOIN_S: Final = 12.0
 
 
 @dataclass
@@ -76,6 +78,7 @@ class Play:
         if schedule.aggregator:
             self.network.switches = {name: AggregatorSwitch(self.configs()) for name in self.network.switches}
         self.network.trains, self.network.fills = schedule.trains, schedule.fills
+        self.network.native = schedule.native
         self.machine = self.network.machine = Machine(world, self.network)
         self.groups = Groups(world, schedule.workers) if schedule.group else None
         self.witness = Witness(self.network)
@@ -88,7 +91,7 @@ class Play:
         self._mixed = False
 
     def configs(self) -> list[JobConfig]:
-        return [parse_job(job_file(self.schedule.terms), worker) for worker in range(self.schedule.workers)]
+        return [job_of(self.schedule.terms, worker) for worker in range(self.schedule.workers)]
 
     def play(self) -> Outcome:
         world, machine = self.world, self.machine
@@ -156,9 +159,9 @@ class Play:
         schedule = self.schedule
         delivery = None if schedule.loss_bound is None else Delivery(loss_bound=schedule.loss_bound)
         return Job(
-            parse_job(job_file(schedule.terms), worker),
+            job_of(schedule.terms, worker),
             deadline_s=_DEADLINE_S,
-            join_s=30.0,
+            join_s=_JOIN_S,
             delivery=delivery,
             kept_chunks=schedule.kept_chunks,
             one_trip=schedule.one_trip,
@@ -177,7 +180,7 @@ class Play:
         if well:
             self.over = True
             return
-        if self._faultless and calm and not self._may_fail():
+        if self._faultless and calm and not self._may_fail() and not self._left_behind(ranks):
             names = {type(rank.error).__name__ for rank in ranks if rank.error}
             self.world.violate(f"a run without any fault failed: {sorted(names)} {self.errors[-4:]}")
         if self.runs >= _RUNS_MOST:
@@ -190,6 +193,10 @@ class Play:
         an earlier run comes so late that it spoils this one, or its slots hold an earlier run's."""
         weather = self.schedule.weather
         return self._mixed or weather.drop >= 0.2 or (weather.late > 0 and weather.late_s >= 1.0)
+
+    def _left_behind(self, ranks: list[Rank]) -> bool:
+        """Whether those that closed sums without the others have ended: nobody is there who still has their results."""
+        return not self.schedule.complete and self.groups is None and any(rank.finished for rank in ranks)
 
     def _again(self, ranks: list[Rank]) -> None:
         for rank in ranks:

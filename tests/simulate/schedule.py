@@ -14,7 +14,7 @@ from simulate.network import SHAPES, Terms, Weather
 
 T = TypeVar("T")
 
-_STARS: Final = ("star2", "star3", "star4")
+_STARS: Final = ("star2", "star2", "star3", "star3", "star4")
 _OPS: Final = ("reduce", "reduce", "mean", "max32", "min32", "sum32", "vote", "sign_merge")
 _TREES: Final = ("tree11", "tree21", "tree22", "spines21", "three")
 
@@ -64,6 +64,7 @@ class Schedule:
     kept_chunks: int = 1 << 8
     skew_s: tuple[float, ...] = field(default_factory=tuple)
     renews: bool = True
+    native: bool = False
 
     @property
     def workers(self) -> int:
@@ -106,14 +107,21 @@ def drawn(seed: int) -> Schedule:
         fills=rng.choice((0.0, 0.0, 0.05)),
         one_trip=rng.random() < 0.7,
         kept_chunks=rng.choice((1, 64, 256)) if whole else 256,
-        skew_s=tuple(rng.choice((0.0, rng.uniform(0, 0.01), rng.uniform(0, 3))) for _ in range(workers)),
+        skew_s=_starts(rng, workers),
         renews=rng.random() < 0.5,
+        native=rng.random() < 0.5,
     )
+
+
+def _starts(rng: random.Random, workers: int) -> tuple[float, ...]:
+    """When each worker is started: whoever is early sends again and again."""
+    latest = rng.choice((0.0, 0.01, 0.1, 0.5, 3.0))
+    return tuple(rng.choice((0.0, rng.uniform(0, latest))) for _ in range(workers))
 
 
 def _step(rng: random.Random, whole: bool) -> Step:
     op = rng.choice(_OPS) if whole else "reduce"
-    chunks = rng.choice((1, 1, 2, 3, 5, 8))
+    chunks = rng.choice((1, 1, 1, 2, 2, 3, 5, 8))
     values = max(1, chunks * {"max32": 32, "min32": 32, "sum32": 256, "mean": 256}.get(op, 1024) - rng.randrange(30))
     return Step(op, values, rng.randrange(1 << 16), rng.choice((0.0, 0.001, 0.05, 0.5)))
 
@@ -131,7 +139,7 @@ def _fault(rng: random.Random, workers: int, shape: str) -> Fault:
     kind = rng.choice(("crash", "sends", "pause", "pause", "clock", "link", "link", "switch", "switch", "renew"))
     wires = len(SHAPES[shape].wires())
     who = rng.randrange({"link": workers + wires, "switch": len(SHAPES[shape].switches)}.get(kind, workers))
-    seconds = _log_uniform(rng, 0.005, 40.0)
+    seconds = _log_uniform(rng, 0.005, 15.0)
     frame = rng.randrange(1, 300) if rng.random() < 0.4 else 0
     return Fault(kind, _log_uniform(rng, 0.001, 4.0), frame, who, seconds, rng.random() < 0.5)
 
@@ -169,7 +177,14 @@ def smaller(schedule: Schedule) -> Iterator[Schedule]:
     for calmer in (replace(weather, drop=0.0), replace(weather, duplicate=0.0), replace(weather, late=0.0)):
         if calmer != weather:
             yield replace(schedule, weather=calmer)
-    for plain in ({"trains": False}, {"fills": 0.0}, {"group": False}, {"loss_bound": None}, {"one_trip": False}):
+    for plain in (
+        {"trains": False},
+        {"fills": 0.0},
+        {"group": False},
+        {"loss_bound": None},
+        {"one_trip": False},
+        {"native": False},
+    ):
         if any(getattr(schedule, name) != value for name, value in plain.items()):
             yield replace(schedule, **plain)
     if any(schedule.skew_s):

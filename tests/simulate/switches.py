@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime import pipeline, write
@@ -54,6 +54,8 @@ class Switch:
         self.device = SoftSwitch(text, seed=1, engine="native", clock=self._clock)
         self._pipeline = self._new_pipeline()
         self._writes: Writes | None = None
+        # The tables that have been written since the switch was new.
+        self._written: set[str] = set()
 
     def _clock(self) -> int:
         return self.now_us()
@@ -68,9 +70,11 @@ class Switch:
         for each in cells:
             memory = each._memory.cast("B")
             ctypes.memset(ctypes.addressof(ctypes.c_uint8.from_buffer(memory)), 0, memory.nbytes)
-        for table in machine.tables.values():
+        for name in self._written:
+            table = machine.tables[name]
             table._rows = {(entry.key, entry.priority): table._make(entry) for entry in table._const_entries()}
             table.set_default(None)
+        self._written = set()
         for group in list(self.device.groups()):
             self.device.delete_group(group)
         self.device._random._state.value = seed
@@ -118,12 +122,23 @@ class Switch:
         return writes or []
 
     def _record(self, name: str, arguments: tuple[Any, ...]) -> None:
+        self._note_table(name, arguments)
         if self._writes is not None:
             self._writes.append((name, arguments))
 
     def repeat(self, writes: Writes) -> None:
-        for name, arguments in writes:
-            getattr(self.device, name)(*arguments)
+        with self.device.batch():
+            for name, arguments in writes:
+                self._note_table(name, arguments)
+                getattr(self.device, name)(*arguments)
+
+    def _note_table(self, name: str, arguments: tuple[Any, ...]) -> None:
+        if "group" not in name:
+            self._written.add(arguments[0])
+
+    def forget(self) -> None:
+        """The program's own entries are others from now on."""
+        self._written = set(self.device.loaded.tables)
 
 
 class _Recorder:
@@ -145,9 +160,11 @@ class _Recorder:
 
 
 _POOL: list[Switch] = []
-# What the controller writes to empty switches, by configuration: decoding it takes longer than many schedules.
-_WRITTEN: dict[tuple[Config, ...], list[Writes]] = {}
-FIRST_TIME = 1_700_000_000
+# What has happened to entries since all switches were new: what the controller was told to do, and "new NAME".
+History = tuple[str, ...]
+# What the controller writes, by configuration and history: reading and writing entries takes long.
+_WRITTEN: dict[tuple[tuple[Config, ...], History], list[Writes]] = {}
+_FIRST_TIME: Final = 1_700_000_000
 
 
 def cleared(count: int, seed: int, now_us: Callable[[], int]) -> list[Switch]:
@@ -160,23 +177,22 @@ def cleared(count: int, seed: int, now_us: Callable[[], int]) -> list[Switch]:
     return _POOL[:count]
 
 
-def install(configs: Sequence[Config], switches: Sequence[Switch], renew: Sequence[str], now_s: int) -> None:
-    """The controller's apply. Switches that are empty, at the first moment, get what they got the last time."""
-    pairs = list(zip(configs, switches, strict=True))
-    if now_s != FIRST_TIME:
-        bring_all_about(pairs, program(), renew, now_s, force=True)
-        return
-    key = tuple(configs)
+def install(configs: Sequence[Config], switches: Sequence[Switch], renew: Sequence[str], history: History) -> None:
+    """The controller's apply, the last of a history. It writes what it wrote the last time in the same one."""
+    key = tuple(configs), history
     if key in _WRITTEN:
         for switch, writes in zip(switches, _WRITTEN[key], strict=True):
             switch.repeat(writes)
         return
     for switch in switches:
         switch.start_recording()
-    bring_all_about(pairs, program(), renew, now_s, force=True)
+    pairs = list(zip(configs, switches, strict=True))
+    bring_all_about(pairs, program(), renew, _FIRST_TIME + len(history), force=True)
     _WRITTEN[key] = [switch.recorded() for switch in switches]
 
 
 def forget() -> None:
     """The controller, or the program, is another one from now on."""
     _WRITTEN.clear()
+    for switch in _POOL:
+        switch.forget()

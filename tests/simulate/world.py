@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Virtual time, processes that live in it, and their threads, of which one runs at a time.
 
-A thread of a process is a thread of Python that holds the baton. It gives the baton back only where a real one would
+A thread of a process is a thread of Python that holds the baton. It gives the baton away only where a real one would
 sleep: in :meth:`World.sleep`. Time moves on only when all threads sleep, to the next event. So the same seed plays the
-same, and an hour of waiting takes no time.
+same, and an hour of waiting takes no time. Whoever gives the baton away finds out who is next: most often that is the
+same thread, and nothing is switched.
 """
 
 from __future__ import annotations
@@ -73,11 +74,6 @@ class Process:
             if thread.held:
                 self.world.wake(thread)
 
-    def clock(self) -> float:
-        """The monotonic clock of its machine."""
-        self.world.look()
-        return self.world.now + self.skew_s
-
 
 class Thread:
     """One thread of a process. ``error``: what it ended with, unless it was killed."""
@@ -117,7 +113,7 @@ class Thread:
         self.over = True
         for waiter in self.waiters:
             self.process.world.wake(waiter)
-        self.process.world.baton.release()
+        self.process.world.pass_on(self)
 
     def join_real(self) -> None:
         self._thread.join()
@@ -140,6 +136,10 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._ready: deque[Thread] = deque()
+        self._until = math.inf
+        self._finished: Callable[[], bool] = lambda: False
+        self._ending = False
+        self._failure: Exception | None = None
 
     @property
     def process(self) -> Process:
@@ -178,12 +178,23 @@ class World:
         """The running thread looks at something, instead of waiting for it."""
         self._looks += 1
         if self._looks > _LOOKS_MOST:
-            thread = self.current
-            assert thread is not None
-            if not thread.process.dead:
-                self.violate(f"{thread.name} spins in\n{thread.stack}")
-                thread.process.dead = True
-            raise KilledError
+            self._end_spinning()
+
+    def clock(self) -> float:
+        """The monotonic clock of the machine of the process that asks."""
+        self._looks += 1
+        if self._looks > _LOOKS_MOST:
+            self._end_spinning()
+        assert self.current is not None
+        return self.now + self.current.process.skew_s
+
+    def _end_spinning(self) -> None:
+        thread = self.current
+        assert thread is not None
+        if not thread.process.dead:
+            self.violate(f"{thread.name} spins in\n{thread.stack}")
+            thread.process.dead = True
+        raise KilledError
 
     def sleep(self, until: float = math.inf) -> None:
         """The running thread sleeps until somebody wakes it, or the time is over. It may also wake for no reason."""
@@ -196,57 +207,80 @@ class World:
         if until < math.inf:
             nap = thread.naps
             self.at(until, lambda: self.wake(thread) if thread.naps == nap else None)
-        self.baton.release()
-        thread.baton.acquire()
+        self.pass_on(thread)
         if thread.process.dead:
             raise KilledError
 
     def run(self, until: float, finished: Callable[[], bool]) -> None:
         """Play until all is finished or something is violated."""
-        while not self.violations and not finished():
-            if self._ready:
-                self._turn(self._ready.popleft())
-                continue
-            if not self._events:
-                self.violate(f"nothing more can happen: {self.sleepers()}")
-                return
-            time, _, action = heapq.heappop(self._events)
-            if time > until:
-                self.violate(f"hangs: {self.sleepers()}")
-                return
-            if time > self.now:
-                self.now, self._turns_now = time, 0
-            action()
+        self._until, self._finished = until, finished
+        self._begin()
 
-    def sleepers(self) -> str:
-        living = [thread for process in self.processes for thread in process.threads if not thread.over]
-        return "; ".join(f"{thread.name} in\n{thread.stack}" for thread in living)
-
-    def end(self) -> None:
-        """Kill all that is left."""
-        for process in self.processes:
-            process.kill()
-        while self._ready:
-            self._turn(self._ready.popleft())
-        for process in self.processes:
-            for thread in process.threads:
-                thread.join_real()
-
-    def _turn(self, thread: Thread) -> None:
-        thread.queued = False
-        if thread.over:
+    def pass_on(self, thread: Thread) -> None:
+        """This thread sleeps, or is over: the next one runs. Returns when its turn has come again."""
+        self._judge(thread)
+        following = self._next()
+        if following is thread:
             return
+        (self.baton if following is None else following.baton).release()
+        if not thread.over:
+            thread.baton.acquire()
+
+    def _begin(self) -> None:
+        """Let threads run until none is next."""
+        thread = self._next()
+        if thread is not None:
+            thread.baton.release()
+            self.baton.acquire()
+        if self._failure is not None:
+            raise self._failure
+
+    def _next(self) -> Thread | None:
+        """The thread whose turn it is, after all that happens before. None: it is over."""
+        self.current = None
+        try:
+            while self._ending or not (self.violations or self._finished()):
+                if self._ready:
+                    thread = self._ready.popleft()
+                    thread.queued = False
+                    if self._may_run(thread):
+                        return thread
+                elif self._ending or not self._advance():
+                    break
+        except Exception as error:  # noqa: BLE001 - raised by whoever plays the world, in whose name this is done
+            self._failure = error
+        return None
+
+    def _may_run(self, thread: Thread) -> bool:
+        """If so, it is its turn."""
+        if thread.over:
+            return False
         if thread.process.paused:
             thread.held = True
-            return
+            return False
         thread.sleeps = False
         self._looks = 0
         self.turns += 1
         self._turns_now += 1
         self.current = thread
-        thread.baton.release()
-        self.baton.acquire()
-        self.current = None
+        return True
+
+    def _advance(self) -> bool:
+        """The next event. False if there is none, or not in time."""
+        if not self._events:
+            self.violate(f"nothing more can happen: {self.sleepers()}")
+            return False
+        time, _, action = heapq.heappop(self._events)
+        if time > self._until:
+            self.violate(f"hangs: {self.sleepers()}")
+            return False
+        if time > self.now:
+            self.now, self._turns_now = time, 0
+        action()
+        return True
+
+    def _judge(self, thread: Thread) -> None:
+        """What a thread has done in its turn."""
         if self._turns_now > _TURNS_MOST:
             self.violate(f"{thread.name} spins")
             self._turns_now = 0
@@ -254,3 +288,17 @@ class World:
             lines = "".join(traceback.format_exception(thread.error))
             self.violate(f"{thread.name} ended with {lines}")
             thread.error = None
+
+    def sleepers(self) -> str:
+        living = [thread for process in self.processes for thread in process.threads if not thread.over]
+        return "; ".join(f"{thread.name} in\n{thread.stack}" for thread in living)
+
+    def end(self) -> None:
+        """Kill all that is left."""
+        self._ending = True
+        for process in self.processes:
+            process.kill()
+        self._begin()
+        for process in self.processes:
+            for thread in process.threads:
+                thread.join_real()

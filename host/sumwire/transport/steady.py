@@ -35,9 +35,7 @@ class Steady:
         flight, turns = self._flight, self._turns
         begin, end = turns.taken, min(turns.to, turns.taken + most)
         flight.make_room(end - begin)
-        if flight.log is not self._log:
-            self._log = flight.log
-            self._exchange.log = address_of(self._log)
+        self._find_log()
         sent: int = self._library.steady_send(self._exchange, begin, end, filled, flight.end, now)
         if sent:
             turns.taken += sent
@@ -47,11 +45,18 @@ class Steady:
     def land(self, first: int, last: int) -> Landing:
         """See :meth:`Turns.land` and :meth:`Turns.follow`: the results of the chunks first..last-1 have arrived."""
         flight, turns, landing = self._flight, self._turns, self._landing
+        self._find_log()
         landing.head, landing.end = flight.head, flight.end
         turns.to = self._library.steady_land(self._exchange, first, last, turns.to, landing)
         flight.head = landing.head
         flight.count -= last - first
         return Landing(list(landing.latest), landing.sent_at if landing.sent_once else None)
+
+    def _find_log(self) -> None:
+        """Retransmissions may have moved it."""
+        if self._flight.log is not self._log:
+            self._log = self._flight.log
+            self._exchange.log = address_of(self._log)
 
 
 def steady_of(flight: Flight, turns: Turns) -> Steady | None:

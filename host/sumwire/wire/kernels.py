@@ -52,9 +52,13 @@ def kernels() -> ctypes.CDLL | None:
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     found = load_folder("sumwire-wire", _FOLDER, {}, "numpy cuts what is sent into trains, at a higher price than C")
-    if found is not None:
-        found.trains_cut.argtypes = (POINTER(TrainsOut), c_void_p, c_uint64, c_uint64)
-        found.trains_cut.restype = c_uint64
-        found.arrivals_collect.argtypes = (POINTER(ArrivalsIn), c_int, c_uint64, c_int64)
-        found.arrivals_collect.restype = c_int
-    return found
+    return None if found is None else declared(found)
+
+
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The library, whose functions now know their types."""
+    library.trains_cut.argtypes = (POINTER(TrainsOut), c_void_p, c_uint64, c_uint64)
+    library.trains_cut.restype = c_uint64
+    library.arrivals_collect.argtypes = (POINTER(ArrivalsIn), c_int, c_uint64, c_int64)
+    library.arrivals_collect.restype = c_int
+    return library

@@ -92,6 +92,20 @@ def _land(both: list[Window], now: float, rng: random.Random) -> None:
         w.complete_run(first, last, now) if last > first else None
 
 
+def test_a_log_that_retransmissions_have_moved_is_read_where_it_is_now() -> None:
+    """Nothing more is taken before the results come, as with a full socket. C once read behind the old log's end."""
+    w = Window(8, RttEstimator())
+    w.begin(4, 0.0)
+    now, moved = 0.0, False
+    while not moved or w._flight.end < 20_000:
+        log = w._flight.log
+        assert w.take(now, 512) is not None
+        moved = w._flight.log is not log
+        now += 10.0
+    w.complete_run(0, 1, now)
+    assert (w._flight.head, w.oldest()) == (w._flight.end - 3, 1)
+
+
 def test_what_can_arrive_unsent_is_left_to_numpy() -> None:
     early = Window(8, RttEstimator(), options=WindowOptions(adaptive_retries=True, early_closing=True))
     early.begin(20, 0.0)
