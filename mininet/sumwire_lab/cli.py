@@ -105,6 +105,16 @@ def _bench_codec(arguments: argparse.Namespace) -> int:
     return 0 if command.holds(rows) else EXIT_FAILED
 
 
+def _bench_thc(arguments: argparse.Namespace) -> int:
+    chosen = options.thc_options(arguments)
+    from sumwire_lab.bench.command import run_here
+    from sumwire_lab.bench.commands.thc import ThcCommand
+
+    command = ThcCommand(chosen)
+    say("\n" + command.text(run_here(command, say, arguments.json)))
+    return 0
+
+
 def _bench_aggregator(arguments: argparse.Namespace) -> int:
     chosen = options.aggregator_options(arguments)
     from sumwire_lab.bench.command import run_here
@@ -177,6 +187,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "bench-switch": _bench_switch,
     "bench-codec": _bench_codec,
     "bench-aggregator": _bench_aggregator,
+    "bench-thc": _bench_thc,
     **{f"verify-{topic}": _verify for topic in options.TOPICS},
     "verify-life": _verify_life,
     "verify-trust": _verify_trust,

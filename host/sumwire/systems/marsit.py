@@ -30,12 +30,17 @@ _PAPER: Final = "Marsit, DAC 2022, arXiv 2204.06787"
 class MarsitOptions(Options):
     """Of :class:`sumwire.optim.Marsit`."""
 
-    global_lr: float | Callable[[int], float]
+    global_lr: float | Callable[[int], float] | None = None
     full_precision_every: int | None = 100
+    lead: float = 3.0
 
     def settings(self) -> dict[str, object]:
         """What the optimizer takes."""
-        return {"global_lr": self.global_lr, "full_precision_every": self.full_precision_every}
+        return {
+            "global_lr": self.global_lr,
+            "full_precision_every": self.full_precision_every,
+            "lead": self.lead,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

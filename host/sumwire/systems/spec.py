@@ -40,8 +40,9 @@ MEANINGS: Final[Mapping[str, str]] = {
     "bits": "of an index, 1 to 4",
     "granularity": "largest table value; times n at most 255; None for the best one",
     "p": "fraction of values that is clipped",
-    "global_lr": "step of a sign, or a function of the round",
+    "global_lr": "step of a sign, or a function of the round; None: follows the local updates",
     "full_precision_every": "rounds; None for never",
+    "lead": "weight of the new update in the signs; 1 as published",
     "rows": "of the torus; divides n",
     "stochastic": "draw signs at random, without bias",
 }

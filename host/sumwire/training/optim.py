@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizers that communicate. Marsit (Wu et al., DAC 2022, arXiv 2204.06787) wraps any optimizer:
 
-    optimizer = sumwire.optim.Marsit(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), job, global_lr=1e-3)
+    optimizer = sumwire.optim.Marsit(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), job)
     for inputs, labels in batches:
         optimizer.zero_grad()
         loss(model(inputs), labels).backward()           # a plain model: no all-reduce of gradients
@@ -28,10 +28,13 @@ from sumwire.errors import NonFiniteError, UsageError
 from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
 from sumwire.training.collective import Collective
 from sumwire.training.flat import FlatParameters
+from sumwire.training.global_step import GlobalStep
 from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
 
 _Loss = TypeVar("_Loss")
 _REDUCTION: Final = "reduction"
+LEAD: Final = 3.0
+"""Marsit's. Chosen on the digits: docs/measurements.md."""
 
 
 class Marsit(Saved, Optimizer):
@@ -40,13 +43,17 @@ class Marsit(Saved, Optimizer):
     1. the inner optimizer makes its local step on a copy: update = x - x', with its momentum or Adam moments;
     2. g = update + c;
     3. if t mod ``full_precision_every`` = 0: G = mean of the workers' g, c = 0;
-       else G = global_lr x the merged signs of g (+-1; zero is plus), c = g - G;
+       else G = global_lr x the merged signs of lead x update + c (+-1; zero is plus), c = g - G;
     4. x = x - G.
 
     G is the change that all workers apply, so c is the part of this worker's update that G lacks: x - mean(c) moves
     exactly as with the mean of the local updates. ``full_precision_every`` None never sends full precision; 1 always
-    does, which is ordinary data-parallel training of local updates. ``global_lr`` is a step in units of the parameters,
-    a number or a function of the round. It must be the same on all workers, and may be changed at any time.
+    does, which is ordinary data-parallel training of local updates. ``global_lr`` is a step in units of the parameters:
+    a number, a function of the round, or None for the rule that follows the magnitude of the local updates
+    (:mod:`sumwire.training.global_step`). It must be the same on all workers, and may be changed at any time. A warning
+    tells if the compensation has outgrown it. ``lead``: what the new update counts for in the signs, against
+    the compensation; 1 is as published. More makes up for the delay that the compensation is, as a prediction does, and
+    changes nothing of what is compensated.
     ``collective`` is a :class:`sumwire.Job` with ops sign, sum32 and max32, or any :class:`Collective`. A process group
     of torch.distributed stands for a ring of its ranks (:class:`sumwire.multihop.RingSigns`).
 
@@ -68,15 +75,19 @@ class Marsit(Saved, Optimizer):
         optimizer: Optimizer,
         collective: Collective | dist.ProcessGroup,
         *,
-        global_lr: float | Callable[[int], float],
+        global_lr: float | Callable[[int], float] | None = None,
         full_precision_every: int | None = 100,
+        lead: float = LEAD,
         nonfinite: NonFinite = "propagate",
     ) -> None:
         result_check(nonfinite)
         if full_precision_every is not None and full_precision_every < 1:
             raise UsageError(f"full_precision_every = {full_precision_every}: must be 1 or more, or None for never")
+        if not 1 <= lead < float("inf"):
+            raise UsageError(f"lead = {lead!r}: must be 1, as published, or more")
         self.inner = optimizer
-        self.global_lr = global_lr
+        self.lead = lead
+        self._pace = GlobalStep(global_lr)
         self.full_precision_every = full_precision_every
         self.round = 0
         self._collective = _carrier(collective)
@@ -84,8 +95,16 @@ class Marsit(Saved, Optimizer):
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._flat = FlatParameters([p for group in self.param_groups for p in group["params"] if p.requires_grad])
         self.compensation: Tensor | None = None
-        self._step_of(0)
         expect_scaler()
+
+    @property
+    def global_lr(self) -> float | Callable[[int], float] | None:
+        """The step of a sign that was given; None for the rule."""
+        return self._pace.given
+
+    @global_lr.setter
+    def global_lr(self, given: float | Callable[[int], float] | None) -> None:
+        self._pace.given = given
 
     @property
     def full_precision_next(self) -> bool:
@@ -130,20 +149,25 @@ class Marsit(Saved, Optimizer):
         else:
             flat.write(x.sub_(update))
 
-    def _make_round(self, x: Tensor, g: Tensor) -> None:
-        """Steps 2 to 4, with parameters x and the local update g. Both are overwritten."""
-        if self.compensation is not None:
-            g.add_(self.compensation)
+    def _make_round(self, x: Tensor, update: Tensor) -> None:
+        """Steps 2 to 4, with parameters x and the local update. Both are overwritten."""
+        self._pace.learn(update)
+        c, signed = self.compensation, update
+        if c is not None and not self.full_precision_next:
+            signed = torch.add(c, update, alpha=self.lead)
+        g = update if c is None else update.add_(c)
         if self.full_precision_next:
             change, left = self._collective.mean(g).to(g.dtype), None
             self._check(change)
             self._move(x, change)
         else:
             # Others wait for this worker's signs, whatever its update is, and all move by the result.
-            change = self._signs(g)
+            self._pace.agree(self.round, self._collective.mean)
+            change = self._signs(signed)
             self._move(x, change)
             left = g.sub_(change)
             self._check(left)
+            self._pace.watch(self.round, left)
         self.compensation = left
 
     def _move(self, x: Tensor, change: Tensor) -> None:
@@ -164,16 +188,10 @@ class Marsit(Saved, Optimizer):
             self.inner.step()
         return x - trial
 
-    def _signs(self, g: Tensor) -> Tensor:
-        """Return the merged signs times the global step."""
-        plus = self._collective.sign_merge(g >= 0)
-        return plus.to(g.dtype).mul_(2).sub_(1).mul_(self._step_of(self.round))
-
-    def _step_of(self, round_: int) -> float:
-        step = self.global_lr(round_) if callable(self.global_lr) else self.global_lr
-        if not 0 < step < float("inf"):
-            raise UsageError(f"global_lr = {step!r} in round {round_}: must be above 0")
-        return step
+    def _signs(self, values: Tensor) -> Tensor:
+        """Return the merged signs of the values times the global step."""
+        plus = self._collective.sign_merge(values >= 0)
+        return plus.to(values.dtype).mul_(2).sub_(1).mul_(self._pace.of(self.round))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused after construction: the flat vector is laid out once."""
@@ -190,7 +208,7 @@ class Marsit(Saved, Optimizer):
             **Inner(self.inner).kept().rest,
             "round": self.round,
             "full_precision_every": self.full_precision_every,
-            "global_lr": None if callable(self.global_lr) else self.global_lr,
+            "global_lr": self._pace.kept(),
             "master": self._flat.master,
         }
         return Content.joined(
@@ -209,8 +227,7 @@ class Marsit(Saved, Optimizer):
         restore_owner(self._collective, content, self.kind())
         self.round = rest["round"]
         self.full_precision_every = rest["full_precision_every"]
-        if rest["global_lr"] is not None:
-            self.global_lr = rest["global_lr"]
+        self._pace.restore(rest["global_lr"])
         self.compensation = self._own(own.residuals["compensation"])
         self._flat.master = self._own(rest["master"])
 

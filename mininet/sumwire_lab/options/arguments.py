@@ -11,6 +11,7 @@ from typing import Final
 
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
+from sumwire_protocol.tables import KINDS
 from sumwire_protocol.version import __version__
 
 from sumwire_lab.errors import OptionError
@@ -31,6 +32,7 @@ from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEM_OPS, SYSTEMS, named
 from sumwire_lab.options.run_options import ENGINES, SWITCHES, UNLIMITED, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.shapes import TOPOLOGIES
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
+from sumwire_lab.options.thc_variants import ABLATIONS, BLOCK, GLOBAL, MINMAX, NORM, THC, ThcOptions, Variant
 from sumwire_lab.options.trust_options import ROWS as TRUST_ROWS
 from sumwire_lab.options.trust_options import TrustOptions
 
@@ -60,6 +62,8 @@ def parser() -> argparse.ArgumentParser:
     _codec_options(commands.add_parser("bench-codec", help="time of a codec's encode and decode on one core; no root"))
     about = "CPU time of a contribution in the software aggregator; no root"
     _aggregator_options(commands.add_parser("bench-aggregator", help=about))
+    about = "what each part of THC brings: error and accuracy by variant and number of workers; no root"
+    _thc_options(commands.add_parser("bench-thc", help=about))
     for topic, text in TOPICS.items():
         _results_option(commands.add_parser(f"verify-{topic}", help=text))
     _life_options(commands.add_parser("verify-life", help="disturb runs as real life does, and say what holds"))
@@ -246,6 +250,31 @@ def _aggregator_options(aggregator: argparse.ArgumentParser) -> None:
     aggregator.add_argument("--json", type=Path, help="write the summary here")
 
 
+def _thc_options(thc: argparse.ArgumentParser) -> None:
+    own = ThcOptions({"thc": THC})
+    thc.add_argument("--ablation", action="store_true", help=f"each of {', '.join(ABLATIONS)}")
+    thc.add_argument("--workers", default=_listed(own.workers), help="with commas, %(default)s")
+    thc.add_argument("--seeds", default=_listed(own.seeds), help="with commas, %(default)s")
+    thc.add_argument("--left-out", type=int, default=own.left_out, help="workers that are late in a step, %(default)s")
+    thc.add_argument("--loss", type=float, default=own.loss, help="share of chunks that are lost, %(default)s")
+    thc.add_argument("--epochs", type=int, default=own.epochs, help="passes over the digits, %(default)s")
+    thc.add_argument("--hidden", type=int, default=own.hidden, help="units of a hidden layer, %(default)s")
+    thc.add_argument("--bits", type=int, default=THC.bits, help="of an index, %(default)s")
+    thc.add_argument("--granularity", type=int, help="of the table; default: the best one for the workers")
+    thc.add_argument("--clip", type=float, default=THC.p, help="share of values that is clipped, %(default)s")
+    thc.add_argument("--table", choices=KINDS, default=THC.table, help="%(default)s")
+    thc.add_argument("--block", type=int, default=THC.block, help="values rotated together, 0 for all; %(default)s")
+    thc.add_argument("--no-rotation", action="store_true")
+    thc.add_argument("--norms", choices=(BLOCK, GLOBAL), default=THC.norms, help="one each block, or one; %(default)s")
+    thc.add_argument("--range", choices=(NORM, MINMAX), default=THC.range, help="what the grid spans, %(default)s")
+    thc.add_argument("--no-feedback", action="store_true", help="without error feedback")
+    thc.add_argument("--json", type=Path, help="write the rows here")
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
 def _of_tasks(name: str) -> str:
     """Default of an option for each task, as text."""
     return ", ".join(f"{task.name} {'-' if (own := getattr(task, name)) is None else own}" for task in TASKS.values())
@@ -354,3 +383,37 @@ def aggregator_options(arguments: argparse.Namespace) -> AggregatorOptions:
     """Options of the command `bench-aggregator`. Raises OptionError."""
     given = {name: value for name, value in vars(arguments).items() if name not in ("command", "json")}
     return AggregatorOptions(**given)
+
+
+def thc_options(arguments: argparse.Namespace) -> ThcOptions:
+    """Options of the command `bench-thc`. Raises OptionError."""
+    given = Variant(
+        bits=arguments.bits,
+        granularity=arguments.granularity,
+        p=arguments.clip,
+        table=arguments.table,
+        block=arguments.block,
+        rotation=not arguments.no_rotation,
+        norms=arguments.norms,
+        range=arguments.range,
+        feedback=not arguments.no_feedback,
+    )
+    if arguments.ablation and given != THC:
+        raise OptionError("ablation: changes one part at a time; leave out the options of a part")
+    return ThcOptions(
+        variants=ABLATIONS if arguments.ablation else {"thc" if given == THC else "given": given},
+        workers=_integers("workers", arguments.workers),
+        seeds=_integers("seeds", arguments.seeds),
+        left_out=arguments.left_out,
+        loss=arguments.loss,
+        epochs=arguments.epochs,
+        hidden=arguments.hidden,
+    )
+
+
+def _integers(name: str, text: str) -> tuple[int, ...]:
+    """Whole numbers with commas. Raises OptionError."""
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+        raise OptionError(f"{name}={text}: must be whole numbers with commas, as 4,16")
+    return tuple(map(int, words))

@@ -5,13 +5,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from sumwire_lab.experiments import marsit_digits, matching
+from sumwire_lab.experiments.replicas import EPOCHS
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.run.experiment import Say
+from sumwire_lab.verify.check import Check, reported
 from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.processes import ROOT
+from sumwire_lab.verify.rows import marsit as rows
 
 
 def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
     """By row."""
-    return {}
+    epochs = 2 if options.quick else EPOCHS
+    return {
+        "readme": partial(_readme, options, epochs),
+        **{inner.lower(): partial(_periods, inner, options, epochs) for inner in marsit_digits.INNER},
+        "matching": _matching,
+    }
+
+
+def _readme(options: PapersOptions, epochs: int) -> list[Check]:
+    """As printed; and what it owes to the rule for the step, and to the lead."""
+    printed = marsit_digits.as_printed((ROOT / "README.md").read_text())
+    without = {
+        "lead 1": marsit_digits.marsit("momentum", 100, lead=1.0),
+        "global_lr 1e-3": marsit_digits.marsit("momentum", 100, global_lr=1e-3),
+        "lead 1, global_lr 1e-3": marsit_digits.marsit("momentum", 100, lead=1.0, global_lr=1e-3),
+    }
+    found = marsit_digits.accuracies(printed, options.seeds, epochs=epochs)
+    worse = {name: marsit_digits.accuracies(made, options.seeds, epochs=epochs) for name, made in without.items()}
+    return [rows.readme(found), reported("README's Marsit example with other settings: test accuracy by seed", worse)]
+
+
+def _periods(inner: str, options: PapersOptions, epochs: int) -> list[Check]:
+    return [rows.periods(inner, marsit_digits.by_period(inner, options.seeds, epochs=epochs))]
+
+
+def _matching() -> list[Check]:
+    found = {workers: matching.rates(workers) for workers in matching.EXPECTED}
+    expected = {
+        "ring": matching.EXPECTED,
+        "torus": matching.EXPECTED,
+        "cascading": dict.fromkeys(matching.EXPECTED, matching.CASCADING),
+    }
+    return [
+        rows.matching(name, {workers: rates[name] for workers, rates in found.items()}, wanted)
+        for name, wanted in expected.items()
+    ]

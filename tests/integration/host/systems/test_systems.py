@@ -187,8 +187,8 @@ def test_made_by_name_only_with_what_it_needs() -> None:
             systems.make("ssdm", job, speed=1)
         with pytest.raises(sumwire.UsageError, match="thc: option 'bits': over switch its options are error_feedback"):
             systems.make("thc", job, bits=3)
-        with pytest.raises(sumwire.UsageError, match="marsit: needs option global_lr"):
-            systems.make("marsit", job)
+        with pytest.raises(sumwire.UsageError, match="marsit-torus: needs option rows"):
+            systems.make("marsit-torus")
         with pytest.raises(sumwire.ConfigError, match=r"table = .*: must be 0, 1 \.\.\. for system thc-uniform"):
             systems.make("thc-uniform", job)
         model = nn.Linear(4, 6)

@@ -55,7 +55,7 @@ def test_every_option_is_used_and_has_one_default() -> None:
             defaults.setdefault(option, set()).add(default)
     assert all(len(values) == 1 for values in defaults.values()), defaults
     assert set(defaults) | required == set(MEANINGS)
-    assert required == {"global_lr", "rows"}
+    assert required == {"rows"}
 
 
 def test_defaults_are_those_of_the_optimizers() -> None:
@@ -64,7 +64,7 @@ def test_defaults_are_those_of_the_optimizers() -> None:
         assert default == acp[option].default, option
     marsit = inspect.signature(sumwire.optim.Marsit.__init__).parameters
     own = route("marsit", "switch").options.defaults()
-    assert own == {"full_precision_every": marsit["full_precision_every"].default}
+    assert own == {option: marsit[option].default for option in ("global_lr", "full_precision_every", "lead")}
 
 
 def test_public_names() -> None:

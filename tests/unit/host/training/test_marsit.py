@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from helpers.training.replicas import INNER, WORKERS, backward, flat, in_threads, net
 from sumwire.errors import NonFiniteError, UsageError
 from sumwire.training.collective import Collective, Threads
+from sumwire.training.global_step import MULTIPLE
 from sumwire.training.optim import Marsit
 from torch import Tensor, nn
 
@@ -23,7 +25,8 @@ STEPS = 25
 class LocalResidual(Marsit):
     """The mistake: each worker keeps what its own sign leaves out, not what the global result leaves out."""
 
-    def _make_round(self, x: Tensor, g: Tensor) -> None:
+    def _make_round(self, x: Tensor, update: Tensor) -> None:
+        g = update
         if self.compensation is not None:
             g.add_(self.compensation)
         if self.full_precision_next:
@@ -31,7 +34,7 @@ class LocalResidual(Marsit):
             self.compensation = None
         else:
             change = self._signs(g)
-            self.compensation = g - torch.where(g >= 0, 1.0, -1.0) * self._step_of(self.round)
+            self.compensation = g - torch.where(g >= 0, 1.0, -1.0) * self._pace.of(self.round)
         self._flat.write(x - change)
         self.round += 1
 
@@ -443,3 +446,103 @@ def test_closure_is_evaluated_once() -> None:
         assert len(calls) == 1
 
     in_threads(work, workers=1)
+
+
+def steps_taken(inner: str, steps: int, *, scale: float = 1.0, every: int | None = None) -> tuple[list[float], float]:
+    """The step of a sign in every round, by the rule; and the mean over the workers of their first updates' size."""
+
+    def work(worker: int, collective: Collective) -> tuple[list[float], float]:
+        model = net()
+        marsit = Marsit(INNER[inner](model.parameters()), collective, full_precision_every=every)
+        first, moved = 0.0, []
+        for step in range(steps):
+            backward(model, worker, step)
+            for p in model.parameters():
+                assert p.grad is not None
+                p.grad *= scale
+            before = flat(model)
+            marsit.step()
+            first = first or marsit._pace.magnitude
+            moved.append(float((before - flat(model)).abs().max()))
+        return moved, first
+
+    results = in_threads(work)
+    assert all(moved == results[0][0] for moved, _ in results)
+    return results[0][0], sum(first for _, first in results) / len(results)
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_the_step_follows_the_local_updates(inner: str) -> None:
+    moved, first = steps_taken(inner, 1)
+    assert moved[0] == pytest.approx(MULTIPLE * first, rel=1e-5)
+
+
+def test_the_step_grows_with_the_updates_and_is_agreed_on_again() -> None:
+    small, _ = steps_taken("sgd", 20)
+    large, _ = steps_taken("sgd", 1, scale=10.0)
+    assert large[0] == pytest.approx(10 * small[0], rel=1e-5)
+    # Rounds 0, 1, 2, 4, 8, 16.
+    assert len({round(step, 9) for step in small}) == 6
+
+
+def test_the_rule_and_its_memory_are_in_the_state() -> None:
+    def work(worker: int, collective: Collective) -> None:
+        model = net()
+        marsit = Marsit(INNER["sgd"](model.parameters()), collective)
+        steps_of(model, marsit, worker, range(4))
+        loaded = Marsit(INNER["sgd"](net().parameters()), collective, global_lr=1.0)
+        loaded.load_state_dict(marsit.state_dict())
+        assert loaded.global_lr is None
+        assert loaded._pace.kept() == marsit._pace.kept()
+        assert loaded._pace.of(4) > 0
+
+    in_threads(work, workers=2)
+
+
+def test_updates_of_zero_ask_again_and_move_nothing() -> None:
+    def work(worker: int, collective: Collective) -> None:
+        weight = nn.Parameter(torch.zeros(3))
+        marsit = Marsit(torch.optim.SGD([weight], lr=1.0), collective, full_precision_every=None)
+        for gradient in (0.0, 1.0):
+            weight.grad = torch.full_like(weight, gradient)
+            marsit.step()
+            assert bool(weight.detach().any()) == (gradient > 0)
+
+    in_threads(work, workers=2)
+
+
+def test_a_lead_puts_the_new_update_before_the_compensation() -> None:
+    """Compensation +0.5 and update -0.3: alone they sum up to plus, with a lead of 3 to minus. What is left is the
+    same."""
+
+    def work(worker: int, collective: Collective) -> None:
+        for lead, sign in ((1.0, 1.0), (3.0, -1.0)):
+            weight = nn.Parameter(torch.zeros(1))
+            inner = torch.optim.SGD([weight], lr=1.0)
+            marsit = Marsit(inner, collective, global_lr=0.5, full_precision_every=None, lead=lead)
+            for gradient in (1.0, -0.3):
+                weight.grad = torch.full_like(weight, gradient)
+                marsit.step()
+            assert marsit.compensation is not None
+            assert weight.item() == pytest.approx(-0.5 - 0.5 * sign)
+            assert float(marsit.compensation) == pytest.approx(0.7 - 0.5 - 0.5 * sign)
+
+    in_threads(work, workers=2)
+    with pytest.raises(UsageError, match=r"lead = 0\.5: must be 1"):
+        Marsit(INNER["sgd"](net().parameters()), Threads(1).of(0), lead=0.5)
+
+
+@pytest.mark.parametrize(("step", "warned"), [(1e-3, True), (None, False)])
+def test_a_compensation_that_outgrows_the_step_is_told_once(
+    step: float | None, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(worker: int, collective: Collective) -> None:
+        model = net()
+        marsit = Marsit(INNER["sgd"](model.parameters()), collective, global_lr=step, full_precision_every=None)
+        steps_of(model, marsit, worker, range(40))
+
+    in_threads(work, workers=1)
+    assert len(caplog.records) == warned
+    if warned:
+        pattern = r"mean magnitude \S+, \d+ times global_lr = 0.001: .* leave global_lr out, or set it to about"
+        assert re.search(pattern, caplog.text)

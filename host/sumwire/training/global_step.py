@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Marsit's step of a sign: given, or by the rule that follows the local updates.
+
+The rule is ``MULTIPLE`` times the mean magnitude of a value of the local updates, over all workers and over about the
+last ``1 / (1 - KEPT)`` rounds. A smaller step lets the compensations grow until they are applied far too late, a larger
+one adds noise. Workers agree on it when rounds of signs begin, when their number has doubled, and at least every
+``APART`` rounds: a mean of one value.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from sumwire.errors import UsageError
+
+_log = logging.getLogger(__name__)
+
+MULTIPLE: Final = 12.0
+KEPT: Final = 0.95
+APART: Final = 16
+# Mean compensation over the step. Trainings that go well have 1 to 5.
+OUTGROWN: Final = 10.0
+
+
+class GlobalStep:
+    """The step of every round. ``given`` is a number, a function of the round, or None for the rule."""
+
+    def __init__(self, given: float | Callable[[int], float] | None) -> None:
+        self.given = given
+        self._sum = 0.0
+        self._weight = 0.0
+        self._agreed = 0.0
+        self._next = 0
+        self._warned = False
+        self.of(0)
+
+    @property
+    def magnitude(self) -> float:
+        """Mean magnitude of a value of this worker's latest updates, the last ones counting most; 0 before the
+        first."""
+        return self._sum / self._weight if self._weight else 0.0
+
+    def of(self, round_: int) -> float:
+        """Return the step of a round. Raises UsageError for a given one that is not above 0 and finite."""
+        if self.given is None:
+            return self._agreed
+        step = self.given(round_) if callable(self.given) else self.given
+        if not 0 < step < float("inf"):
+            raise UsageError(f"global_lr = {step!r} in round {round_}: must be above 0")
+        return step
+
+    def learn(self, update: Tensor) -> None:
+        """Take the local update of a round. One with NaN or infinity is left out."""
+        magnitude = _mean_magnitude(update)
+        if magnitude < float("inf"):
+            self._sum = KEPT * self._sum + (1 - KEPT) * magnitude
+            self._weight = KEPT * self._weight + (1 - KEPT)
+
+    def agree(self, round_: int, mean: Callable[[Tensor], Tensor]) -> None:
+        """Before a round of signs: agree with the other workers if the rule needs it."""
+        if self.given is None and round_ >= self._next:
+            self._agreed = MULTIPLE * float(mean(torch.tensor([self.magnitude], dtype=torch.float32)))
+            # Without any update yet, as in the first step of some warm-ups, the next round asks again.
+            self._next = round_ + (min(max(round_, 1), APART) if self._agreed else 1)
+
+    def watch(self, round_: int, compensation: Tensor) -> None:
+        """Warn once if the compensation has outgrown the step."""
+        if self._warned or round_ % APART:
+            return
+        step, kept = self.of(round_), _mean_magnitude(compensation)
+        if kept > OUTGROWN * step > 0:
+            self._warned = True
+            _log.warning(
+                "round %d: Marsit's compensation has the mean magnitude %.3g, %.0f times global_lr = %.3g: signs of "
+                "that step do not keep up with local updates of the mean magnitude %.3g: leave global_lr out, or set "
+                "it to about %.2g",
+                round_, kept, kept / step, step, self.magnitude, MULTIPLE * self.magnitude,
+            )  # fmt: skip
+
+    def kept(self) -> dict[str, Any]:
+        """For a checkpoint. A given function is not in it."""
+        given = None if callable(self.given) else self.given
+        return {"given": given, "sum": self._sum, "weight": self._weight, "agreed": self._agreed, "next": self._next}
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Go on from :meth:`kept`. A given function stays."""
+        if not callable(self.given):
+            self.given = kept["given"]
+        self._sum, self._weight = kept["sum"], kept["weight"]
+        self._agreed, self._next = kept["agreed"], kept["next"]
+
+
+def _mean_magnitude(x: Tensor) -> float:
+    return float(torch.linalg.vector_norm(x, 1)) / x.numel()

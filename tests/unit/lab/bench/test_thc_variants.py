@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Variants of THC: the first is what the codec does, and each part that is left out is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sumwire.codec.oracles import loopback
+from sumwire.codec.tables import for_workers
+from sumwire_lab.bench.command import run_here
+from sumwire_lab.bench.commands.thc import EXACT, ThcCommand
+from sumwire_lab.bench.thc.sums import Sums, without
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options import arguments
+from sumwire_lab.options.thc_variants import ABLATIONS, GLOBAL, MINMAX, THC, UNIFORM, ThcOptions, Variant
+
+WORKERS, VALUES = 4, 1 << 15
+
+
+def gradients(spread: float = 0.0) -> torch.Tensor:
+    """Of all workers; blocks of 4096 differ in size by e**spread."""
+    draws = torch.Generator().manual_seed(3)
+    sizes = torch.exp(spread * torch.randn(VALUES // 4096, generator=draws)).repeat_interleave(4096)
+    return torch.randn(WORKERS, VALUES, generator=draws) * sizes
+
+
+def outcome(variant: Variant, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    sums = Sums(variant, len(x), torch.Generator().manual_seed(1))
+    return sums.mean(x, torch.ones(len(x), sums.chunks(x.shape[1]), dtype=torch.bool))
+
+
+def error(variant: Variant, x: torch.Tensor) -> float:
+    mean = x.mean(dim=0)
+    return float((outcome(variant, x)[0] - mean).square().sum() / mean.square().sum())
+
+
+@pytest.mark.parametrize("table", ["auto", UNIFORM])
+def test_the_first_variant_is_the_codec(table: str) -> None:
+    x = gradients()
+    of_codec = loopback(for_workers(WORKERS, kind=table), list(x), block=4096)
+    mean = x.mean(dim=0)
+    expected = float((of_codec - mean).square().sum() / mean.square().sum())
+    assert error(replace(THC, table=table), x) == pytest.approx(expected, rel=0.03)
+
+
+def test_what_is_left_is_what_the_sum_lacks() -> None:
+    x = gradients()
+    mean, left = outcome(THC, x)
+    assert torch.allclose((x - left).mean(dim=0), mean, atol=1e-5)
+
+
+def test_one_norm_serves_layers_of_one_size_only() -> None:
+    even, uneven, one = gradients(), gradients(spread=1.5), replace(THC, norms=GLOBAL)
+    assert error(one, even) == pytest.approx(error(THC, even), rel=0.1)
+    assert error(THC, uneven) < 0.3 * error(one, uneven)
+
+
+def test_rotation_is_for_values_that_are_not_normal() -> None:
+    x = gradients()
+    rare = torch.where(torch.rand(VALUES, generator=torch.Generator().manual_seed(5)) < 0.01, x, 0.0)
+    assert error(THC, rare) < 0.1 * error(replace(THC, rotation=False), rare)
+
+
+def test_min_max_clips_nothing_and_is_coarser() -> None:
+    x = gradients()
+    even = replace(THC, table=UNIFORM)
+    assert error(replace(even, range=MINMAX), x) > error(even, x)
+
+
+def test_fewer_bits_are_worse() -> None:
+    x = gradients()
+    assert error(THC, x) < error(replace(THC, bits=3), x) < error(replace(THC, bits=2), x)
+
+
+def test_chunks_of_nobody_give_zeros_and_stay() -> None:
+    x = gradients()
+    sums = Sums(replace(THC, rotation=False), WORKERS, torch.Generator().manual_seed(1))
+    present = torch.ones(WORKERS, sums.chunks(VALUES), dtype=torch.bool)
+    present[:, 0] = False
+    present[1, 1] = False
+    mean, left = sums.mean(x, present)
+    assert not mean[:1024].any()
+    assert torch.equal(left[:, :1024], x[:, :1024])
+    assert torch.equal(left[1, 1024:2048], x[1, 1024:2048])
+    others = x[[0, 2, 3], 1024:2048].mean(dim=0)
+    assert float((mean[1024:2048] - others).square().mean() / others.square().mean()) < 0.05
+
+
+def test_late_workers_and_lost_chunks() -> None:
+    present = without(8, 1000, 2, 0.25, np.random.default_rng(1))
+    by_worker = present.float().mean(dim=1)
+    assert int((by_worker == 0).sum()) == 2
+    assert float(by_worker.sum() / 6) == pytest.approx(0.75, abs=0.02)
+
+
+def test_a_short_run() -> None:
+    options = ThcOptions({"thc": THC, "wide": replace(THC, granularity=128)}, (2,), (1,), epochs=1, hidden=16)
+    said: list[str] = []
+    rows = run_here(ThcCommand(options), said.append)
+    assert [(row.variant, row.workers) for row in rows] == [(EXACT, 2), ("thc", 2)], "128 * 2 is no byte"
+    assert rows[0].nmse == 0 < rows[1].nmse < 0.05
+    assert rows[0].accuracy == pytest.approx(rows[1].accuracy, abs=0.2)
+    assert "2 workers" not in ThcCommand(options).text(rows) and len(said) == 2
+
+
+def parsed(*words: str) -> ThcOptions:
+    return arguments.thc_options(arguments.parser().parse_args(["bench-thc", *words]))
+
+
+def test_options() -> None:
+    assert parsed() == ThcOptions({"thc": THC})
+    assert parsed("--ablation").variants == ABLATIONS
+    made = parsed("--bits", "3", "--no-rotation", "--workers", "2,32", "--left-out", "1", "--loss", "0.1")
+    assert made == ThcOptions({"given": Variant(bits=3, rotation=False)}, (2, 32), left_out=1, loss=0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["--bits", "5"], "bits=5"),
+        (["--granularity", "256"], "granularity=256"),
+        (["--clip", "1"], "clip=1.0"),
+        (["--block", "1000"], "power of two"),
+        (["--workers", "2,x"], "whole numbers"),
+        (["--left-out", "4"], "fewer than the workers"),
+        (["--loss", "1"], "loss=1.0"),
+        (["--epochs", "0"], "epochs=0"),
+        (["--ablation", "--bits", "2"], "one part at a time"),
+    ],
+)
+def test_wrong_options(words: list[str], rule: str) -> None:
+    with pytest.raises(OptionError, match=rule):
+        parsed(*words)

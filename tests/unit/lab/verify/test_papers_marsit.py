@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of verify-papers on Marsit: their experiments in short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sumwire_lab.errors import LabError
+from sumwire_lab.experiments import marsit_digits, matching
+from sumwire_lab.experiments.replicas import Digits
+from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.verify.plans import papers_marsit
+from sumwire_lab.verify.processes import ROOT
+from sumwire_lab.verify.rows import marsit as rows
+
+
+def test_rows_have_names(tmp_path: Path) -> None:
+    made = papers_marsit.experiments(tmp_path, lambda _: None, PapersOptions())
+    assert {"readme", "sgd", "momentum", "adam", "matching"} <= set(made)
+
+
+def test_readme_trains_as_printed_and_the_published_step_does_not() -> None:
+    """One epoch: the step that README had before is still at chance."""
+    printed = marsit_digits.as_printed((ROOT / "README.md").read_text())
+    small = marsit_digits.marsit("momentum", 100, global_lr=1e-4, lead=1.0)
+    good, bad = (Digits(one, seed=1, epochs=1).accuracy() for one in (printed, small))
+    assert good > bad + 0.2
+    with pytest.raises(LabError, match="README has 0 lines"):
+        marsit_digits.as_printed("")
+
+
+@pytest.mark.parametrize(("lowest", "verdict"), [(0.965, True), (0.95, False)])
+def test_gap_to_ssgd(lowest: float, verdict: bool) -> None:
+    assert rows.periods("SGD", {"S-SGD": 0.98, "K = 1": 0.98, "K = never": lowest}).holds is verdict
+
+
+def test_readme_needs_every_seed() -> None:
+    assert rows.readme([0.97, 0.96]).holds
+    assert not rows.readme([0.99, 0.95]).holds
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_matching_rates(workers: int) -> None:
+    found = matching.rates(workers, values=1 << 14)
+    assert found["ring"] == pytest.approx(matching.EXPECTED[workers], abs=0.02)
+    assert found["torus"] == pytest.approx(matching.EXPECTED[workers], abs=0.02)
+    assert found["cascading"] == pytest.approx(0.5, abs=0.02)
+    check = rows.matching("ring", {2: 0.6}, {2: 0.75})
+    assert not check.holds
