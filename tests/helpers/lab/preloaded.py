@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers of the lab without the seconds in which each of them imports torch: a server that has imported it forks them.
 
-`python preloaded.py serve SOCKET` imports what workers need, and forks a process for every request. What a test starts
-in a host's namespace, `python preloaded.py run SOCKET -m MODULE ARGUMENT...`, is a small process that hands over its
-namespaces, its output, its environment and its command line, and ends as the forked process ends. If it is killed, so
-is the forked process; SIGTERM is passed on. The module runs as `__main__`, as `python -m` would run it.
+`serve` runs in a process that has loaded what workers need (helpers.gloo.ranks), and forks one for every request. What
+a test starts in a host's namespace, `python preloaded.py SOCKET -m MODULE ARGUMENT...`, is a small process that hands
+over its namespaces, its output, its environment and its command line, and ends as the forked process ends. If it is
+killed, so is the forked process; SIGTERM is passed on. The module runs as `__main__`, as `python -m` would run it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
-import gc
-import importlib
 import json
 import os
 import runpy
@@ -25,12 +23,13 @@ import struct
 import sys
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-PRELOAD = (
-    "torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo", "sklearn.datasets", "sklearn.model_selection",
-    "sumwire.systems", "sumwire.dlcp", "sumwire_lab.training.trainer", "sumwire_lab.training.digits_data",
-)  # fmt: skip
-READY = b"ready"
+if TYPE_CHECKING:
+    # The small process does not load it.
+    from multiprocessing.connection import Connection
+
+READY = "ready"
 TERMINATE = b"term"
 NAMESPACES = ("net", "mnt")
 FDS = 3 + len(NAMESPACES)
@@ -62,33 +61,29 @@ def run(path: str, command: list[str]) -> None:
 # -- the server ----------------------------------------------------------------------------------------
 
 
-def serve(path: str) -> None:
-    """Until standard input ends."""
-    for module in PRELOAD:
-        importlib.import_module(module)
-    # As helpers.frozen, which is on no path here.
-    gc.collect()
-    gc.freeze()
+def serve(path: str, caller: Connection) -> None:
+    """Until the caller closes its end."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen(64)
-        os.write(1, READY)
-        _Server(listener).loop()
+        caller.send(READY)
+        _Server(listener, caller.fileno()).loop()
 
 
 class _Server:
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, caller: int) -> None:
         self._listener = listener
+        self._caller = caller
         self._poll = select.poll()
         self._connections: dict[int, tuple[socket.socket, int, int]] = {}
         self._ends: dict[int, int] = {}  # pidfd -> connection
 
     def loop(self) -> None:
         self._poll.register(self._listener, select.POLLIN)
-        self._poll.register(0, select.POLLIN)
+        self._poll.register(self._caller, select.POLLIN)
         while True:
             for fd, _ in self._poll.poll():
-                if fd == 0:
+                if fd == self._caller:
                     return
                 if fd == self._listener.fileno():
                     self._accept()
@@ -170,8 +165,5 @@ def _become(request: dict[str, object], fds: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    _, what, at, *rest = sys.argv
-    if what == "serve":
-        serve(at)
-    else:
-        run(at, rest)
+    _, at, *rest = sys.argv
+    run(at, rest)

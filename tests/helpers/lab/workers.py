@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.gloo.ranks import fork_context
 from helpers.lab import preloaded
 from sumwire_lab.network.topology import Network
 
@@ -25,24 +26,25 @@ def is_forked(module: str) -> bool:
 
 
 class Server:
-    """The server, which imports while the first network is built."""
+    """The server, forked by the one that forks ranks: a process loads torch once."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        command = [sys.executable, preloaded.__file__, "serve", path]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._is_ready = False
+        context = fork_context()
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=preloaded.serve, args=(path, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        assert self._pipe.recv() == preloaded.READY, "the server of workers does not start"
 
     def command(self, module: Sequence[str]) -> list[str]:
         """What to start on a host instead of `python -m MODULE ARGUMENT...`, given from `-m` on."""
-        assert self._process.stdout is not None
-        self._is_ready = self._is_ready or self._process.stdout.read(len(preloaded.READY)) == preloaded.READY
-        assert self._is_ready, "the server of workers does not start"
         # -S, -E: nothing but the standard library, at once.
-        return [sys.executable, "-S", "-E", preloaded.__file__, "run", self.path, *module]
+        return [sys.executable, "-S", "-E", preloaded.__file__, self.path, *module]
 
     def close(self) -> None:
-        self._process.communicate(timeout=60)
+        self._pipe.close()
+        self._process.join(60)
 
 
 @contextmanager
