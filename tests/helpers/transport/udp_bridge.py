@@ -183,7 +183,7 @@ class Bridge:
         self._wake_reader, self._wake_writer = os.pipe()
         self._thread = threading.Thread(target=self._serve, name="switch", daemon=True)
         self.error: BaseException | None = None
-        self.seen: deque[tuple[str, bytes]] = deque(maxlen=50)
+        self.seen: deque[tuple[str, bytes]] = deque(maxlen=200)
 
     def __enter__(self) -> Self:
         self._thread.start()

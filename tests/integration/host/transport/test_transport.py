@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from itertools import count
 from typing import Any
 
@@ -247,7 +248,8 @@ def test_wrong_port_and_address_do_not_reach_the_worker() -> None:
     good = model.Packet(model.RESULT, model.THC, JOB, 0, 0, 1, 0, 1, 0, 8, 0, 0, b"\xff" * 1024)
     worker = (mapping["addresses"][0]["ip"], model.UDP_PORT)
     up = planes(1, 1)[:1]
-    with Bridge(mapping, golden_switch(mapping)), Transport(configs(mapping)[0]) as transport:
+    # No time passes: nothing is asked for again.
+    with Bridge(mapping, golden_switch(mapping)), Transport(configs(mapping)[0], clock=lambda: 0.0) as transport:
         aggregator = aggregator_of(mapping)
         for ip, port in ((aggregator, 0), (aggregator.replace(".250", ".251"), model.UDP_PORT)):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
@@ -272,7 +274,7 @@ def test_another_chunk_in_the_own_slot_is_an_order_error() -> None:
     mapping = job_mapping(2, 8)
 
     def work(worker: int) -> str:
-        with Transport(configs(mapping)[worker], TransportOptions(deadline_s=1.0)) as transport:
+        with Transport(configs(mapping)[worker]) as transport:
             try:
                 for chunks in (slice(0, 2),) if worker else (slice(0, 1), slice(1, 2)):
                     transport.exchange(p4.OP_THC, planes(1, 2)[worker][chunks])
@@ -362,7 +364,9 @@ class FullSocket:
 def test_full_socket_holds_chunks_back(lossy: bool) -> None:
     mapping = job_mapping(1, 16)
     up = planes(1, 50)[:1]
-    with Bridge(mapping, golden_switch(mapping)), Transport(configs(mapping)[0]) as transport:
+    # Where nothing is lost no time passes.
+    clock = time.monotonic if lossy else lambda: 0.0
+    with Bridge(mapping, golden_switch(mapping)), Transport(configs(mapping)[0], clock=clock) as transport:
         transport.link.socket = FullSocket(transport.link.socket, lossy)  # type: ignore[assignment]
         results = transport.exchange(p4.OP_THC, up[0])
         assert [words.tobytes() for words in results.words] == sums(up)
