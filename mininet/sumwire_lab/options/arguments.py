@@ -253,6 +253,7 @@ def _aggregator_options(aggregator: argparse.ArgumentParser) -> None:
 def _thc_options(thc: argparse.ArgumentParser) -> None:
     own = ThcOptions({"thc": THC})
     thc.add_argument("--ablation", action="store_true", help=f"each of {', '.join(ABLATIONS)}")
+    thc.add_argument("--baselines", action="store_true", help="TernGrad, Top-k 10 %% and DGC as well")
     thc.add_argument("--workers", default=_listed(own.workers), help="with commas, %(default)s")
     thc.add_argument("--seeds", default=_listed(own.seeds), help="with commas, %(default)s")
     thc.add_argument("--left-out", type=int, default=own.left_out, help="workers that are late in a step, %(default)s")
@@ -408,6 +409,7 @@ def thc_options(arguments: argparse.Namespace) -> ThcOptions:
         loss=arguments.loss,
         epochs=arguments.epochs,
         hidden=arguments.hidden,
+        baselines=arguments.baselines,
     )
 
 

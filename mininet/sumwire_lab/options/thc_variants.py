@@ -90,6 +90,8 @@ class ThcOptions:
     hidden: int = 64
     samples: int = 256
     """Of all workers together, in a step."""
+    baselines: bool = False
+    """Whether TernGrad, Top-k and DGC are trained as well."""
 
     def __post_init__(self) -> None:
         if not self.variants or not self.workers or not self.seeds:
@@ -99,6 +101,8 @@ class ThcOptions:
                 raise OptionError(f"workers={workers}: must be 1..{self.samples}")
         if not 0 <= self.left_out < min(self.workers):
             raise OptionError(f"left-out={self.left_out}: fewer than the workers, {min(self.workers)}")
+        if self.baselines and (self.left_out or self.loss):
+            raise OptionError("baselines: have all contributions; leave out left-out and loss")
         if not 0 <= self.loss < 1:
             raise OptionError(f"loss={self.loss}: a share is at least 0 and below 1")
         for name, value in (("epochs", self.epochs), ("hidden", self.hidden)):

@@ -11,11 +11,13 @@ from typing import Any, ClassVar, Final
 
 from sumwire_lab.bench.benchmark import Context
 from sumwire_lab.bench.command import Command
+from sumwire_lab.bench.thc.baselines import DGC, TERNGRAD, TOP_K
 from sumwire_lab.bench.thc.training import train
 from sumwire_lab.options.thc_variants import ThcOptions
 from sumwire_lab.training import digits_data
 
 EXACT: Final = "exact mean"
+BASELINES: Final = (TERNGRAD, TOP_K, DGC)
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Row:
 
     variant: str
     workers: int
-    nmse: float
+    nmse: float | None
     accuracy: float
     accuracy_from: float
     accuracy_to: float
@@ -44,7 +46,7 @@ class Row:
 
 
 class ThcCommand(Command[Case, Row]):
-    """The exact mean first, then each variant whose sums fit."""
+    """The exact mean first, then the baselines, then each variant whose sums fit."""
 
     name: ClassVar = "bench-thc"
 
@@ -60,17 +62,19 @@ class ThcCommand(Command[Case, Row]):
             for name, variant in self._options.variants.items()
             if variant.fits(workers)
         ]
-        return [*(Case(EXACT, workers) for workers in self._options.workers), *fitting]
+        plain = (EXACT, *(BASELINES if self._options.baselines else ()))
+        return [*(Case(name, workers) for workers in self._options.workers for name in plain), *fitting]
 
     def measure(self, case: Case, context: Context) -> list[Row]:
         """See Benchmark."""
-        variant = self._options.variants.get(case.variant)
-        done = [train(variant, case.workers, seed, self._options, self._samples) for seed in self._options.seeds]
+        given = self._options.variants.get(case.variant, None if case.variant == EXACT else case.variant)
+        done = [train(given, case.workers, seed, self._options, self._samples) for seed in self._options.seeds]
+        errors = [one.nmse for one in done if one.nmse is not None]
         accuracies = [one.accuracy for one in done]
         row = Row(
             variant=case.variant,
             workers=case.workers,
-            nmse=statistics.mean(one.nmse for one in done),
+            nmse=None if not errors else statistics.mean(errors),
             accuracy=statistics.mean(accuracies),
             accuracy_from=min(accuracies),
             accuracy_to=max(accuracies),
@@ -91,4 +95,5 @@ class ThcCommand(Command[Case, Row]):
 
 def _line(row: Row) -> str:
     of_seeds = f"{row.accuracy_from:.1%} .. {row.accuracy_to:.1%}"
-    return f"{row.variant:<32}{row.workers:>8}{row.nmse:>9.4f}{row.accuracy:>10.2%}{of_seeds:>17}{row.bits:>8.3f}"
+    nmse = "" if row.nmse is None else f"{row.nmse:.4f}"
+    return f"{row.variant:<32}{row.workers:>8}{nmse:>9}{row.accuracy:>10.2%}{of_seeds:>17}{row.bits:>8.3f}"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sumwire_lab.bench.thc.baselines import DGC, TERNGRAD, TOP_K, Baseline, Dgc, TernGrad, TopK
 from sumwire_lab.bench.thc.sums import Sums, without
 from sumwire_lab.options.recipes import MOMENTUM
 from sumwire_lab.options.run_options import TrainOptions
@@ -24,39 +26,73 @@ LEARNING_RATE: Final = 0.1
 
 @dataclass(frozen=True)
 class Trained:
-    """Accuracy and cross entropy on the test samples at the end. NMSE of the mean, against that of what the workers
-    encoded: the mean over all steps."""
+    """Accuracy and cross entropy on the test samples at the end. NMSE of THC's mean, against that of what the
+    workers encoded: the mean over all steps."""
 
     accuracy: float
     bits: float
-    nmse: float
+    nmse: float | None
 
 
-def train(variant: Variant | None, workers: int, seed: int, options: ThcOptions, samples: Samples) -> Trained:
-    """Train with a variant; None for the exact mean."""
+def train(case: Variant | str | None, workers: int, seed: int, options: ThcOptions, samples: Samples) -> Trained:
+    """Train with a variant, or a baseline by its name; None for the exact mean."""
     own = TrainOptions(hidden=options.hidden, seed=seed)
     network = workload.network(own)
-    optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, nesterov=True)
     batch = options.samples // workers
     a_pass = digits_data.steps_per_epoch(len(samples.train_x), workers, batch)
     steps = options.epochs * a_pass
-    sums = None if variant is None else Sums(variant, workers, torch.Generator().manual_seed(seed))
-    draws = np.random.default_rng(seed)
-    kept: Tensor | float = 0.0
-    errors = []
+    draws = torch.Generator().manual_seed(seed)
+    through: Baseline | _Thc | None = None
+    if isinstance(case, Variant):
+        through = _Thc(case, workers, options, draws)
+    elif case is not None:
+        through = _baseline(case, [one.numel() for one in network.parameters()], a_pass, draws)
+    within = isinstance(through, Baseline) and through.momentum
+    momentum = 0.0 if within else MOMENTUM
+    optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE, momentum=momentum, nesterov=not within)
     for step in range(steps):
-        x = _gradients(network, samples, _batches(samples, workers, batch, seed, step)) + kept
-        mean = x.mean(dim=0)
-        if sums is not None and variant is not None:
-            present = without(workers, sums.chunks(x.shape[1]), options.left_out, options.loss, draws)
-            found, left = sums.mean(x, present)
-            errors.append(float((found - mean).square().sum() / mean.square().sum()))
-            mean, kept = found, left if variant.feedback else 0.0
+        x = _gradients(network, samples, _batches(samples, workers, batch, seed, step))
+        mean = x.mean(dim=0) if through is None else through.mean(x, step)
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * learning_rate_factor(step, steps)
         _apply(network, optimizer, mean)
     score = workload.score(network, samples)
-    return Trained(score.accuracy, score.bits, float(np.mean(errors)) if errors else 0.0)
+    return Trained(score.accuracy, score.bits, through.nmse if isinstance(through, _Thc) else None)
+
+
+class _Thc:
+    """A variant with its error feedback, and with what late workers and losses leave out."""
+
+    def __init__(self, variant: Variant, workers: int, options: ThcOptions, draws: torch.Generator) -> None:
+        self._sums = Sums(variant, workers, draws)
+        self._feedback = variant.feedback
+        self._options = options
+        self._missing = np.random.default_rng(draws.initial_seed())
+        self._kept: Tensor | float = 0.0
+        self._errors: list[float] = []
+
+    @property
+    def nmse(self) -> float:
+        return float(np.mean(self._errors))
+
+    def mean(self, x: Tensor, step: int) -> Tensor:
+        x = x + self._kept
+        chunks = self._sums.chunks(x.shape[1])
+        present = without(len(x), chunks, self._options.left_out, self._options.loss, self._missing)
+        found, left = self._sums.mean(x, present)
+        true = x.mean(dim=0)
+        self._errors.append(float((found - true).square().sum() / true.square().sum()))
+        self._kept = left if self._feedback else 0.0
+        return found
+
+
+def _baseline(name: str, sizes: list[int], steps_per_pass: int, draws: torch.Generator) -> Baseline:
+    made: dict[str, Callable[[], Baseline]] = {
+        TERNGRAD: lambda: TernGrad(sizes, draws),
+        TOP_K: lambda: TopK(0.1),
+        DGC: lambda: Dgc(0.001, MOMENTUM, steps_per_pass),
+    }
+    return made[name]()
 
 
 def _batches(samples: Samples, workers: int, batch: int, seed: int, step: int) -> list[Tensor]:

@@ -13,6 +13,7 @@ from sumwire.codec.oracles import loopback
 from sumwire.codec.tables import for_workers
 from sumwire_lab.bench.command import run_here
 from sumwire_lab.bench.commands.thc import EXACT, ThcCommand
+from sumwire_lab.bench.thc.baselines import Dgc, TernGrad, TopK, largest
 from sumwire_lab.bench.thc.sums import Sums, without
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options import arguments
@@ -102,9 +103,40 @@ def test_a_short_run() -> None:
     said: list[str] = []
     rows = run_here(ThcCommand(options), said.append)
     assert [(row.variant, row.workers) for row in rows] == [(EXACT, 2), ("thc", 2)], "128 * 2 is no byte"
-    assert rows[0].nmse == 0 < rows[1].nmse < 0.05
+    assert rows[0].nmse is None and rows[1].nmse is not None and 0 < rows[1].nmse < 0.05
     assert rows[0].accuracy == pytest.approx(rows[1].accuracy, abs=0.2)
     assert "2 workers" not in ThcCommand(options).text(rows) and len(said) == 2
+
+
+def test_terngrad_has_no_bias_and_three_values() -> None:
+    x = gradients()[:1, :1000].clamp(-2, 2)
+    baseline = TernGrad([600, 400], torch.Generator().manual_seed(1))
+    means = torch.stack([baseline.mean(x, step) for step in range(400)])
+    assert {len(layer.unique()) for layer in (means[0, :600], means[0, 600:])} == {3}
+    assert float((means.mean(dim=0) - x[0]).square().mean()) < 0.02
+
+
+def test_top_k_keeps_the_rest() -> None:
+    x, baseline = gradients(), TopK(0.25)
+    first = baseline.mean(x, 0)
+    second = baseline.mean(torch.zeros_like(x), 1)
+    assert torch.allclose(first + second + sum_of(baseline, x), x.mean(dim=0), atol=1e-6)
+
+
+def sum_of(baseline: TopK, x: torch.Tensor) -> torch.Tensor:
+    """What two further rounds bring of it: a quarter each."""
+    return sum((baseline.mean(torch.zeros_like(x), step) for step in range(2)), torch.zeros(x.shape[1]))
+
+
+def test_dgc_adds_momentum_before_it_chooses() -> None:
+    """The share is a quarter in the first pass, a sixteenth in the second."""
+    x, baseline = gradients(), Dgc(0.001, 0.5, steps_per_pass=2)
+    sent = largest(x, 0.25)
+    assert torch.equal(baseline.mean(x, 0), (x * sent).mean(dim=0))
+    kept, nothing = x * ~sent, torch.zeros_like(x)
+    total = 1.5 * kept
+    assert torch.allclose(baseline.mean(nothing, 1), (total * largest(total, 0.25)).mean(dim=0), atol=1e-6)
+    assert int(largest(x, 1 / 16)[0].sum()) == VALUES // 16
 
 
 def parsed(*words: str) -> ThcOptions:
@@ -129,6 +161,7 @@ def test_options() -> None:
         (["--left-out", "4"], "fewer than the workers"),
         (["--loss", "1"], "loss=1.0"),
         (["--epochs", "0"], "epochs=0"),
+        (["--baselines", "--loss", "0.1"], "baselines: have all"),
         (["--ablation", "--bits", "2"], "one part at a time"),
     ],
 )
