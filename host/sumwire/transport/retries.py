@@ -5,8 +5,9 @@
 * FLUSH is the contribution once more, and lets the switch close the slot with one contribution less. It spends the
   tensor's loss budget (:mod:`sumwire.transport.budget`). So that one lost contribution does not make every worker
   spend, each chunk has one worker that flushes at its first retry. As long as the others have a budget, and more than
-  the tensor's last chunks are open, they leave an overtaken chunk to it twice, for two round trips: its FLUSH is
-  enough, and what they sent would only bring them the result once more.
+  the tensor's last chunks are open, they leave an overtaken chunk to it for two round trips, and only ask about it: its
+  FLUSH is enough, and contributions would only bring them the result once more. The answer comes behind that result,
+  and tells if it was lost.
   Example: with 3 workers, an overtaken chunk 7 is flushed at once by the worker of rank 1 (7 mod 3), and two round
   trips later by all. If a timer expires for it, all flush it at their second retry.
 * PROBE is a header without payload that asks the switch who is in the slot's sum. The answer, INFORM, says whether
@@ -123,7 +124,7 @@ class Retries:
         own = (self._first + chunk) % self._turn.workers == self._turn.rank
         if self.budget is not None:
             if overtaken and not own and not last and tries < _LEFT_TO_ANOTHER and self.budget.left > 0:
-                return SendKind.WAIT
+                return SendKind.PROBE if self._probes and tries == 0 else SendKind.WAIT
             if (own or tries > 0) and self.budget.reserve(chunk):
                 return SendKind.FLUSH
         # Without a PROBE first: an overtaken chunk was most likely lost; the very first packets may have reached no

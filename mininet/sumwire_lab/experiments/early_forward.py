@@ -27,8 +27,8 @@ MBIT: Final = 10.0
 LANES: Final = 4
 LAYERS: Final = 8
 STEPS: Final = 15
-# Forward pass of one layer; the backward pass takes twice as long. With eight layers a step computes for 0.48 s.
-LAYER_S: Final = 0.02
+# Forward pass of one layer; the backward pass takes twice as long. With eight layers a step computes for 0.6 s.
+LAYER_S: Final = 0.025
 _MODULE: Final = "sumwire_lab.experiments.early_forward_worker"
 
 
