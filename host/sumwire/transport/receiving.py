@@ -187,6 +187,8 @@ class Receiver:
             window.on_stale(slot, round_)
         elif first == _INFORM:
             self._waiting.informed(record)
+            if self._catch_up is not None and self._sends_up(record):
+                self._catch_up.recovery.passed_up((slot, round_), int(record["contributors"]))
             window.on_inform(slot, round_, send=self._is_needed(record))
         else:
             return False
@@ -196,8 +198,13 @@ class Receiver:
         """Whether this worker's contribution would make the switch do something: add it, answer with the closed slot's
         result, or send its partial result up once more."""
         contributors, flags = int(inform["contributors"]), int(inform["flags"])
-        sends_up = contributors == self._connection.all_seats or flags & p4.FLAG_MISSING
-        return bool(not contributors >> self._connection.config.seat & 1 or flags & p4.FLAG_CLOSED or sends_up)
+        left_out = not contributors >> self._connection.config.seat & 1
+        return left_out or bool(flags & p4.FLAG_CLOSED) or self._sends_up(inform)
+
+    def _sends_up(self, inform: Any) -> bool:
+        """Whether the own switch has all that it waits for, so that a lower switch has passed it up."""
+        whole = int(inform["contributors"]) == self._connection.all_seats
+        return whole or bool(int(inform["flags"]) & p4.FLAG_MISSING)
 
 
 def _runs_of(connection: Connection, buffers: Buffers) -> Runs | None:

@@ -97,6 +97,8 @@ class Recovery:
         self._waiting: deque[_Question] = deque()
         self._wanted: set[Place] = set()
         self._asked: dict[Place, _Question] = {}
+        # What this worker's switch has said of partial results that it has passed up: who is in them.
+        self._passed_up: dict[Place, int] = {}
         # One byte more than the longest result, so that a longer datagram shows as too long.
         self._received = np.zeros((_BATCH, ROW_BYTES + 1), np.uint8)
         self._sizes = np.zeros(_BATCH, np.int64)
@@ -137,6 +139,11 @@ class Recovery:
         self._waiting.clear()
         self._wanted.clear()
         self._asked.clear()
+        self._passed_up.clear()
+
+    def passed_up(self, place: Place, contributors: int) -> None:
+        """The own switch has passed up the partial result of a slot and round, with these seats in it."""
+        self._passed_up[place] = contributors
 
     def landed(self, sequences: Iterable[int]) -> None:
         """These results arrived another way."""
@@ -196,13 +203,26 @@ class Recovery:
         question = self._asked.get(place)
         if question is None or sender not in self._peers or int(record["op"]) != question.op:
             return None
-        self._favourite = self._peers.index(sender)
         if sender in self._elsewhere:
-            # The bitmap is that of the peer's switch, so whether this worker is in the sum is unknown. It counts as in
-            # the sum: its contribution might otherwise be added twice.
-            record["contributors"] = self._all_seats
+            # The bitmap is that of the peer's switch.
+            own = self._own_bitmap(place, whole=not int(record["flags"]) & p4.FLAG_MISSING)
+            if own is None:
+                return None
+            record["contributors"] = own
+        self._favourite = self._peers.index(sender)
         self._drop(place)
         return question.sequence
+
+    def _own_bitmap(self, place: Place, *, whole: bool) -> int | None:
+        """Who of this worker's switch is in a sum that came from behind another one. ``whole``: nobody is missing.
+
+        None if it is unknown whether this worker is: error feedback would lose its contribution, or send it twice. A
+        worker at the own switch will know, since some of them must have the result for the slot to have gone on. And
+        nobody can be missing at a switch with one worker, which has no slot to close without it.
+        """
+        if whole or len(self._elsewhere) == len(self._peers):
+            return self._all_seats
+        return self._passed_up.get(place)
 
     def _told(self, sender: tuple[str, int], answer: bytes) -> bool:
         """Whether the answer brings the nonce of this socket's address at a peer. Its question is then sent again, but

@@ -30,11 +30,13 @@ PROBE = 4
 PORT = model.UDP_PORT + 1000
 
 
-def result(sequence: int, worker: int, op: int = model.THC, contributors: int = 0b011) -> model.Packet:
+def result(
+    sequence: int, worker: int, op: int = model.THC, contributors: int = 0b011, flags: int = 0x40
+) -> model.Packet:
     words = model.WORDS_DOWN[op]
     payload = random.Random(sequence).randbytes(words * model.WORD)
     place = sequence % SLOTS, worker, 2, sequence // SLOTS
-    return model.Packet(model.RESULT, op, JOB, *place, contributors, 0x40, words, 3, 17, payload)
+    return model.Packet(model.RESULT, op, JOB, *place, contributors, flags, words, 3, 17, payload)
 
 
 def keep(kept: KeptResults, packets: dict[int, model.Packet]) -> None:
@@ -466,11 +468,32 @@ def test_answers_that_are_none_are_counted_and_ignored() -> None:
 def test_behind_another_switch_the_bitmap_is_of_the_askers_own() -> None:
     """Workers 0 and 2 at one switch, 1 and 3 at another: those at the own switch are asked first."""
     with group(4, leaves=2) as g:
-        keep(g.kept[1], {3: result(3, 0, contributors=0b01)})
-        assert collect(g.workers[0], [3]) == {3: result(3, 0, contributors=0b11).encode()}
+        keep(g.kept[1], {3: result(3, 0, contributors=0b01, flags=0)})
+        assert collect(g.workers[0], [3]) == {3: result(3, 0, contributors=0b11, flags=0).encode()}
         assert asked(g.workers[2]) >= 1
         keep(g.kept[2], {4: result(4, 1, contributors=0b10)})
         assert collect(g.workers[0], [4]) == {4: result(4, 0, contributors=0b10).encode()}
+
+
+def test_a_result_that_lacks_somebody_is_taken_from_behind_another_switch_only_with_the_own_bitmap() -> None:
+    """Workers 0 and 2 at one switch, 1 and 3 at another, of whom one is missing."""
+    with group(4, leaves=2) as g:
+        recovery = g.workers[0]
+        keep(g.kept[1], {k: result(k, 0, contributors=0b01) for k in (3, 4)})
+        recovery.passed_up((4, 0), 0b10)
+        assert collect(recovery, [3, 4], patience_s=0.3) == {4: result(4, 0, contributors=0b10).encode()}
+        # The worker at the own switch has it by now.
+        keep(g.kept[2], {3: result(3, 1, contributors=0b10)})
+        assert collect(recovery, []) == {3: result(3, 0, contributors=0b10).encode()}
+        # A place is known for one exchange.
+        recovery.forget()
+        assert collect(recovery, [4], patience_s=0.1) == {}
+
+
+def test_a_worker_alone_at_its_switch_is_in_every_sum() -> None:
+    with group(2, leaves=2) as g:
+        keep(g.kept[1], {3: result(3, 0, contributors=0b10)})
+        assert collect(g.workers[0], [3]) == {3: result(3, 0, contributors=0b01).encode()}
 
 
 def test_a_job_of_one_worker_asks_nobody() -> None:
