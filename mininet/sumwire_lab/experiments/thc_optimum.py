@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from math import pi
+from statistics import NormalDist
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 _NODES = 12
 
@@ -21,7 +23,7 @@ def _least_error(indices: int, granularity: int, p: float) -> float:
 
     A further level never makes the error larger, so paths with fewer points need no care of their own.
     """
-    edge = norm.isf(p / 2)
+    edge = NormalDist().inv_cdf(1 - p / 2)
     points = np.linspace(-edge, edge, granularity + 1)
     reach = np.append(0.0, np.full(granularity, np.inf))
     for _ in range(indices - 1):
@@ -37,5 +39,6 @@ def _errors(points: NDArray[np.float64], start: int) -> NDArray[np.float64]:
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     low, high = points[start], points[start + 1 :, None]
     x = low + (high - low) * (nodes + 1) / 2
-    errors: NDArray[np.float64] = ((high - x) * (x - low) * norm.pdf(x)) @ weights * (high - low)[:, 0] / 2
+    density = np.exp(-(x**2) / 2) / (2 * pi) ** 0.5
+    errors: NDArray[np.float64] = ((high - x) * (x - low) * density) @ weights * (high - low)[:, 0] / 2
     return errors

@@ -9,8 +9,6 @@ from typing import Final
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 # Fixed, so that every seed is tested on the same images.
 _SPLIT_SEED: Final = 7
@@ -35,6 +33,10 @@ def load() -> Samples:
 
     Images as float32[n, 64], standardised with mean and deviation of the training images; labels as int64[n].
     """
+    # Takes a second, also of whoever only starts those that train.
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
     images, labels = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(
         images, labels, test_size=TEST_SHARE, stratify=labels, random_state=_SPLIT_SEED

@@ -13,7 +13,6 @@ from typing import Any
 import sumwire
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from sumwire import checkpoint, systems
 from sumwire.config import parse_job
 from sumwire.delivery import Delivery
@@ -66,6 +65,13 @@ def made(rank: int, name: str, mapping: Job, options: Mapping[str, Any]) -> Iter
         yield system
 
 
+def checkpoints() -> Any:
+    """Torch's module, which takes a second to load: the ranks have it (sumwire_lab.faults.programs)."""
+    import torch.distributed.checkpoint
+
+    return torch.distributed.checkpoint
+
+
 def train(
     rank: int,
     name: str,
@@ -83,14 +89,14 @@ def train(
         optimizer = system.attach(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))
         path = Path(folder) / name
         if steps[0]:
-            dcp.load({"model": model, "system": system}, checkpoint_id=path)
+            checkpoints().load({"model": model, "system": system}, checkpoint_id=path)
         for step in range(*steps):
             optimizer.zero_grad()
             x, y = batch(rank, step)
             (model(x) - y).square().mean().backward()
             optimizer.step()
         if not steps[0]:
-            dcp.save({"model": model, "system": system}, checkpoint_id=path)
+            checkpoints().save({"model": model, "system": system}, checkpoint_id=path)
         return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).tolist()
 
 
@@ -100,7 +106,7 @@ def saved(rank: int, name: str, mapping: Job, options: Mapping[str, Any], folder
     with made(rank, name, mapping, options) as system:
         system.attach(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))
         path = Path(folder) / name
-        dcp.load({"system": system}, checkpoint_id=path)
+        checkpoints().load({"system": system}, checkpoint_id=path)
         there = checkpoint.read(path, "system")
         assert set(there) == {f"worker{number}" for number in range(dist.get_world_size())}
         return same(system.state_dict()[f"worker{rank}"], there[f"worker{rank}"])
@@ -135,7 +141,7 @@ def divided(rank: int, name: str, options: Mapping[str, Any], folder: str) -> tu
         weight.grad = torch.randn(50, generator=torch.Generator().manual_seed(rank))
         optimizer.step()
         dist.barrier()
-        dcp.save({"system": system}, checkpoint_id=path)
+        checkpoints().save({"system": system}, checkpoint_id=path)
     residual = system.state_dict()[f"worker{rank}"][1]["residuals"]["optimizer"]["optimizer"]["residual"]
     system.close()
     return residual.tolist(), refused
