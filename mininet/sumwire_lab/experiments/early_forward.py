@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much shorter is a step if the next forward pass begins while back layers' gradients still travel?
 
-Four workers train a model of equal layers by DDP, one bucket a layer, in lanes on slow links. Computing takes about as
-long as communication. The same training is made with and without early forward, in turn.
+Four workers train a model of equal layers by DDP, with a bucket and a lane for each layer, on slow links. Computing
+takes about as long as communication. The same training is made with and without early forward, in turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import open_session
 
 MBIT: Final = 10.0
-LANES: Final = 4
+LANES: Final = 8
 LAYERS: Final = 8
 STEPS: Final = 15
 # Forward pass of one layer; the backward pass takes twice as long. With eight layers a step computes for 0.6 s.

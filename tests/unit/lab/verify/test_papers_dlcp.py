@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of verify-papers on DLCP, from made-up measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
+from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.options.run_options import RunOptions
+from sumwire_lab.verify.plans import papers_dlcp as plans
+from sumwire_lab.verify.rows import papers_dlcp as rows
+
+EQUAL = {"replicas_equal": True}
+
+
+def holding(checks: list[Any]) -> list[bool | None]:
+    return [check.holds for check in checks]
+
+
+def entry(**classes: int) -> dict[str, Any]:
+    return {"drops": {"queue_classes": {name.replace("_", " ")[1:]: n for name, n in classes.items()}}, **EQUAL}
+
+
+def test_drops_are_of_the_class_to_lose_first_and_never_protected() -> None:
+    assert all(holding(rows.gradient_drops("x", entry(c3_drop=96, c2_drop=4, c0_mark=1000))))
+    assert holding(rows.gradient_drops("x", entry(c3_drop=94, c1_drop=6)))[0] is False
+    assert holding(rows.gradient_drops("x", entry(c3_drop=99, c0_drop=1)))[1] is False
+    assert holding(rows.gradient_drops("x", entry()))[0] is False, "nothing was dropped, so nothing was shown"
+
+
+def test_a_mechanism_counts_if_the_step_is_5_percent_longer_without_it() -> None:
+    without = {"drops": [1.0, 1.0], "bound": [1.05, 1.05], "priorities": [1.2, 1.4]}
+    checks = rows.server([1.5, 1.5], [1.0, 1.0], without)
+    assert all(holding(checks)) and checks[-1].value == "bound, priorities"
+    assert holding(rows.server([1.4], [1.0], {**without, "bound": [1.0]}))[::4] == [False, False]
+
+
+def test_a_bound_is_compared_by_mean_and_tail() -> None:
+    def run(mean: float, p99: float) -> dict[str, Any]:
+        return {"comm_s_per_step": mean, "comm_s_per_step_p99": p99, "retransmissions": 10, **EQUAL}
+
+    checks = rows.bounded("x", [run(1.0, 2.0)], [run(0.9, 2.2)], (1.0, 1.0))
+    assert holding(checks) == [True, False, True, True]
+
+
+def test_early_forward_gains_with_equal_parameters() -> None:
+    assert all(holding(rows.early_forward(EarlyForwardOutcome([1.2, 1.2], [1.0, 1.0], equal=True))))
+    assert holding(rows.early_forward(EarlyForwardOutcome([1.1], [1.0], equal=False))) == [False, False]
+
+
+def test_sides_differ_in_one_mechanism_and_go_through_the_seeds_in_turn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[RunOptions] = []
+
+    def run(options: RunOptions, *_: Any) -> tuple[dict[str, Any], Path]:
+        made.append(options)
+        return {"systems": {options.systems[0]: {"step_s": 1.0}}}, tmp_path
+
+    monkeypatch.setattr(plans, "run", run)
+    plans.experiments(tmp_path, lambda _: None, PapersOptions())["server"]()
+    assert [one.train.seed for one in made] == [1] * 5 + [2] * 5 + [3] * 5
+    assert all(one.server and one.conditions.background == 1.3 for one in made)
+    thc, dlcp, *others = made[:5]
+    assert (thc.systems, dlcp.systems) == (("thc",), ("dlcp",))
+    whole = dlcp.laned.as_dict()
+    assert [{k for k, v in one.laned.as_dict().items() if v != whole[k]} for one in others] == [
+        {"drops"}, {"loss_bound"}, {"priorities"},
+    ]  # fmt: skip
