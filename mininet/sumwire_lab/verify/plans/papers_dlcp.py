@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.early_forward import run_early_forward
 from sumwire_lab.options.conditions import Conditions
 from sumwire_lab.options.papers_options import PapersOptions
@@ -18,7 +20,7 @@ from sumwire_lab.run.experiment import Say
 from sumwire_lab.run.training_run import run
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.processes import without_bmv2
+from sumwire_lab.verify.processes import run_module, without_bmv2
 from sumwire_lab.verify.rows import papers_dlcp as rows
 
 # A rate at which the links, not the two cores of a small machine, limit a step.
@@ -27,6 +29,9 @@ STEPS: Final = 12
 LOSS_STEPS: Final = 25
 OVERLOAD: Final = Conditions(background=1.3)
 LOSS: Final = Conditions(loss=0.01)
+# Simulated jobs have about four chunks of gradients each.
+SCHEDULES: Final = 3000
+QUICK_SCHEDULES: Final = 100
 # Of the server's incast, and of random loss.
 SERVER_BOUND: Final = 0.05
 LOSS_BOUND: Final = 0.03
@@ -41,8 +46,19 @@ def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str,
         "server-bmv2": lambda: runs.drops("bmv2"),
         "loss": runs.loss,
         "incast": runs.incast,
+        "conserved": lambda: _conserved(results, QUICK_SCHEDULES if options.quick else SCHEDULES),
         "early-forward": lambda: rows.early_forward(run_early_forward(results, say, turns=1 if options.quick else 3)),
     }
+
+
+def _conserved(results: Path, count: int) -> list[Check]:
+    """Simulated jobs, many in trees and with a bound, under loss: nothing that workers gave is lost or counts twice."""
+    file = results / "simulate.json"
+    file.unlink(missing_ok=True)
+    ended = run_module(["simulate", "--seeds", str(count), "--keep-going", "--quiet", "--json", str(file)])
+    if not file.exists():
+        raise LabError(f"the simulator ended with {ended.status}: {ended.last_line}")
+    return rows.conserved(json.loads(file.read_text()), count)
 
 
 class Runs:

@@ -79,6 +79,15 @@ def bounded(
     ]
 
 
+def conserved(record: Mapping[str, Any], wanted: int) -> list[Check]:
+    """`record`: what `simulate --json` writes."""
+    label = "simulated jobs in stars and trees, with loss, bounds, recovery"
+    return [
+        at_least(label, record["seeds"], wanted),
+        equal(f"{label}: whose means and residuals do not add up to what was given", len(record["violations"]), 0),
+    ]
+
+
 def early_forward(outcome: EarlyForwardOutcome) -> list[Check]:
     """Step time without early forward over that with it."""
     label = "early forward, communication about equal to computation"

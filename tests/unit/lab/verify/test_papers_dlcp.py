@@ -47,6 +47,11 @@ def test_a_bound_is_compared_by_mean_and_tail() -> None:
     assert holding(checks) == [True, False, True, True]
 
 
+def test_nothing_is_lost_in_any_simulated_job() -> None:
+    assert all(holding(rows.conserved({"seeds": 9, "violations": []}, 9)))
+    assert holding(rows.conserved({"seeds": 8, "violations": [{}]}, 9)) == [False, False]
+
+
 def test_early_forward_gains_with_equal_parameters() -> None:
     assert all(holding(rows.early_forward(EarlyForwardOutcome([1.2, 1.2], [1.0, 1.0], equal=True))))
     assert holding(rows.early_forward(EarlyForwardOutcome([1.1], [1.0], equal=False))) == [False, False]
