@@ -18,6 +18,7 @@ from sumwire_lab.network.fabric import Fabric
 from sumwire_lab.options.priority_lanes import SLOTS as LANED_SLOTS
 from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES, SYSTEM_OPS, Recipe
+from sumwire_lab.options.run_options import TrainOptions
 
 CONFIGURATION: Final = "controller.yaml"
 # Of the job at a software aggregator.
@@ -32,6 +33,7 @@ ODD_ID: Final = 2
 NARROW_ID: Final = 3
 _SIDE_SLOTS: Final = 2
 THC: Final = RECIPES["thc"]
+TRAIN: Final = TrainOptions()
 
 
 def ops_for(fabric: Fabric) -> list[str]:
@@ -41,34 +43,52 @@ def ops_for(fabric: Fabric) -> list[str]:
     return [op.name for op in SYSTEM_OPS if workers <= op.workers_max and below <= op.workers_below_max]
 
 
-def job(
-    fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int, recipe: Recipe = THC
-) -> dict[str, Any]:
-    """A job of all hosts in the controller's configuration, with the kind of table that a recipe has."""
+def job(fabric: Fabric, name: str, number: int, ops: list[str], *, base: int, count: int) -> dict[str, Any]:
+    """A job of all hosts in the controller's configuration."""
     names = [host.name for host in fabric.hosts]
     slots = {"base": base, "count": count}
     entry: dict[str, Any] = {"name": name, "id": number, "ops": ops, "workers": names, "slots": slots}
     if "thc" in ops:
-        entry["thc"] = {"table": UNIFORM if recipe.uniform else AUTO}
+        entry["thc"] = {"table": AUTO}
     return entry
 
 
-def laned_job(fabric: Fabric, options: LanedOptions, recipe: Recipe) -> list[dict[str, Any]]:
+def thc_table(recipe: Recipe, train: TrainOptions) -> dict[str, Any]:
+    """The section `thc` of a recipe's job."""
+    written: dict[str, Any] = {"bits": train.bits, "p": train.clip, "table": UNIFORM if recipe.uniform else AUTO}
+    return written if train.granularity is None else written | {"granularity": train.granularity}
+
+
+def bounded_job(fabric: Fabric, options: LanedOptions, recipe: Recipe, train: TrainOptions) -> list[dict[str, Any]]:
+    """The job of a system with a quorum and without lanes."""
+    [entry] = training_job(fabric, recipe, train=train)
+    return [entry | ({} if options.quorum is None else {"quorum": options.quorum})]
+
+
+def laned_job(
+    fabric: Fabric, options: LanedOptions, recipe: Recipe, train: TrainOptions = TRAIN
+) -> list[dict[str, Any]]:
     """The job of a system with priority lanes."""
-    ops = list(recipe.ops[SWITCH])
-    return [job(fabric, JOB, JOB_ID, ops, base=0, count=LANED_SLOTS, recipe=recipe) | options.job()]
+    entry = job(fabric, JOB, JOB_ID, list(recipe.ops[SWITCH]), base=0, count=LANED_SLOTS)
+    return [entry | {"thc": thc_table(recipe, train)} | options.job()]
 
 
-def training_job(fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False) -> list[dict[str, Any]]:
+def training_job(
+    fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False, train: TrainOptions = TRAIN
+) -> list[dict[str, Any]]:
     """The job of a training run. ``blind``: hosts mask what they send."""
-    entry = job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS, recipe=recipe if recipe.tabled else THC)
+    entry = job(fabric, JOB, JOB_ID, ops_for(fabric), base=0, count=SLOTS)
+    if "thc" in entry:
+        entry["thc"] = thc_table(recipe, train)
     return [entry | ({"blind": True} if blind else {})]
 
 
-def side_jobs(fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False) -> list[dict[str, Any]]:
+def side_jobs(
+    fabric: Fabric, recipe: Recipe = THC, *, blind: bool = False, train: TrainOptions = TRAIN
+) -> list[dict[str, Any]]:
     """The training job, and the two jobs for malformed packets."""
     return [
-        *training_job(fabric, recipe, blind=blind),
+        *training_job(fabric, recipe, blind=blind, train=train),
         job(fabric, "odd", ODD_ID, ["thc", "max32"], base=SLOTS, count=_SIDE_SLOTS),
         job(fabric, "narrow", NARROW_ID, ["thc"], base=SLOTS + _SIDE_SLOTS, count=_SIDE_SLOTS),
     ]

@@ -93,6 +93,10 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--hidden", type=int, help=f"units of a hidden layer, or a width; {_of_tasks('hidden')}")
     run.add_argument("--rank", type=int, help=f"rank of the low-rank systems; {_of_tasks('rank')}")
     run.add_argument("--share", type=float, help=f"share of the values that topk sends, {TrainOptions().share}")
+    run.add_argument("--bits", type=int, default=THC.bits, help="of an index of THC's, %(default)s")
+    run.add_argument("--granularity", type=int, help="of THC's table; default: the best one for the workers")
+    run.add_argument("--clip", type=float, default=THC.p, help="share of values that THC clips, %(default)s")
+    run.add_argument("--no-feedback", action="store_true", help="without error feedback")
     run.add_argument("--seed", type=int, default=TrainOptions().seed, help="%(default)s")
     known = f"of {', '.join(SYSTEMS)}, with @switch or @group; all: {', '.join(ALL_SYSTEMS)}"
     run.add_argument(
@@ -124,15 +128,15 @@ def _condition_options(run: argparse.ArgumentParser) -> None:
 
 
 def _laned_options(run: argparse.ArgumentParser) -> None:
-    """Options of the system dlcp."""
+    """Options of the systems dlcp and thc-bounded."""
     own = LanedOptions()
     run.add_argument("--lanes", type=int, default=own.lanes, help="dlcp: priority classes of tensors, %(default)s")
-    run.add_argument("--quorum", type=int, help="dlcp: contributions that close a slot; default: all")
+    run.add_argument("--quorum", type=int, help="dlcp, thc-bounded: contributions that close a slot; default: all")
     run.add_argument(
         "--loss-bound",
         type=float,
         default=own.loss_bound,
-        help="dlcp: missing share a tensor may have, %(default)s",
+        help="dlcp, thc-bounded: missing share a tensor may have, %(default)s",
     )
     run.add_argument("--divisor", choices=DIVISORS, default=own.divisor, help="dlcp: divisor of sums, %(default)s")
     run.add_argument(
@@ -306,6 +310,10 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
             max_steps=arguments.steps,
             rank=arguments.rank,
             share=arguments.share,
+            bits=arguments.bits,
+            granularity=arguments.granularity,
+            clip=arguments.clip,
+            feedback=not arguments.no_feedback,
         ),
         systems=named(arguments.systems),
         topology=arguments.topology,

@@ -16,6 +16,7 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, parse
 from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS, Task
+from sumwire_lab.options.thc_variants import THC, Variant
 
 # Bits in a job's contributors bitmap, which limits the workers of one switch.
 WORKERS_MAX: Final = 32
@@ -83,6 +84,14 @@ class TrainOptions:
     """Rank of the low-rank systems."""
     share: float = 0.01
     """Share of the values that Top-k sends."""
+    bits: int = THC.bits
+    """Of an index of THC's."""
+    granularity: int | None = THC.granularity
+    """Of THC's table; None: the best one for the workers."""
+    clip: float = THC.p
+    """Share of values that THC clips."""
+    feedback: bool = THC.feedback
+    """Whether systems that have error feedback use it."""
 
     @classmethod
     def of(cls, task: str, **given: Any) -> TrainOptions:
@@ -104,6 +113,7 @@ class TrainOptions:
                 raise OptionError(f"{name}={value}: must be at least 1")
         if self.seed < 0:
             raise OptionError(f"seed={self.seed}: must not be negative")
+        Variant(bits=self.bits, granularity=self.granularity, p=self.clip)
         if not 0 < self.share <= 1:
             raise OptionError(f"share={self.share}: must be above 0 and at most 1")
 
@@ -159,8 +169,9 @@ class RunOptions:
     def _check_laned(self) -> None:
         self.laned.check(self.workers, self.topology)
         there = any(parse(name).recipe.laned for name in self.systems)
-        if self.laned != LanedOptions() and not there:
-            rule = "lanes, quorum, loss-bound, divisor and degrade are only for system dlcp"
+        bounded = any(parse(name).recipe.bounded for name in self.systems)
+        if self.laned != LanedOptions() and not there and not bounded:
+            rule = "lanes, degrade are only for system dlcp; quorum, loss-bound, divisor for it and thc-bounded"
             raise OptionError(f"systems={','.join(self.systems)}: {rule}")
         if self.laned.degrade is not None and (self.topology != "star" or self.switch == AGGREGATOR or self.server):
             raise OptionError(f"degrade={self.laned.degrade.mode}: only with a P4 switch in topology=star")
@@ -170,7 +181,8 @@ class RunOptions:
     @property
     def needs_barrier(self) -> bool:
         """Whether workers wait for each other at a barrier outside the network, which costs no time on the links."""
-        return self.conditions.any or any(parse(name).recipe.laned for name in self.systems)
+        recipes = [parse(name).recipe for name in self.systems]
+        return self.conditions.any or any(recipe.laned or recipe.bounded for recipe in recipes)
 
     def _check_systems(self) -> None:
         if not self.systems:

@@ -37,6 +37,7 @@ def train(
     """Train on the session's hosts. `on_first_step` is called after the first step. Raises what `wait_all` raises."""
     fabric, folder = session.fabric, session.folder
     followers = [Follower(folder / f"worker{rank}.jsonl") for rank in range(len(fabric.hosts))]
+    recipe = parse(system).recipe
     spec = WorkerSpec(
         system=system,
         workers=len(fabric.hosts),
@@ -46,7 +47,7 @@ def train(
         results=[str(follower.path) for follower in followers],
         job_file=None if session.job_file is None else str(session.job_file),
         barrier=str(session.ledger.socket(BARRIER)) if options.needs_barrier else None,
-        laned=options.laned if parse(system).recipe.laned else None,
+        laned=options.laned if recipe.laned or recipe.bounded else None,
         slowness=[options.conditions.slowness(rank) for rank in range(len(fabric.hosts))],
     )
     spec_path = folder / "spec.json"

@@ -73,10 +73,12 @@ def _one(
     say(f"{system}: {options.workers} workers, {options.link.mbit:g} Mbit/s links, {options.topology}, {where}")
     recipe = parse(system).recipe
     made = control_plane.side_jobs if options.malformed else control_plane.training_job
-    jobs = partial(made, recipe=recipe, blind=options.blind)
+    jobs = partial(made, recipe=recipe, blind=options.blind, train=options.train)
+    if recipe.bounded:
+        jobs = partial(control_plane.bounded_job, options=options.laned, recipe=recipe, train=options.train)
     has_queues = recipe.laned and options.laned.queues and kind != AGGREGATOR
     if recipe.laned:
-        jobs = partial(control_plane.laned_job, options=options.laned, recipe=recipe)
+        jobs = partial(control_plane.laned_job, options=options.laned, recipe=recipe, train=options.train)
         options = replace(options, link=replace(options.link, priorities=options.laned.priorities))
     queues = partial(virtual_queues, drops=options.laned.drops)
     backlog = drop_counters.backlog()

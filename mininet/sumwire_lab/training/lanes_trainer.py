@@ -66,12 +66,16 @@ class LanesTrainer(Trainer):
         return [record.as_dict() for record in self._lanes.take_records()]
 
 
+def delivery(options: LanedOptions) -> Delivery:
+    """What may be missing from a job's sums."""
+    return Delivery(loss_bound=options.loss_bound, divisor=options.divisor)  # type: ignore[arg-type]
+
+
 def make_lanes_trainer(
     network: torch.nn.Module, optimizer: Optimizer, options: LanedOptions, *, job_file: Path, rank: int
 ) -> Trainer:
     """One worker's trainer. Collective: every worker calls it at the same time."""
-    delivery = Delivery(loss_bound=options.loss_bound, divisor=options.divisor)  # type: ignore[arg-type]
-    lanes = Lanes(sumwire.load_job(job_file, worker=rank), delivery=delivery)
+    lanes = Lanes(sumwire.load_job(job_file, worker=rank), delivery=delivery(options))
     size = sum(p.numel() * p.element_size() for p in network.parameters())
     ddp = DistributedDataParallel(network, bucket_cap_mb=size / BUCKETS / _MB)
     system = cast(LaneSystem, systems.make("dlcp", lanes))

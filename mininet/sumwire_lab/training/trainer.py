@@ -13,6 +13,7 @@ import sumwire
 import torch
 import torch.distributed as dist
 from sumwire import systems
+from sumwire.transport.delivery import Delivery
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -20,6 +21,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import MOMENTUM, Chosen
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.options.thc_variants import THC
 from sumwire_lab.training.comm_timing import HookTimer
 
 # Size of DDP's buckets. It is DDP's default, but also for the first bucket, whose default of 1 MB would split a model
@@ -175,6 +177,12 @@ def system_options(
         given["rank"] = options.rank
     if recipe.sparse:
         given["k"] = options.share
+    known = recipe.spec.routes[chosen.transport].options.names()
+    ablated = {"bits": options.bits, "granularity": options.granularity, "p": options.clip}
+    usual = {"bits": THC.bits, "granularity": THC.granularity, "p": THC.p}
+    given |= {name: value for name, value in ablated.items() if name in known and value != usual[name]}
+    if "error_feedback" in known and not options.feedback:
+        given["error_feedback"] = False
     step = None if recipe.rates is None else recipe.rates[options.task].global_lr
     if step is not None:
         given["global_lr"] = lambda round_: step * factor(round_)
@@ -190,14 +198,15 @@ def make_trainer(
     job_file: Path | None,
     rank: int,
     factor: Callable[[int], float],
+    delivery: Delivery | None = None,
 ) -> Trainer:
     """One worker's trainer. Collective: every worker calls it at the same time. `factor`: the learning-rate
-    schedule."""
+    schedule. `delivery`: what may be missing from the job's sums; None for nothing."""
     job = None
     if chosen.switched:
         if job_file is None:
             raise ValueError(f"system {chosen.name} needs a job file")
-        job = TimedJob(sumwire.load_job(job_file, worker=rank))
+        job = TimedJob(sumwire.load_job(job_file, worker=rank), delivery=delivery)
     given = system_options(chosen, options, dist.get_world_size(), factor)
     system = systems.make(chosen.recipe.system, job, transport=chosen.transport, **given)
 

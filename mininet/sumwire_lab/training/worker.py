@@ -34,7 +34,7 @@ from sumwire_lab.system.barrier import WAIT_SECONDS, Participant
 from sumwire_lab.system.processes import end_with_parent
 from sumwire_lab.training import digits_data, model, workload
 from sumwire_lab.training.comm_timing import LinkBytes, aggregate_error, link_bytes
-from sumwire_lab.training.lanes_trainer import make_lanes_trainer
+from sumwire_lab.training.lanes_trainer import delivery, make_lanes_trainer
 from sumwire_lab.training.trainer import Trainer, make_optimizer, make_trainer
 
 MASTER_PORT: Final = 29500
@@ -63,7 +63,7 @@ class WorkerSpec:
     slowness: list[float] = field(default_factory=list)
     """By rank: factor by which its computing is slowed down; empty: 1."""
     laned: LanedOptions | None = None
-    """For a system with priority lanes."""
+    """For a system with priority lanes, a quorum or a loss bound."""
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1))
@@ -112,7 +112,7 @@ class Worker:
 
     def _join(self, optimizer: Optimizer) -> Trainer:
         job_file = None if self.spec.job_file is None else Path(self.spec.job_file)
-        if self.spec.laned is not None and job_file is not None:
+        if self.spec.laned is not None and job_file is not None and self._chosen.recipe.laned:
             return make_lanes_trainer(self._network, optimizer, self.spec.laned, job_file=job_file, rank=self.rank)
         return make_trainer(
             self._chosen,
@@ -122,6 +122,7 @@ class Worker:
             job_file=job_file,
             rank=self.rank,
             factor=self._factor,
+            delivery=None if self.spec.laned is None else delivery(self.spec.laned),
         )
 
     def _factor(self, step: int) -> float:

@@ -17,8 +17,9 @@ from sumwire_lab.errors import MissingToolError, OptionError
 from sumwire_lab.network import control_plane, switches
 from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import shaping_commands
+from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
-from sumwire_lab.options.run_options import UNLIMITED, WORKERS_MAX, LinkOptions, RunOptions
+from sumwire_lab.options.run_options import UNLIMITED, WORKERS_MAX, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.shapes import SHAPES, TOPOLOGIES, leaves_of
 from sumwire_lab.run.training_run import _check_ops
 from sumwire_lab.run.virtual_queues import virtual_queues
@@ -242,6 +243,12 @@ def test_a_server_behind_a_switch_is_a_host_whose_switch_has_no_job(tmp_path: Pa
 def test_the_job_has_the_table_of_its_system() -> None:
     star = plan(4, LinkOptions(), "sw12af")
     solved, even = (control_plane.training_job(star, RECIPES[name])[0]["thc"] for name in ("thc", "thc-uniform"))
-    assert (solved, even) == ({"table": "auto"}, {"table": "uniform"})
+    assert (solved["table"], even["table"]) == ("auto", "uniform")
+    train = TrainOptions(bits=3, granularity=9, clip=0.1)
+    assert control_plane.training_job(star, train=train)[0]["thc"] == {
+        "bits": 3, "p": 0.1, "table": "auto", "granularity": 9
+    }  # fmt: skip
+    bounded = control_plane.bounded_job(star, LanedOptions(quorum=3), RECIPES["thc-bounded"], TrainOptions())
+    assert bounded == [control_plane.training_job(star)[0] | {"quorum": 3}]
     assert solved == control_plane.training_job(star)[0]["thc"]
     assert control_plane.training_job(star, RECIPES["marsit"]) == control_plane.training_job(star)

@@ -176,6 +176,11 @@ def test_options_of_a_system_come_from_the_run() -> None:
     assert system_options(parse("topk"), options, 4, lambda _: 1.0) == {"k": 0.25}
     assert system_options(parse("thc"), options, 4, lambda _: 1.0) == {}, "the switch adds by the job's table"
     assert system_options(parse("thc@group"), options, 17, lambda _: 1.0) == {}, "the group's size decides"
+    ablated = TrainOptions(bits=2, clip=0.1, feedback=False)
+    assert system_options(parse("thc@group"), ablated, 4, lambda _: 1.0) == {
+        "bits": 2, "p": 0.1, "error_feedback": False
+    }  # fmt: skip
+    assert system_options(parse("thc"), ablated, 4, lambda _: 1.0) == {"error_feedback": False}
     marsit = system_options(parse("marsit100"), options, 4, lambda round_: 0.5 * round_)
     rates = parse("marsit100").recipe.rates
     assert rates is not None and rates["text"].global_lr is not None
