@@ -105,6 +105,17 @@ def _bench_codec(arguments: argparse.Namespace) -> int:
     return 0 if command.holds(rows) else EXIT_FAILED
 
 
+def _bench_rates(arguments: argparse.Namespace) -> int:
+    systems, seeds, chosen = options.rates_options(arguments)
+    from sumwire_lab.bench.command import run_in_network
+    from sumwire_lab.bench.commands import allreduce
+    from sumwire_lab.bench.commands.rates import RatesCommand
+
+    command = RatesCommand(arguments.task, systems, allreduce.parse_rates(arguments.bw), seeds, chosen)
+    say("\n" + command.text(run_in_network(command, arguments.results, say)))
+    return 0
+
+
 def _bench_thc(arguments: argparse.Namespace) -> int:
     chosen = options.thc_options(arguments)
     from sumwire_lab.bench.command import run_here
@@ -188,6 +199,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "bench-codec": _bench_codec,
     "bench-aggregator": _bench_aggregator,
     "bench-thc": _bench_thc,
+    "bench-rates": _bench_rates,
     **{f"verify-{topic}": _verify for topic in options.TOPICS},
     "verify-life": _verify_life,
     "verify-trust": _verify_trust,

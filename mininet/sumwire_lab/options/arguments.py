@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     _codec_options(commands.add_parser("bench-codec", help="time of a codec's encode and decode on one core; no root"))
     about = "CPU time of a contribution in the software aggregator; no root"
     _aggregator_options(commands.add_parser("bench-aggregator", help=about))
+    _rates_options(commands.add_parser("bench-rates", help="time to accuracy at several link rates, as one picture"))
     about = "what each part of THC brings: error and accuracy by variant and number of workers; no root"
     _thc_options(commands.add_parser("bench-thc", help=about))
     for topic, text in TOPICS.items():
@@ -254,6 +255,18 @@ def _aggregator_options(aggregator: argparse.ArgumentParser) -> None:
     aggregator.add_argument("--json", type=Path, help="write the summary here")
 
 
+def _rates_options(rates: argparse.ArgumentParser) -> None:
+    rates.add_argument("--task", choices=tuple(TASKS), default=DEFAULT_TASK, help="what to train, %(default)s")
+    known = f"of {', '.join(SYSTEMS)}"
+    rates.add_argument("--systems", default="gloo,fp16,powersgd,topk,thc", help=f"%(default)s; {known}")
+    rates.add_argument("--bw", default="10,25,50,100", help="link rates in Mbit/s, %(default)s")
+    rates.add_argument("--seeds", default="1,2,3", help="with commas, %(default)s")
+    rates.add_argument("--quick", action="store_true", help="fewer passes over the data")
+    rates.add_argument("--switch", choices=SWITCHES, default=RunOptions().switch, help=_SWITCH_HELP)
+    _engine_option(rates)
+    _results_option(rates)
+
+
 def _thc_options(thc: argparse.ArgumentParser) -> None:
     own = ThcOptions({"thc": THC})
     thc.add_argument("--ablation", action="store_true", help=f"each of {', '.join(ABLATIONS)}")
@@ -392,6 +405,12 @@ def aggregator_options(arguments: argparse.Namespace) -> AggregatorOptions:
     """Options of the command `bench-aggregator`. Raises OptionError."""
     given = {name: value for name, value in vars(arguments).items() if name not in ("command", "json")}
     return AggregatorOptions(**given)
+
+
+def rates_options(arguments: argparse.Namespace) -> tuple[tuple[str, ...], tuple[int, ...], BenchOptions]:
+    """Systems, seeds and other options of the command `bench-rates`. Raises OptionError."""
+    chosen = BenchOptions(quick=arguments.quick, switch=arguments.switch, engine=arguments.engine)
+    return named(arguments.systems), _integers("seeds", arguments.seeds), chosen
 
 
 def thc_options(arguments: argparse.Namespace) -> ThcOptions:

@@ -4,33 +4,49 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import sumwire_controller
 import yaml
 from sumwire.codec.tables import ThcTable, for_workers
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P, SUM_MAX
 
+from sumwire_lab.bench.thc.training import train
 from sumwire_lab.experiments.thc_optimum import least_errors
 from sumwire_lab.network import control_plane
 from sumwire_lab.network.fabric import plan
+from sumwire_lab.options.conditions import Conditions, OfHost
 from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import RECIPES
-from sumwire_lab.options.run_options import LinkOptions
+from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.thc_variants import THC, ThcOptions
 from sumwire_lab.run.experiment import Say
+from sumwire_lab.run.training_run import run
+from sumwire_lab.training import digits_data
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.rows import papers_thc as rows
 
 WORKERS: Final = range(2, 33)
+TRAINED: Final = (2, 8, 18, 32)
+_QUICK: Final[Mapping[str, Any]] = {"epochs": 1, "hidden": 16}
+SLOWER: Final = 3.0
+QUICK_STEPS: Final = 20
 
 
 def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
     """By row."""
-    return {"tables": _tables, "uniform": _uniform}
+    return {
+        "tables": _tables,
+        "uniform": _uniform,
+        "workers": lambda: _workers(options),
+        "quorum": lambda: _quorum(results, say, options),
+    }
 
 
 def _tables() -> list[Check]:
@@ -49,6 +65,36 @@ def _uniform() -> list[Check]:
         solved, even = chosen_table("thc", workers), chosen_table("thc-uniform", workers)
         ratios[workers] = (solved.mse + solved.clip_mse) / (even.mse + even.clip_mse)
     return rows.against_uniform(ratios)
+
+
+def _workers(options: PapersOptions) -> list[Check]:
+    """Trained in one process: THC against the exact mean."""
+    ours = ThcOptions({"thc": THC}, TRAINED, options.seeds, **(_QUICK if options.quick else {}))
+    samples = digits_data.load()
+    found = {
+        workers: tuple(
+            statistics.mean(train(case, workers, seed, ours, samples).accuracy for seed in options.seeds)
+            for case in (None, THC)
+        )
+        for workers in TRAINED
+    }
+    return rows.accuracies(found)
+
+
+def _quorum(results: Path, say: Say, options: PapersOptions) -> list[Check]:
+    """A worker that computes three times slower, with THC from all and from three of four."""
+    train_options = TrainOptions(max_steps=QUICK_STEPS if options.quick else None)
+    summary, _ = run(
+        RunOptions(
+            systems=("thc", "thc-bounded"),
+            train=train_options,
+            conditions=Conditions(slow=OfHost(3, SLOWER)),
+            laned=LanedOptions(quorum=3),
+        ),
+        results,
+        say,
+    )
+    return rows.quorum(summary["systems"]["thc"], summary["systems"]["thc-bounded"])
 
 
 def chosen_table(system: str, workers: int) -> ThcTable:

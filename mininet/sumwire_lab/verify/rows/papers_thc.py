@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from sumwire_lab.verify.check import Check, at_most, equal, reported
 
 # Relative; both sides are computed in float64, in other orders.
 SAME: Final = 1e-9
+# Of all test images.
+POINTS_MAX: Final = 0.01
 
 
 def tables(found: Mapping[int, float], least: Mapping[int, float], seconds: float) -> list[Check]:
@@ -28,3 +30,21 @@ def against_uniform(ratios: Mapping[int, float]) -> list[Check]:
     worst = max(ratios, key=lambda workers: ratios[workers])
     label = f"thc / thc-uniform NMSE, n = {min(ratios)} .. {max(ratios)}, largest (n = {worst})"
     return [at_most(label, ratios[worst], 1.0)]
+
+
+def accuracies(found: Mapping[int, tuple[float, ...]]) -> list[Check]:
+    """By number of workers: accuracy with the exact mean, and with THC, each the mean of the seeds."""
+    return [
+        at_most(f"digits, {workers} workers: accuracy lost by THC (exact mean {exact:.1%})", exact - thc, POINTS_MAX)
+        for workers, (exact, thc) in found.items()
+    ]
+
+
+def quorum(all_: Mapping[str, Any], some: Mapping[str, Any]) -> list[Check]:
+    """`all_`: THC from all workers; `some`: with a quorum, one worker being slow."""
+    label = "THC, one of 4 workers 3 times slower"
+    return [
+        reported(f"{label}: time per step, all / quorum 3", all_["step_s"] / some["step_s"]),
+        at_most(f"{label}: accuracy lost by quorum 3", all_["accuracy"] - some["accuracy"], POINTS_MAX),
+        equal(f"{label}: replicas bit-equal", some["replicas_equal"], True),
+    ]

@@ -22,6 +22,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], object]] = {
     "verify-papers": arguments.papers_options,
     "bench-codec": arguments.codec_options,
     "bench-thc": arguments.thc_options,
+    "bench-rates": arguments.rates_options,
     "bench-aggregator": arguments.aggregator_options,
 }
 WORDS = st.text(max_size=12) | st.sampled_from([

@@ -64,6 +64,16 @@ def test_tables_of_the_controller() -> None:
     assert not rows.against_uniform({2: 1.1, 3: 1.0})[0].holds
 
 
+def test_accuracy_and_quorum() -> None:
+    assert [check.holds for check in rows.accuracies({2: (0.9, 0.895), 4: (0.9, 0.88)})] == [True, False]
+    whole = {"step_s": 0.3, "accuracy": 0.97, "replicas_equal": True}
+    some = {"step_s": 0.1, "accuracy": 0.965, "replicas_equal": True}
+    assert [check.holds for check in rows.quorum(whole, some)] == [True, True, True]
+    assert rows.quorum(whole, some)[0].value == pytest.approx(3.0)
+    worse = {"step_s": 0.1, "accuracy": 0.9, "replicas_equal": False}
+    assert [check.holds for check in rows.quorum(whole, worse)] == [True, False, False]
+
+
 @pytest.mark.parametrize("workers", [4, 18])
 def test_the_controller_chooses_by_the_number_of_workers(workers: int) -> None:
     assert papers_thc.chosen_table("thc", workers) == for_workers(workers)
