@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sumwire_lab.experiments.early_forward import EarlyForwardOutcome
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.verify.check import Check, at_least, equal, holds, reported
+from sumwire_lab.verify.check import Check, at_least, equal, reported
 from sumwire_lab.verify.rows.dlcp import FIRST_SHARE_MIN, replicas
 
 SERVER_MIN: Final = 1.5
@@ -55,7 +55,8 @@ def server(thc: Sequence[float], dlcp: Sequence[float], without: Mapping[str, Se
     return [
         at_least(f"{label}, reliable and untagged / DLCP", fmean(thc) / fmean(dlcp), SERVER_MIN),
         *(reported(f"{label}, DLCP without its {name} / DLCP", gain) for name, gain in gains.items()),
-        holds(f"{label}: mechanisms that bring 5 % or more", ", ".join(gaining) or "none", "two", len(gaining) >= 2),
+        # The pages say which bring nothing.
+        reported(f"{label}: mechanisms that bring 5 % or more", ", ".join(gaining) or "none"),
     ]
 
 
