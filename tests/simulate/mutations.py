@@ -23,6 +23,7 @@ from sumwire.job.agreement import Agreement, Decision, FallBack, Phase, Return
 from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.control import Control
 from sumwire.job.fallback import Fallback
+from sumwire.job.job import Job
 from sumwire.job.member import Member
 from sumwire.job.standing import Standing
 from sumwire.transport import udp
@@ -199,9 +200,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),
     "runs-are-not-told-apart": _method(session, "tag_in_run", lambda _: lambda tag, _: tag),
     "runs-begin-in-the-same-round": lambda: mock.patch.object(joining, "ROUNDS_APART", 0),
-    "calls-with-other-scales-are-summed": _method(
-        codec_operation, "tag_in_one_trip", lambda _: lambda tag, *_, **__: tag
-    ),
+    "scales-outlive-a-fall-back": _method(Job, "_forget_scales", _nothing),
     "left-out-counts-as-sent": _method(codec_operation, "_included", _nothing),
     "budget-for-every-worker": _method(udp, "allowance", _whole_budget),
     "flush-closes-with-any-number": _method(Buffers, "prepare", _flush_all),

@@ -29,7 +29,7 @@ from simulate.workload import Got, carry_out, given, wrong
 from simulate.world import Process, World
 
 # A schedule that is not over by then hangs, in seconds of its own time.
-LIMIT_S: Final = 3000.0
+LIMIT_S: Final = 1000.0
 # Runs after which one must have ended well: faults are over by then.
 _RUNS_MOST: Final = 12
 _REST_S: Final = 2.0
@@ -183,6 +183,8 @@ class Play:
         if self._faultless and calm and not self._may_fail() and not self._left_behind(ranks):
             names = {type(rank.error).__name__ for rank in ranks if rank.error}
             self.world.violate(f"a run without any fault failed: {sorted(names)} {self.errors[-4:]}")
+        if self._must_fall_back(ranks):
+            self.world.violate(f"the group did not take the network's place: {self.errors[-4:]}")
         if self.runs >= _RUNS_MOST:
             self.world.violate(f"no run of {self.runs} ends well: {self.errors[-4:]}")
             return
@@ -193,6 +195,11 @@ class Play:
         an earlier run comes so late that it spoils this one, or its slots hold an earlier run's."""
         weather = self.schedule.weather
         return self._mixed or weather.drop >= 0.2 or (weather.late > 0 and weather.late_s >= 1.0)
+
+    def _must_fall_back(self, ranks: list[Rank]) -> bool:
+        """Whether there is a process group whose ranks have all met the switch and live: whatever happens to the
+        network, the run goes on."""
+        return self.groups is not None and all(rank.got and not rank.process.dead for rank in ranks)
 
     def _left_behind(self, ranks: list[Rank]) -> bool:
         """Whether those that closed sums without the others have ended: nobody is there who still has their results."""

@@ -94,6 +94,9 @@ def drawn(seed: int) -> Schedule:
     faults = [_fault(rng, workers, shape) for _ in range(rng.choice((0, 0, 1, 1, 2, 3)))]
     if group and rng.random() < 0.6:
         faults.append(_outage(rng, workers, shape))
+        if rng.random() < 0.4:
+            # Calls go on for so long that the ranks return to the switch, each in the midst of something else.
+            steps = tuple(replace(rng.choice(kinds), gap_s=1.5) for _ in range(rng.randrange(6, 14)))
     return Schedule(
         seed=rng.randrange(1 << 62),
         terms=terms,
@@ -149,7 +152,7 @@ def _outage(rng: random.Random, workers: int, shape: str) -> Fault:
     kind = rng.choice(("switch", "link", "renew"))
     who = rng.randrange(len(SHAPES[shape].switches) if kind == "switch" else workers)
     frame = rng.randrange(6 * workers, 30 * workers)
-    return Fault(kind, 0.0, frame, who, _log_uniform(rng, 2.0, 20.0), rng.random() < 0.5)
+    return Fault(kind, 0.0, frame, who, _log_uniform(rng, 2.0, 8.0), rng.random() < 0.5)
 
 
 def _kept(fault: Fault) -> Fault:
