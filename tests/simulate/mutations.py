@@ -23,7 +23,7 @@ from sumwire.job.agreement import Agreement, Decision, FallBack, Phase, Return
 from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.control import Control
 from sumwire.job.fallback import Fallback
-from sumwire.job.job import Job
+from sumwire.job.kept_results import ALL
 from sumwire.job.member import Member
 from sumwire.job.standing import Standing
 from sumwire.transport import udp
@@ -166,6 +166,13 @@ def _lossy_residual(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return ordinary
 
 
+def _all_included(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def take(operation: CodecOperation, handed_out: Any, *, begun: bool) -> Tensor:
+        return original(operation, replace(handed_out, contributors=ALL), begun=begun)
+
+    return take
+
+
 def _whole_budget(original: Callable[..., int]) -> Callable[..., int]:
     def allowance(loss_bound: float, chunks: int, workers: int, *, worker: int, sequence: int) -> int:
         return math.ceil(loss_bound * chunks * workers) + 1
@@ -200,7 +207,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),
     "runs-are-not-told-apart": _method(session, "tag_in_run", lambda _: lambda tag, _: tag),
     "runs-begin-in-the-same-round": lambda: mock.patch.object(joining, "ROUNDS_APART", 0),
-    "scales-outlive-a-fall-back": _method(Job, "_forget_scales", _nothing),
+    "handed-out-counts-as-sent": _method(CodecOperation, "take", _all_included),
     "left-out-counts-as-sent": _method(codec_operation, "_included", _nothing),
     "budget-for-every-worker": _method(udp, "allowance", _whole_budget),
     "flush-closes-with-any-number": _method(Buffers, "prepare", _flush_all),

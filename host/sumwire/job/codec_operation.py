@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -28,7 +28,7 @@ from sumwire.job.call import tag_in_one_trip
 from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
-from sumwire.job.kept_results import Kept
+from sumwire.job.kept_results import ALL, HandedOut, Kept
 from sumwire.job.one_trip import OneTrip, carried_for
 from sumwire.job.operations import Operation
 from sumwire.job.packing import Packing, packing_of, told_by_all
@@ -92,6 +92,9 @@ class CodecOperation(Operation):
         self._included: NDArray[np.bool_] | None = None
         # An ordinary all-reduce is exact, so it leaves no residual.
         self._exact = False
+        self._contributors = ALL
+        # Known once the network is asked.
+        self._config: JobConfig | None = None
         # The result was handed out, and this worker had no part in it.
         self._left_out = False
 
@@ -106,6 +109,7 @@ class CodecOperation(Operation):
 
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:
         """See the module."""
+        self._config = config
         round_, info, options = self._round, self._codec.info, self._options
         packing = packing_of(info.op, config, masked=transport.masks is not None)
         own = round_.preliminary()
@@ -127,7 +131,10 @@ class CodecOperation(Operation):
             step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, packing, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats, at_end=options.into is not None)
-            self._included = _included(exchange.results, config)
+            contributors = exchange.results.contributors
+            self._included = _included(contributors, config)
+            if (contributors != sum(1 << seat for seat in config.seats)).any():
+                self._contributors = torch.from_numpy(contributors.astype(np.int64))
         if options.into is not None:
             transport.keep_results()
             self._results = exchange.results
@@ -135,12 +142,11 @@ class CodecOperation(Operation):
 
     def kept(self, result: Tensor) -> Kept:
         """See Operation. The caller may change what was written into its tensor."""
-        results = self._results
-        if result is not self._options.into:
-            return super().kept(result)
-        if results is None:
-            return super().kept(result.clone())
-        return Kept(results.words.nbytes, lambda: self._round.decode(results.words, results.counts))
+        results, into = self._results, result is self._options.into
+        if into and results is not None:
+            words, counts = results.words, results.counts
+            return Kept(words.nbytes, lambda: self._round.decode(words, counts), self._contributors)
+        return replace(super().kept(result.clone() if into else result), contributors=self._contributors)
 
     def _ask(
         self, transport: Transport, config: JobConfig, own: NDArray[np.uint32], tos: NDArray[np.uint8] | None
@@ -209,10 +215,15 @@ class CodecOperation(Operation):
     def like(self) -> Tensor:
         return self._x.detach().to("cpu", torch.float64 if self._x.dtype == torch.float64 else torch.float32)
 
-    def take(self, result: Tensor, *, begun: bool) -> Tensor:
+    def take(self, handed_out: HandedOut, *, begun: bool) -> Tensor:
         # Others may have closed a sum before this worker had encoded all of it.
         self._left_out = not begun or not self._round.encoded
-        return result.to(self._x.device)
+        config = self._config
+        # Other switches have other seats.
+        if config is not None and config.addresses[handed_out.worker].aggregator == config.aggregator:
+            contributors = handed_out.contributors.numpy().astype(np.uint32)
+            self._included = _included(contributors, config) if len(contributors) else None
+        return handed_out.tensor.to(self._x.device)
 
 
 def mean_by(codec: GradientCodec) -> str:
@@ -226,7 +237,7 @@ def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:
     return tos
 
 
-def _included(results: Results, config: JobConfig) -> NDArray[np.bool_] | None:
+def _included(contributors: NDArray[np.uint32], config: JobConfig) -> NDArray[np.bool_] | None:
     """Chunks whose sum contains this worker's contribution, bool (chunks,); None for all of them."""
-    included = (results.contributors >> np.uint32(config.seat) & np.uint32(1)).astype(np.bool_)
+    included = (contributors >> np.uint32(config.seat) & np.uint32(1)).astype(np.bool_)
     return None if included.all() else included

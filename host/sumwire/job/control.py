@@ -19,14 +19,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from torch import Tensor
-
 from sumwire.errors import ClosedError, GroupError, PeerLostError, RecreateError, SumwireError, UsageError
 from sumwire.job.agreement import Agreement, Decision, Fail, FallBack, Return
 from sumwire.job.change import Change
 from sumwire.job.fallback import Fallback
 from sumwire.job.gloo_group import first_clause
-from sumwire.job.kept_results import Kept, KeptResults
+from sumwire.job.kept_results import HandedOut, Kept, KeptResults
 from sumwire.job.member import Member
 from sumwire.job.rounds import Rounds
 from sumwire.job.standing import Failure, Standing
@@ -70,7 +68,7 @@ class Control:
         self._kept = kept
         self._stats = stats
         self._member = Member(worker)
-        self._handed_out: dict[int, Tensor] = {}
+        self._handed_out: dict[int, HandedOut] = {}
         # Guards all that both threads use. Notified after every change.
         self._changed = threading.Condition()
         self._wake = threading.Event()
@@ -202,7 +200,7 @@ class Control:
             if self._member.halting:
                 raise HaltedError
 
-    def handed_out(self) -> Tensor | None:
+    def handed_out(self) -> HandedOut | None:
         """The result of the operation under way, or else of the next one, if it is handed out."""
         with self._changed:
             return self._handed_out.get(self._member.completed)
@@ -331,14 +329,16 @@ class Control:
                 member.apply(decision)
             self._changed.notify_all()
 
-    def _hand_out(self, decision: FallBack) -> dict[int, Tensor]:
+    def _hand_out(self, decision: FallBack) -> dict[int, HandedOut]:
         """The results that this rank lacks, by operation. All ranks take part in all of them."""
         found = {}
         for hand_out in decision.hand_outs:
-            own = self._kept.result(hand_out.operation) if hand_out.giver == self._rounds.rank else None
-            result = self._rounds.hand_out(hand_out.giver, own)
+            kept = self._kept.result(hand_out.operation) if hand_out.giver == self._rounds.rank else None
+            tensor = self._rounds.hand_out(hand_out.giver, None if kept is None else kept.tensor())
+            contributors = self._rounds.hand_out(hand_out.giver, None if kept is None else kept.contributors)
             if hand_out.operation >= self._member.completed:
-                found[hand_out.operation] = result
+                worker = self._vector[hand_out.giver].worker
+                found[hand_out.operation] = HandedOut(worker, tensor, contributors)
         return found
 
     def _tell(self, decision: Decision | None) -> None:

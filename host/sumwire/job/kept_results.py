@@ -9,18 +9,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import torch
 from torch import Tensor
 
 # A chunk's result as float32 values.
 BYTES_PER_CHUNK: Final = 4096
 
 
+# Contributors of a result that has all.
+ALL: Final = torch.zeros(0, dtype=torch.int64)
+
+
 @dataclass(frozen=True)
 class Kept:
-    """A result: its own tensor, or what makes it once more. ``nbytes``: of the memory that is held for it."""
+    """A result: its own tensor, or what makes it once more. ``nbytes``: of the memory that is held for it.
+
+    ``contributors``: int64 (chunks,), bitmaps of the seats at this rank's switch; :data:`ALL` if no chunk lacks any.
+    """
 
     nbytes: int
     tensor: Callable[[], Tensor]
+    contributors: Tensor = ALL
+
+
+@dataclass(frozen=True)
+class HandedOut:
+    """A result that another rank hands out. ``worker``: that rank's. ``contributors``: see :class:`Kept`."""
+
+    worker: int
+    tensor: Tensor
+    contributors: Tensor = ALL
 
 
 class KeptResults:
@@ -55,9 +73,9 @@ class KeptResults:
         while self._results and self.first < operation:
             self._drop()
 
-    def result(self, operation: int) -> Tensor:
+    def result(self, operation: int) -> Kept:
         """A kept result."""
-        return self._results[operation - self.first].tensor()
+        return self._results[operation - self.first]
 
     def _drop(self) -> None:
         self._bytes -= self._results.popleft().nbytes

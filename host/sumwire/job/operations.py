@@ -26,7 +26,7 @@ from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, UsageError
 from sumwire.job.elements import from_words, to_words
 from sumwire.job.fallback import Fallback
-from sumwire.job.kept_results import Kept
+from sumwire.job.kept_results import HandedOut, Kept
 from sumwire.job.packing import packing_of, told_by_all
 from sumwire.job.parts import carry, part_chunks
 from sumwire.transport.buffers import Results
@@ -64,10 +64,10 @@ class Operation(ABC):
     def like(self) -> Tensor:
         """A CPU tensor of the result's shape and dtype, to receive a result that another worker hands out."""
 
-    def take(self, result: Tensor, *, begun: bool) -> Tensor:
+    def take(self, handed_out: HandedOut, *, begun: bool) -> Tensor:
         """Accept a result that another worker handed out. Its sum contains this worker's contribution only if this
         worker had ``begun`` to send it."""
-        return result
+        return handed_out.tensor
 
     def kept(self, result: Tensor) -> Kept:
         """The result that :meth:`through_switch` or :meth:`ordinary` has returned, for workers that lack it."""
@@ -277,7 +277,7 @@ class Nothing(Operation):
     def like(self) -> Tensor:
         return self._empty
 
-    def take(self, result: Tensor, *, begun: bool) -> Tensor:
+    def take(self, handed_out: HandedOut, *, begun: bool) -> Tensor:
         return self._empty
 
 

@@ -119,6 +119,27 @@ def test_a_run_never_takes_an_earlier_runs_results() -> None:
     assert any("OrderError" in error for error in outcome.errors)
 
 
+def test_a_result_that_is_handed_out_says_whose_contributions_are_in_it() -> None:
+    """Two of three workers closed a sum. The third, whose way to the switch was cut, took what it had sent as included:
+    its residual lacked it."""
+    step = Step("reduce", 3068, 28450, 0.001)
+    outcome = play(
+        Schedule(
+            seed=2175688526371787408,
+            terms=Terms("star3", 2, 2),
+            weather=Weather(duplicate=0.1, delay_s=(0.0005, 0.0005)),
+            steps=(step, Step("reduce", 2020, 440, 0.001), step),
+            faults=(Fault("link", 0.0, frame=44, for_s=7.8),),
+            group=True,
+            loss_bound=0.3,
+            trains=True,
+            fills=0.05,
+            skew_s=(0.0, 0.048680582483746127, 0.0),
+        )
+    )
+    assert (outcome.violations, outcome.errors) == ([], [])
+
+
 @pytest.mark.xfail(strict=True, reason="packets do not say of which generation of slots they are")
 def test_replicas_are_equal_after_slots_are_forgotten_under_a_loss_bound() -> None:
     """A sum closed with worker 1 alone and reached worker 0; then the job was renewed, and the same slot closed once

@@ -20,7 +20,7 @@ def filled(*, most: int | None = None, most_bytes: int = 1000) -> KeptResults:
 def test_results_by_operation() -> None:
     kept = filled()
     assert (kept.first, len(kept)) == (3, 5)
-    assert [float(kept.result(operation)[0]) for operation in range(3, 8)] == [3, 4, 5, 6, 7]
+    assert [float(kept.result(operation).tensor()[0]) for operation in range(3, 8)] == [3, 4, 5, 6, 7]
 
 
 def test_what_all_ranks_have_is_dropped() -> None:
