@@ -182,8 +182,10 @@ def _watch(options: argparse.Namespace) -> int:
     def say(event: Event) -> None:
         print(json.dumps(event.as_json()) if options.json else event, flush=True)
 
-    configs = _deployed(options, _load(options))
     account = None if options.user is None else privileges.account_of(options.user)
+    if account is not None:
+        privileges.prepare()
+    configs = _deployed(options, _load(options))
     watch = Watch(
         configs,
         interval_s=options.interval or INTERVAL_S,
@@ -195,7 +197,6 @@ def _watch(options: argparse.Namespace) -> int:
     if account is not None:
         # The user may not be let into the folders of the program, which is read by now, and of Python.
         import_module("grpc._channel")
-        privileges.prepare()
         privileges.become(account)
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
         signal.signal(number, signal.default_int_handler)

@@ -6,6 +6,8 @@ A table is optimal for stochastic rounding of a standard normal coordinate trunc
 (THC, NSDI'24, section 5.2). Its levels lie on an even grid, so that sums of table values decode linearly. A granularity
 below 2**bits - 1 leaves fewer levels than indices: then every grid point is one, and the last value is repeated.
 
+Numpy is loaded where a table is solved: it starts threads, and most of the controller needs none.
+
 Callers check: bits 1..8, granularity 1..4095, 0 < p < 1, workers 1..SUM_MAX.
 """
 
@@ -15,12 +17,13 @@ import functools
 import math
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final
 
 from sumwire_protocol import constants as p4
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Largest sum of table values that a value's planes hold in a slot.
 SUM_MAX: Final = 2**p4.SLOT_WORDS - 1
@@ -101,6 +104,8 @@ def _segment_costs(granularity: int, t: float) -> NDArray[np.float64]:
 
     With m0, m1, m2 the moments of phi over [a, b]: (a + b) m1 - m2 - a b m0.
     """
+    import numpy as np
+
     q = (np.arange(granularity + 1) - granularity / 2) * (2 * t / granularity)
     phi = np.array([density(x) for x in q])
     cdf = np.array([_NORMAL.cdf(x) for x in q])
@@ -114,6 +119,8 @@ def _segment_costs(granularity: int, t: float) -> NDArray[np.float64]:
 
 def _best_paths(costs: NDArray[np.float64], steps: int) -> tuple[NDArray[np.float64], list[NDArray[np.intp]]]:
     """Cheapest rising paths of `steps` segments from grid point 0 to every point, and each step's predecessors."""
+    import numpy as np
+
     cheapest = np.full(len(costs), np.inf)
     cheapest[0] = 0.0
     before: list[NDArray[np.intp]] = []
@@ -140,6 +147,8 @@ def _solve_free(costs: NDArray[np.float64], levels: int) -> tuple[int, ...]:
 
 def _solve_symmetric(costs: NDArray[np.float64], levels: int) -> tuple[int, ...]:
     """The left half decides: twice its segments, plus the one segment across the middle."""
+    import numpy as np
+
     granularity = len(costs) - 1
     cheapest, before = _best_paths(costs, levels // 2 - 1)
     left_ends = np.arange((granularity + 1) // 2)

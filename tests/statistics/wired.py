@@ -24,7 +24,7 @@ from sumwire_protocol import constants as p4
 
 from .networks import LOWER_BYTES, PAYLOAD_AT, SLOTS, Node, seats_of, star_config
 
-ANSWER_S: Final = 5.0
+ANSWER_S: Final = 30.0
 # Nothing here is sent again: what is in flight must fit the smallest buffer on the way.
 PACKETS_IN_FLIGHT: Final = 16
 SO_RCVBUFFORCE: Final = 33

@@ -91,7 +91,7 @@ def running(servers: Sequence[Server]) -> Iterator[None]:
     finally:
         os.close(writer)
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
         os.close(reader)
         if errors:

@@ -19,7 +19,7 @@ from sumwire_controller.deploy.switch import P4Switch
 from sumwire_controller.errors import SwitchUnreachableError
 from sumwire_controller.model.config import Switch, Tls
 
-READY_S = 20.0
+READY_S = 60.0
 
 
 @contextmanager

@@ -44,8 +44,8 @@ Answer = TypeVar("Answer")
 ETH_P_ALL = 3
 # Ethernet, IPv4 without options, UDP, Sumwire.
 PLAIN = 42 + 24
-READY_S = 30.0
-ANSWER_S = 5.0
+READY_S = 60.0
+ANSWER_S = 30.0
 # Of a virtual queue: all it ever held is gone in a microsecond.
 FASTEST = 2**32 - 1
 NAMES = {prefix: {value: name.removeprefix(prefix) for name, value in vars(_p4).items() if name.startswith(prefix)}

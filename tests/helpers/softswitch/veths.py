@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 SO_RCVBUFFORCE = 33
 

@@ -25,7 +25,7 @@ from softswitch.switch import EngineChoice, SoftSwitch
 PORTS = (1, 2, 3, 4, 7, 8)  # what the programs send to
 FRAMES = 80
 START_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 30.0
 QUIET_S = 0.3
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 

@@ -32,7 +32,7 @@ class Worker:
         self._mapping, self._worker = mapping, worker
         own = mapping["addresses"][worker]
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.settimeout(10.0)
+        self._socket.settimeout(60.0)
         self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         self._socket.bind((own["ip"], own["udp_port"]))
 

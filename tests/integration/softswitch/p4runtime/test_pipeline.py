@@ -26,7 +26,7 @@ Get = p4rt.GetForwardingPipelineConfigRequest
 
 def get(controller: Controller, response_type: int = Get.ALL, device_id: int = DEVICE_ID) -> Any:
     request = Get(device_id=device_id, response_type=response_type)
-    return controller.stub.GetForwardingPipelineConfig(request, timeout=10)
+    return controller.stub.GetForwardingPipelineConfig(request, timeout=60)
 
 
 def test_get_returns_what_was_set(connect: Connect, program: Program) -> None:
@@ -220,13 +220,13 @@ def test_who_asks_whom(primary: Controller, program: Program, change: Callable[[
     write, config = primary.write_request(), primary.pipeline_request(program.config())
     change(write)
     change(config)
-    assert code_of(lambda: primary.stub.Write(write, timeout=10)) == code
-    assert code_of(lambda: primary.stub.SetForwardingPipelineConfig(config, timeout=10)) == code
+    assert code_of(lambda: primary.stub.Write(write, timeout=60)) == code
+    assert code_of(lambda: primary.stub.SetForwardingPipelineConfig(config, timeout=60)) == code
 
 
 def test_read_of_another_role(primary: Controller) -> None:
     request = p4rt.ReadRequest(device_id=DEVICE_ID, role="lab")
-    assert code_of(lambda: list(primary.stub.Read(request, timeout=10))) == "NOT_FOUND"
+    assert code_of(lambda: list(primary.stub.Read(request, timeout=60))) == "NOT_FOUND"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_atomicity(primary: Controller, program: Program, atomicity: int, code: 
     entry = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
     request = primary.write_request(insert(entry))
     request.atomicity = atomicity
-    assert code_of(lambda: primary.stub.Write(request, timeout=10)) == code
+    assert code_of(lambda: primary.stub.Write(request, timeout=60)) == code
     assert len(primary.read_entries(program.entry("exact_t"))) == (code == "OK")
 
 
@@ -258,7 +258,7 @@ def test_codes_survive_a_batch_too_long_for_its_messages(primary: Controller, pr
     call = primary.stub.Write.with_call
     request = primary.write_request(*[insert(bad)] * 60, *[modify(absent)] * 20)
     with pytest.raises(Exception, match="80 of 80 updates failed") as caught:
-        call(request, timeout=10)
+        call(request, timeout=60)
     errors: list[Any] = items_of(caught.value)
     expected = [code_pb2.INVALID_ARGUMENT] * 60 + [code_pb2.NOT_FOUND] * 20
     assert [e.canonical_code for e in errors] == expected
@@ -267,5 +267,5 @@ def test_codes_survive_a_batch_too_long_for_its_messages(primary: Controller, pr
 
 
 def test_capabilities(connect_fake: Connect) -> None:
-    response = connect_fake().stub.Capabilities(p4rt.CapabilitiesRequest(), timeout=10)
+    response = connect_fake().stub.Capabilities(p4rt.CapabilitiesRequest(), timeout=60)
     assert response.p4runtime_api_version == "1.4.1"

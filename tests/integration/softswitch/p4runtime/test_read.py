@@ -232,6 +232,6 @@ def test_reading_needs_neither_stream_nor_primary(
 
 def test_read_of_another_device(primary: Controller) -> None:
     def read() -> None:
-        list(primary.stub.Read(p4rt.ReadRequest(device_id=99), timeout=5))
+        list(primary.stub.Read(p4rt.ReadRequest(device_id=99), timeout=60))
 
     assert code_of(read) == grpc.StatusCode.NOT_FOUND.name
