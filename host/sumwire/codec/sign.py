@@ -7,37 +7,28 @@ Zero, of either sign, is plus. Padding after the last value is sent as minus and
 
 * sign: the merged signs.
 * vote: signSGD with majority vote (Bernstein et al., ICML 2018). The result is the majority's sign, a tie is plus.
-* ef-sign: EF-signSGD (Karimireddy et al., ICML 2019). A worker sends (|g|_1 / d) sign(g) and keeps
-  what that leaves out of g. The result is the mean of the workers' scales times their merged signs. If the scales
-  are equal, its expectation is the mean of what the workers sent.
-* ssdm: stochastic signs (Safaryan, Richtarik, ICML 2021). A sign is plus with probability 1/2 + g_i / (2 |g|_2), so its
-  mean is g / |g|_2. The result is the merged signs. A zero gradient gives signs of mean zero.
 
 Merged signs (the SIGN op) are one of the workers' signs, each with the same probability, drawn for every value.
 
 A chunk with NaN or infinity is sent with the flag OVERFLOW, which the result keeps, and becomes NaN on all workers.
-With ef-sign and ssdm, whose signs depend on a norm of the tensor, all of the tensor does.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
-from sumwire_protocol.ops import MAX32, SIGN, VOTE
+from sumwire_protocol.ops import SIGN, VOTE
 from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.norms import magnitude_sums, total, wide_square_sums
-from sumwire.codec.seeds import RoundingStream
-from sumwire.codec.sign_bits import draw_signs, read_signs, write_signs
-from sumwire.codec.values import check_kind, not_finite, result_dtype
+from sumwire.codec.sign_bits import read_signs, write_signs
+from sumwire.codec.values import check_kind
 
 # Values that stay in cache.
 STEP_VALUES: Final = 1 << 18
@@ -170,116 +161,6 @@ class VoteCodec(GradientCodec):
         """Return the majority's signs, counted by the ordinary all-reduce."""
         # A mean of a few +-1 is 0 in a tie: their sum is exact.
         return _signs_or_nan(mean(_signs_or_nan(x)))
-
-
-class EfSignCodec(GradientCodec):
-    """EF-signSGD for one worker of `workers`. Its scale travels in a MAX32 element of its own."""
-
-    info: ClassVar[CodecInfo] = CodecInfo.of("ef-sign", SIGN, MAX32)
-
-    def __init__(self, *, worker: int, workers: int) -> None:
-        super().__init__()
-        self.worker = worker
-        self.workers = workers
-
-    def begin(self, x: Tensor, sequence: int, bucket: int) -> _EfSignRound:
-        """See GradientCodec. A mean magnitude beyond float32 counts as infinite."""
-        return _EfSignRound(self, check_kind(x))
-
-
-class _EfSignRound(_SignRound):
-    def __init__(self, codec: EfSignCodec, x: Tensor) -> None:
-        packed = _room(x, codec)
-        sums: list[float] = []
-        for part, octets in _parts(x, packed):
-            read_signs(part, octets)
-            sums += magnitude_sums(part).tolist()
-        scale = _mean_magnitude(sums, len(x))
-        finite = bool(np.isfinite(scale))
-        super().__init__(codec, x if finite else torch.zeros_like(x), packed)
-        self._worker = codec.worker
-        self._workers = codec.workers
-        # NaN is sent, with the bits of NOT_FINITE.
-        self._scale = scale if finite else np.float32(np.nan)
-
-    def preliminary(self) -> NDArray[np.uint32]:
-        """All workers' scales as float32 bits, shape (workers,). The other workers' are 0 and come from the maximum.
-
-        NOT_FINITE if this worker's values are not finite."""
-        scales = np.zeros(self._workers, np.float32)
-        scales[self._worker] = self._scale
-        return scales.view(np.uint32)
-
-    def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
-        """x minus what this worker sent; x itself in chunks where it is not included."""
-        self._check_residual(included)
-        left = self._new_result()
-        write_signs(self._packed, float(np.nan_to_num(self._scale)), left, self.length)
-        torch.sub(self._x, left, out=left)
-        if included is not None:
-            for chunk in np.flatnonzero(~included):
-                values = self._values(int(chunk), int(chunk) + 1)
-                left[values] = self._x[values]
-        return left
-
-    def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
-        """Write the signs. Raises CodecError unless `agreed` has every worker's scale."""
-        if agreed.dtype != np.uint32 or agreed.shape != (self._workers,):
-            raise CodecError(f"{agreed.dtype} scales of shape {agreed.shape}: needs uint32 ({self._workers},)")
-        self._spoiled[first:last] = spoiled = bool(not_finite(agreed).any())
-        scales = np.ascontiguousarray(agreed).view(np.float32).astype(np.float64)
-        if not spoiled and not np.isfinite(scales).all():
-            raise CodecError(f"scales {scales}: must be finite, or NaN without a sign")
-        self._factor = 0.0 if spoiled else float(scales.mean())
-        super()._encode_part(agreed, first, last, out)
-
-
-class SsdmCodec(GradientCodec):
-    """Stochastic signs of one worker of one job."""
-
-    info: ClassVar[CodecInfo] = CodecInfo.of("ssdm", SIGN)
-
-    def __init__(self, *, job: int, worker: int) -> None:
-        super().__init__()
-        self.job = job
-        self.worker = worker
-
-    def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        x = check_kind(x)
-        inverse = _inverse_norm(x)
-        outside = None
-        if math.isnan(inverse):
-            outside = np.ones(self.chunks(len(x)), np.bool_)
-            x = torch.zeros_like(x)
-        stream = RoundingStream.of(self.job, self.worker, sequence, bucket, x.device)
-        packed = _room(x, self)
-        for i, (part, octets) in enumerate(_parts(x, packed)):
-            draw_signs(part, inverse, stream, i * STEP_VALUES, octets)
-        return _SignRound(self, x, packed, outside)
-
-    def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the expectation of the stochastic signs."""
-        return mean(_direction(x).to("cpu", torch.float32))
-
-
-def _direction(x: Tensor) -> Tensor:
-    """g / |g|_2, zeros for a zero gradient."""
-    return x.to(torch.float64).mul_(_inverse_norm(x)).to(result_dtype(x))
-
-
-def _inverse_norm(x: Tensor) -> float:
-    """1 / |x|_2, 0 for a norm of 0 or one beyond float64; NaN if a value is NaN or infinite."""
-    norm = math.sqrt(total(wide_square_sums(x)))
-    # Of finite values, the sum of squares is only infinite for float64.
-    if norm == math.inf and not bool(torch.isfinite(x).all()):
-        return math.nan
-    return 1.0 / norm if norm else 0.0
-
-
-def _mean_magnitude(sums: Sequence[float], count: int) -> np.float32:
-    """Return the mean magnitude, from sums of magnitudes by chunk; infinite beyond float32."""
-    with np.errstate(over="ignore"):
-        return np.float32(total(np.array(sums)) / max(count, 1))
 
 
 def _room(x: Tensor, codec: GradientCodec) -> NDArray[np.uint8]:

@@ -106,6 +106,19 @@ class InPackets(Cost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InFields(InPackets):
+    """Packets of one op with several numbers, ``fields``, in each element."""
+
+    fields: int
+
+    def link_bytes(self, gradient: Gradient, workers: int) -> float:
+        return InPackets.link_bytes(self, gradient, workers) / self.fields
+
+    def _bits(self, words: int) -> float:
+        return InPackets._bits(self, words) / self.fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ByAllReduce(Cost):
     """Numbers of ``bits`` each, summed by the group's ring all-reduce."""
 

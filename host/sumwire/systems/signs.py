@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from sumwire_protocol.ops import SIGN, VOTE
+from sumwire_protocol.ops import SIGN, SUM32, VOTE
 
-from sumwire.systems.cost import ByAllGather, InPackets
+from sumwire.systems.cost import ByAllGather, InFields, InPackets
 from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, SystemSpec
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from sumwire.systems.system import System
 
 SIGN_LIMITS: Final = f"at most {SIGN.workers_max} workers in a switch"
-_OPS: Final = ("sign", "max32")
+_COUNTED: Final = "at most 31 workers in a switch"
+_OPS: Final = ("sum32", "max32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,13 @@ class SignOptions(Options):
     scale: float = 1.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class SsdmOptions(SignOptions):
+    """Of stochastic signs."""
+
+    momentum: float = 0.9
+
+
 def _vote_codec(member: Member) -> GradientCodec:
     from sumwire.codec.sign import VoteCodec
 
@@ -38,15 +46,15 @@ def _vote_codec(member: Member) -> GradientCodec:
 
 
 def _ef_sign_codec(member: Member) -> GradientCodec:
-    from sumwire.codec.sign import EfSignCodec
+    from sumwire.codec.ef_sign import EfSignCodec
 
-    return EfSignCodec(worker=member.worker, workers=member.workers)
+    return EfSignCodec(workers=member.workers)
 
 
-def _ssdm_codec(member: Member) -> GradientCodec:
-    from sumwire.codec.sign import SsdmCodec
+def _ssdm_codec(member: Member, momentum: float = 0.9) -> GradientCodec:
+    from sumwire.codec.ssdm import SsdmCodec
 
-    return SsdmCodec(job=member.job, worker=member.worker)
+    return SsdmCodec(job=member.job, worker=member.worker, momentum=momentum)
 
 
 def _vote(name: str, job: Job, options: SignOptions) -> System:
@@ -79,10 +87,12 @@ def _ef_sign_over_group(name: str, group: dist.ProcessGroup | None, options: Opt
     return gradients_over_peers(name, peers, partial(ef_sign, peers), error_feedback=True)
 
 
-def _ssdm(name: str, job: Job, options: SignOptions) -> System:
+def _ssdm(name: str, job: Job, options: SsdmOptions) -> System:
     from sumwire.systems.builders import gradients_over_job
 
-    return gradients_over_job(name, job, _ssdm_codec(Member.of(job.config)), scale=options.scale)
+    codec = _ssdm_codec(Member.of(job.config), options.momentum)
+    # What a round leaves for the next gradient is the momentum.
+    return gradients_over_job(name, job, codec, scale=options.scale, error_feedback=True)
 
 
 VOTE_SYSTEM: Final = SystemSpec(
@@ -100,16 +110,21 @@ EF_SIGN: Final = SystemSpec(
     what="signs of gradients and their mean magnitude",
     paper="EF-signSGD, ICML 2019, arXiv 1901.09847",
     routes={
-        SWITCH: Route(make=_ef_sign, options=Options, cost=InPackets(op=SIGN), ops=_OPS, codec=_ef_sign_codec),
+        SWITCH: Route(
+            make=_ef_sign, options=Options, cost=InFields(op=SUM32, fields=5), ops=_OPS, codec=_ef_sign_codec
+        ),
         GROUP: Route(make=_ef_sign_over_group, options=Options, cost=ByAllGather(bits=1)),
     },
     keeps="residual",
-    limits=SIGN_LIMITS,
+    limits=_COUNTED,
     approximates_mean=True,
 )
 SSDM: Final = SystemSpec(
-    what="stochastic signs of gradients, merged",
-    paper="Safaryan and Richtarik, ICML 2021, arXiv 1905.12938",
-    routes={SWITCH: Route(make=_ssdm, options=SignOptions, cost=InPackets(op=SIGN), ops=_OPS, codec=_ssdm_codec)},
-    limits=SIGN_LIMITS,
+    what="stochastic signs of a momentum; their mean comes back",
+    paper="SSDM, ICML 2021, arXiv 1905.12938",
+    routes={
+        SWITCH: Route(make=_ssdm, options=SsdmOptions, cost=InFields(op=SUM32, fields=6), ops=_OPS, codec=_ssdm_codec)
+    },
+    keeps="momentum",
+    limits=_COUNTED,
 )

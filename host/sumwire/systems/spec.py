@@ -30,6 +30,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "error_feedback": "add what was left out to the next gradients",
     "early_forward": "make the step piece by piece, as the next forward pass needs it",
     "scale": "what a sign stands for",
+    "momentum": "share of a worker's momentum that stays for the next step, from 0 to below 1",
     "k": "fraction of a bucket's values that is sent, above 0 and at most 1",
     "rank": "columns of the factors, at most the smaller side of some matrix",
     "min_compression": "a matrix is compressed if its factors are smaller by more than this",

@@ -73,15 +73,16 @@ class ThreadsEnd:
 
     def __init__(self, threads: Threads, worker: int) -> None:
         self._threads = threads
-        self._worker = worker
+        self.worker = worker
+        self.workers = threads.workers
 
     def sign_merge(self, plus: Tensor, /) -> Tensor:
         """See :class:`Collective`."""
-        return self._threads.exchange(self._worker, plus, merging=True)
+        return self._threads.exchange(self.worker, plus, merging=True)
 
     def mean(self, x: Tensor, /) -> Tensor:
         """See :class:`Collective`."""
-        return self._threads.exchange(self._worker, x, merging=False)
+        return self._threads.exchange(self.worker, x, merging=False)
 
     def all_finite(self, finite: bool, /) -> bool:
         """See :class:`Collective`."""

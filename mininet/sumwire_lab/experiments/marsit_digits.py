@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments.replicas import Digits, Optimizing
+from sumwire_lab.experiments.replicas import EPOCHS, Digits, Optimizing
 
 Parameters = Iterable[torch.nn.Parameter]
 INNER: Final[Mapping[str, Callable[[Parameters], Optimizer]]] = {
@@ -59,14 +59,14 @@ def ssgd(inner: str) -> Optimizing:
     return made
 
 
-def accuracies(optimizing: Optimizing, seeds: Sequence[int], **settings: int) -> list[float]:
+def accuracies(optimizing: Optimizing, seeds: Sequence[int], epochs: int = EPOCHS) -> list[float]:
     """Test accuracy, seed by seed."""
-    return [Digits(optimizing, seed, **settings).accuracy() for seed in seeds]
+    return [Digits(optimizing, seed, epochs=epochs).accuracy() for seed in seeds]
 
 
-def by_period(inner: str, seeds: Sequence[int], **settings: int) -> dict[str, float]:
+def by_period(inner: str, seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, float]:
     """Mean accuracy of S-SGD and of Marsit by K, for an optimizer of INNER."""
-    found = {"S-SGD": fmean(accuracies(ssgd(inner), seeds, **settings))}
+    found = {"S-SGD": fmean(accuracies(ssgd(inner), seeds, epochs))}
     for every in PERIODS:
-        found[f"K = {every or 'never'}"] = fmean(accuracies(marsit(inner, every), seeds, **settings))
+        found[f"K = {every or 'never'}"] = fmean(accuracies(marsit(inner, every), seeds, epochs))
     return found

@@ -13,6 +13,7 @@ import torch
 from sumwire.training.collective import Threads, ThreadsEnd
 from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.training import digits_data, model
@@ -30,12 +31,14 @@ Optimizing = Callable[[torch.nn.Module, ThreadsEnd], Optimizer]
 
 @dataclass(frozen=True)
 class Digits:
-    """One training. ``optimizing`` gives every worker its optimizer. Constant learning rates."""
+    """One training. ``optimizing`` gives every worker its optimizer. Learning rates are constant, or follow the lab's
+    schedule if ``scheduled``."""
 
     optimizing: Optimizing
     seed: int
     workers: int = WORKERS
     epochs: int = EPOCHS
+    scheduled: bool = False
 
     def accuracy(self) -> float:
         """The share of test images that the trained network gets right. Raises LabError if replicas differ."""
@@ -69,12 +72,15 @@ class Digits:
     ) -> tuple[float, str]:
         optimizer = self.optimizing(network, end)
         known = len(samples.train_y)
-        for step in range(self.epochs * digits_data.steps_per_epoch(known, self.workers, BATCH)):
+        steps = self.epochs * digits_data.steps_per_epoch(known, self.workers, BATCH)
+        schedule = LambdaLR(optimizer, lambda step: model.learning_rate_factor(step, steps) if self.scheduled else 1.0)
+        for step in range(steps):
             chosen = digits_data.batch_indices(known, self.seed, step, rank=rank, workers=self.workers, batch=BATCH)
             optimizer.zero_grad()
             loss = cross_entropy(network(samples.train_x[chosen]), samples.train_y[chosen])
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
+            schedule.step()
         with torch.no_grad():
             right = (network(samples.test_x).argmax(dim=1) == samples.test_y).float().mean()
         return float(right), model.fingerprint(network)

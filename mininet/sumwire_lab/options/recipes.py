@@ -132,7 +132,7 @@ def _rates(digits: Rates, digits_cnn: Rates, text: Rates) -> dict[str, Rates]:
 
 
 _VOTE_RATES: Final = _rates(Rates(2e-3), Rates(1e-3), Rates(2e-3))
-_SSDM_RATES: Final = _rates(Rates(1e-2), Rates(1e-2), Rates(1e-3))
+_SSDM_RATES: Final = _rates(Rates(3e-2), Rates(1e-2), Rates(1e-3))
 _MEAN_SIGN_RATES: Final = _rates(Rates(1.0), Rates(0.5), Rates(0.5))
 _MARSIT_RATES: Final = _rates(Rates(1.0, 4.5e-3), Rates(1.0, 4.5e-3), Rates(1.0, 2e-3))
 

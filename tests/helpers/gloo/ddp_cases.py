@@ -14,7 +14,9 @@ import torch.distributed as dist
 from golden import model as switch_model
 from helpers.transport.udp_bridge import SILENCE_S
 from sumwire import systems
-from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.ef_sign import EfSignCodec
+from sumwire.codec.sign import SignCodec, VoteCodec
+from sumwire.codec.ssdm import SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import parse_job
 from sumwire.job.change import Change
@@ -182,7 +184,7 @@ def bad_after_fall_back(rank: int, mapping: dict[str, Any]) -> dict[str, Any]:
         "sum32": Sum32Codec(workers=4),
         "sign": SignCodec(),
         "vote": VoteCodec(),
-        "ef-sign": EfSignCodec(worker=rank, workers=4),
+        "ef-sign": EfSignCodec(workers=4),
         "ssdm": SsdmCodec(job=1, worker=rank),
     }
     with open_job(rank, mapping, fallback="always") as job:

@@ -113,7 +113,9 @@ def train(
 
 def raising(rank: int, mapping: dict[str, Any]) -> list[str]:
     """What each reduction that is told to raise does with rank 1's NaN, and that it goes on afterwards."""
-    from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+    from sumwire.codec.ef_sign import EfSignCodec
+    from sumwire.codec.sign import VoteCodec
+    from sumwire.codec.ssdm import SsdmCodec
     from sumwire.codec.tables import solve
 
     x = torch.ones(3000)
@@ -131,7 +133,7 @@ def raising(rank: int, mapping: dict[str, Any]) -> list[str]:
         attempt(job.reduce)
         attempt(job.mean)
         attempt(job.merged_signs)
-        for codec in (VoteCodec(), EfSignCodec(worker=rank, workers=job.workers), SsdmCodec(job=1, worker=rank)):
+        for codec in (VoteCodec(), EfSignCodec(workers=job.workers), SsdmCodec(job=1, worker=rank)):
             attempt(lambda values, codec=codec: job.reduce_with(codec, values))
         marsit = Marsit(torch.optim.SGD([nn.Parameter(torch.zeros(3000))], lr=0.1), job, global_lr=0.1)
 

@@ -16,7 +16,9 @@ from typing import Any, ClassVar, Final
 
 import torch
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.ef_sign import EfSignCodec
+from sumwire.codec.sign import VoteCodec
+from sumwire.codec.ssdm import SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import PUBLISHED_GRANULARITY, solve
 from sumwire.codec.thc import BLOCK_VALUES, ThcCodec
@@ -142,7 +144,7 @@ def make_codec(name: str, block: int | None) -> GradientCodec:
     if name == "vote":
         return VoteCodec()
     if name == "ef-sign":
-        return EfSignCodec(worker=0, workers=1)
+        return EfSignCodec(workers=1)
     if name == "ssdm":
         return SsdmCodec(job=1, worker=0)
     if name == "sum32":

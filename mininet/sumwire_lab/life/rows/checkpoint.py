@@ -17,9 +17,9 @@ from sumwire_lab.options.priority_lanes import LanedOptions
 from sumwire_lab.options.recipes import parse
 
 NAME: Final = "checkpoint"
-SYSTEMS: Final = ("thc", "dlcp", "acp", "marsit-ring", "ef-sign@group")
+SYSTEMS: Final = ("thc", "dlcp", "acp", "marsit-ring", "ef-sign", "ef-sign@group")
 """Systems whose trainings can be repeated to the bit."""
-DRAWN: Final = ("marsit", "ef-sign")
+DRAWN: Final = ("marsit",)
 """Through a switch, which draws signs at random: no two trainings are equal, so only the state is compared."""
 STEPS: Final = 30
 LANED: Final = LanedOptions(loss_bound=0.0)

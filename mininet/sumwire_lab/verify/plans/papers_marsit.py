@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from sumwire_lab.experiments import marsit_digits, matching
-from sumwire_lab.experiments.replicas import EPOCHS
+from sumwire.codec.ssdm import MOMENTUM
+
+from sumwire_lab.experiments import marsit_digits, matching, sign_codecs
+from sumwire_lab.experiments.replicas import EPOCHS, Digits
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check, reported
@@ -25,6 +27,8 @@ def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str,
         "readme": partial(_readme, options, epochs),
         **{inner.lower(): partial(_periods, inner, options, epochs) for inner in marsit_digits.INNER},
         "matching": _matching,
+        "ssdm": partial(_ssdm, options),
+        "ef-sign": _ef_sign,
     }
 
 
@@ -56,3 +60,20 @@ def _matching() -> list[Check]:
         rows.matching(name, {workers: rates[name] for workers, rates in found.items()}, wanted)
         for name, wanted in expected.items()
     ]
+
+
+def _ssdm(options: PapersOptions) -> list[Check]:
+    """With its momentum, and without."""
+    epochs = 2 if options.quick else sign_codecs.SSDM_EPOCHS
+    found = {
+        momentum: [
+            Digits(sign_codecs.ssdm(momentum=momentum), seed, epochs=epochs, scheduled=True).accuracy()
+            for seed in options.seeds
+        ]
+        for momentum in (MOMENTUM, 0.0)
+    }
+    return [rows.ssdm(found[MOMENTUM]), reported("SSDM without momentum: test accuracy by seed", found[0.0])]
+
+
+def _ef_sign() -> list[Check]:
+    return [rows.ef_sign(sign_codecs.ef_sign_error(), sign_codecs.SCALES, sign_codecs.ROUNDS)]

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sumwire_lab.verify.check import Check, holds
+from sumwire_lab.verify.check import Check, at_most, holds
 from sumwire_lab.verify.rows.shared import ROUNDING
 
 README_MIN: Final = 0.96
 GAP_MAX: Final = 0.015
+SSDM_MIN: Final = 0.88
+EF_SIGN_ERROR_MAX: Final = 1e-3
 MATCHING_GAP_MAX: Final = 0.02
 
 
@@ -40,3 +42,16 @@ def matching(name: str, found: Mapping[int, float], expected: Mapping[int, float
         f"within {MATCHING_GAP_MAX:g} of {', '.join(f'{rate:.2f}' for rate in expected.values())}",
         all(abs(found[workers] - rate) <= MATCHING_GAP_MAX for workers, rate in expected.items()),
     )
+
+
+def ssdm(accuracies: Sequence[float]) -> Check:
+    """SSDM on the digits, seed by seed."""
+    label = "SSDM, digits: test accuracy by seed"
+    return holds(label, list(accuracies), f">= {SSDM_MIN:g} each", min(accuracies) >= SSDM_MIN)
+
+
+def ef_sign(error: float, scales: Sequence[float], rounds: int) -> Check:
+    """What EF-signSGD leaves out in the mean over the rounds."""
+    named = ", ".join(f"{one:g}" for one in scales)
+    label = f"EF-signSGD over a switch, scales {named}: NMSE of the mean of {rounds} rounds"
+    return at_most(label, error, EF_SIGN_ERROR_MAX)

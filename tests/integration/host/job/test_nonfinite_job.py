@@ -17,7 +17,9 @@ from helpers.gloo.ranks import Ranks
 from helpers.transport.soft_tree import LEAF_SPINE, STAR, TreeRig, soft_tree
 from helpers.transport.udp_bridge import Impairment, configs, job_mapping, run_workers
 from sumwire.codec.base import GradientCodec
-from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.ef_sign import EfSignCodec
+from sumwire.codec.sign import SignCodec, VoteCodec
+from sumwire.codec.ssdm import SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.config import JobConfig
 
@@ -29,7 +31,7 @@ CODECS: dict[str, tuple[Callable[[JobConfig], GradientCodec], int]] = {
     "sum32": (lambda config: Sum32Codec(workers=config.workers), 256),
     "sign": (lambda config: SignCodec(), 8192),
     "vote": (lambda config: VoteCodec(), 2048),
-    "ef-sign": (lambda config: EfSignCodec(worker=config.worker, workers=config.workers), 0),
+    "ef-sign": (lambda config: EfSignCodec(workers=config.workers), 0),
     "ssdm": (lambda config: SsdmCodec(job=config.job, worker=config.worker), 0),
 }
 

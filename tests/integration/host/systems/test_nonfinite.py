@@ -44,7 +44,7 @@ OVER_SWITCH: dict[str, dict[str, Any]] = {
     "acp-thc": LOW_RANK,
     "marsit": MARSIT,
 }
-REMEMBER_NOTHING = ("ssgd", "fp16", "vote", "cascade", "sum32", "ssdm")
+REMEMBER_NOTHING = ("ssgd", "fp16", "vote", "cascade", "sum32")
 CASES = [(name, "group") for name in OVER_GROUP] + [(name, "switch") for name in OVER_SWITCH]
 
 

@@ -177,13 +177,15 @@ def test_made_by_name_only_with_what_it_needs() -> None:
             sumwire.UsageError, match=r"marsit: transport 'group': it runs over switch; .* over group: .*ssgd, fp16"
         ):
             systems.make("marsit", job, transport="group", global_lr=0.1)
-        with pytest.raises(sumwire.UsageError, match="system ssdm: needs a job, with ops sign, max32"):
+        with pytest.raises(sumwire.UsageError, match="system ssdm: needs a job, with ops sum32, max32"):
             systems.make("ssdm")
         with pytest.raises(sumwire.UsageError, match="system vote: needs a job, with ops vote, max32"):
             systems.make("vote", transport="switch")
         with pytest.raises(sumwire.UsageError, match="no process group: call torch"):
             systems.make("vote")
-        with pytest.raises(sumwire.UsageError, match="ssdm: option 'speed': over switch its options are scale"):
+        with pytest.raises(
+            sumwire.UsageError, match="ssdm: option 'speed': over switch its options are scale, momentum"
+        ):
             systems.make("ssdm", job, speed=1)
         with pytest.raises(sumwire.UsageError, match="thc: option 'bits': over switch its options are error_feedback"):
             systems.make("thc", job, bits=3)
@@ -196,7 +198,7 @@ def test_made_by_name_only_with_what_it_needs() -> None:
             systems.make("acp-thc", job, rank=5).attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         with pytest.raises(sumwire.UsageError, match="thc: the model has no parameters"):
             systems.make("thc", job).attach(nn.Flatten(), torch.optim.SGD(model.parameters(), lr=0.1))
-        system = systems.make("ssdm", job)
+        system = systems.make("ef-sign", job)
         model = nn.Linear(2, 1)
         system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         with pytest.raises(sumwire.UsageError, match="serves one model"):

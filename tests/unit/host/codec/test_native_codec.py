@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sumwire.codec import kernels, norms, thc
 from sumwire.codec.base import CodecRound, GradientCodec
+from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.errors import CountError, SumRangeError
 from sumwire.codec.feedback import ErrorFeedback
-from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.sign import VoteCodec
+from sumwire.codec.ssdm import SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.codec.thc import ThcCodec
@@ -317,7 +319,7 @@ def test_sum32_clamps_the_same() -> None:
 
 SIGN_CODECS: dict[str, GradientCodec] = {
     "vote": VoteCodec(),
-    "ef-sign": EfSignCodec(worker=1, workers=2),
+    "ef-sign": EfSignCodec(workers=2),
     "ssdm": SsdmCodec(job=4, worker=1),
 }
 

@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound, GradientCodec
+from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.errors import CodecError, CountError, StageError
-from sumwire.codec.sign import EfSignCodec, SsdmCodec, VoteCodec
+from sumwire.codec.sign import VoteCodec
+from sumwire.codec.ssdm import SsdmCodec
 from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.tables import solve
 from sumwire.codec.thc import ThcCodec
@@ -29,7 +31,7 @@ CODECS: dict[str, Callable[[], GradientCodec]] = {
     "thc whole": lambda: ThcCodec(TABLE, job=3, worker=1, block=None),
     "sum32": lambda: Sum32Codec(workers=2),
     "vote": VoteCodec,
-    "ef-sign": lambda: EfSignCodec(worker=0, workers=2),
+    "ef-sign": lambda: EfSignCodec(workers=2),
     "ssdm": lambda: SsdmCodec(job=3, worker=1),
 }
 HEADER_BYTES = 37

@@ -9,8 +9,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sumwire.codec.base import CodecRound
+from sumwire.codec.ef_sign import EfSignCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.sign import EfSignCodec, SignCodec, SsdmCodec, VoteCodec, pack_signs, signs, unpack_signs
+from sumwire.codec.sign import SignCodec, VoteCodec, pack_signs, signs, unpack_signs
+from sumwire.codec.ssdm import SsdmCodec
 from torch import Tensor
 
 LENGTHS = [0, 1, 7, 8, 9, 1024, 2047, 2048, 2049, 8191, 8192, 8193, 30_000]
@@ -76,33 +78,44 @@ def test_vote_of_one_is_its_signs(length: int) -> None:
 def test_ef_sign_and_its_memory_are_the_input(length: int) -> None:
     """What the worker stands for plus its memory is x; the scale is the mean magnitude."""
     x = torch.randn(length, dtype=torch.float64)
-    round_ = EfSignCodec(worker=0, workers=1).begin(x, 0, 0)
+    round_ = EfSignCodec(workers=1).begin(x, 0, 0)
     result = alone(round_)
     assert torch.unique(result.abs()).tolist() == [pytest.approx(float(x.abs().mean()), rel=1e-6)]
     assert torch.equal(result > 0, x >= 0)
     torch.testing.assert_close(result + round_.residual(), x, rtol=0, atol=1e-12)
 
 
-def test_ef_sign_scales_are_gathered_and_averaged() -> None:
-    tensors = [torch.full((10,), magnitude) for magnitude in (1.0, 2.0, 6.0)]
-    rounds = [EfSignCodec(worker=w, workers=3).begin(x, 0, 0) for w, x in enumerate(tensors)]
+def test_ef_sign_carries_each_workers_scale() -> None:
+    """Scales 1, 2 and 8: the largest is agreed on, and counted in tenths for three workers; the rest is left over."""
+    tensors = [torch.tensor([magnitude, -magnitude]) for magnitude in (1.0, 2.0, 8.0)]
+    rounds = [EfSignCodec(workers=3).begin(x, 0, 0) for x in tensors]
     agreed = np.max([round_.preliminary() for round_ in rounds], axis=0)
-    for own, round_ in zip((1.0, 2.0, 6.0), rounds, strict=True):
-        words = round_.encode(agreed)
-        assert round_.decode(words, full_counts(words, 3)).tolist() == [3.0] * 10
-        assert round_.residual(np.array([False])).tolist() == [own] * 10
-        assert round_.residual().tolist() == [0.0] * 10
+    words = [round_.encode(agreed) for round_ in rounds]
+    summed = sum(one.view(">u4").astype(np.int64) for one in words).astype(">u4").view(np.uint8)
+    result = rounds[0].decode(summed, full_counts(summed, 3))
+    torch.testing.assert_close(result, torch.tensor([1.0, -1.0]) * (0.8 + 1.6 + 8.0) / 3)
+    left = sum(round_.residual() for round_ in rounds)
+    torch.testing.assert_close(3 * result + left, sum(tensors))
+    assert torch.equal(rounds[0].residual(np.array([False])), tensors[0])
+    with pytest.raises(CodecError, match="count 4: a field holds at most 3"):
+        rounds[0].decode(summed, full_counts(summed, 4))
+
+
+def test_ef_sign_that_others_agreed_without_stands_for_their_scale() -> None:
+    round_ = EfSignCodec(workers=1).begin(torch.full((10,), 4.0), 0, 0)
+    round_.encode(np.array([1.0], np.float32).view(np.uint32))
+    assert round_.residual().tolist() == [3.0] * 10
 
 
 def test_ef_sign_magnitude_beyond_float32_counts_as_not_finite() -> None:
-    round_ = EfSignCodec(worker=0, workers=1).begin(torch.full((3,), 1e300, dtype=torch.float64), 0, 0)
+    round_ = EfSignCodec(workers=1).begin(torch.full((3,), 1e300, dtype=torch.float64), 0, 0)
     assert alone(round_).isnan().all()
 
 
 def test_ef_sign_of_one_worker_that_is_not_finite_spoils_all() -> None:
     tensors = [torch.ones(9000), torch.full((9000,), 2.0)]
     tensors[1][8999] = float("nan")
-    rounds = [EfSignCodec(worker=w, workers=2).begin(x, 0, 0) for w, x in enumerate(tensors)]
+    rounds = [EfSignCodec(workers=2).begin(x, 0, 0) for w, x in enumerate(tensors)]
     agreed = np.maximum(*(round_.preliminary() for round_ in rounds))
     for round_ in rounds:
         words = round_.encode(agreed)
@@ -149,7 +162,7 @@ def test_ssdm_draws_are_each_workers_own_and_repeatable() -> None:
     assert abs(float(first.mean())) < 0.1
 
 
-@pytest.mark.parametrize("codec", [VoteCodec(), EfSignCodec(worker=0, workers=1), SsdmCodec(job=1, worker=0)])
+@pytest.mark.parametrize("codec", [VoteCodec(), EfSignCodec(workers=1), SsdmCodec(job=1, worker=0)])
 def test_sign_codecs_refuse_bad_input_and_skip_what_nobody_sent(codec: VoteCodec) -> None:
     with pytest.raises(CodecError, match="flat"):
         codec.begin(torch.zeros(2, 2), 0, 0)
@@ -176,3 +189,26 @@ def test_ordinary_all_reduce_gives_the_same_kind_of_result(codec: VoteCodec, exp
         return (own + torch.tensor(other[round(float(own[0]), 1)])) / 2
 
     assert codec.ordinary(x, mean).tolist() == pytest.approx(expected)
+
+
+def test_ssdm_result_is_the_mean_of_signs_and_leaves_its_momentum() -> None:
+    """Of three workers: every value is -1, -1/3, 1/3 or 1, as their own signs are counted."""
+    x = torch.randn(10_000)
+    rounds = [SsdmCodec(job=1, worker=w, momentum=0.5).begin(x, 0, 0) for w in range(3)]
+    words = [round_.encode(round_.preliminary()) for round_ in rounds]
+    alone = [round_.decode(one, full_counts(one, 1)) for round_, one in zip(rounds, words, strict=True)]
+    summed = sum(one.view(">u4").astype(np.int64) for one in words).astype(">u4").view(np.uint8)
+    result = rounds[0].decode(summed, full_counts(summed, 3))
+    torch.testing.assert_close(result, torch.stack(alone).mean(0))
+    assert torch.equal(rounds[1].residual(), x * 0.5)
+
+
+def test_ssdm_counts_31_workers() -> None:
+    round_ = SsdmCodec(job=1, worker=0).begin(torch.ones(1), 0, 0)
+    words = round_.encode(round_.preliminary())
+    most = (words.view(">u4") * 31).astype(">u4").view(np.uint8)
+    assert abs(round_.decode(most, full_counts(words, 31)).item()) == 1.0
+    with pytest.raises(CodecError, match="a field holds at most 31"):
+        round_.decode(words, full_counts(words, 32))
+    with pytest.raises(CodecError, match=r"momentum = 1\.0"):
+        SsdmCodec(job=1, worker=0, momentum=1.0)

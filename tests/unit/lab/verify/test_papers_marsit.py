@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sumwire_lab.errors import LabError
-from sumwire_lab.experiments import marsit_digits, matching
+from sumwire_lab.experiments import marsit_digits, matching, sign_codecs
 from sumwire_lab.experiments.replicas import Digits
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.verify.plans import papers_marsit
@@ -18,7 +18,7 @@ from sumwire_lab.verify.rows import marsit as rows
 
 def test_rows_have_names(tmp_path: Path) -> None:
     made = papers_marsit.experiments(tmp_path, lambda _: None, PapersOptions())
-    assert {"readme", "sgd", "momentum", "adam", "matching"} <= set(made)
+    assert {"readme", "sgd", "momentum", "adam", "matching", "ssdm", "ef-sign"} <= set(made)
 
 
 def test_readme_trains_as_printed_and_the_published_step_does_not() -> None:
@@ -49,3 +49,14 @@ def test_matching_rates(workers: int) -> None:
     assert found["cascading"] == pytest.approx(0.5, abs=0.02)
     check = rows.matching("ring", {2: 0.6}, {2: 0.75})
     assert not check.holds
+
+
+def test_ef_sign_error_falls_with_the_rounds() -> None:
+    few, more = (sign_codecs.ef_sign_error(rounds=rounds, values=128) for rounds in (30, 120))
+    assert more < few / 4
+    assert not rows.ef_sign(2e-3, (1.0, 16.0), 10).holds
+
+
+def test_ssdm_replicas_count_each_others_signs() -> None:
+    assert Digits(sign_codecs.ssdm(momentum=0.9), seed=1, epochs=1, workers=2).accuracy() > 0
+    assert not rows.ssdm([0.9, 0.8]).holds
