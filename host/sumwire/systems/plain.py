@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Systems that send gradient values: `ssgd`, `fp16`, `sum32` and `topk`."""
+"""Systems that send gradient values: `ssgd`, `fp16`, `sum32`, `topk` and `terngrad`."""
 
 from __future__ import annotations
 
@@ -65,6 +65,22 @@ def _topk(name: str, group: dist.ProcessGroup | None, options: TopKOptions) -> S
     return gradients_over_peers(name, peers, TopK(peers, k).reduce, error_feedback=options.error_feedback)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TernGradOptions(Options):
+    """Of TernGrad."""
+
+    seed: int = 1
+
+
+def _terngrad(name: str, group: dist.ProcessGroup | None, options: TernGradOptions) -> System:
+    from sumwire.systems.baselines.terngrad import TernGrad
+    from sumwire.systems.builders import gradients_over_peers
+    from sumwire.training.reductions import Peers
+
+    peers = Peers(group)
+    return gradients_over_peers(name, peers, TernGrad(peers, options.seed).reduce)
+
+
 # Bits of a value's part in its block's exponent.
 EXPONENT_BITS: Final = 32 / SUM32.values
 
@@ -100,5 +116,13 @@ TOPK: Final = SystemSpec(
     routes={GROUP: Route(make=_topk, options=TopKOptions, cost=ByAllGather(bits=64, carried=LARGEST))},
     keeps="residual",
     limits="below 2^31 values a bucket",
+    approximates_mean=True,
+)
+TERNGRAD: Final = SystemSpec(
+    what="-1, 0 or 1 times a bucket's largest magnitude, drawn without bias",
+    paper="TernGrad, NeurIPS 2017, arXiv 1705.07878",
+    routes={GROUP: Route(make=_terngrad, options=TernGradOptions, cost=ByAllReduce(bits=8))},
+    keeps="random numbers",
+    limits="at most 127 workers",
     approximates_mean=True,
 )

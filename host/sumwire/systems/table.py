@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sumwire.systems.low_rank import ACP, ACP_THC, POWERSGD
 from sumwire.systems.marsit import CASCADE, MARSIT, MARSIT_RING, MARSIT_TORUS
-from sumwire.systems.plain import FP16, SSGD, SUM32_SYSTEM, TOPK
+from sumwire.systems.plain import FP16, SSGD, SUM32_SYSTEM, TERNGRAD, TOPK
 from sumwire.systems.signs import EF_SIGN, SSDM, VOTE_SYSTEM
 from sumwire.systems.spec import MEANINGS, SystemSpec
 from sumwire.systems.thc import DLCP, THC_SYSTEM, THC_UNIFORM
@@ -22,6 +22,7 @@ TABLE: Final[Mapping[str, SystemSpec]] = {
     "thc-uniform": THC_UNIFORM,
     "dlcp": DLCP,
     "topk": TOPK,
+    "terngrad": TERNGRAD,
     "vote": VOTE_SYSTEM,
     "ef-sign": EF_SIGN,
     "ssdm": SSDM,

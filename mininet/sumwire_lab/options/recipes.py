@@ -142,6 +142,8 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     # Torch sends whole gradients in the first steps; 2 is the fewest that it allows.
     "powersgd": Recipe("powersgd", options={"start_iter": 2}),
     "topk": Recipe("topk"),
+    "topk10": Recipe("topk", options={"k": 0.1}),
+    "terngrad": Recipe("terngrad"),
     "acp": Recipe("acp"),
     "acp-thc": Recipe("acp-thc"),
     "thc": Recipe("thc"),

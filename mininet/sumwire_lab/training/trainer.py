@@ -175,7 +175,7 @@ def system_options(
     given = dict(recipe.options)
     if recipe.ranked:
         given["rank"] = options.rank
-    if recipe.sparse:
+    if recipe.sparse and "k" not in given:
         given["k"] = options.share
     known = recipe.spec.routes[chosen.transport].options.names()
     ablated = {"bits": options.bits, "granularity": options.granularity, "p": options.clip}

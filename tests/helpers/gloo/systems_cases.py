@@ -25,6 +25,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "thc": {},
     "thc-uniform": {"bits": 4},
     "topk": {"k": 0.2},
+    "terngrad": {},
     "vote": {"scale": 0.05},
     "ef-sign": {},
     "powersgd": {"rank": 1, "start_iter": 2, "min_compression": 1.1},

@@ -27,6 +27,7 @@ OVER_GROUP: dict[str, dict[str, Any]] = {
     "thc": {},
     "thc-uniform": {},
     "topk": {"k": 0.2},
+    "terngrad": {},
     "vote": {"scale": 0.05},
     "ef-sign": {},
     "acp": LOW_RANK,
@@ -44,7 +45,7 @@ OVER_SWITCH: dict[str, dict[str, Any]] = {
     "acp-thc": LOW_RANK,
     "marsit": MARSIT,
 }
-REMEMBER_NOTHING = ("ssgd", "fp16", "vote", "cascade", "sum32")
+REMEMBER_NOTHING = ("ssgd", "fp16", "terngrad", "vote", "cascade", "sum32")
 CASES = [(name, "group") for name in OVER_GROUP] + [(name, "switch") for name in OVER_SWITCH]
 
 

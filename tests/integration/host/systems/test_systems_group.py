@@ -91,6 +91,7 @@ def test_payload_bytes(trained: list[dict[str, dict[str, Any]]]) -> None:
         "ssgd": 4 * values,
         "fp16": 2 * values,
         "topk": 8 * (values // 5),
+        "terngrad": values + 4,
         "vote": 4 + -(-values // 8),
         "ef-sign": 4 + -(-values // 8),
         "thc": 1024 + 4,
@@ -122,6 +123,20 @@ def test_top_k_of_all_is_the_mean(ranks: Ranks) -> None:
     without = gradients(ranks, "topk", 2, error_feedback=False)
     assert np.count_nonzero(without[1]) > cases.LENGTH // 5
     assert not np.allclose(without[1], gradients(ranks, "topk", 2)[1])
+
+
+def test_terngrad_is_the_mean_of_signs_without_bias(ranks: Ranks) -> None:
+    found = gradients(ranks, "terngrad", 40)
+    ratios = []
+    for step, result in enumerate(found):
+        clipped = [np.clip(gradient, *(side * 2.5 * gradient.std() for side in (-1, 1))) for gradient in given(step)]
+        largest = max(np.abs(one).max() for one in clipped)
+        signs = result * RANKS / largest
+        np.testing.assert_allclose(signs, np.round(signs), atol=1e-4)
+        mean = np.mean(clipped, axis=0)
+        ratios.append(np.dot(result, mean) / np.dot(mean, mean))
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.05)
+    assert gradients(ranks, "terngrad", 1, seed=2)[0].tolist() != found[0].tolist()
 
 
 def test_vote(ranks: Ranks) -> None:

@@ -27,6 +27,7 @@ OVER_A_GROUP: dict[str, dict[str, Any]] = {
     "ssgd": {},
     "thc": {},
     "topk": {"k": 0.1},
+    "terngrad": {},
     "ef-sign": {},
     "powersgd": {"rank": 1, "start_iter": 2, "min_compression": 1.1},
     "acp": {"rank": 2, "min_compression": 1.0},

@@ -165,11 +165,24 @@ def test_what_recipes_take_from_the_library() -> None:
         return {name for name, recipe in RECIPES.items() if getattr(recipe, trait)}
 
     assert named("ranked") == {"powersgd", "acp", "acp-thc"}
-    assert named("sparse") == {"topk"}
+    assert named("sparse") == {"topk", "topk10"}
     assert named("tabled") == {"acp-thc", "thc", "thc-uniform", "thc-bounded", "dlcp"}
     assert named("uniform") == {"thc-uniform"}
     assert named("laned") == {"dlcp"}
-    measured = {"fp16", "powersgd", "topk", "thc", "thc-uniform", "thc-bounded", "dlcp", "sum32", "ef-sign", "cascade"}
+    measured = {
+        "fp16",
+        "powersgd",
+        "topk",
+        "topk10",
+        "terngrad",
+        "thc",
+        "thc-uniform",
+        "thc-bounded",
+        "dlcp",
+        "sum32",
+        "ef-sign",
+        "cascade",
+    }
     assert named("estimates_mean") == measured
     assert {name: recipe.warm_up_steps for name, recipe in RECIPES.items() if recipe.warm_up_steps != 2} == {
         "powersgd": 3

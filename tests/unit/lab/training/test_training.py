@@ -174,6 +174,7 @@ def test_options_of_a_system_come_from_the_run() -> None:
     options = TrainOptions.of("text", rank=3, share=0.25)
     assert system_options(parse("acp"), options, 4, lambda _: 1.0) == {"rank": 3}
     assert system_options(parse("topk"), options, 4, lambda _: 1.0) == {"k": 0.25}
+    assert system_options(parse("topk10"), options, 4, lambda _: 1.0) == {"k": 0.1}
     assert system_options(parse("thc"), options, 4, lambda _: 1.0) == {}, "the switch adds by the job's table"
     assert system_options(parse("thc@group"), options, 17, lambda _: 1.0) == {}, "the group's size decides"
     ablated = TrainOptions(bits=2, clip=0.1, feedback=False)
