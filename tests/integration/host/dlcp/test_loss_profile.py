@@ -165,7 +165,7 @@ time.sleep(60)
 
 def ended(pid: int) -> bool:
     """Gone, or dead and not yet waited for by its new parent."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

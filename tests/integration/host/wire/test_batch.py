@@ -204,7 +204,7 @@ def test_waiting_ends_with_silence(pair: tuple[BatchSocket, BatchSocket]) -> Non
     sender.send(np.arange(3))
     assert receiver.receive(BATCH) == 3
     assert receiver.receive(BATCH) == 0
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 60.0
 
 
 def test_a_full_queue_takes_the_first_ones() -> None:
