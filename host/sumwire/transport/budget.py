@@ -34,16 +34,11 @@ class Budget:
         # Chunks that were sent with FLUSH and have no result yet, so that their cost is unknown.
         self.reserved: set[int] = set()
 
-    @property
-    def left(self) -> int:
-        """Contributions that may still be left out, besides those reserved."""
-        return self.allowed - self.spent - len(self.reserved)
-
     def reserve(self, chunk: int) -> bool:
         """Whether ``chunk`` may be flushed, also again. One contribution is reserved for it until :meth:`settle`."""
         if chunk in self.reserved:
             return True
-        if self.left <= 0:
+        if self.spent + len(self.reserved) >= self.allowed:
             return False
         self.reserved.add(chunk)
         return True

@@ -4,12 +4,8 @@
 
 * FLUSH is the contribution once more, and lets the switch close the slot with one contribution less. It spends the
   tensor's loss budget (:mod:`sumwire.transport.budget`). So that one lost contribution does not make every worker
-  spend, each chunk has one worker that flushes at its first retry. As long as the others have a budget, and more than
-  the tensor's last chunks are open, they leave an overtaken chunk to it for two round trips, and only ask about it: its
-  FLUSH is enough, and contributions would only bring them the result once more. The answer comes behind that result,
-  and tells if it was lost.
-  Example: with 3 workers, an overtaken chunk 7 is flushed at once by the worker of rank 1 (7 mod 3), and two round
-  trips later by all. If a timer expires for it, all flush it at their second retry.
+  spend, each chunk has one worker that flushes at its first retry. The others flush only at their second.
+  Example: with 3 workers, chunk 7 is flushed first by the worker of rank 1 (7 mod 3), and at the second retry by all.
 * PROBE is a header without payload that asks the switch who is in the slot's sum. The answer, INFORM, says whether
   this worker's contribution is needed. Probes are used when a retransmission did not help, and when a timer expires:
   most likely the slot then waits for another worker.
@@ -36,8 +32,6 @@ _CONTRIBUTION_EVERY: Final = 3
 # lost it, for example on the link to the switch above both.
 _RECOVER_AFTER: Final = 4
 _TRIES_MAX: Final = 255
-# How often an overtaken chunk is left to the worker that flushes it.
-_LEFT_TO_ANOTHER: Final = 2
 
 
 class SendKind(IntEnum):
@@ -53,7 +47,7 @@ class SendKind(IntEnum):
     PROBE = 3
     # Nothing is sent to the switch: other workers are asked for the result.
     RECOVER = 4
-    # Nothing is sent: the last retry was too recent, or is another worker's.
+    # Nothing is sent: the last retry was too recent.
     WAIT = 5
 
 
@@ -122,11 +116,8 @@ class Retries:
         if self._lost[chunk] or (self._recovers and tries == _RECOVER_AFTER):
             return SendKind.RECOVER
         own = (self._first + chunk) % self._turn.workers == self._turn.rank
-        if self.budget is not None:
-            if overtaken and not own and not last and tries < _LEFT_TO_ANOTHER and self.budget.left > 0:
-                return SendKind.PROBE if self._probes and tries == 0 else SendKind.WAIT
-            if (own or tries > 0) and self.budget.reserve(chunk):
-                return SendKind.FLUSH
+        if self.budget is not None and (own or tries > 0) and self.budget.reserve(chunk):
+            return SendKind.FLUSH
         # Without a PROBE first: an overtaken chunk was most likely lost; the very first packets may have reached no
         # switch; and the last chunks hold up the whole tensor.
         unheard = not self.answered and not self._retried

@@ -396,12 +396,11 @@ def test_without_probes_the_contribution_goes_out_again() -> None:
 
 
 def test_chunks_of_the_own_turn_are_flushed_while_the_budget_lasts() -> None:
-    """Worker 1 of 3 flushes the chunks 1, 4, 7 at once, and only asks about the others. Two may be missing: the first
-    answer gives its one back."""
+    """Worker 1 of 3 flushes the chunks 1, 4, 7 at once. Two may be missing: the first answer gives its one back."""
     w = adaptive(16, budget=2, probes=True, turn=Turn(1, 3))
     for chunk in (5, 6, 7):
         answer(w, chunk, 0.01)
-    assert taken(w, 0.01) == [(SendKind.PROBE, [0, 2, 3]), (SendKind.FLUSH, [1, 4])]
+    assert taken(w, 0.01) == [(SendKind.RESEND, [0, 2, 3]), (SendKind.FLUSH, [1, 4])]
     answer(w, 1, 0.02)
     w.settle(lambda chunk: False)
     answer(w, 4, 0.02)
@@ -409,7 +408,7 @@ def test_chunks_of_the_own_turn_are_flushed_while_the_budget_lasts() -> None:
     assert taken(w, 1.0) == [(SendKind.FLUSH, [0]), (SendKind.PROBE, [2, 3])], "1 was complete, 4 cost one: one is left"
 
 
-def test_without_a_budget_no_overtaken_chunk_is_left_to_another_worker() -> None:
+def test_without_a_budget_overtaken_chunks_are_sent_again() -> None:
     w = adaptive(16, budget=0, probes=True, turn=Turn(1, 3))
     for chunk in (5, 6, 7):
         answer(w, chunk, 0.01)
