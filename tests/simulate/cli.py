@@ -36,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
             for part in parts:
                 done, cpu_s = done + part.schedules, cpu_s + part.cpu_s
                 failed += part.failed
+                for seed, text in part.failed:
+                    print(f"\rseed {seed}: {text.splitlines()[0]}", file=sys.stderr)
                 if time.monotonic() >= line_at:
                     line_at = time.monotonic() + _LINE_S
                     _progress(done, len(seeds), failed, began)

@@ -131,9 +131,9 @@ class CodecOperation(Operation):
             step = part_chunks(round_.chunks, info.chunk_values, round_.grain)
             encode, decode = self._steps(exchange, packing, agreed, config)
             carry(exchange, encode, decode, step=step, stats=stats, at_end=options.into is not None)
-            contributors = exchange.results.contributors
+            contributors = _contributors(exchange.results, config)
             self._included = _included(contributors, config)
-            if (contributors != sum(1 << seat for seat in config.seats)).any():
+            if (contributors != _all_seats(config)).any():
                 self._contributors = torch.from_numpy(contributors.astype(np.int64))
         if options.into is not None:
             transport.keep_results()
@@ -235,6 +235,16 @@ def _checked_tos(tos: NDArray[np.uint8], chunks: int) -> NDArray[np.uint8]:
     if tos.dtype != np.uint8 or tos.shape != (chunks,):
         raise UsageError(f"tags: {tos.dtype} of shape {tos.shape}: need TOS bytes, uint8 ({chunks},)")
     return tos
+
+
+def _all_seats(config: JobConfig) -> int:
+    return sum(1 << seat for seat in config.seats)
+
+
+def _contributors(results: Results, config: JobConfig) -> NDArray[np.uint32]:
+    """The seats in each chunk's sum: all of a whole one, also where the job was renewed at this worker's switch, which
+    so forgot them, while the result was on its way down a tree."""
+    return np.where(results.counts == config.workers, np.uint32(_all_seats(config)), results.contributors)
 
 
 def _included(contributors: NDArray[np.uint32], config: JobConfig) -> NDArray[np.bool_] | None:

@@ -140,6 +140,26 @@ def test_a_result_that_is_handed_out_says_whose_contributions_are_in_it() -> Non
     assert (outcome.violations, outcome.errors) == ([], [])
 
 
+def test_a_whole_sum_contains_what_the_own_switch_has_forgotten() -> None:
+    """The job was renewed while results came down a tree: the lower switch named nobody in whole sums, and workers kept
+    in their residuals what was in the sums."""
+    outcome = play(
+        Schedule(
+            seed=960815591823876668,
+            terms=Terms("tree21", 8, 3),
+            weather=Weather(0.01, 0.02, 0.02, 0.001, (5e-05, 5e-05)),
+            steps=(Step("reduce", 8174, 30860),),
+            faults=(Fault("renew", 0.0, frame=71),),
+            group=True,
+            trains=True,
+            kept_chunks=1,
+            skew_s=(0.0,) * 3,
+            renews=False,
+        )
+    )
+    assert (outcome.violations, outcome.errors) == ([], [])
+
+
 @pytest.mark.xfail(strict=True, reason="packets do not say of which generation of slots they are")
 def test_replicas_are_equal_after_slots_are_forgotten_under_a_loss_bound() -> None:
     """A sum closed with worker 1 alone and reached worker 0; then the job was renewed, and the same slot closed once
