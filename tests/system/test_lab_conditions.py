@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
@@ -20,13 +21,14 @@ from sumwire_lab.system.processes import wait_all
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
-PORT = 29700
+# Each receiver has its own: ends of an earlier transfer may still be on their way.
+PORTS = itertools.count(29700)
 # Says ready, then counts datagrams by their first byte until a datagram `.`, in the order of their coming.
-RECEIVE = f"""
+RECEIVE = """
 import json, socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.setsockopt(socket.SOL_SOCKET, 33, 1 << 25)
-s.bind(("0.0.0.0", {PORT}))
+s.bind(("0.0.0.0", int(sys.argv[2])))
 print("ready:", flush=True)
 s.settimeout(8)
 order = ""
@@ -38,20 +40,20 @@ except TimeoutError:
 open(sys.argv[1], "w").write(order)
 """
 # Datagrams of 1000 bytes: so many of TOS 0, at once so many of another TOS; then ends until somebody stops us.
-SEND = f"""
+SEND = """
 import socket, sys, time
-peer, plain, urgent, tos, pause = sys.argv[1], *map(int, sys.argv[2:5]), float(sys.argv[5])
+peer, port, plain, urgent, tos, pause = sys.argv[1], *map(int, sys.argv[2:6]), float(sys.argv[6])
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.setsockopt(socket.SOL_SOCKET, 32, 1 << 25)
 for letter, count, value in (("p", plain, 0), ("u", urgent, tos)):
     s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, value)
     for _ in range(count):
-        s.sendto(letter.encode() * 1000, (peer, {PORT}))
+        s.sendto(letter.encode() * 1000, (peer, port))
         if pause:
             time.sleep(pause)
 s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0)
 for _ in range(30):
-    s.sendto(b"." * 1000, (peer, {PORT}))
+    s.sendto(b"." * 1000, (peer, port))
 """
 
 
@@ -68,11 +70,11 @@ def sent(session: Session, folder: Path, *words: object, sender: int = 0) -> str
     """What the other host received, as letters in their order."""
     from sumwire_lab.system.readiness import wait_said
 
-    hosts, out = session.fabric.hosts, folder / "order.txt"
+    hosts, out, port = session.fabric.hosts, folder / "order.txt", str(next(PORTS))
     there, here = hosts[1 - sender], hosts[sender]
-    receiver = session.start("receive", there, [sys.executable, "-c", RECEIVE, str(out)])
+    receiver = session.start("receive", there, [sys.executable, "-c", RECEIVE, str(out), port])
     wait_said(receiver, "ready:", session.log("receive"))
-    send = [sys.executable, "-c", SEND, there.ip, *map(str, words)]
+    send = [sys.executable, "-c", SEND, there.ip, port, *map(str, words)]
     processes = {"receive": receiver, "send": session.start("send", here, send)}
     wait_all(processes, {}, session.logs(processes), 30, lambda: None)
     return out.read_text()

@@ -180,7 +180,8 @@ def test_libraries_loaded_one_after_the_other_are_told_apart(cache: Path, real: 
     paths = [build("demo", [], generated=text(k)) for k in range(3)]
     before = len(list(Path("/proc/self/fd").iterdir()))
     assert [answer(path) for path in (*paths, *paths)] == [0, 1, 2, 0, 1, 2]
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    # What earlier tests left may be closed meanwhile.
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 def test_a_temporary_folder_of_strangers_is_no_way_out(

@@ -353,4 +353,5 @@ def test_a_port_that_cannot_be_opened_leaves_nothing_behind(wires: dict[int, str
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(PortError, match="port 3 on nothere0: no interface"):
         NativePortRunner(ReflectingSwitch(), ProgramLock(), {**wires, 3: "nothere0"})
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    # What earlier tests left may be closed meanwhile.
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
