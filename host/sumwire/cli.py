@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     show = commands.add_parser("inspect", help="show lanes, priorities and drop classes of a model's tensors")
-    show.add_argument("model", metavar="MODEL", help="resnet50, resnet152, bert-large, or FILE.py:CALLABLE")
+    show.add_argument("model", metavar="MODEL", help="resnet50, resnet152, bert-base, bert-large, or FILE.py:CALLABLE")
     show.add_argument("--lanes", type=int, default=4, help="number of lanes of the job (default: 4)")
     show.add_argument(
         "--policy", metavar="FILE.py:CALLABLE", help="returns the policy (default: by layer and magnitude)"

@@ -37,7 +37,7 @@ class Row:
 
 
 def shapes_of(model: str) -> tuple[Named, ...]:
-    """Return names and shapes of the parameters of a known model (resnet50, resnet152, bert-large) or FILE.py:CALLABLE.
+    """Return names and shapes of the parameters of a known model (:mod:`sumwire.lowrank.shapes`) or FILE.py:CALLABLE.
 
     The callable takes no arguments and returns a torch module, or pairs of name and shape. Raises UsageError.
     """

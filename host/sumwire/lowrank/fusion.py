@@ -99,12 +99,11 @@ def make_plan(
     sent with r = min(rank, n, m) if (n + m) r min_compression < n m or min_compression is 0, else whole.
     ``value_bytes`` is the size of a value on the wire, one number or one per parameter.
 
-    Raises UsageError for no parameters, a rank below 1 or above the smaller side of every matrix, a negative threshold
-    or min_compression.
+    Raises UsageError for no parameters, a rank below 1, a negative threshold or min_compression.
     """
     if not shapes:
         raise UsageError("parameters = none: a model to synchronise needs at least one that is trained")
-    _check(shapes, rank, threshold_bytes, min_compression)
+    _check(rank, threshold_bytes, min_compression)
     widths = [value_bytes] * len(shapes) if isinstance(value_bytes, int) else value_bytes
     items = tuple(
         Item(tuple(shape), _rank_of(shape, rank, min_compression), width)
@@ -115,13 +114,9 @@ def make_plan(
     )
 
 
-def _check(shapes: Sequence[tuple[int, ...]], rank: int, threshold_bytes: int, min_compression: float) -> None:
+def _check(rank: int, threshold_bytes: int, min_compression: float) -> None:
     if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
         raise UsageError(f"rank = {rank!r}: must be a whole number, 1 or more")
-    largest = max((min(_sides(shape)) for shape in shapes if len(shape) > 1), default=None)
-    if largest is not None and rank > largest:
-        rule = f"must be at most {largest}, the largest smaller side of the model's matrices"
-        raise UsageError(f"rank = {rank}: {rule}")
     if not threshold_bytes >= 0:
         raise UsageError(f"threshold_bytes = {threshold_bytes!r}: must be 0, for a buffer per tensor, or more")
     if not 0 <= min_compression < math.inf:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameter shapes of well-known models, in order of registration, and what ACP-SGD makes of them.
 
-ResNets are torchvision's, BERT-Large is the pre-training model with its vocabulary padded to 30528. Only shapes are
-here, no weights.
+ResNets are torchvision's, BERT-Base and BERT-Large are the pre-training models with their vocabulary padded to 30528.
+Only shapes are here, no weights.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ Named = tuple[str, tuple[int, ...]]
 
 MEGABYTE: Final = 1 << 20
 RESNET_BLOCKS: Final = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)}
+# Width and layers.
+BERT_SIZES: Final = {"bert-base": (768, 12), "bert-large": (1024, 24)}
 # Model -> the rank it is usually trained with.
-RANKS: Final = {"resnet50": 4, "resnet152": 4, "bert-large": 32}
+RANKS: Final = {"resnet50": 4, "resnet152": 4, "bert-base": 32, "bert-large": 32}
 _EXPANSION: Final = 4
 
 
@@ -30,8 +32,9 @@ def model_shapes(name: str) -> tuple[Named, ...]:
     """Return names and shapes of a model's parameters. Raises UsageError for an unknown model."""
     if name in RESNET_BLOCKS:
         return tuple(_resnet(RESNET_BLOCKS[name]))
-    if name == "bert-large":
-        return tuple(_bert(hidden=1024, layers=24, intermediate=4096, vocabulary=30528))
+    if name in BERT_SIZES:
+        hidden, layers = BERT_SIZES[name]
+        return tuple(_bert(hidden=hidden, layers=layers, intermediate=4 * hidden, vocabulary=30528))
     raise UsageError(f"model {name!r}: known are {', '.join(RANKS)}")
 
 

@@ -70,12 +70,11 @@ class GradientSystem(System):
 
 
 class HookSystem(System):
-    """One of torch's own communication hooks. ``rank``: of its factors, which the model's matrices must allow."""
+    """One of torch's own communication hooks."""
 
-    def __init__(self, name: str, transport: str, hook: TimedHook, rank: int | None = None) -> None:
+    def __init__(self, name: str, transport: str, hook: TimedHook) -> None:
         super().__init__(name, transport, None, hook.stats)
         self._hook = hook
-        self._rank = rank
 
     def refuse_nonfinite(self) -> None:
         self._hook.refuse_nonfinite()
@@ -94,10 +93,6 @@ class HookSystem(System):
 
     def close(self) -> None:
         self._hook.close()
-
-    def _check(self, parameters: list[nn.Parameter]) -> None:
-        if self._rank is not None:
-            make_plan([tuple(p.shape) for p in parameters], self._rank)
 
     def _with_hook(self, model: nn.Module, optimizer: Optimizer) -> Optimizer:
         return optimizer

@@ -70,7 +70,7 @@ def _powersgd(name: str, group: dist.ProcessGroup | None, options: PowerSgdOptio
     from sumwire.systems.kinds import HookSystem
     from sumwire.training.reductions import Peers
 
-    return HookSystem(name, GROUP, power_sgd(Peers(group).group, **asdict(options)), options.rank)
+    return HookSystem(name, GROUP, power_sgd(Peers(group).group, **asdict(options)))
 
 
 def _acp(name: str, job: Job, options: AcpOptions) -> System:

@@ -32,7 +32,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "scale": "what a sign stands for",
     "momentum": "share of a worker's momentum that stays for the next step, from 0 to below 1",
     "k": "fraction of a bucket's values that is sent, above 0 and at most 1",
-    "rank": "columns of the factors, at most the smaller side of some matrix",
+    "rank": "columns of the factors; a matrix with a smaller side has so many",
     "min_compression": "a matrix is compressed if its factors are smaller by more than this",
     "start_iter": "steps with whole gradients before, 2 or more",
     "seed": "of shared random numbers; alike on all workers",

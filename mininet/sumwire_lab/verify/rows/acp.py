@@ -14,6 +14,7 @@ from sumwire.lowrank.shapes import MEGABYTE, Sizes
 from sumwire_lab.bench import contenders
 from sumwire_lab.bench.suites import accuracy
 from sumwire_lab.bench.suites.accuracy import Row
+from sumwire_lab.experiments import acp_steps
 from sumwire_lab.run.records import StepRecord
 from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds, reported
 
@@ -21,6 +22,7 @@ from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds, rep
 OVER_SSGD_MIN: Final = 4.06
 OVER_POWERSGD_MIN: Final = 1.43
 AGGREGATOR_MIN: Final = 4.0
+ABLATION_MIN: Final = 1.15
 ACCURACY_RATIO_MIN: Final = 1.5
 # Sizes that follow from the models' published shapes, as docs/acp.md prints them. 1 MB is 2**20 bytes.
 GOLDEN: Final[Mapping[str, Mapping[str, str]]] = {
@@ -168,3 +170,14 @@ def readme(text: str, makefile: str) -> Check:
     """Every paragraph of the README with a measured number names a command that measures it."""
     found = unsourced(text, _TARGET.findall(makefile))
     return holds("README: paragraphs with a measured number and no command that makes it", found, "none", not found)
+
+
+def modelled(found: Mapping[str, float]) -> list[Check]:
+    """What overlap and fusion bring on a modelled link, one at a time."""
+    label = f"ACP-SGD, {found['buffers']:.0f} buffers, modelled link: time per step"
+    shown = {name: found[name] for name in ("computing", *acp_steps.VARIANTS)}
+    ratios = [
+        at_least(f"{label}, {name} / with", found[name] / found[acp_steps.ACP], ABLATION_MIN)
+        for name in (acp_steps.LATE, acp_steps.UNFUSED)
+    ]
+    return [*ratios, reported(f"{label}, seconds", shown)]

@@ -194,8 +194,8 @@ def test_made_by_name_only_with_what_it_needs() -> None:
         with pytest.raises(sumwire.ConfigError, match=r"table = .*: must be 0, 1 \.\.\. for system thc-uniform"):
             systems.make("thc-uniform", job)
         model = nn.Linear(4, 6)
-        with pytest.raises(sumwire.UsageError, match="rank = 5: must be at most 4"):
-            systems.make("acp-thc", job, rank=5).attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        with pytest.raises(sumwire.UsageError, match="rank = 0: must be a whole number"):
+            systems.make("acp-thc", job, rank=0).attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         with pytest.raises(sumwire.UsageError, match="thc: the model has no parameters"):
             systems.make("thc", job).attach(nn.Flatten(), torch.optim.SGD(model.parameters(), lr=0.1))
         system = systems.make("ef-sign", job)

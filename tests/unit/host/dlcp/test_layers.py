@@ -111,7 +111,7 @@ def test_a_policy_of_the_users(module: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        (["resnet18"], "model 'resnet18': must be one of resnet50, resnet152, bert-large"),
+        (["resnet18"], "model 'resnet18': must be one of resnet50, resnet152, bert-base, bert-large"),
         (["{}:missing"], "has no callable 'missing'"),
         (["{}:nonsense"], "neither a module nor pairs"),
         (["{}:empty"], "has no parameters"),

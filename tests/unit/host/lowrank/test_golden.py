@@ -15,6 +15,7 @@ from sumwire.lowrank.shapes import MEGABYTE
 GOLDEN = {
     "resnet50": (4, "25.56", "97.49", "0.627", "1.045", "0.161", "0.268", 4, 4, "116.6", "58.3", 161, 54, 5),
     "resnet152": (4, "60.19", "229.62", "1.752", "3.170", "0.191", "0.345", 10, 10, "93.3", "46.7", 467, 156, 10),
+    "bert-base": (32, "110.11", "420.04", "14.693", "11.103", "0.874", "0.661", 15, 25, "32.6", "16.3", 206, 78, 16),
     "bert-large": (32, "336.23", "1282.62", "32.398", "28.874", "0.631", "0.563", 73, 73, "41.9", "20.9", 398, 150, 50),
 }
 
@@ -42,7 +43,7 @@ def test_golden_sizes(name: str) -> None:
 
 def test_table_of_the_docs_is_golden() -> None:
     text = (ROOT / "docs" / "acp.md").read_text()
-    titles = {"resnet50": "ResNet-50", "resnet152": "ResNet-152", "bert-large": "BERT-Large"}
+    titles = {"resnet50": "ResNet-50", "resnet152": "ResNet-152", "bert-base": "BERT-Base", "bert-large": "BERT-Large"}
     for name, (rank, parameters, m, p, q, _, _, p_groups, q_groups, ratio, *_) in GOLDEN.items():
         row = f"| {titles[name]} | {rank} | {parameters} M | {m} | {p} | {q} | {p_groups}, {q_groups} | {ratio} |"
         assert row in text
@@ -61,5 +62,5 @@ def test_shortcut_comes_last_in_the_first_block_of_a_stage() -> None:
 
 
 def test_unknown_model_is_refused_by_name() -> None:
-    with pytest.raises(UsageError, match=r"'vgg'.*resnet50, resnet152, bert-large"):
+    with pytest.raises(UsageError, match=r"'vgg'.*resnet50, resnet152, bert-base, bert-large"):
         shapes.sizes("vgg")
