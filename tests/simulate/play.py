@@ -186,7 +186,9 @@ class Play:
         if self._must_fall_back(ranks):
             self.world.violate(f"the group did not take the network's place: {self.errors[-4:]}")
         if self.runs >= _RUNS_MOST:
-            self.world.violate(f"no run of {self.runs} ends well: {self.errors[-4:]}")
+            self.over = True
+            if not self._left_behind(ranks):
+                self.world.violate(f"no run of {self.runs} ends well: {self.errors[-4:]}")
             return
         self.world.after(_REST_S, partial(self._again, ranks))
 
