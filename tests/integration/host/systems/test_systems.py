@@ -198,7 +198,7 @@ def test_made_by_name_only_with_what_it_needs() -> None:
             systems.make("acp-thc", job, rank=0).attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         with pytest.raises(sumwire.UsageError, match="thc: the model has no parameters"):
             systems.make("thc", job).attach(nn.Flatten(), torch.optim.SGD(model.parameters(), lr=0.1))
-        system = systems.make("ef-sign", job)
+        system = systems.make("thc", job)
         model = nn.Linear(2, 1)
         system.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
         with pytest.raises(sumwire.UsageError, match="serves one model"):
