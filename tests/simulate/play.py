@@ -183,7 +183,7 @@ class Play:
         if self._faultless and calm and not self._may_fail() and not self._left_behind(ranks):
             names = {type(rank.error).__name__ for rank in ranks if rank.error}
             self.world.violate(f"a run without any fault failed: {sorted(names)} {self.errors[-4:]}")
-        if self._must_fall_back(ranks):
+        if self._must_fall_back(ranks) and not self._mixed:
             self.world.violate(f"the group did not take the network's place: {self.errors[-4:]}")
         if self.runs >= _RUNS_MOST:
             self.over = True
