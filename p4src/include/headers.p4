@@ -62,6 +62,7 @@ header sumwire_h {
     bit<16> bucket;
     bit<8> cut;  // of a result: planes missing; see CUT_*
     bit<24> chunk;
+    token_t token;  // of the run
 }
 
 // Words of payload: 1, 2, 4, 6 or 8 of them. A packet has the headers that it needs, and no more headers than that

@@ -11,7 +11,7 @@
 #include "types.p4"
 
 // Traits: what kind of packet came in, and how it stands to its slot. Slot.p4 uses bits 1 to 5, too.
-const bit<16> TRAIT_OTHER_CALL = 0x8000;  // of another call than the one that opened the slot's round
+const bit<16> TRAIT_REFUSED = 0x8000;     // of another call, run or round than the slot can take
 const bit<16> TRAIT_SIX_WORDS = 0x4000;   // the reply has six words of a THC result, not eight
 const bit<16> TRAIT_CUTS = 0x2000;        // if this packet closes the slot, the result is cut to its top six planes
 const bit<16> TRAIT_VOID = 0x1000;        // a contribution that arrives, but the sum is without it
@@ -43,7 +43,7 @@ const bit<2> REPLY_REFUSED = 3;    // to the sender, whoever that is
 
 // What the job's and the worker's table entries say.
 struct admission_t {
-    opening_t opening;  // owner (the job's generation: never reused, never 0), round and call of the packet
+    opening_t opening;  // owner (the job's generation: never reused, never 0), token, round and call of the packet
     bit<32> digest;     // of the job's configuration
     slot_t slot;        // in the switch's registers: the job's base + the packet's slot
     bit<8> quorum;
@@ -85,7 +85,8 @@ struct metadata_t {
     // parser, admission, uplink -> parser, uplink. Chooses the switch above: the slot, or a hash of slot and round.
     // Before that, whether lengths agree.
     bit<16> selector;
-    // slot -> slot. The slot's state as it will be if the packet is folded in, where that is not a usual contribution.
+    // slot -> slot. What the switch knows of the job's run. Then the slot's state as it will be if the packet is folded
+    // in, where that is not a usual contribution.
     state_t joined;
     // uplink, degrade, slot, guard, refusal, virtual_queue -> uplink, degrade, slot, sign, guard, refusal, virtual_queue.
     // What one control after another computes with. None finds what another one left.

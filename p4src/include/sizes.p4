@@ -48,7 +48,7 @@ const int QUEUE_CELLS = QUEUES_MAX * 16;
 const int ETHERNET_BYTES = 14;
 const int IPV4_BYTES = 20;
 const int UDP_BYTES = 8;
-const int SUMWIRE_BYTES = 24;
+const int SUMWIRE_BYTES = 32;
 // A frame without payload.
 const int BARE_BYTES = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES + SUMWIRE_BYTES;
 

@@ -17,8 +17,10 @@ typedef bit<16> job_t;
 typedef bit<8> worker_t;
 typedef bit<32> bitmap_t;
 typedef bit<32> slot_t;
-typedef bit<88> opening_t;
-typedef bit<192> state_t;
+typedef bit<64> token_t;
+typedef bit<96> run_t;
+typedef bit<152> opening_t;
+typedef bit<256> state_t;
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_ARP = 0x0806;
@@ -30,9 +32,9 @@ const bit<8> RESULT_TTL = 64;
 const port_t DROP_PORT = 511;
 
 const bit<16> SUMWIRE_PORT = 21335;
-const bit<4> SUMWIRE_VERSION = 1;
+const bit<4> SUMWIRE_VERSION = 2;
 // Of this program, in the answer to a HELLO. Counted up with every change of what hosts meet.
-const bit<8> PROGRAM_REVISION = 2;
+const bit<8> PROGRAM_REVISION = 3;
 
 // kind
 const bit<4> KIND_CONTRIBUTE = 1;
@@ -65,6 +67,11 @@ const bit<8> VOTE_WORDS_UP = 2;
 const bit<8> VOTE_WORDS_PARTIAL = 6;
 const bit<8> VOTE_WORDS_DOWN = 2;
 const bit<8> MIN32_WORDS = 1;
+
+// token: of packets that belong to no run. Those of a run's greeting have it.
+const token_t TOKEN_NONE = 0;
+// bucket of the packets that open a run: they bring its token to the switch.
+const bit<16> BUCKET_OPENS_RUN = 0xFE00;
 
 // flags
 const bit<8> FLAG_FLUSH = 0x01;       // close the slot, if as many contributors are in as the header says
@@ -147,6 +154,8 @@ const bit<32> REJECT_UDP_PORT = 17;    // from another UDP port than the worker'
 const bit<32> REJECT_FLAGS = 18;       // a host sets a flag that is a lower switch's
 const bit<32> REJECT_SOURCE = 19;      // to be forwarded, or ARP: nobody at this port has these addresses
 const bit<32> REJECT_BUDGET = 20;      // the job's workers send more than the job's limit
+const bit<32> REJECT_TOKEN = 21;       // of a run that is not open at this switch
+const bit<32> REJECT_ROUND = 22;       // of the run, but not of the slot's next round
 const int REJECTS = 32;
 
 // Rates are bytes in 1024 us, and lengths are kept in 1/1024 bytes, so that a time in us times a rate is a length.

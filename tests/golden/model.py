@@ -43,6 +43,8 @@ from golden.packets import (
     INFORM,
     KEPT,
     MISSING,
+    NO_TOKEN,
+    OPENS_RUN,
     OVERFLOW,
     PROBE,
     REFUSED,
@@ -125,6 +127,7 @@ class Slot:
     op: int
     bucket: int
     content: Content
+    token: int = NO_TOKEN
     contributors: int = 0
     # Who has arrived without being in the sum, by loss on purpose.
     void: set[int] = field(default_factory=set)
@@ -155,6 +158,8 @@ class GoldenSwitch:
     queues: dict[int, Queue] = field(default_factory=dict)
     degrades: dict[int, Degrade] = field(default_factory=dict)
     budgets: dict[int, Budget] = field(default_factory=dict)
+    # Of each job's latest run, the token and the round in which it was opened.
+    runs: dict[int, tuple[int, int]] = field(default_factory=dict)
     # By port, whether of tagged packets, drop class and decision.
     decisions: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     now: int = 0  # us
@@ -261,7 +266,6 @@ class GoldenSwitch:
         from_above = packet.kind in (RESULT, STALE, REFUSED)
         if not from_above and packet.worker >= len(job.workers):
             return "WORKER"
-        slot = self.slots.get((job.number, packet.slot))
         worker = job.workers[packet.worker] if not from_above else self.aggregator
         parent = job.above(packet)
         above = parent.switch if parent else None
@@ -272,9 +276,11 @@ class GoldenSwitch:
         # Only THC's and VOTE's partial results look different from a host's contribution.
         as_switch = packet.words == WORDS_PARTIAL.get(packet.op)
         two_forms = WORDS_UP.get(packet.op) != WORDS_PARTIAL.get(packet.op)
+        slot = self._slot_of(job, packet)
         # Another call in the slot's round.
         differs = slot is not None and slot.round == packet.round
-        differs = differs and (slot.op, slot.bucket) != (packet.op, packet.bucket)
+        differs = differs and (slot.op, slot.bucket, slot.token) != (packet.op, packet.bucket, packet.token)
+        run = self._run_refusal(packet, slot, lower=parent is not None) if self._is_of_run(job, packet) else None
         checks = (
             (not from_above and port != worker.port, "PORT"),
             (not from_above and (frame[6:12], frame[26:30]) != (worker.mac, worker.ip), "ADDRESS"),
@@ -295,13 +301,38 @@ class GoldenSwitch:
         late_checks = (
             (cut_up and above is not None, "WORDS"),
             (from_above and source != (above and (above.port, above.mac, above.ip)), "PARENT"),
+            (run == "TOKEN", "TOKEN"),
+            (run == "ROUND", "ROUND"),
             (not any_call and differs, "CALL"),
         )
         return next((reason for failed, reason in late_checks if failed), None)
 
+    @staticmethod
+    def _is_of_run(job: Job, packet: Packet) -> bool:
+        """Whether the packet's run matters. Else the round alone decides: in greetings, from switches above, and where
+        several roots share a slot."""
+        greets = packet.token == NO_TOKEN or packet.bucket == OPENS_RUN or is_hello(packet)
+        return not greets and packet.kind not in (RESULT, STALE, REFUSED) and not (job.sprays and not job.above(packet))
+
+    def _slot_of(self, job: Job, packet: Packet) -> Slot | None:
+        """The packet's slot; None if what it holds is another run's."""
+        slot = self.slots.get((job.number, packet.slot))
+        return None if slot and self._is_of_run(job, packet) and slot.token != packet.token else slot
+
+    def _run_refusal(self, packet: Packet, slot: Slot | None, *, lower: bool) -> str | None:
+        """Why a run's packet is refused for its run."""
+        if slot is not None:
+            ahead = (packet.round - slot.round) % 2**32
+            return "ROUND" if 1 < ahead < 2**31 and not lower else None
+        token, opened = self.runs.get(packet.job, (NO_TOKEN, 0))
+        if token != packet.token:
+            return "TOKEN"
+        ahead = (packet.round - opened) % 2**32
+        return None if ahead <= 1 or (lower and ahead < 2**31) else "ROUND"
+
     def _verdict(self, job: Job, packet: Packet, cuts: bool, ce: bool) -> str:
         key = (job.number, packet.slot)
-        slot = self.slots.get(key)
+        slot = self._slot_of(job, packet)
         ahead = (packet.round - slot.round) % 2**32 if slot else 0
         fresh = slot is None or 0 < ahead < 2**31
         if is_hello(packet):
@@ -320,7 +351,7 @@ class GoldenSwitch:
             content = ops.read(packet.op, packet.payload, job.table, job.workers[packet.worker].is_switch)
             void = self._is_void(job, None, packet)
             content = np.zeros(VALUES, np.int64) if void else content
-            slot = Slot(packet.round, packet.op, packet.bucket, content)
+            slot = Slot(packet.round, packet.op, packet.bucket, content, packet.token)
             self.slots[key] = slot
             return self._contributed(job, slot, packet, "FIRST", cuts, ce, void)
         if slot.closed:
@@ -358,8 +389,8 @@ class GoldenSwitch:
         self._close(job, slot, packet, cuts)
         return "LAST"
 
-    @staticmethod
-    def _close(job: Job, slot: Slot, packet: Packet, cuts: bool) -> None:
+    def _close(self, job: Job, slot: Slot, packet: Packet, cuts: bool) -> None:
+        self._note_run(job, slot)
         if job.above(packet):
             slot.waiting = True
         else:
@@ -371,14 +402,19 @@ class GoldenSwitch:
                 slot.cut |= CUT_RESULT
             slot.answer = ops.result(slot.op, slot.content, slot.count)
 
+    def _note_run(self, job: Job, slot: Slot) -> None:
+        if slot.token != NO_TOKEN and slot.bucket == OPENS_RUN:
+            self.runs[job.number] = slot.token, slot.round
+
     def _from_above(self, job: Job, packet: Packet, slot: Slot | None, *, older: bool) -> str:
         parent = job.above(packet)
         assert parent is not None
         if older or (slot is not None and slot.closed):
             return "KNOWN"
         if slot is None:
-            slot = Slot(packet.round, packet.op, packet.bucket, np.zeros(0, np.int64))
+            slot = Slot(packet.round, packet.op, packet.bucket, np.zeros(0, np.int64), packet.token)
             self.slots[job.number, packet.slot] = slot
+        self._note_run(job, slot)
         slot.closed, slot.waiting = True, False
         slot.contributors *= packet.contributors >> parent.worker & 1
         slot.count, slot.answer, slot.cut = packet.count, packet.payload, packet.cut
@@ -392,7 +428,7 @@ class GoldenSwitch:
 
     def _reply(self, job: Job, port: int, frame: bytes, packet: Packet, verdict: str) -> list[tuple[int, bytes]]:
         if verdict == "INFORM":
-            told = self._greeted(job, packet) if is_hello(packet) else self._informed(packet)
+            told = self._greeted(job, packet) if is_hello(packet) else self._informed(job, packet)
             return [self._to(job, packet.worker, told, frame)]
         if verdict == "RELAY":
             return [self._to(job, worker, packet, frame) for worker in range(len(job.workers))]
@@ -421,9 +457,9 @@ class GoldenSwitch:
             return [self._to(job, packet.worker, result, frame)]
         return [self._to(job, worker, result, frame) for worker in range(len(job.workers))]
 
-    def _informed(self, packet: Packet) -> Packet:
+    def _informed(self, job: Job, packet: Packet) -> Packet:
         """The answer to one who asks, or who has no room for the result."""
-        slot = self.slots.get((packet.job, packet.slot))
+        slot = self._slot_of(job, packet)
         told = packet._replace(kind=INFORM, count=0, contributors=0, flags=0, cut=0, words=0, payload=b"")
         if slot is None or slot.round != packet.round:
             return told
@@ -433,7 +469,7 @@ class GoldenSwitch:
     def _greeted(self, job: Job, packet: Packet) -> Packet:
         """The answer to a HELLO: the slot as it is, whatever the round, and what there is to know of the switch."""
         slot = self.slots.get((packet.job, packet.slot))
-        told = self._informed(packet._replace(round=slot.round if slot else packet.round))
+        told = self._informed(job, packet._replace(round=slot.round if slot else packet.round))
         return told._replace(bucket=job.digest >> 16, chunk=REVISION << 16 | job.digest & 0xFFFF)
 
     def _up(self, job: Job, slot: Slot, packet: Packet, request: bytes, flush: int) -> tuple[int, bytes]:

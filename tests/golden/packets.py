@@ -11,9 +11,12 @@ from typing import NamedTuple
 from golden.ops import THC, WORD, WORDS_CUT, WORDS_DOWN, WORDS_PARTIAL, WORDS_TRIMMED, WORDS_UP
 
 UDP_PORT = 21335
+VERSION = 2
 CONTRIBUTE, RESULT, STALE, PROBE, INFORM, REFUSED = 1, 2, 3, 4, 5, 6
 # The op of a HELLO, and what a switch says of its program.
-NO_OP, REVISION = 0, 2
+NO_OP, REVISION = 0, 3
+# The bucket of packets that open a run, and the token of those that belong to none.
+OPENS_RUN, NO_TOKEN = 0xFE00, 0
 FLUSH, INCOMPLETE, OVERFLOW, TRIMMED, CE, RESYNC, MISSING, CLOSED = (1 << k for k in range(8))
 # Flags of a contribution that are flags of the result as well.
 KEPT = INCOMPLETE | OVERFLOW | TRIMMED | CE | MISSING
@@ -22,7 +25,10 @@ FLAGS_OF_SWITCHES = INCOMPLETE | CE | MISSING | CLOSED
 # cut: the result itself lacks planes.
 CUT_RESULT = 0x80
 
-_SUMWIRE = struct.Struct("!BBHHBBIIBBHI")
+_SUMWIRE = struct.Struct("!BBHHBBIIBBHIQ")
+# Bytes of the header, and of a frame without payload.
+HEADER = _SUMWIRE.size
+BARE = 42 + HEADER
 
 
 class Packet(NamedTuple):
@@ -41,21 +47,22 @@ class Packet(NamedTuple):
     bucket: int
     chunk: int
     payload: bytes = b""
-    version: int = 1
+    version: int = VERSION
     cut: int = 0
+    token: int = NO_TOKEN
 
     def encode(self) -> bytes:
         head = _SUMWIRE.pack(
             self.version << 4 | self.kind, self.op, self.job, self.slot, self.worker, self.count,
-            self.round, self.contributors, self.flags, self.words, self.bucket, self.cut << 24 | self.chunk,
+            self.round, self.contributors, self.flags, self.words, self.bucket, self.cut << 24 | self.chunk, self.token,
         )  # fmt: skip
         return head + self.payload
 
 
 def decode(data: bytes) -> Packet:
-    first, *rest, last = _SUMWIRE.unpack_from(data)
+    first, *rest, last, token = _SUMWIRE.unpack_from(data)
     payload, chunk = data[_SUMWIRE.size :], last & 0xFFFFFF
-    return Packet(first & 15, *rest, chunk, payload=payload, version=first >> 4, cut=last >> 24)
+    return Packet(first & 15, *rest, chunk, payload=payload, version=first >> 4, cut=last >> 24, token=token)
 
 
 def ones_complement_sum(data: bytes) -> int:
@@ -116,10 +123,10 @@ def malformed(frame: bytes) -> str | None:
     if struct.unpack_from("!H", frame, 36)[0] != UDP_PORT:
         return "NOT_SUMWIRE"
     total, udp = struct.unpack_from("!H", frame, 16)[0], struct.unpack_from("!H", frame, 38)[0]
-    if len(frame) != 14 + total or total != 20 + udp or udp < 32:
+    if len(frame) != 14 + total or total != 20 + udp or udp < BARE - 34:
         return "LENGTH"
     packet = decode(frame[42:])
-    if packet.version != 1:
+    if packet.version != VERSION:
         return "VERSION"
     if packet.kind not in (CONTRIBUTE, RESULT, PROBE, STALE, REFUSED):
         return "KIND"

@@ -7,10 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from golden.packets import (
+    BARE,
     CONTRIBUTE,
     PROBE,
     REFUSED,
     UDP_PORT,
+    VERSION,
     Host,
     decode,
     ones_complement_sum,
@@ -22,7 +24,7 @@ GAP_US = 10_000
 REASONS = {
     "LENGTH": 1, "VERSION": 2, "KIND": 3, "OP": 4, "WORDS": 5, "JOB": 6, "WORKER": 7, "PORT": 8, "ADDRESS": 9,
     "SLOT": 10, "JOB_OP": 11, "COUNT": 12, "CHECKSUM": 13, "NOT_SUMWIRE": 14, "CALL": 15, "PARENT": 16,
-    "UDP_PORT": 17, "FLAGS": 18, "SOURCE": 19, "BUDGET": 20,
+    "UDP_PORT": 17, "FLAGS": 18, "SOURCE": 19, "BUDGET": 20, "TOKEN": 21, "ROUND": 22,
 }  # fmt: skip
 
 
@@ -41,8 +43,8 @@ class Refusals:
         if port in self.last and now - self.last[port] < GAP_US:
             return []
         self.last[port] = now
-        told = decode(frame[42:66])._replace(
-            version=1, kind=REFUSED, count=REASONS[reason], contributors=0, flags=0, words=0, cut=0
+        told = decode(frame[42:BARE])._replace(
+            version=VERSION, kind=REFUSED, count=REASONS[reason], contributors=0, flags=0, words=0, cut=0
         )
         asker = Host(port, frame[6:12], frame[26:30], udp_port=int.from_bytes(frame[34:36]))
         source = replace(self.aggregator, udp_port=UDP_PORT)
@@ -52,6 +54,6 @@ class Refusals:
 def _is_question(frame: bytes, reason: str) -> bool:
     """Whether it is a contribution or a probe, as far as its header can be trusted."""
     total, udp = int.from_bytes(frame[16:18]), int.from_bytes(frame[38:40])
-    if reason in ("NOT_SUMWIRE", "BUDGET") or len(frame) != 14 + total or total != 20 + udp or udp < 32:
+    if reason in ("NOT_SUMWIRE", "BUDGET") or len(frame) != 14 + total or total != 20 + udp or udp < BARE - 34:
         return False
     return ones_complement_sum(frame[14:34]) == 0xFFFF and frame[42] & 15 in (CONTRIBUTE, PROBE)

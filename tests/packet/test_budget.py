@@ -10,7 +10,7 @@ from golden.model import Host
 from helpers.packet.play import Game, ProgramRig, Rig, contribution
 from helpers.packet.star import BUDGETED, EVERY, FULL, HOSTS
 
-FRAME = 42 + 24 + 8 * model.WORD
+FRAME = model.BARE + 8 * model.WORD
 # So many frames begin while there is room.
 FIT = -(-model.BURST_BYTES // FRAME)
 EMPTY_US = (1 + model.BURST_BYTES) * 1024

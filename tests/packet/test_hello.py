@@ -53,7 +53,7 @@ def test_what_it_speaks_to(rig: Rig) -> None:
     digests = []
     for job in (FULL, EVERY, ROOT):
         packet = game.hello(job, 0, bucket=0xFFFF, chunk=0xFFFFFF)
-        assert packet.chunk >> 16 == 2
+        assert packet.chunk >> 16 == 3
         digests.append(packet.bucket << 16 | packet.chunk & 0xFFFF)
     assert len(set(digests)) == 3
     assert [bool(digest) for digest in digests] == [True, True, False]
@@ -90,7 +90,7 @@ def test_in_a_tree_each_switch_answers_for_itself(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"version": 2}, "VERSION"),
+        ({"version": 1}, "VERSION"),
         ({"kind": model.CONTRIBUTE}, "OP"),
         ({"kind": model.RESULT}, "OP"),
         ({"kind": model.STALE}, "OP"),

@@ -32,7 +32,7 @@ def test_a_refusal_of_the_round_goes_to_all_workers(rig: Rig, job: model.Job, op
         (model.REFUSED, 15, 4, 77, 7, 0)
     }
     assert sorted(p.worker for p in packets(out)) == [0, 1]
-    assert {len(frame) for _, frame in out} == {66}
+    assert {len(frame) for _, frame in out} == {model.BARE}
     assert game.golden.verdicts["RELAY"] == 1
     # It changed nothing: a repeat still asks above.
     assert len(game.contribute(job, 0, round_=4, op=op)) == 1

@@ -16,7 +16,7 @@ from helpers.packet.star import AGGREGATOR, EVERY, FULL, HOSTS, LEAF, LOWER, MID
 CHANGES = pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"version": 2}, "VERSION"),
+        ({"version": 1}, "VERSION"),
         ({"op": 77}, "OP"),
         ({"op": 0}, "OP"),
         ({"words": 3}, "WORDS"),
@@ -32,7 +32,7 @@ CHANGES = pytest.mark.parametrize(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-HEADER = 66
+HEADER = model.BARE
 
 
 def good(game: Game, **fields: int) -> Packet:
@@ -62,7 +62,7 @@ def test_a_known_sender_is_told_why(rig: Rig, fields: dict[str, int], reason: st
     assert (frame[34:36], frame[36:38]) == (model.UDP_PORT.to_bytes(2), udp_port.to_bytes(2))
     assert frame[15] == 0xA2  # the priority of the question, protected
     assert model.decode(frame[42:]) == packet._replace(
-        version=1, kind=6, count=model.REASONS[reason], contributors=0, flags=0, words=0, cut=0, payload=b""
+        version=model.VERSION, kind=6, count=model.REASONS[reason], contributors=0, flags=0, words=0, cut=0, payload=b""
     )
     assert set(game.golden.rejects) == {reason}
     game.check_counters()
@@ -132,20 +132,20 @@ def test_broken_frames_are_not_answered(rig: Rig) -> None:
     game = Game(rig)
     whole = udp_frame(HOSTS[0], AGGREGATOR, good(game, job=99).encode())
     checksum = whole[:24] + bytes([whole[24] ^ 1]) + whole[25:]
-    version = checksum[:42] + bytes([0x21]) + checksum[43:]
+    version = checksum[:42] + bytes([0x11]) + checksum[43:]
     other_port = whole[:36] + (21336).to_bytes(2) + whole[38:]
-    short = udp_frame(HOSTS[0], AGGREGATOR, whole[42:65])
+    short = udp_frame(HOSTS[0], AGGREGATOR, whole[42 : HEADER - 1])
     for frame in (whole[:-1], whole + b"\0", checksum, version, other_port, short):
         assert game.frame(1, frame) == []
     assert game.golden.rejects == {"LENGTH": 3, "CHECKSUM": 1, "VERSION": 1, "NOT_SUMWIRE": 1}
     game.check_counters()
 
 
-@pytest.mark.parametrize("length", [24, 25, 31, 24 + model.WORD, 1000, 1400])
+@pytest.mark.parametrize("length", [32, 33, 39, 32 + model.WORD, 1000, 1400])
 def test_never_longer_than_the_question(rig: Rig, length: int) -> None:
     """Whatever follows the header, parsed or not, does not come back."""
     game = Game(rig)
-    body = good(game, words=0, kind=model.PROBE, version=9).encode()[:24] + game.rng.bytes(length - 24)
+    body = good(game, words=0, kind=model.PROBE, version=9).encode()[:32] + game.rng.bytes(length - 32)
     frame = udp_frame(HOSTS[0], AGGREGATOR, body)
     ((_, answer),) = wait_for(game, lambda: game.frame(1, frame))
     assert len(answer) == HEADER <= len(frame)

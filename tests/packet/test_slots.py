@@ -30,7 +30,7 @@ def test_every_order_of_arrival_gives_the_same_sum(rig: Rig) -> None:
     for slot, order in enumerate([(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]):
         for worker in order:
             out = game.send(FULL, contribution(FULL, worker, slot, 0, payloads[worker]))
-        sums.add(out[0][1][66:])
+        sums.add(out[0][1][model.BARE :])
     assert len(sums) == 1
 
 
@@ -158,7 +158,7 @@ def test_largest_sum_does_not_overflow(rig: Rig) -> None:
     for job in (WIDE, FULL):
         for worker in range(len(job.workers)):
             out = game.send(job, contribution(job, worker, 0, 0, ones))
-        sums = model.from_planes(out[0][1][66:])
+        sums = model.from_planes(out[0][1][model.BARE :])
         assert set(sums.tolist()) == {job.table[15] * len(job.workers)}
 
 
@@ -170,7 +170,7 @@ def test_every_index_is_looked_up(rig: Rig, job: model.Job) -> None:
     out = game.send(job, contribution(job, 0, 1, 0, model.to_planes(indices, 4)))
     for worker in range(1, len(job.workers)):
         out = game.send(job, contribution(job, worker, 1, 0, zeros))
-    assert np.array_equal(model.from_planes(out[0][1][66:]), np.asarray(job.table)[indices])
+    assert np.array_equal(model.from_planes(out[0][1][model.BARE :]), np.asarray(job.table)[indices])
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_max32_element_by_element(rig: Rig, a: int, b: int) -> None:
     second = np.array([b, a] * 16, ">u4").tobytes()
     for worker, payload in enumerate((first, second, first, second)):
         out = game.send(NORMS, contribution(NORMS, worker, 0, 0, payload, model.MAX32))
-    assert set(np.frombuffer(out[0][1][66:], ">u4").tolist()) == {max(a, b)}
+    assert set(np.frombuffer(out[0][1][model.BARE :], ">u4").tolist()) == {max(a, b)}
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -40,7 +40,7 @@ def test_loss_above_is_repaired_by_any_worker(rig: Rig, job: model.Job, op: int)
     first = game.contribute(job, 1, op=op)
     for worker in (1, 0):
         ((_, again),) = game.contribute(job, worker, op=op)
-        assert again[66:] == first[0][1][66:]
+        assert again[model.BARE :] == first[0][1][model.BARE :]
     game.result_from_above(job, op=op)
     game.contribute(job, 0, op=op)  # the result was lost below: from this switch's own copy
     assert game.golden.verdicts == {"FIRST": 1, "LAST": 1, "ASK": 2, "DOWN": 1, "DUPLICATE": 1}

@@ -18,11 +18,12 @@ from unittest import mock
 import numpy as np
 from softswitch.runtime.entries import ActionCall, Entry, Ternary
 from softswitch.runtime.tables import RuntimeTable
-from sumwire.job import codec_operation, joining, session
+from sumwire.job import codec_operation, joining
 from sumwire.job.agreement import Agreement, Decision, FallBack, Phase, Return
 from sumwire.job.codec_operation import CodecOperation
 from sumwire.job.control import Control
 from sumwire.job.fallback import Fallback
+from sumwire.job.greeting import Greeting
 from sumwire.job.kept_results import ALL
 from sumwire.job.member import Member
 from sumwire.job.standing import Standing
@@ -205,7 +206,8 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "results-of-any-round": _method(Window, "find", _any_round),
     "newer-rounds-are-ignored": _method(Window, "on_stale", _nothing),
     "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),
-    "runs-are-not-told-apart": _method(session, "tag_in_run", lambda _: lambda tag, _: tag),
+    "runs-have-no-token": _method(Greeting, "token", lambda _: lambda *_: 0),
+    "runs-are-not-told-apart": _method(Greeting, "token", lambda _: lambda *_: 1),
     "runs-begin-in-the-same-round": lambda: mock.patch.object(joining, "ROUNDS_APART", 0),
     "handed-out-counts-as-sent": _method(CodecOperation, "take", _all_included),
     "left-out-counts-as-sent": _method(codec_operation, "_included", _nothing),

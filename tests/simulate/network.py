@@ -286,7 +286,7 @@ class Network:
 
 def describe(frame: bytes) -> str:
     """A frame in a trace."""
-    if len(frame) < 66 or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
+    if len(frame) < model.BARE or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
         return f"{len(frame)} bytes"
     packet = model.decode(frame[42:])
     payload = f"{crc32(packet.payload):08x}" if packet.payload else ""

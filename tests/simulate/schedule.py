@@ -102,7 +102,7 @@ def drawn(seed: int) -> Schedule:
         terms=terms,
         weather=_weather(rng),
         steps=steps,
-        faults=tuple(fault if whole else _kept(fault) for fault in faults),
+        faults=tuple(faults),
         group=group,
         aggregator=aggregator,
         loss_bound=bound,
@@ -153,11 +153,6 @@ def _outage(rng: random.Random, workers: int, shape: str) -> Fault:
     who = rng.randrange(len(SHAPES[shape].switches) if kind == "switch" else workers)
     frame = rng.randrange(6 * workers, 30 * workers)
     return Fault(kind, 0.0, frame, who, _log_uniform(rng, 2.0, 8.0), rng.random() < 0.5)
-
-
-def _kept(fault: Fault) -> Fault:
-    """Without any slot forgotten: where sums may lack workers, replicas would differ (docs/simulator.md)."""
-    return replace(fault, kind="pause" if fault.kind == "renew" else fault.kind, empty=False)
 
 
 def _log_uniform(rng: random.Random, low: float, high: float) -> float:

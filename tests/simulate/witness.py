@@ -78,6 +78,6 @@ def _place(packet: Packet) -> str:
 
 
 def _sumwire(frame: bytes) -> Packet | None:
-    if len(frame) < 66 or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
+    if len(frame) < model.BARE or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
         return None
     return model.decode(frame[42:])

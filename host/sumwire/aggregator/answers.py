@@ -76,7 +76,7 @@ def _write_headers(
     replies: Replies, asked: NDArray[Any], slots: NDArray[Any], seat: Numbers, kinds: NDArray[np.uint8]
 ) -> None:
     heads = headers(replies.heads)[: replies.count]
-    for name in ("op", "job", "slot", "bucket"):
+    for name in ("op", "job", "slot", "bucket", "token"):
         heads[name] = asked[name]
     heads["version_kind"] = first_byte(0) | kinds
     heads["worker"] = seat

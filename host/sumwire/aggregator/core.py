@@ -88,6 +88,7 @@ def _state_arrays(state: State) -> StateArrays:
     return StateArrays(
         job_of=address_of(state.job_of),
         jobs=address_of(state.jobs),
+        runs=address_of(state.shared.runs),
         slots=address_of(state.slots),
         words=address_of(state.words),
         verdicts=address_of(state.verdicts),

@@ -35,6 +35,7 @@ class StateArrays(ctypes.Structure):
     _fields_ = [
         ("job_of", c_void_p),
         ("jobs", c_void_p),
+        ("runs", c_void_p),
         ("slots", c_void_p),
         ("words", c_void_p),
         ("verdicts", c_void_p),

@@ -45,7 +45,7 @@ def process(state: State, batch: Batch, replies: Replies) -> None:
         step = _Step(state, batch, rows, index[rows])
         step.run()
         verdicts[rows] = step.verdicts
-        reasons[rows[step.verdicts == p4.VERDICT_REJECT]] = p4.REJECT_CALL
+        reasons[rows] = step.reasons
         answers.note(step.rows, step.verdicts, step.slots, step.numbers)
     state.verdicts += np.bincount(verdicts, minlength=p4.VERDICTS).astype(np.uint64)
     refused = reasons[verdicts == p4.VERDICT_REJECT]
@@ -79,10 +79,16 @@ class _Step:
         self._probes = self._packets["version_kind"] & 0xF == p4.KIND_PROBE
         self._hellos = are_hellos(self._packets)
         self._trimmed = lost_planes(self._packets)
+        has_token = self._packets["token"] != p4.TOKEN_NONE
+        self._opens = has_token & (self._packets["bucket"] == p4.BUCKET_OPENS_RUN)
+        self._of_run = has_token & ~self._opens & ~self._hellos
         self.numbers = self._jobs["first_slot"] + self._packets["slot"]
         self.slots = state.slots[self.numbers]
         self._fresh = np.zeros(len(rows), np.bool_)
         self.verdicts = np.zeros(len(rows), np.uint8)
+        # Why slots refuse packets.
+        self.reasons = np.full(len(rows), p4.REJECT_NONE, np.uint8)
+        self._index = index
 
     def run(self) -> None:
         """Decide on the verdicts, and update slots and words."""
@@ -92,6 +98,7 @@ class _Step:
         self._take_in(folding)
         closing = np.isin(self.verdicts, CLOSES)
         self.slots["closed"][closing] = 1
+        self._open_runs(np.flatnonzero(closing & self._opens))
         flushed = np.where(self._packets["contributors"] == 0, p4.FLAG_INCOMPLETE, p4.FLAG_MISSING).astype(np.uint8)
         self.slots["flags"] |= np.where(self.verdicts == p4.VERDICT_FLUSH, flushed, 0).astype(np.uint8)
         self._close_votes(np.flatnonzero(closing & (self._packets["op"] == p4.OP_VOTE)))
@@ -103,9 +110,15 @@ class _Step:
         # Serial-number arithmetic (RFC 1982): newer by less than half the circle.
         ahead = packets["round"].astype(np.uint32) - slots["round"]
         newer = (ahead != 0) & (ahead < _HALF_CIRCLE) & ~self._hellos
-        self._fresh = (slots["used"] == 0) | newer
-        older = ~self._fresh & (ahead != 0)
+        others = self._of_run & (slots["token"] != packets["token"])
+        older = (slots["used"] != 0) & (ahead != 0) & ~newer & ~others
+        self._refuse_runs(others, newer & (ahead != 1))
+        refused = self.reasons != p4.REJECT_NONE
+        self._fresh = ((slots["used"] == 0) | newer | others) & ~refused
         self._forget()
+        call = (slots["op"] != packets["op"]) | (slots["bucket"] != packets["bucket"])
+        call |= slots["token"] != packets["token"]
+        self.reasons[~refused & ~older & ~self._hellos & call] = p4.REJECT_CALL
         bit = np.uint32(1) << packets["worker"].astype(np.uint32)
         # A flush names the fewest contributions that are enough for its sender; 0 is any number.
         flush = (packets["flags"] & p4.FLAG_FLUSH != 0) & (slots["count"] >= packets["contributors"])
@@ -113,7 +126,7 @@ class _Step:
         rules = [
             (self._hellos, p4.VERDICT_INFORM),
             (older, p4.VERDICT_STALE),
-            ((slots["op"] != packets["op"]) | (slots["bucket"] != packets["bucket"]), p4.VERDICT_REJECT),
+            (self.reasons != p4.REJECT_NONE, p4.VERDICT_REJECT),
             (self._probes, p4.VERDICT_INFORM),
             (self._too_short(), p4.VERDICT_INFORM),
             (slots["closed"] != 0, p4.VERDICT_DUPLICATE),
@@ -124,6 +137,19 @@ class _Step:
         ]
         self.verdicts = np.select([rule for rule, _ in rules], [verdict for _, verdict in rules], p4.VERDICT_ADD)
         self.verdicts = self.verdicts.astype(np.uint8)
+
+    def _refuse_runs(self, others: NDArray[np.bool_], far: NDArray[np.bool_]) -> None:
+        """Refuse packets for their run. ``others``: whose slot has another run's. ``far``: which are of a newer round
+        than their slot's next one."""
+        packets, runs = self._packets, self._state.shared.runs[self._index]
+        first = packets["round"].astype(np.uint32) - runs["round"] <= 1
+        self.reasons[np.where(others, ~first, self._of_run & far)] = p4.REJECT_ROUND
+        self.reasons[others & (runs["token"] != packets["token"])] = p4.REJECT_TOKEN
+
+    def _open_runs(self, which: Numbers) -> None:
+        runs = self._state.shared.runs
+        for name in ("token", "round"):
+            runs[name][self._index[which]] = self._packets[name][which]
 
     def _quorums(self) -> NDArray[np.uint32]:
         """How many contributions complete each slot: the job's quorum, or that of the run if the packet names one."""
@@ -144,6 +170,7 @@ class _Step:
         self.slots["round"][fresh] = self._packets["round"][fresh]
         self.slots["op"][fresh] = self._packets["op"][fresh]
         self.slots["bucket"][fresh] = self._packets["bucket"][fresh]
+        self.slots["token"][fresh] = self._packets["token"][fresh]
 
     def _take_in(self, folding: NDArray[np.bool_]) -> None:
         slots, packets = self.slots[folding], self._packets[folding]

@@ -158,6 +158,20 @@ def _call(of: _Refused) -> str:
     )
 
 
+def _token(of: _Refused) -> str:
+    return (
+        f"{of.job}: from {of.sender}, of a run that is not open here: the aggregator was restarted, or another run has "
+        "begun: start all workers of the job again"
+    )
+
+
+def _round(of: _Refused) -> str:
+    return (
+        f"{of.job}: slot {of.fields['slot']}, round {of.fields['round']} from {of.sender}, which is not the slot's "
+        "next one: start all workers of the job again"
+    )
+
+
 def _parent(of: _Refused) -> str:
     return f"{of.job}: from {of.sender} as from a switch above, this aggregator has none: {_NO_TREE}"
 
@@ -178,4 +192,6 @@ _LINES: Final[Mapping[int, Callable[[_Refused], str]]] = {
     p4.REJECT_FLAGS: _flags,
     p4.REJECT_CALL: _call,
     p4.REJECT_PARENT: _parent,
+    p4.REJECT_TOKEN: _token,
+    p4.REJECT_ROUND: _round,
 }

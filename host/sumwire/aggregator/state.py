@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 from sumwire_protocol.ops import CODES
@@ -30,8 +31,11 @@ SLOT: Final = np.dtype(
         ("cut", np.uint8),
         ("used", np.uint8),
         ("bucket", np.uint16),
+        ("token", np.uint64),
     ]
 )
+# struct aggregator_run: of a job's latest run, its token and the round in which it was opened.
+RUN: Final = np.dtype([("token", np.uint64), ("round", np.uint32), ("unused", np.uint32)])
 # struct aggregator_job.
 JOB: Final = np.dtype(
     [
@@ -55,7 +59,7 @@ _SOCKET_COUNTERS: Final = 3
 
 
 class Shared:
-    """What the processes of an aggregator share: counters, and when which sender was last told or logged.
+    """What the processes of an aggregator share: counters, the jobs' runs, and when a sender was last told or logged.
 
     Processes that are forked later share the memory.
     """
@@ -64,6 +68,8 @@ class Shared:
         counters = p4.VERDICTS + p4.REJECTS + _SOCKET_COUNTERS
         self.senders = Senders(jobs)
         self.counters = _shared((processes, counters), np.uint64)
+        # A run is opened in one slot, and so in one process.
+        self.runs = _shared((len(jobs),), RUN)
         # By sender, and of the log also by reason.
         self.told_at = _shared((self.senders.known,), np.float64)
         self.logged_at = _shared((self.senders.rows, p4.REJECTS), np.float64)
@@ -71,7 +77,7 @@ class Shared:
             times[:] = -np.inf
 
 
-def _shared(shape: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
+def _shared(shape: tuple[int, ...], kind: npt.DTypeLike) -> NDArray[Any]:
     """An array of zeros in memory that processes share which are forked later."""
     array: NDArray[Any] = np.frombuffer(mmap.mmap(-1, prod(shape) * np.dtype(kind).itemsize), kind)
     return array.reshape(shape)

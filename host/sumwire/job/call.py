@@ -10,12 +10,13 @@ Example: operation 12 is "mean by thc of 2000 values, bucket 3" on all workers, 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sumwire_protocol import constants as p4
+
 # Higher ones are the greeting's.
-_TAGS: Final = 0xFF00
+_TAGS: Final = p4.BUCKET_OPENS_RUN
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,3 @@ def tag_in_one_trip(tag: int, carried: bytes) -> int:
     """The tag of the same call where it is encoded with carried scales: workers that carry others, or none, are refused
     instead of summed."""
     return binascii.crc_hqx(b"one trip" + carried, tag) % _TAGS
-
-
-def tag_in_run(tag: int, nonces: Sequence[int]) -> int:
-    """The tag of the same call in the run with these nonces (:class:`sumwire.job.joining.Run`): what an earlier run has
-    left in a slot is of another call, and is refused."""
-    return binascii.crc_hqx(b"run" + b"".join(nonce.to_bytes(4) for nonce in nonces), tag) % _TAGS

@@ -42,6 +42,7 @@ from sumwire.wire.header import WORD_BYTES
 # The bucket of the first step; each further step has the next lower one, so that the switch never mixes two steps.
 GREETING_BUCKET: Final = 0xFFFF
 _DIGEST_ELEMENTS: Final = 8
+_TOKEN_BYTES: Final = 8
 _DIGEST_BYTES: Final = _DIGEST_ELEMENTS * ELEMENT.itemsize
 # Flags of sums from which an experiment has left something out on purpose.
 _DEGRADED: Final = p4.FLAG_MISSING | p4.FLAG_TRIMMED
@@ -127,6 +128,12 @@ class Greeting:
             raise SpoiledError("the workers have not all seen the same nonces")
         if (own[:2] != highest[:2]).any():
             raise UnlikeError
+
+    def token(self, first_round: int) -> int:
+        """The token of the run that these workers have begun in ``first_round``: 64 bits that no other run has."""
+        seen = np.concatenate([self._nonces, self._settings]).astype(ELEMENT).tobytes()
+        token = hashlib.blake2b(seen + first_round.to_bytes(4), digest_size=_TOKEN_BYTES).digest()
+        return int.from_bytes(token) or 1
 
     def indices(self) -> NDArray[np.uint8]:
         """This worker's planes of known indices: uint8 (1, 4, 128)."""

@@ -11,7 +11,8 @@ anybody's help:
    there, most likely this one; the worker joins it. Otherwise: ROUNDS_APART rounds later.
 3. The workers greet each other there (:mod:`sumwire.job.greeting`). Late packets of dead processes can spoil a
    greeting, but each worker finds out, and then tries ROUNDS_APART rounds later.
-4. The newest round wins. Whoever waits in a greeting and learns that slot 0 has a newer round joins that.
+4. The workers bring the run's token to the switch, which from then on takes packets of this run alone.
+5. The newest round wins. Whoever waits in a greeting and learns that slot 0 has a newer round joins that.
 
 Example: run 1 of two workers was killed in round 57. Worker 0 asks, is told round 57, closed, and greets in round 73.
 Worker 1 comes a minute later, is told round 73, open, with worker 0 in it, and joins.
@@ -45,11 +46,14 @@ from sumwire.transport.patience import DeadlinePassedError, Patience
 from sumwire.transport.switch_errors import check_switch, silence, wrong_quorum
 from sumwire.transport.udp import Transport
 from sumwire.transport.waiting import SILENT_PROBES
-from sumwire.wire.sequence import ROUNDS, round_newer
+from sumwire.wire.header import WORD_BYTES
+from sumwire.wire.sequence import ROUNDS, Place, place_of, round_newer
 
 _LOG: Final = logging.getLogger("sumwire")
 # From the newest round of earlier runs to a new run's first.
 ROUNDS_APART: Final = 16
+# A run is opened in so many slots: each of up to four roots of a tree has one of them.
+_OPENING_CHUNKS: Final = 4
 # How long a step after the first one may take in a tree.
 _STUCK_S: Final = 5.0
 # Greetings in a row that packets of dead processes have spoiled: more are something else.
@@ -90,6 +94,7 @@ class _Joining:
         self._greeting = Greeting(config, settings)
         self._first = 0
         self._step = 0
+        self._place: Place = (0, 0)
 
     def run(self) -> Run:
         newest = self._transport.newest_round
@@ -166,10 +171,23 @@ class _Joining:
             greeting.check_digests(self._exchange(p4.OP_MAX32, greeting.digests(), group).words)
         if self._config.thc is not None:
             greeting.check_table(self._exchange(p4.OP_THC, greeting.indices(), everyone))
+        self._open_run()
 
-    def _exchange(self, op: int, payload: NDArray[np.uint8], group: list[int]) -> Results:
+    def _open_run(self) -> None:
+        """Bring the run's token to the switch."""
+        self._transport.enter_run(self._greeting.token(self._first))
+        chunks = min(_OPENING_CHUNKS, self._config.slots)
+        self._exchange(
+            p4.OP_MAX32,
+            np.zeros((chunks, 1, WORD_BYTES), np.uint8),
+            list(range(self._config.workers)),
+            bucket=p4.BUCKET_OPENS_RUN,
+        )
+
+    def _exchange(self, op: int, payload: NDArray[np.uint8], group: list[int], bucket: int | None = None) -> Results:
         """One step, to which the workers of ``group`` contribute."""
         config, step = self._config, self._step
+        self._place = place_of(self._transport.next_sequence, config.slots)
         self._step += 1
         options = ExchangeOptions(
             waits_for_workers=True,
@@ -177,10 +195,11 @@ class _Joining:
             contribute=config.worker in group,
             on_hello=self._on_hello,
         )
-        results = self._transport.exchange(op, payload, GREETING_BUCKET - step, options)
+        bucket = GREETING_BUCKET - step if bucket is None else bucket
+        results = self._transport.exchange(op, payload, bucket, options)
         count = int(results.counts[0])
         if count != min(len(group), config.quorum) and not results.flags[0] & p4.FLAG_MISSING:
-            raise wrong_quorum(config, step % config.slots, self._first + step // config.slots, count)
+            raise wrong_quorum(config, *self._place, count)
         return results
 
     def _on_hello(self, state: SwitchState) -> None:
@@ -196,10 +215,11 @@ class _Joining:
         try:
             self._patience.waiting(waited_s, missing)
         except DeadlinePassedError:
+            slot, round_ = self._place
             error = DeadlineError(
                 job=config.job,
-                slot=step % config.slots,
-                round_=(self._first + step // config.slots) % ROUNDS,
+                slot=slot,
+                round_=round_,
                 chunk=0,
                 open_chunks=1,
                 waited_s=waited_s,

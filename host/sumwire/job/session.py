@@ -24,7 +24,7 @@ from sumwire.config import JobConfig
 from sumwire.errors import ConfigError, SumwireError
 from sumwire.job.agreed_fallback import AgreedFallback
 from sumwire.job.agreement import Agreement
-from sumwire.job.call import Call, tag_in_run
+from sumwire.job.call import Call
 from sumwire.job.change import Change
 from sumwire.job.control import Control
 from sumwire.job.gloo_group import available
@@ -120,8 +120,7 @@ class Session(ABC):
 
     def _through_switch(self, transport: Transport, operation: Operation, call: Call) -> Tensor:
         """In the run that this worker has joined."""
-        assert self._run is not None
-        operation.tag = tag_in_run(call.tag, self._run.nonces)
+        operation.tag = call.tag
         return operation.through_switch(transport, self._config, self._stats)
 
 

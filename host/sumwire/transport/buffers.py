@@ -61,7 +61,7 @@ class Results:
 
 
 class ExpectedHeads(NamedTuple):
-    """The heads of plain results, uint64 (chunks, 3), in the fields of ``mask``, uint64 (3,)."""
+    """The heads of plain results, uint64 (chunks, 4), in the fields of ``mask``, uint64 (4,)."""
 
     heads: NDArray[np.uint64]
     mask: NDArray[np.uint64]
@@ -86,8 +86,8 @@ class Buffers:
     ``packets``: uint8 (chunks, bytes of one), with their headers. ``payload``: uint8 (chunks, up words, 128), the part
     of them that the caller fills. ``results``: filled by :meth:`accept`. ``tos``: uint8 (chunks,) or None.
     ``expected``: heads of their plain results.
-    ``complete``: how many contributions every result must have; 0 if some may be missing. ``ignored``: flags of results
-    that say nothing.
+    ``token``: that of the run. ``complete``: how many contributions every result must have; 0 if some may be missing.
+    ``ignored``: flags of results that say nothing.
     Raises UsageError for more chunks than a packet can number, and for a TOS of another shape.
     """
 
@@ -102,6 +102,7 @@ class Buffers:
         up: Pool,
         down: Pool,
         tos: NDArray[np.uint8] | None = None,
+        token: int = p4.TOKEN_NONE,
         complete: int = 0,
         ignored: int = 0,
     ) -> None:
@@ -112,6 +113,7 @@ class Buffers:
         up_words, down_words = OP_WORDS[op]
         self.op = op
         self.bucket = bucket
+        self.token = token
         self.chunks = chunks
         up_bytes = HEADER_BYTES + up_words * WORD_BYTES
         self.packets = up.take(chunks * up_bytes).reshape(chunks, up_bytes)
@@ -124,6 +126,7 @@ class Buffers:
             first_sequence=first_sequence,
             bucket=bucket,
             quorum=config.run_quorum,
+            token=token,
         )
         self.complete = complete
         mask = without_flags(COMPLETE_MASK if complete else RESULT_MASK, ignored)
@@ -169,7 +172,7 @@ class Buffers:
         return None if self.tos is None else int(protected(self.tos[chunk : chunk + 1])[0])
 
     def probe(self, chunk: int) -> NDArray[np.uint8]:
-        """The PROBE of a chunk, uint8 (24,)."""
+        """The PROBE of a chunk, uint8 (32,)."""
         probe: NDArray[np.uint8] = self.packets[chunk, :HEADER_BYTES].copy()
         record = headers(probe.reshape(1, -1))
         record["version_kind"] = first_byte(p4.KIND_PROBE)
@@ -209,6 +212,7 @@ class Buffers:
             & (records["op"] == self.op)
             & (records["job"] == self._job)
             & (records["worker"] == self._seat)
+            & (records["token"] == self.token)
             & (records["count"] != 0)
         )
         return wanted

@@ -36,7 +36,7 @@ class SwitchState:
 
 
 def hello_packet(config: JobConfig) -> NDArray[np.uint8]:
-    """The HELLO of a worker about slot 0, uint8 (24,)."""
+    """The HELLO of a worker about slot 0, uint8 (32,)."""
     header = Header(p4.KIND_PROBE, p4.OP_NONE, config.job, slot=0, worker=config.seat)
     return np.frombuffer(pack(header), np.uint8)
 

@@ -181,7 +181,7 @@ class Receiver:
             return self._waiting.refused(record)
         if is_hello_answer(self._connection.config, HEADER_BYTES, record):
             self._waiting.hello(state_of(record))
-        elif int(record["op"]) != self._buffers.op:
+        elif (int(record["op"]), int(record["token"])) != (self._buffers.op, self._buffers.token):
             return False
         elif first == _STALE:
             window.on_stale(slot, round_)

@@ -9,7 +9,7 @@
 * PROBE is a header without payload that asks the switch who is in the slot's sum. The answer, INFORM, says whether
   this worker's contribution is needed. Probes are used when a retransmission did not help, and when a timer expires:
   most likely the slot then waits for another worker.
-  Example: a timer expires for 4 chunks because a straggler is late. Four probes of 24 bytes replace four
+  Example: a timer expires for 4 chunks because a straggler is late. Four probes of 32 bytes replace four
   retransmissions of 536 bytes.
 * A chunk whose slot the switch already uses for a later round can only be recovered from other workers.
 """

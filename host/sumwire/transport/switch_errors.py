@@ -9,7 +9,7 @@ from typing import Final
 from sumwire_protocol import constants as p4
 
 from sumwire.config import OP_CODES, JobConfig
-from sumwire.errors import MismatchError, OrderError, RefusedError
+from sumwire.errors import MismatchError, OrderError, RefusedError, SwitchLostError
 from sumwire.transport.hello import SwitchState
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import OP_WORDS
@@ -98,6 +98,16 @@ def other_call(config: JobConfig, slot: int, round_: int, op: int) -> OrderError
         f"job {config.job}: the switch has another call than this worker's (op {op}) in slot {slot}, round {round_}: "
         "all workers must make the same calls with the same lengths in the same order; compare the workers' programs"
     )
+
+
+def forgotten_run(config: JobConfig, slot: int, round_: int, waited_s: float) -> SwitchLostError:
+    """The error about a switch that takes no packets of this worker's run."""
+    text = (
+        f"job {config.job}: the switch {config.aggregator} takes no packets of this worker's run any more (slot "
+        f"{slot}, round {round_}): it was restarted, its configuration was written anew, or another run of the job has "
+        "begun; start all workers again"
+    )
+    return SwitchLostError(text, job=config.job, slot=slot, round_=round_, waited_s=waited_s)
 
 
 def check_switch(config: JobConfig, state: SwitchState) -> None:

@@ -74,6 +74,7 @@ class Transport:
         self._up, self._down, self._kept = Pool(), Pool(), Pool()
         self._exchange: Exchange | None = None
         self.masks: Masks | None = None
+        self._token = p4.TOKEN_NONE
         self.link = Link(config, self.stats)
         try:
             self.catch_up = CatchUp(config, options.kept_chunks) if _closes_early(config, options) else None
@@ -126,11 +127,18 @@ class Transport:
         self._check_free()
         self.window.restart(first_round * self._config.slots)
 
+    def enter_run(self, token: int) -> None:
+        """The packets of the exchanges to come are those of the run with this token; of none with TOKEN_NONE."""
+        self._token = token
+        if self.catch_up is not None:
+            self.catch_up.enter_run(token)
+
     def restart(self) -> None:
-        """Drop the exchange under way, if there is one: a new greeting (:meth:`rebase`) can begin."""
+        """Drop the exchange under way, if there is one, and leave the run: a greeting (:meth:`rebase`) can begin."""
         if self._exchange is not None:
             self._exchange.close()
         self.masks = None
+        self.enter_run(p4.TOKEN_NONE)
         self.window.restart(self.next_sequence)
 
     def hello(self, timeout_s: float) -> SwitchState | None:
@@ -231,6 +239,7 @@ class Transport:
             up=self._up,
             down=down,
             tos=options.tos,
+            token=self._token,
             complete=complete,
             # Masked elements leave the range at random.
             ignored=0 if masks is None else p4.FLAG_OVERFLOW,

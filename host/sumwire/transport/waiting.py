@@ -28,7 +28,7 @@ from sumwire.transport.connection import Connection
 from sumwire.transport.hello import SwitchState
 from sumwire.transport.patience import Patience
 from sumwire.transport.retries import SendKind
-from sumwire.transport.switch_errors import check_switch, other_call, refused, silence, too_narrow
+from sumwire.transport.switch_errors import check_switch, forgotten_run, other_call, refused, silence, too_narrow
 from sumwire.wire.sequence import ROUNDS, round_newer
 
 # Ticks from one question to the switch to the next. At every tick the patience is asked.
@@ -125,18 +125,21 @@ class Waiting:
     def refused(self, record: Any) -> bool:
         """The switch has refused a packet. Returns False if it was none of this exchange's.
 
-        Raises OrderError if other workers make another call. Another reason that persists is a RefusedError before the
-        job's first result; after it, the switch is lost.
+        Raises OrderError if other workers make another call. The switch is lost if it does not know this worker's run.
+        Another reason that persists is a RefusedError before the job's first result; after it, the switch is lost.
         """
         config, window, buffers = self._connection.config, self._window, self._buffers
         reason, op, bucket = int(record["count"]), int(record["op"]), int(record["bucket"])
         slot, round_ = int(record["slot"]), int(record["round"])
-        own_call = (op, bucket) == (buffers.op, buffers.bucket)
+        own_call = (op, bucket, int(record["token"])) == (buffers.op, buffers.bucket, buffers.token)
         if op != p4.OP_NONE and not (own_call and window.waits_for(slot, round_)):
             return False
         if reason == p4.REJECT_CALL:
             raise other_call(config, slot, round_, op)
         now = self._connection.clock()
+        if reason in (p4.REJECT_TOKEN, p4.REJECT_ROUND):
+            self._patience.switch_lost(forgotten_run(config, slot, round_, now - window.progress_at))
+            return True
         if self._refused_at is None:
             self._refused_at = now
         elif now - self._refused_at >= REFUSED_AGAIN_S:

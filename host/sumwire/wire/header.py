@@ -20,7 +20,7 @@ VALUES_PER_PLANE: Final = p4.WORD_BITS
 # Bytes in front of the Sumwire header on an Ethernet link.
 LOWER_HEADER_BYTES: Final = p4.ETHERNET_BYTES + p4.IPV4_BYTES + p4.UDP_BYTES
 
-_LAYOUT: Final = struct.Struct("!BBHHBBIIBBHI")
+_LAYOUT: Final = struct.Struct("!BBHHBBIIBBHIQ")
 _CHUNK_BITS: Final = dict(p4.SUMWIRE_FIELDS)["chunk"]
 _KINDS: Final = frozenset(
     {p4.KIND_CONTRIBUTE, p4.KIND_RESULT, p4.KIND_STALE, p4.KIND_PROBE, p4.KIND_INFORM, p4.KIND_REFUSED}
@@ -33,7 +33,7 @@ class WireError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The 24 bytes in front of the payload, without the version, which is always SUMWIRE_VERSION."""
+    """The 32 bytes in front of the payload, without the version, which is always SUMWIRE_VERSION."""
 
     kind: int
     op: int
@@ -48,6 +48,7 @@ class Header:
     bucket: int = 0
     chunk: int = 0
     cut: int = 0
+    token: int = p4.TOKEN_NONE
 
 
 def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
@@ -67,7 +68,7 @@ def pack(header: Header, payload: bytes | memoryview = b"") -> bytes:
             raise struct.error("cut is 8 bits wide")
         head = _LAYOUT.pack(
             p4.SUMWIRE_VERSION << 4 | h.kind, h.op, h.job, h.slot, h.worker, h.count,
-            h.round, h.contributors, h.flags, h.words, h.bucket, h.cut << _CHUNK_BITS | h.chunk,
+            h.round, h.contributors, h.flags, h.words, h.bucket, h.cut << _CHUNK_BITS | h.chunk, h.token,
         )  # fmt: skip
     except struct.error as error:
         raise WireError(f"{header} does not fit the wire: {error}") from error
@@ -81,9 +82,8 @@ def unpack(datagram: bytes | memoryview) -> tuple[Header, memoryview]:
     """
     if len(datagram) < HEADER_BYTES:
         raise WireError(f"{len(datagram)} bytes: a Sumwire packet has at least {HEADER_BYTES}")
-    first, op, job, slot, worker, count, round_, contributors, flags, words, bucket, last = _LAYOUT.unpack_from(
-        datagram
-    )
+    fields = _LAYOUT.unpack_from(datagram)
+    first, op, job, slot, worker, count, round_, contributors, flags, words, bucket, last, token = fields
     version, kind = first >> 4, first & 0xF
     if version != p4.SUMWIRE_VERSION:
         raise WireError(f"version {version}: this library speaks {p4.SUMWIRE_VERSION}")
@@ -93,5 +93,5 @@ def unpack(datagram: bytes | memoryview) -> tuple[Header, memoryview]:
     if len(payload) != words * WORD_BYTES:
         raise WireError(f"{len(payload)} bytes of payload: words={words} needs {words * WORD_BYTES}")
     cut, chunk = last >> _CHUNK_BITS, last & (1 << _CHUNK_BITS) - 1
-    header = Header(kind, op, job, slot, worker, count, round_, contributors, flags, words, bucket, chunk, cut)
+    header = Header(kind, op, job, slot, worker, count, round_, contributors, flags, words, bucket, chunk, cut, token)
     return header, payload

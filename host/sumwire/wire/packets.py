@@ -24,19 +24,19 @@ OP_WORDS: Final = {op.code: (op.up.words, op.down.words) for op in OPS}
 
 
 def _byte_fields() -> list[tuple[str, int]]:
-    """(name, bytes) in wire order. Version and kind share the first byte, cut and chunk the last four: numpy has no
+    """(name, bytes) in wire order. Version and kind share the first byte, cut and chunk four bytes: numpy has no
     integers of three bytes.
     """
-    (version, version_bits), (kind, kind_bits), *rest, (cut, cut_bits), (chunk, chunk_bits) = p4.SUMWIRE_FIELDS
-    first, last = (f"{version}_{kind}", version_bits + kind_bits), (f"{cut}_{chunk}", cut_bits + chunk_bits)
-    return [(name, bits // 8) for name, bits in (first, *rest, last)]
+    (version, version_bits), (kind, kind_bits), *rest, (cut, cut_bits), (chunk, chunk_bits), last = p4.SUMWIRE_FIELDS
+    first, shared = (f"{version}_{kind}", version_bits + kind_bits), (f"{cut}_{chunk}", cut_bits + chunk_bits)
+    return [(name, bits // 8) for name, bits in (first, *rest, shared, last)]
 
 
 _NAMES: Final = [name for name, _ in _byte_fields()]
 _FORMATS: Final = [f">u{size}" for _, size in _byte_fields()]
 _OFFSETS: Final = list(accumulate((size for _, size in _byte_fields()), initial=0))[:-1]
 
-_CHUNK_BITS: Final = p4.SUMWIRE_FIELDS[-1][1]
+_CHUNK_BITS: Final = dict(p4.SUMWIRE_FIELDS)["chunk"]
 CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
 
 
@@ -45,7 +45,8 @@ def offset_of(field: str) -> int:
     return _OFFSETS[_NAMES.index(field)]
 
 
-# The offset of the flags in a datagram.
+# Where these fields begin in a datagram.
+TOKEN_AT: Final = offset_of("token")
 FLAGS_AT: Final = offset_of("flags")
 
 
@@ -85,7 +86,7 @@ def _mask(*fields: str) -> NDArray[np.uint64]:
 
 
 def heads(packets: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Headers of packets (n, bytes of one) as heads (n, 3) in the packets' memory: 64-bit numbers of any byte order.
+    """Headers of packets (n, bytes of one) as heads (n, 4) in the packets' memory: 64-bit numbers of any byte order.
 
     With heads many fields are compared at once.
     """
@@ -135,11 +136,12 @@ def write_headers(
     first_sequence: int,
     bucket: int,
     quorum: int = 0,
+    token: int = p4.TOKEN_NONE,
 ) -> None:
     """Write the headers of an exchange's contributions, (chunks, bytes of one).
 
-    Chunk k is number ``first_sequence + k`` of the job. ``seat``: the worker's number at its switch. ``quorum``: that
-    of the run; 0 for the job's.
+    Chunk k is number ``first_sequence + k`` of the job. ``seat``: the worker's number at its switch. ``quorum`` and
+    ``token``: those of the run; a quorum of 0 is the job's.
     """
     records = headers(packets)
     # uint64 has room for 2**64 chunks, some 10**16 steps.
@@ -157,3 +159,4 @@ def write_headers(
     records["bucket"] = bucket
     # There are at most CHUNKS_MAX, so that cut is 0.
     records["cut_chunk"] = np.arange(len(packets))
+    records["token"] = token

@@ -18,7 +18,7 @@ OCTETS: Final = 256
 # Uniform bytes have a larger chi-square, of 255 degrees of freedom, in one of 1000 samples.
 CHI_SQUARE_MOST: Final = 330.52
 # The greeting's packets have higher ones.
-_TAGS: Final = 0xFF00
+_TAGS: Final = p4.BUCKET_OPENS_RUN
 # Independent values exceed it in one of 1000 samples.
 _SIGMAS: Final = 3.29
 

@@ -15,7 +15,7 @@ from sumwire_protocol import constants as p4
 _ETHERNET: Final = struct.Struct("!6s6sH")
 _IPV4: Final = struct.Struct("!BBHHHBBH4s4s")
 _UDP: Final = struct.Struct("!HHHH")
-_SUMWIRE: Final = struct.Struct("!BBHHBBIIBBHI")
+_SUMWIRE: Final = struct.Struct("!BBHHBBIIBBHIQ")
 IPV4_NO_OPTIONS: Final = 0x45
 DEFAULT_TTL: Final = 64
 # As hosts send their datagrams.
@@ -71,7 +71,7 @@ def sumwire(header: Header, payload: bytes = b"", *, version: int = p4.SUMWIRE_V
     h = header
     head = _SUMWIRE.pack(
         version << 4 | h.kind, h.op, h.job, h.slot, h.worker, h.count,
-        h.round, h.contributors, h.flags, h.words, h.bucket, h.chunk,
+        h.round, h.contributors, h.flags, h.words, h.bucket, h.chunk, h.token,
     )  # fmt: skip
     return head + payload
 

@@ -202,6 +202,7 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
     "other UDP port": (p4.REJECT_NOT_SUMWIRE, _other_port),
     "ICMP": (p4.REJECT_NOT_SUMWIRE, _ping),
     "no UDP header": (p4.REJECT_NOT_SUMWIRE, _no_udp_header),
+    "run that nobody has opened": (p4.REJECT_TOKEN, _changed(token=(1, 1 << 63, (1 << 64) - 1))),
     "op of an open slot": (p4.REJECT_CALL, _changed(job=(ODD_ID,), slot=(0,), round=(1,))),
 }
 """By name: the reject reason that must be counted, and how a packet is built."""

@@ -27,8 +27,8 @@ control Admission(inout headers_t hdr,
                      @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) bit<1> spray,
                      @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest) {
         meta.admission.opening = ((opening_t)generation << OPENING_OWNER_AT)
-            | ((opening_t)hdr.sumwire.round << OPENING_ROUND_AT) | ((opening_t)hdr.sumwire.op << OPENING_OP_AT)
-            | (opening_t)hdr.sumwire.bucket;
+            | ((opening_t)hdr.sumwire.token << OPENING_TOKEN_AT) | ((opening_t)hdr.sumwire.round << OPENING_ROUND_AT)
+            | ((opening_t)hdr.sumwire.op << OPENING_OP_AT) | (opening_t)hdr.sumwire.bucket;
         meta.admission.slot = slot_base + (slot_t)hdr.sumwire.slot;
         meta.admission.group = group;
         meta.admission.digest = job_digest;

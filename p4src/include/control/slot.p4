@@ -31,15 +31,18 @@ const bit<16> FLUSHES = 0x0002;    // a FLUSH, and as many are in as its sender 
 // trimmed ones where the result has no room in them.
 const bit<16> ASKS = TRAIT_BARE;
 
-// What a usual contribution is not, and what its slot's state does not have: a phase, or workers that are void.
+// What a usual contribution is not, and what its slot's state does not have: a phase, a run to open, void workers.
 const bit<16> TRAITS_UNUSUAL =
-    TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_TRIMMED | TRAIT_VOID | TRAIT_OTHER_CALL;
-const state_t STATE_UNUSUAL = (0x3 << STATE_PHASE_AT) | (0xFFFFFFFF << STATE_VOIDED_AT);
+    TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_TRIMMED | TRAIT_VOID | TRAIT_REFUSED;
+const state_t STATE_UNUSUAL = (0x3 << STATE_PHASE_AT) | (0x1 << STATE_OPENS_AT) | (0xFFFFFFFF << STATE_VOIDED_AT);
 
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     Aggregate() aggregate;
 
     register<state_t>(SLOTS_TOTAL) states;
+    // Of the job's latest run, at its slot base: the state of the slot with which the run was opened. A switch that has
+    // forgotten its slots has forgotten this as well, and takes nothing more of the run.
+    register<state_t>(SLOTS_TOTAL) runs;
 
     action read_state() {
         states.read(meta.state, meta.admission.slot);
@@ -58,13 +61,38 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state = meta.admission.opening ++ 104w0;
     }
 
+    // The round begins a run, if it closes.
+    action opens_run() {
+        meta.state = meta.state | (1 << STATE_OPENS_AT);
+    }
+
+    // How far the packet's round is ahead of the one in which the job's run was opened.
+    action read_run() {
+        runs.read(meta.joined, meta.admission.slot - (slot_t)hdr.sumwire.slot);
+        meta.scratch = hdr.sumwire.round - STATE_ROUND(meta.joined);
+    }
+
+    action write_run() {
+        runs.write(meta.admission.slot - (slot_t)hdr.sumwire.slot, meta.state);
+    }
+
     action is_older() {
         meta.traits = meta.traits | TRAIT_OLDER;
     }
 
     action is_of_another_call() {
-        meta.traits = meta.traits | TRAIT_OTHER_CALL;
+        meta.traits = meta.traits | TRAIT_REFUSED;
         meta.reject = REJECT_CALL;
+    }
+
+    action is_of_another_run() {
+        meta.traits = meta.traits | TRAIT_REFUSED;
+        meta.reject = REJECT_TOKEN;
+    }
+
+    action is_of_another_round() {
+        meta.traits = meta.traits | TRAIT_REFUSED;
+        meta.reject = REJECT_ROUND;
     }
 
     // The key of the verdict, and the state with this contribution in, whatever the packet is.
@@ -313,14 +341,50 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         read_state();
         if (STATE_OPENING(meta.state) != meta.admission.opening) {
             compare_rounds();
-            // Serial-number arithmetic (RFC 1982): newer by less than half the circle.
-            if (STATE_OWNER(meta.state) != meta.admission.opening[87:56] ||
-                (meta.scratch != 0 && meta.scratch < 0x80000000)) {
+            if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening) && meta.scratch == 1) {
+                // Nearly always: the next round of the slot's run.
                 forget_state();
-            } else if (meta.scratch != 0) {
-                is_older();
-            } else if (meta.traits & TRAIT_ANY_CALL == 0) {
-                is_of_another_call();
+            } else if (hdr.sumwire.token == TOKEN_NONE || hdr.sumwire.bucket == BUCKET_OPENS_RUN ||
+                       meta.traits & (TRAIT_FROM_ABOVE | TRAIT_ANY_CALL) != 0 || (meta.admission.sprays == 1 && !hdr.above.isValid())) {
+                // What belongs to no run, what a switch sends that knows the run, and all where a slot's rounds are
+                // divided among several roots: the round alone decides.
+                // Serial-number arithmetic (RFC 1982): newer by less than half the circle.
+                if (STATE_OWNER(meta.state) != OPENING_OWNER(meta.admission.opening) ||
+                    (meta.scratch != 0 && meta.scratch < 0x80000000)) {
+                    forget_state();
+                    if (hdr.sumwire.token != TOKEN_NONE && hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
+                        opens_run();
+                    }
+                } else if (meta.scratch != 0) {
+                    is_older();
+                } else if (meta.traits & TRAIT_ANY_CALL == 0) {
+                    is_of_another_call();
+                }
+            } else {
+                if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening)) {
+                    if (meta.scratch == 0) {
+                        is_of_another_call();
+                    } else if (meta.scratch >= 0x80000000) {
+                        is_older();
+                    }
+                } else {
+                    // The slot's first packet of this run, if the run is the job's.
+                    read_run();
+                    if (STATE_RUN(meta.joined) != OPENING_RUN(meta.admission.opening)) {
+                        is_of_another_run();
+                    } else if (meta.scratch == 0) {
+                        // Of the slots behind those that opened the run.
+                        forget_state();
+                    }
+                }
+                if (meta.traits & (TRAIT_REFUSED | TRAIT_OLDER | TRAIT_FRESH) == 0) {
+                    // Results that a lower switch has missed its workers may have from others.
+                    if (meta.scratch == 1 || (hdr.above.isValid() && meta.scratch < 0x80000000)) {
+                        forget_state();
+                    } else {
+                        is_of_another_round();
+                    }
+                }
             }
         }
         // Nearly every packet is a whole contribution without flags to an open slot. The table would be a detour.
@@ -343,6 +407,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             verdict.apply();
             if (meta.effects & EFFECT_CLOSES != 0) {
                 mark_loss();
+            }
+            if (STATE_OPENS(meta.state) == 1 && meta.effects & (EFFECT_CLOSES | EFFECT_TAKES) != 0) {
+                write_run();
             }
         }
         if (meta.effects & ~EFFECT_TELLS != 0) {

@@ -156,7 +156,7 @@ def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.Go
                 continue
             reply = Reply(places[packet.job][packet.worker], frame[42:], frame[15])
             if packet.op == model.SIGN and packet.payload and len(got) > len(out):
-                drawn = got[len(out)].data[24:]
+                drawn = got[len(out)].data[model.HEADER :]
                 golden.settle(packet.job, packet.slot, drawn)
                 reply = reply._replace(data=packet._replace(payload=drawn).encode())
             out.append(reply)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 # Packets of the greeting have this bucket or a higher one.
-_GREETINGS = 0xFF00
+_GREETINGS = switch_model.OPENS_RUN
 # Of `ddp_system`.
 STEPS = 20
 

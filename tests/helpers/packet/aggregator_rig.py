@@ -70,6 +70,7 @@ class AggregatorRig:
 
     def renew(self) -> None:
         self._aggregator.state.slots[:] = 0
+        self._aggregator.state.shared.runs[:] = 0
 
     def exchange(self, port: int, frame: bytes) -> Frames:
         datagram = received(port, frame)

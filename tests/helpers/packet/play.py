@@ -94,7 +94,7 @@ def contribution(
 
 def sumwire(frame: bytes) -> Packet | None:
     """The Sumwire packet of a frame to or from Sumwire's port, if it is one."""
-    if len(frame) < 66 or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
+    if len(frame) < model.BARE or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
         return None
     return model.decode(frame[42:])
 

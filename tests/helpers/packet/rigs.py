@@ -43,7 +43,7 @@ from sumwire_protocol import constants as _p4
 Answer = TypeVar("Answer")
 ETH_P_ALL = 3
 # Ethernet, IPv4 without options, UDP, Sumwire.
-PLAIN = 42 + 24
+PLAIN = model.BARE
 READY_S = 60.0
 ANSWER_S = 30.0
 # Of a virtual queue: all it ever held is gone in a microsecond.

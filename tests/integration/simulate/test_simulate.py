@@ -61,7 +61,7 @@ def test_runs_end_well_after_a_worker_was_killed() -> None:
 
 
 def test_the_group_takes_the_place_of_a_switch_that_is_down() -> None:
-    down = (Fault("switch", 0.0, frame=22, for_s=20.0, empty=True),)
+    down = (Fault("switch", 0.0, frame=38, for_s=20.0, empty=True),)
     steps = (*CALM.steps, Step("sum32", 700, 9, gap_s=0.1))
     outcome = play(replace(CALM, group=True, faults=down, steps=steps))
     assert (outcome.violations, outcome.runs, outcome.errors) == ([], 1, [])
@@ -112,11 +112,9 @@ def test_command_shows_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_run_never_takes_an_earlier_runs_results() -> None:
-    """A switch forgot everything under a run, which went on in its later slots. The next run begins in round 0 too,
-    since slot 0 is unused, and meets those slots: it is refused, and the run after that begins in later rounds."""
+    """A switch forgot everything under a run. The next run begins in round 0 too, since slot 0 is unused."""
     outcome = play(FORGOTTEN)
-    assert (outcome.violations, outcome.runs) == ([], 3)
-    assert any("OrderError" in error for error in outcome.errors)
+    assert (outcome.violations, outcome.runs) == ([], 2)
 
 
 def test_a_result_that_is_handed_out_says_whose_contributions_are_in_it() -> None:
@@ -160,23 +158,22 @@ def test_a_whole_sum_contains_what_the_own_switch_has_forgotten() -> None:
     assert (outcome.violations, outcome.errors) == ([], [])
 
 
-@pytest.mark.xfail(strict=True, reason="packets do not say of which generation of slots they are")
 def test_replicas_are_equal_after_slots_are_forgotten_under_a_loss_bound() -> None:
-    """A sum closed with worker 1 alone and reached worker 0; then the job was renewed, and the same slot closed once
-    more, with another worker."""
+    """A sum closes with worker 1 alone and reaches worker 0; then the job is renewed. Without a token the same slot
+    closes once more, with another worker. With one the switch takes nothing more of the run."""
     step = Step("reduce", 5118, 43781)
-    outcome = play(
-        Schedule(
-            seed=1890423418429023635,
-            terms=Terms("star2", 4, 2),
-            weather=Weather(0.2, 0.0, 0.0, 1.0, (5e-05, 0.0001)),
-            steps=(step, step, step, step),
-            faults=(Fault("renew", 0.0, frame=56),),
-            group=True,
-            loss_bound=0.3,
-            trains=True,
-            one_trip=False,
-            skew_s=(0.001994832210898453, 0.0005478935611108471),
-        )
+    schedule = Schedule(
+        seed=1890423418429023635,
+        terms=Terms("star2", 4, 2),
+        weather=Weather(0.2, 0.0, 0.0, 1.0, (5e-05, 0.0001)),
+        steps=(step, step, step, step),
+        faults=(Fault("renew", 0.0, frame=56),),
+        group=True,
+        loss_bound=0.3,
+        trains=True,
+        one_trip=False,
+        skew_s=(0.001994832210898453, 0.0005478935611108471),
     )
-    assert outcome.violations == []
+    assert play(schedule).violations == []
+    with mutations.MUTATIONS["runs-have-no-token"]():
+        assert any("differ" in violation for violation in play(schedule).violations)

@@ -74,9 +74,11 @@ int packet_admit(const struct aggregator_state *state, const struct aggregator_b
   const uint32_t slot = job->first_slot + load16(row + AT_SLOT);
   *p = (struct one){.state = state,
                     .job = job,
+                    .run = &state->runs[number],
                     .row = row,
                     .slot = &state->slots[slot],
                     .words = state->words + (uint64_t)slot * SLOT_BYTES,
+                    .token = load64(row + AT_TOKEN),
                     .number = slot,
                     .round = load32(row + AT_ROUND),
                     .seat = row[AT_WORKER],

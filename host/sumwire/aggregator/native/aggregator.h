@@ -31,6 +31,15 @@ struct aggregator_slot {
   // Nobody has sent anything to it if 0.
   uint8_t used;
   uint16_t bucket;
+  // Of the run, or TOKEN_NONE.
+  uint64_t token;
+};
+
+// A job's latest run, and the round in which it was opened.
+struct aggregator_run {
+  uint64_t token;
+  uint32_t round;
+  uint32_t unused;
 };
 
 struct aggregator_job {
@@ -52,6 +61,8 @@ struct aggregator_job {
 struct aggregator_state {
   const int32_t *job_of;
   const struct aggregator_job *jobs;
+  // By job, shared with other processes.
+  struct aggregator_run *runs;
   struct aggregator_slot *slots;
   uint8_t *words;
   uint64_t *verdicts;

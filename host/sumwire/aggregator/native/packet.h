@@ -19,6 +19,12 @@ static inline uint32_t load32(const uint8_t *from) {
   return __builtin_bswap32(value);
 }
 
+static inline uint64_t load64(const uint8_t *from) {
+  uint64_t value;
+  memcpy(&value, from, sizeof value);
+  return __builtin_bswap64(value);
+}
+
 static inline void store16(uint8_t *to, uint16_t value) {
   value = __builtin_bswap16(value);
   memcpy(to, &value, sizeof value);
@@ -42,12 +48,16 @@ static inline int is_hello(const uint8_t *row) {
 struct one {
   const struct aggregator_state *state;
   const struct aggregator_job *job;
+  struct aggregator_run *run;
   const uint8_t *row;
   struct aggregator_slot *slot;
   uint8_t *words;
+  uint64_t token;
   uint32_t number, round, seat;
   uint16_t bucket;
   uint8_t op, flags, tos;
+  // Why the slot refuses it.
+  int reason;
   // A contribution without its low index planes.
   uint8_t trimmed;
 };

@@ -6,16 +6,45 @@
 // Flags of a contribution that become flags of the result.
 enum { FLAGS_KEPT = FLAG_INCOMPLETE | FLAG_OVERFLOW | FLAG_TRIMMED | FLAG_CE | FLAG_MISSING };
 
-// The verdict if the round alone decides, else VERDICT_NONE. Clears a slot that is unused or of an older round.
-static int compare_rounds(struct one *p) {
-  struct aggregator_slot *slot = p->slot;
+static int refuse(struct one *p, int reason) {
+  p->reason = reason;
+  return VERDICT_REJECT;
+}
+
+static int opens_run(const struct one *p) { return p->token != TOKEN_NONE && p->bucket == BUCKET_OPENS_RUN; }
+
+static int is_older(uint32_t ahead) { return ahead >= 0x80000000u; }
+
+// The slot's run is another one than the packet's: whether the packet is the job's run's first one in the slot.
+static int compare_runs(struct one *p) {
+  const uint32_t opened = __atomic_load_n(&p->run->round, __ATOMIC_RELAXED);
+  if (__atomic_load_n(&p->run->token, __ATOMIC_ACQUIRE) != p->token) return refuse(p, REJECT_TOKEN);
+  return p->round - opened <= 1 ? VERDICT_FIRST : refuse(p, REJECT_ROUND);
+}
+
+// What is to be done with a packet, by its run and round: VERDICT_FIRST in a slot that is to be cleared, VERDICT_NONE in
+// one that stays, or a verdict.
+static int compare(struct one *p) {
+  const struct aggregator_slot *slot = p->slot;
   const uint32_t ahead = p->round - slot->round;
-  if (!slot->used || (ahead != 0 && ahead < 0x80000000u)) {
-    *slot = (struct aggregator_slot){.used = 1, .round = p->round, .op = p->op, .bucket = p->bucket};
-    return VERDICT_NONE;
+  const int of_run = p->token != TOKEN_NONE && p->bucket != BUCKET_OPENS_RUN;
+  if (of_run && slot->token != p->token) return compare_runs(p);
+  if (!slot->used) return VERDICT_FIRST;
+  if (ahead == 0) {
+    const int same = slot->op == p->op && slot->bucket == p->bucket && slot->token == p->token;
+    return same ? VERDICT_NONE : refuse(p, REJECT_CALL);
   }
-  if (ahead != 0) return VERDICT_STALE;
-  return slot->op == p->op && slot->bucket == p->bucket ? VERDICT_NONE : VERDICT_REJECT;
+  if (is_older(ahead)) return VERDICT_STALE;
+  return of_run && ahead != 1 ? refuse(p, REJECT_ROUND) : VERDICT_FIRST;
+}
+
+// The verdict if run and round alone decide, else VERDICT_NONE. Clears a slot that the packet is the first one of.
+static int compare_rounds(struct one *p) {
+  const int found = compare(p);
+  if (found != VERDICT_FIRST) return found;
+  *p->slot = (struct aggregator_slot){
+      .used = 1, .round = p->round, .op = p->op, .bucket = p->bucket, .token = p->token};
+  return VERDICT_NONE;
 }
 
 // The key depends on nothing else, so the draws are the same however packets are cut into batches (see
@@ -27,6 +56,10 @@ static uint64_t draw_key(const struct one *p) {
 
 static void close_slot(struct one *p) {
   p->slot->closed = 1;
+  if (opens_run(p)) {
+    __atomic_store_n(&p->run->round, p->round, __ATOMIC_RELAXED);
+    __atomic_store_n(&p->run->token, p->token, __ATOMIC_RELEASE);
+  }
   if (p->op == OP_VOTE) fold_close_votes(p->slot->count, p->words);
   if (!p->trimmed) return;
   // A whole result has no room in so short a packet of a switch: all workers get the top planes, whenever they ask.
@@ -117,7 +150,7 @@ uint64_t aggregator_process(const struct aggregator_state *state, const struct a
     int verdict = VERDICT_REJECT, reason = packet_admit(state, batch, i, &packet);
     if (reason == REJECT_NONE) {
       verdict = settle(&packet, &copy);
-      if (verdict == VERDICT_REJECT) reason = REJECT_CALL;
+      if (verdict == VERDICT_REJECT) reason = packet.reason;
     }
     replies->reasons[i] = (uint8_t)reason;
     state->verdicts[verdict]++;

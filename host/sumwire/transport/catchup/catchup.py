@@ -24,6 +24,10 @@ class CatchUp:
         self.ahead = EarlyResults(config, self.kept)
         self.recovery = Recovery(config, self.kept)
 
+    def enter_run(self, token: int) -> None:
+        """From now on results are those of the run with this token."""
+        self.ahead.token = self.recovery.token = token
+
     def close(self) -> None:
         """Stop asking and answering; closing twice is allowed."""
         self.recovery.close()

@@ -29,25 +29,28 @@ _WORDS_DOWN: Final = np.array([OP_WORDS.get(op, (0, 0))[1] for op in range(256)]
 _NOTHING: Final = -1
 
 
-def whole_results(config: JobConfig, records: NDArray[Any], sizes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    """Which of received datagrams are complete results of any op for this worker, bool (n,). Given are their headers
-    and the bytes in each."""
+def whole_results(
+    config: JobConfig, token: int, records: NDArray[Any], sizes: NDArray[np.integer[Any]]
+) -> NDArray[np.bool_]:
+    """Which of received datagrams are complete results of any op for this worker in the run with ``token``, bool (n,).
+    Given are their headers and the bytes in each."""
     ops, words = records["op"].copy(), records["words"].copy()
     known: NDArray[np.bool_] = (words == _WORDS_DOWN[ops]) & (words != 0)
     # Cut by a switch: the host appends what stands for the two low planes.
     known |= (ops == p4.OP_THC) & (words == p4.THC_WORDS_CUT)
     known &= sizes == HEADER_BYTES + words.astype(np.int64) * WORD_BYTES
     known &= (records["version_kind"] == _RESULT) & (records["job"] == config.job) & (records["worker"] == config.seat)
-    known &= (records["count"] != 0) & (records["slot"] < config.slots)
+    known &= (records["count"] != 0) & (records["slot"] < config.slots) & (records["token"] == token)
     known &= records["flags"] & p4.FLAG_INCOMPLETE == 0
     return known
 
 
 class EarlyResults:
     """Keeps early results in the ring of :class:`KeptResults`. They fill at most half of it, so that workers further
-    behind still find the results that this worker has applied."""
+    behind still find the results that this worker has applied. ``token``: of the run, TOKEN_NONE before it."""
 
     def __init__(self, config: JobConfig, kept: KeptResults) -> None:
+        self.token = p4.TOKEN_NONE
         self._config = config
         self._kept = kept
         self._most = kept.capacity // 2
@@ -72,7 +75,7 @@ class EarlyResults:
         later: NDArray[np.bool_] = steps < slots * ROUNDS // 2
         if not later.any():
             return later
-        later = later & whole_results(config, records, sizes)
+        later = later & whole_results(config, self.token, records, sizes)
         fits: NDArray[np.bool_] = later & (steps < self._most)
         self.refused += int(np.count_nonzero(later)) - int(np.count_nonzero(fits))
         chosen = np.flatnonzero(fits)
@@ -87,7 +90,7 @@ class EarlyResults:
 
     def take(self, first: int, chunks: int) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.uint16]]:
         """The early results of an exchange that begins: indices of its chunks, datagrams, and the bytes in each."""
-        here = self._kept.held(first, min(chunks, max(self._latest + 1 - first, 0)))
+        here = self._kept.held(first, min(chunks, max(self._latest + 1 - first, 0)), self.token)
         rows, sizes = self._kept.get(first + here)
         return here, rows, sizes
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sumwire_protocol import constants as p4
 
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
+from sumwire.wire.packets import headers
 from sumwire.wire.sequence import ROUNDS
 
 # The least number of results kept: 17 MiB if all of them are large. A worker that falls behind by more cannot catch up.
@@ -40,6 +41,8 @@ class KeptResults:
         self._slots = slots
         self.capacity = slots * self._rounds
         self._sequences = np.full(self.capacity, _NEVER, np.int64)
+        # A switch that has forgotten its slots can lead a later run to the rounds of an earlier one.
+        self._tokens = np.zeros(self.capacity, np.uint64)
         # Not cleared: the kernel provides pages only when they are written.
         self._rows = np.empty((self.capacity, ROW_BYTES), np.uint8)
         self._sizes = np.zeros(self.capacity, np.uint16)
@@ -53,14 +56,16 @@ class KeptResults:
         longest = int(sizes.max())
         with self._lock:
             self._sequences[places] = sequences
+            self._tokens[places] = headers(rows)["token"]
             self._sizes[places] = sizes
             self._rows[places, :longest] = rows[:, :longest]
 
-    def held(self, first: int, count: int) -> NDArray[np.int64]:
-        """Which of the sequence numbers first..first+count-1 are here: rising int64 offsets from ``first``."""
+    def held(self, first: int, count: int, token: int) -> NDArray[np.int64]:
+        """Which of a run's sequence numbers first..first+count-1 are here: rising int64 offsets from ``first``."""
         wanted = np.arange(first, first + min(count, self.capacity))
+        places = wanted % self.capacity
         with self._lock:
-            return np.flatnonzero(self._sequences[wanted % self.capacity] == wanted)
+            return np.flatnonzero((self._sequences[places] == wanted) & (self._tokens[places] == token))
 
     def get(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
         """Copies of results that are here: rows, and the bytes in each.
@@ -71,13 +76,15 @@ class KeptResults:
         with self._lock:
             return self._rows[places], self._sizes[places]
 
-    def find(self, slot: int, round_: int, op: int) -> bytearray | None:
-        """A copy of the op's result for (slot, round), as a datagram; None if it is not here."""
+    def find(self, slot: int, round_: int, op: int, token: int) -> bytearray | None:
+        """A copy of the op's result for (slot, round) of a run, as a datagram; None if it is not here."""
         if slot >= self._slots:
             return None
         place = slot + self._slots * (round_ % self._rounds)
         with self._lock:
             sequence = int(self._sequences[place])
-            if sequence == _NEVER or sequence // self._slots % ROUNDS != round_ or self._rows[place, _OP_AT] != op:
+            if sequence == _NEVER or sequence // self._slots % ROUNDS != round_:
+                return None
+            if self._rows[place, _OP_AT] != op or self._tokens[place] != token:
                 return None
             return bytearray(self._rows[place, : self._sizes[place]].tobytes())

@@ -78,12 +78,13 @@ class Recovery:
     """Asks other workers, and answers them in a thread of its own until :meth:`close`. One thread at a time may ask.
 
     Peers at the same switch are asked first; among equals, in the order of the numbers after this worker's. A question
-    begins with the peer that answered last. Raises OSError if a port is taken, ConfigError if the port for other
-    workers would be above 65535.
+    begins with the peer that answered last. ``token``: of the run, TOKEN_NONE before it. Raises OSError if a port is
+    taken, ConfigError if the port for other workers would be above 65535.
     """
 
     def __init__(self, config: JobConfig, kept: KeptResults) -> None:
         self.counters = RecoveryCounters()
+        self.token = p4.TOKEN_NONE
         self._config = config
         numbers = [(config.worker + step) % config.workers for step in range(1, config.workers)]
         # A stable sort keeps that order among the workers of one switch.
@@ -130,7 +131,10 @@ class Recovery:
             place = place_of(sequence, config.slots)
             if place not in self._wanted and self._peers:
                 slot, round_ = place
-                question = pack(Header(p4.KIND_PROBE, op, config.job, slot, config.seat, count=0, round=round_))
+                header = Header(
+                    p4.KIND_PROBE, op, config.job, slot, config.seat, count=0, round=round_, token=self.token
+                )
+                question = pack(header)
                 self._wanted.add(place)
                 self._waiting.append(_Question(sequence, op, question))
 
@@ -178,7 +182,7 @@ class Recovery:
         senders = self._receive()
         count = len(senders)
         records, sizes = headers(self._received[:count]), self._sizes[:count]
-        good = whole_results(self._config, records, sizes)
+        good = whole_results(self._config, self.token, records, sizes)
         sequences: list[int] = []
         rows: list[int] = []
         for row, sender in enumerate(senders):

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The thread that answers other workers' questions for results, from the results this worker keeps.
 
-A question is the header of a PROBE for (job, slot, round, op), with the asker's seat as its worker, and a nonce. The
-answer is the RESULT that the switch would have sent to the asker. Where the nonce is not that of the sender's address
-and port, it is the question again, with the right one (:mod:`sumwire.transport.catchup.askers`). A question for a
-result that is not here is not answered.
+A question is the header of a PROBE for (job, slot, round, op, token), with the asker's seat as its worker, and a
+nonce. The answer is the RESULT that the switch would have sent to the asker. Where the nonce is not that of the
+sender's address and port, it is the question again, with the right one (:mod:`sumwire.transport.catchup.askers`). A
+question for a result that is not here is not answered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sumwire.errors import ConfigError
 from sumwire.transport.catchup.askers import NONCE_BYTES, Askers
 from sumwire.transport.catchup.kept_results import KeptResults
 from sumwire.wire.header import HEADER_BYTES
-from sumwire.wire.packets import OP_WORDS, first_byte
+from sumwire.wire.packets import OP_WORDS, TOKEN_AT, first_byte
 
 # A worker's port for other workers is so far above its port for the switch.
 PORT_OFFSET: Final = 1000
@@ -134,10 +134,11 @@ class RecoveryService:
         if not (asker.answers if known else asker.nonces).allows(now):
             self.counters.limited += 1
             return None
-        return self._result(slot, round_, op, seat) if known else self._nonce(question, sender)
+        token = int.from_bytes(question[TOKEN_AT:HEADER_BYTES])
+        return self._result(slot, round_, op, token, seat) if known else self._nonce(question, sender)
 
-    def _result(self, slot: int, round_: int, op: int, seat: int) -> bytearray | None:
-        answer = self._kept.find(slot, round_, op)
+    def _result(self, slot: int, round_: int, op: int, token: int, seat: int) -> bytearray | None:
+        answer = self._kept.find(slot, round_, op, token)
         if answer is None:
             self.counters.unknown += 1
             return None

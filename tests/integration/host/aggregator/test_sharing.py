@@ -40,7 +40,7 @@ def group(mapping: dict[str, Any], processes: int) -> Iterator[list[socket.socke
 
 
 def datagram(job: int, slot: int) -> bytes:
-    return struct.pack("!BBHH", 0x11, 1, job, slot) + bytes(18)
+    return struct.pack("!BBHH", 0x21, 1, job, slot) + bytes(26)
 
 
 @pytest.mark.parametrize("processes", [2, 3, 4])

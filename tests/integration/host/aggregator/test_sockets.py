@@ -86,7 +86,7 @@ def test_trains_come_in_one_piece_with_sender_and_tos(
         assert batch.sizes.tolist() == 2 * ([536] * 39 + [436, 536])
         sent = [*(row.tobytes() for row in rows[:39]), rows[39, :436].tobytes(), rows[7].tobytes()]
         assert data_of(batch) == 2 * sent
-        assert [row[:24].tobytes() for row in batch.rows] == [data[:24] for data in 2 * sent]
+        assert [row[:32].tobytes() for row in batch.rows] == [data[:32] for data in 2 * sent]
         assert [data for part in batch.parts(30) for data in data_of(part)] == 2 * sent
         parts = list(batch.parts(30))
         assert [part.count for part in parts] == [30, 30, 22]
@@ -120,7 +120,7 @@ def test_any_messages_become_datagrams(receivers: list[socket.socket], native: b
         for _ in range(20):
             sent: list[bytes] = []
             for _ in range(rng.randrange(1, 5)):
-                size = rng.choice([1, 23, 24, 536, 1048, ROW_BYTES, ROW_BYTES + 1, 3000])
+                size = rng.choice([1, 31, 32, 544, 1056, ROW_BYTES, ROW_BYTES + 1, 3000])
                 data = rng.randbytes(rng.choice([0, 1, size, rng.randrange(1, min(64 * size, 60000))]))
                 other.sendmsg([data], [(socket.IPPROTO_UDP, UDP_SEGMENT, size.to_bytes(2, sys.byteorder))])
                 sent += [data[at : at + size] for at in range(0, len(data), size)] or [b""]
@@ -155,7 +155,7 @@ def random_replies(rng: np.random.Generator, count: int) -> Replies:
     replies = Replies(400)
     replies.count = count
     replies.places[:count] = rng.integers(0, PLACES, count)
-    replies.sizes[:count] = rng.choice([24, 152, 1048], count, p=[0.1, 0.2, 0.7])
+    replies.sizes[:count] = rng.choice([32, 160, 1056], count, p=[0.1, 0.2, 0.7])
     replies.tos[:count] = rng.choice(TOS, count)
     replies.heads[:count] = rng.integers(0, 256, replies.heads[:count].shape, np.uint8)
     # Some of them are shared.

@@ -26,7 +26,7 @@ pytest.importorskip("cryptography")
 
 RANKS = 4
 # The buckets of the greeting.
-GREETING = 0xFF00
+GREETING = model.OPENS_RUN
 OPS = ["thc", "max32", "sum32", "vote", "sign", "min32"]
 
 

@@ -105,7 +105,7 @@ def test_full_precision_is_the_mean_gradient(rig: TreeRig) -> None:
 def payload_bits(rig: TreeRig, values: int, every: int | None) -> tuple[tuple[float, float], float]:
     """Bits per value and step, (up, down), of Marsit's payloads, and how exact they are; without the job's greeting."""
     mapping = rig.fresh_job("train")
-    header = 14 + 20 + 8 + 24
+    header = 14 + 20 + 8 + 32
 
     def work(worker: int) -> tuple[int, float, float]:
         weight = nn.Parameter(torch.zeros(values))

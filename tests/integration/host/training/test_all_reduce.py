@@ -358,14 +358,15 @@ def test_impossible_times_are_refused(name: str) -> None:
 
 
 def test_statistics_count_every_packet() -> None:
-    """Per worker: HELLO, the greeting's 3 chunks, one of them THC, norms 1, THC 3; sizes from the wire format."""
+    """Per worker: HELLO, the greeting's 3 chunks, one of them THC, 4 that open the run, norms 1, THC 3. Sizes are from
+    the wire format."""
     [stats, *_] = play(lambda job, worker: (sumwire.all_reduce(torch.ones(3000), job), job.stats)[1])
-    header, small, up, down = (14 + 20 + 8 + 24 + words * 128 for words in (0, 1, 4, 8))
+    header, small, up, down = (14 + 20 + 8 + 32 + words * 128 for words in (0, 1, 4, 8))
     assert (stats.operations, stats.values) == (1, 3000)
     sent = stats.packets_sent - stats.retransmissions - stats.probes
-    assert sent == 7
+    assert sent == 11
     if not stats.retransmissions and stats.probes == 1:
-        assert stats.bytes_sent == header + 3 * small + 4 * up
-        assert stats.bytes_received == header + 3 * small + 4 * down
+        assert stats.bytes_sent == header + 7 * small + 4 * up
+        assert stats.bytes_received == header + 7 * small + 4 * down
     assert 0 < stats.exchange_s < stats.operation_s + 1
     assert model.UDP_PORT == 21335

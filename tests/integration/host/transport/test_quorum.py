@@ -40,7 +40,7 @@ from sumwire_protocol import constants as p4
 from torch import Tensor
 
 # Packets of the greeting have this bucket or a higher one.
-GREETINGS = 0xFF00
+GREETINGS = model.OPENS_RUN
 WORKERS = 4
 QUORUM = 3
 BUCKET = 5

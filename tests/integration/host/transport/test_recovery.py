@@ -233,8 +233,8 @@ def test_asking_twice_is_asking_once_and_nothing_is_asked_after_the_end() -> Non
 
 
 def question(config: JobConfig, nonce: bytes = NO_NONCE, **changed: Any) -> bytes:
-    fields = {"version": 1, "kind": PROBE, "op": model.THC, "job": JOB, "slot": 3, "worker": config.seat, "count": 0}
-    rest = {"round": 0, "contributors": 0, "flags": 0, "words": 0, "bucket": 0, "chunk": 0, "payload": b""}
+    fields = {"version": model.VERSION, "kind": PROBE, "op": model.THC, "job": JOB, "slot": 3, "worker": config.seat}
+    rest = {"count": 0, "round": 0, "contributors": 0, "flags": 0, "words": 0, "bucket": 0, "chunk": 0, "payload": b""}
     return model.Packet(**{**fields, **rest, **changed}).encode() + nonce
 
 
@@ -288,8 +288,8 @@ def test_questions_that_are_none_are_counted_and_ignored(stack: ExitStack) -> No
             good[:-1],
             good + b"\0",
             good * 50,
-            random.Random(1).randbytes(24),
-            question(asker, nonce, version=2),
+            random.Random(1).randbytes(32),
+            question(asker, nonce, version=1),
             question(asker, nonce, kind=model.CONTRIBUTE),
             question(asker, nonce, kind=model.RESULT),
             question(asker, nonce, op=0),
@@ -300,7 +300,7 @@ def test_questions_that_are_none_are_counted_and_ignored(stack: ExitStack) -> No
             question(asker, nonce, words=8),
             question(asker, nonce, words=8, payload=bytes(1024)),
             question(asker, nonce, count=1),
-            good[:24],
+            good[: model.HEADER],
         ]
         assert raw.ask(bad) == []
         counters = g.workers[1].service.counters
@@ -400,8 +400,8 @@ def test_a_worker_that_takes_no_nonce_is_asked_twice_in_its_turn() -> None:
         for number in range(4):
             if number < 2:
                 asked_for, asker = peer.udp.recvfrom(100)
-                assert asked_for[24:] == (NO_NONCE, bytes([1] * 8))[number]
-            answer = bytearray(asked_for[:24] + bytes([number + 1] * 8))
+                assert asked_for[model.HEADER :] == (NO_NONCE, bytes([1] * 8))[number]
+            answer = bytearray(asked_for[: model.HEADER] + bytes([number + 1] * 8))
             answer[7] = 1
             peer.udp.sendto(answer, asker)
             until(lambda number=number: (recovery.answers(), recovery.counters.nonces)[1] == number + 1)  # type: ignore[misc]
@@ -435,7 +435,7 @@ def test_answers_that_are_none_are_counted_and_ignored() -> None:
         changed = [
             good._replace(kind=model.CONTRIBUTE),
             good._replace(kind=PROBE),
-            good._replace(version=2),
+            good._replace(version=1),
             good._replace(op=model.SUM32),
             good._replace(op=99),
             good._replace(job=JOB + 1),
@@ -446,7 +446,7 @@ def test_answers_that_are_none_are_counted_and_ignored() -> None:
             good._replace(round=1),
             good._replace(words=7),
         ]
-        bad = [b"", b"\x12", data[:24], data[:-1], data + b"\0", data * 2, *(packet.encode() for packet in changed)]
+        bad = [b"", b"\x22", data[: model.HEADER], data[:-1], data + b"\0", data * 2, *(p.encode() for p in changed)]
         recovery.ask([3], model.THC)
         peer.answer(recovery, [*bad, data, data])
         got = []

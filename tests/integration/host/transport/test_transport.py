@@ -124,7 +124,7 @@ def test_exchanges_in_a_row(slots: int) -> None:
         for result, up in zip(results, data, strict=True):
             assert_sums(result, up)
         # On a busy machine packets are sent again, and a HELLO with the first of them; nor has its answer a payload.
-        header_bytes, whole = 14 + 20 + 8 + 24, sum(lengths) + stats.duplicates
+        header_bytes, whole = 14 + 20 + 8 + 32, sum(lengths) + stats.duplicates
         assert stats.packets_sent - stats.retransmissions - stats.probes == sum(lengths)
         assert stats.bytes_sent == stats.packets_sent * header_bytes + (stats.packets_sent - stats.probes) * 4 * 128
         assert stats.bytes_received == stats.packets_received * header_bytes + whole * 8 * 128
@@ -172,7 +172,8 @@ def malformed(worker: int) -> list[bytes]:
     changed = [
         good._replace(kind=model.CONTRIBUTE),
         good._replace(kind=9),
-        good._replace(version=2),
+        good._replace(version=1),
+        good._replace(token=1),
         good._replace(op=model.MAX32),
         good._replace(op=77),
         good._replace(job=JOB + 1),
@@ -186,7 +187,7 @@ def malformed(worker: int) -> list[bytes]:
         good._replace(kind=model.STALE, words=0, payload=b"", job=JOB + 1, round=9),
         good._replace(kind=model.STALE, words=0, payload=b"", worker=worker + 1, round=9),
     ]
-    return [b"", b"\x12", data[:23], data[:24], data[:-1], data + b"\xff", data * 2, *(p.encode() for p in changed)]
+    return [b"", b"\x22", data[:31], data[:32], data[:-1], data + b"\xff", data * 2, *(p.encode() for p in changed)]
 
 
 def test_malformed_packets_are_ignored_and_counted() -> None:

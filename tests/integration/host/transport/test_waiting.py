@@ -90,7 +90,7 @@ def test_a_silent_switch_at_the_start() -> None:
         joined(mapping, 0)
     assert TransportOptions().silence_s == 3.0, "where a job says nothing else (docs/host.md)"
     assert caught.value.job == mapping["job"]
-    assert "MTU, at least 1076 bytes" in str(caught.value)
+    assert "MTU, at least 1084 bytes" in str(caught.value)
 
 
 def test_patience_learns_who_is_missing_and_that_the_switch_is_silent() -> None:
@@ -211,7 +211,7 @@ def test_a_path_on_which_whole_packets_vanish(way: str) -> None:
     lost = {"deaf": long} if way == "up" else {"mute": long}
     with (
         Bridge(mapping, golden_switch(mapping), **lost),
-        pytest.raises(SwitchLostError, match=r"too narrow: it answers short packets.* need 1076 bytes"),
+        pytest.raises(SwitchLostError, match=r"too narrow: it answers short packets.* need 1084 bytes"),
     ):
         joined(mapping, 0)
 

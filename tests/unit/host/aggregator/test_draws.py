@@ -50,7 +50,7 @@ def test_every_worker_has_the_same_say(native: bool, order: tuple[int, ...]) -> 
                 for worker in order
             ]
             replies = play(served, stream, np.random.default_rng(0), 4).replies
-            plus += int(np.unpackbits(np.frombuffer(replies[0].data[24:], np.uint8)).sum())
+            plus += int(np.unpackbits(np.frombuffer(replies[0].data[model.HEADER :], np.uint8)).sum())
         values = rounds * 8192
         assert abs(plus / values - 0.25) < 5 * (0.25 * 0.75 / values) ** 0.5
 
@@ -69,4 +69,4 @@ def test_two_servers_and_two_rounds_draw_differently() -> None:
     second.state.seed += 1
     results = [play(first, stream, rng, 4), play(second, stream, rng, 4)]
     results.append(play(first, next_round, rng, 4))
-    assert len({played.replies[0].data[24:] for played in results}) == 3
+    assert len({played.replies[0].data[model.HEADER :] for played in results}) == 3

@@ -46,7 +46,7 @@ def asked(packet: Packet, source: bytes = HOSTS[0].ip, port: int = model.UDP_POR
 @pytest.mark.parametrize(
     ("packet", "reason"),
     [
-        (GOOD._replace(version=2), p4.REJECT_VERSION),
+        (GOOD._replace(version=1), p4.REJECT_VERSION),
         (GOOD._replace(op=77), p4.REJECT_OP),
         (GOOD._replace(op=0), p4.REJECT_OP),
         (GOOD._replace(words=3), p4.REJECT_WORDS),
@@ -69,7 +69,7 @@ def test_a_known_sender_is_told_why(native: bool, packet: Packet, reason: int) -
     assert refusal.to == (ip(HOSTS[0].ip), model.UDP_PORT)
     assert refusal.tos == 0xE2
     kept = packet._replace(
-        version=1, kind=6, count=reason, contributors=0, flags=0, words=0, cut=0, payload=b"",
+        version=model.VERSION, kind=6, count=reason, contributors=0, flags=0, words=0, cut=0, payload=b"",
     )  # fmt: skip
     assert model.decode(refusal.data) == kept
     assert served.state.rejects[reason] == served.state.rejects.sum() == 1
@@ -158,8 +158,8 @@ def refusal_log() -> RefusalLog:
 @pytest.mark.parametrize(
     ("packet", "reason", "text"),
     [
-        (GOOD, p4.REJECT_LENGTH, r"536 bytes from 10\.0\.0\.1 is no whole .* UDP port 21335"),
-        (GOOD._replace(version=2), p4.REJECT_VERSION, r"version 2 .* speaks 1: install one version of Sumwire"),
+        (GOOD, p4.REJECT_LENGTH, r"544 bytes from 10\.0\.0\.1 is no whole .* UDP port 21335"),
+        (GOOD._replace(version=1), p4.REJECT_VERSION, r"version 1 .* speaks 2: install one version of Sumwire"),
         (GOOD._replace(kind=9), p4.REJECT_KIND, r"kind 9 from 10\.0\.0\.1, .*: install one version"),
         (GOOD._replace(op=99), p4.REJECT_OP, r"op 99 from 10\.0\.0\.1, .*: install one version"),
         (GOOD, p4.REJECT_WORDS, r"op thc from .* payload .* sumwire-controller apply, with `aggregator`"),
@@ -185,6 +185,8 @@ def refusal_log() -> RefusalLog:
         (GOOD._replace(op=model.VOTE), p4.REJECT_JOB_OP, r"op vote from .*, the job file has .*thc.*: add it to `ops`"),
         (GOOD._replace(count=4), p4.REJECT_COUNT, r"a sum of 4 from .*: .*a tree needs switches"),
         (GOOD, p4.REJECT_CALL, r"slot 3, round 5, which another call began: .*start the job again on all$"),
+        (GOOD, p4.REJECT_TOKEN, r"of a run that is not open here: .*start all workers of the job again$"),
+        (GOOD, p4.REJECT_ROUND, r"slot 3, round 5 from .*, which is not the slot's next one: .*start all workers"),
         (GOOD._replace(kind=model.RESULT), p4.REJECT_PARENT, r"as from a switch above.*sumwire-controller apply"),
     ],
 )

@@ -84,7 +84,7 @@ def mutated(rng: np.random.Generator, count: int) -> list[Datagram]:
         else:
             mangled = bytearray(real[int(rng.integers(len(real)))].data)
             for _ in range(int(rng.integers(0, 3))):
-                mangled[int(rng.integers(0, 24))] ^= 1 << int(rng.integers(0, 8))
+                mangled[int(rng.integers(0, model.HEADER))] ^= 1 << int(rng.integers(0, 8))
             data = bytes(mangled[: int(rng.integers(0, len(mangled)))] if k % 3 == 2 else mangled)
         out.append(Datagram(HOSTS[int(rng.integers(0, 4))].ip if k % 10 else rng.bytes(4), data))
     return out
@@ -126,7 +126,7 @@ def test_reasons_are_the_golden_models(native: bool) -> None:
 
 def from_a_switch(data: bytes) -> bool:
     """Of a job with lower switches, which are no workers of the aggregator's."""
-    return len(data) >= 24 and model.decode(data).job in TREE_JOBS
+    return len(data) >= model.HEADER and model.decode(data).job in TREE_JOBS
 
 
 def one(job: model.Job, worker: int, round_: int) -> Datagram:

@@ -116,7 +116,8 @@ def test_rounds_wrap() -> None:
     [
         {"kind": model.CONTRIBUTE},
         {"kind": model.STALE},
-        {"version": 2},
+        {"version": 1},
+        {"token": 1},
         {"op": 77},
         {"job": JOB + 1},
         {"worker": WORKER - 1},

@@ -21,7 +21,7 @@ from sumwire_protocol import constants as p4
 
 pytestmark = pytest.mark.cc
 CHUNKS = 40
-BYTES = 24 + 8 * 128
+BYTES = 32 + 8 * 128
 ROOM = 64 * BYTES
 
 
@@ -56,7 +56,7 @@ class Rig:
     def results(self, first: int, last: int) -> NDArray[np.uint8]:
         """Datagrams with results of these chunks."""
         rows = self.rng.integers(0, 256, (last - first, BYTES), np.uint8)
-        rows[:, :24] = self.buffers.packets[first:last, :24]
+        rows[:, :32] = self.buffers.packets[first:last, :32]
         records = headers(rows)
         records["version_kind"] = p4.SUMWIRE_VERSION << 4 | p4.KIND_RESULT
         records["words"], records["count"], records["contributors"] = 8, 3, 0x01020304 + np.arange(last - first)
@@ -87,7 +87,7 @@ def test_a_run_is_stored_as_numpy_does(complete: int, borders: list[int]) -> Non
     assert plain.buffers.plain_run(heads(rows), np.full(len(rows), BYTES, np.uint32)) == borders[0]
     plain.buffers.accept_run(borders[0], rows, headers(rows))
     assert native.stored() == plain.stored()
-    assert native.buffers.results.words[borders[0] : borders[-1]].reshape(-1, 1024).tolist() == rows[:, 24:].tolist()
+    assert native.buffers.results.words[borders[0] : borders[-1]].reshape(-1, 1024).tolist() == rows[:, 32:].tolist()
 
 
 def _field(name: str, value: int) -> Callable[[Rig, NDArray[np.uint8]], None]:

@@ -14,8 +14,9 @@ from sumwire_protocol import constants as _p4
 HEADER = wire.Header(
     kind=_p4.KIND_CONTRIBUTE, op=_p4.OP_MAX32, job=0x0304, slot=0x0506, worker=7, count=8, round=0x090A0B0C,
     contributors=0x0D0E0F10, flags=0x11, words=1, bucket=0x1314, cut=0x15, chunk=0x161718,
+    token=0x191A1B1C1D1E1F20,
 )  # fmt: skip
-BYTES = bytes.fromhex("1102 0304 0506 07 08 090a0b0c 0d0e0f10 11 01 1314 15161718") + bytes(range(128))
+BYTES = bytes.fromhex("2102 0304 0506 07 08 090a0b0c 0d0e0f10 11 01 1314 15161718 191a1b1c1d1e1f20") + bytes(range(128))
 
 
 def test_golden_bytes() -> None:
@@ -30,7 +31,7 @@ def test_layout_is_the_p4_headers() -> None:
         if name not in ("version", "kind", "words"):
             fields = {"kind": 1, "op": 0, "job": 0, "slot": 0, "worker": 0, "count": 0, name: 2**width - 1}
             got = int.from_bytes(wire.pack(wire.Header(**fields)))
-            assert got & ~(0xFF << 184) & ~0 == (((2**width - 1) << (192 - offset - width)) & ~(0xFF << 184)), name
+            assert got & ~(0xFF << 248) == ((2**width - 1) << (256 - offset - width)) & ~(0xFF << 248), name
         offset += width
 
 
@@ -44,6 +45,7 @@ def test_any_bytes_give_a_packet_or_a_wire_error(data: bytes) -> None:
 
 
 TOO_LARGE = {"kind": 16, "op": 256, "job": 65536, "worker": 256, "round": 2**32, "chunk": 2**24, "cut": 256}
+TOO_LARGE["token"] = 2**64
 
 
 @pytest.mark.parametrize(("field", "value"), [("slot", -1), *TOO_LARGE.items()])
@@ -56,10 +58,10 @@ def test_value_that_does_not_fit(field: str, value: int) -> None:
 @pytest.mark.parametrize(
     ("data", "rule"),
     [
-        (b"", "at least 24"),
-        (BYTES[:23], "at least 24"),
-        (b"\x21" + BYTES[1:], "version 2"),
-        (b"\x10" + BYTES[1:], "kind 0"),
+        (b"", "at least 32"),
+        (BYTES[:31], "at least 32"),
+        (b"\x11" + BYTES[1:], "version 1"),
+        (b"\x20" + BYTES[1:], "kind 0"),
         (BYTES[:-1], "127 bytes of payload"),
         (BYTES + b"\0", "129 bytes of payload"),
     ],

@@ -25,17 +25,17 @@ from sumwire_lab.training import worker as train
 
 
 def test_bytes_on_the_wire_by_hand() -> None:
-    # 1025 values are two chunks; a result is 14 + 20 + 8 + 24 + 8 * 128 bytes.
-    assert all_reduce_bytes("thc", 1025, 4) == 2 * 1090
-    assert all_reduce_bytes("thc", 1024, 4) == 1090
+    # 1025 values are two chunks; a result is 14 + 20 + 8 + 32 + 8 * 128 bytes.
+    assert all_reduce_bytes("thc", 1025, 4) == 2 * 1098
+    assert all_reduce_bytes("thc", 1024, 4) == 1098
     # A packet has 8192 signs each way.
-    assert all_reduce_bytes("sign", 8192, 4) == 1090
-    assert all_reduce_bytes("sign", 8193, 4) == 2 * 1090
+    assert all_reduce_bytes("sign", 8192, 4) == 1098
+    assert all_reduce_bytes("sign", 8193, 4) == 2 * 1098
     # Ring of 4: 1.5 times 4 bytes a value; segments of 1448 in frames of 1514.
     assert all_reduce_bytes("gloo", 1_448_000, 4) == 1_514_000 * 6
     assert all_reduce_bytes("gloo", 1000, 1) == 0
     # 256 elements of 32 bits: 257 values are two packets.
-    assert all_reduce_bytes("sum32", 257, 4) == 2 * 1090
+    assert all_reduce_bytes("sum32", 257, 4) == 2 * 1098
 
 
 def worker(*seconds: float, cpu: float = 0.0, switch: float = 0.0) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def test_a_row_takes_the_slowest_worker_and_the_median_repeat() -> None:
     # Slowest of each repeat: 3, 2, 7. CPU of three repeats of 2000 values each.
     one = size_row(10, 2000, "thc", [worker(1, 2, 7, cpu=0.6, switch=0.3), worker(3, 1, 5, cpu=0.3)])
     assert one.seconds == 3
-    assert one.bound_s == pytest.approx(2 * 1090 * 8 / 1e7)
-    assert one.link_share == pytest.approx(2 * 1090 * 8 / 1e7 / 3)
+    assert one.bound_s == pytest.approx(2 * 1098 * 8 / 1e7)
+    assert one.link_share == pytest.approx(2 * 1098 * 8 / 1e7 / 3)
     assert one.host_cpu_s == pytest.approx(0.45 / 0.006)
     assert one.switch_cpu_s == pytest.approx(0.3 / 0.006)
     assert size_row(10, 2000, "gloo", [worker(1), worker(2)], switched=False).switch_cpu_s is None
@@ -62,7 +62,7 @@ def test_the_table_compares_with_gloo() -> None:
     lines = command.text([row("gloo", 0.02, None), row("thc", 0.001, 3)]).splitlines()
     assert lines[1].split()[-1] == "-", "nothing to compare, and no process to charge"
     assert lines[2].split()[-1] == "20.00"
-    assert lines[2].split()[5] == "87.2%"
+    assert lines[2].split()[5] == "87.8%"
     assert lines[3].startswith("10 Mbit/s, gloo: hosts' offloads on; sent again 5")
     assert lines[4].startswith("10 Mbit/s, thc: hosts' offloads off;")
     assert lines[3].endswith("sent again 5; lost: link_queues 0, backlog 0, host_sockets 0, switch unknown")

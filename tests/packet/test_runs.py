@@ -1,0 +1,234 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A run's packets carry its token: the switch takes those of the latest run, in their slot's next round only."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from golden import model
+from helpers.packet.play import Frames, Game, Rig, contribution
+from helpers.packet.star import EVERY, FULL, LEAF, QUORUM
+
+TOKEN, OTHER = 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210
+OPENED = 40
+OPS = pytest.mark.parametrize("op", model.OPS)
+
+
+def opening(game: Game, job: model.Job, worker: int, slot: int = 0, *, token: int = TOKEN, at: int = OPENED) -> Frames:
+    fields = {"bucket": model.OPENS_RUN, "token": token}
+    return game.contribute(job, worker, slot, at, op=model.MAX32, **fields)
+
+
+def opened(rig: Rig, job: model.Job, *, token: int = TOKEN, at: int = OPENED) -> Game:
+    """A game in which the job's workers have opened a run."""
+    game = Game(rig)
+    for worker in range(job.quorum):
+        opening(game, job, worker, token=token, at=at)
+    return game
+
+
+def answered(frames: Frames) -> int:
+    """The kind of the one answer."""
+    ((_, frame),) = frames
+    return model.decode(frame[42:]).kind
+
+
+@OPS
+def test_a_run_uses_its_slots_round_by_round(rig: Rig, op: int) -> None:
+    game = opened(rig, EVERY)
+    for round_ in (OPENED + 1, OPENED + 2):
+        for slot in (0, 3):
+            for worker in range(4):
+                out = game.contribute(EVERY, worker, slot, round_, op=op, token=TOKEN)
+            assert {model.decode(frame[42:]).token for _, frame in out} == {TOKEN}
+    assert game.golden.rejects == {}
+    game.check_counters()
+
+
+def test_before_a_run_is_opened_none_of_its_packets_is_taken(rig: Rig) -> None:
+    game = Game(rig)
+    assert answered(game.contribute(FULL, 0, 0, OPENED + 1, token=TOKEN)) == model.REFUSED
+    opening(game, FULL, 0)
+    # Not all have opened it.
+    game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
+    for worker in range(1, FULL.quorum):
+        opening(game, FULL, worker)
+    assert game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN) == []
+    assert game.golden.rejects == {"TOKEN": 2}
+    game.check_counters()
+
+
+@pytest.mark.parametrize("round_", [0, OPENED, OPENED + 1, OPENED + 2, OPENED + 20, 2**31 - 1])
+def test_packets_of_another_run_are_refused_whatever_their_round(rig: Rig, round_: int) -> None:
+    game = opened(rig, FULL)
+    game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
+    for slot in (0, 1, 2):
+        game.contribute(FULL, 1, slot, round_, token=OTHER)
+        game.contribute(FULL, 1, slot, round_, token=OTHER, flags=model.FLUSH)
+    game.contribute(FULL, 1, 1, OPENED + 1, token=TOKEN)
+    assert game.golden.rejects == {"TOKEN": 6}
+    game.check_counters()
+
+
+def test_every_bit_of_the_token_counts(rig: Rig) -> None:
+    game = opened(rig, QUORUM)
+    game.contribute(QUORUM, 0, 1, OPENED + 1, token=TOKEN)
+    for bit in range(64):
+        game.contribute(QUORUM, 1, 1, OPENED + 1, token=TOKEN ^ 1 << bit)
+    assert len(game.contribute(QUORUM, 1, 1, OPENED + 1, token=TOKEN)) == 3
+    assert game.golden.rejects == {"TOKEN": 64}
+    game.check_counters()
+
+
+@pytest.mark.parametrize("ahead", [2, 3, 16, 2**31 - 1])
+def test_no_round_but_the_next_is_taken(rig: Rig, ahead: int) -> None:
+    """Of a slot that the run has used, of one that it has not, and of the one that opened it."""
+    game = opened(rig, FULL)
+    game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
+    for slot, newest in ((0, OPENED), (1, OPENED + 1), (2, OPENED)):
+        game.contribute(FULL, 1, slot, newest + ahead, token=TOKEN)
+    for slot, newest in ((0, OPENED), (1, OPENED + 1), (2, OPENED)):
+        game.contribute(FULL, 1, slot, newest + 1, token=TOKEN)
+    assert game.golden.rejects == {"ROUND": 3}
+    game.check_counters()
+
+
+@pytest.mark.parametrize("round_", [OPENED, OPENED + 1])
+def test_a_slot_of_another_run_is_first_used_in_the_round_of_the_opening_or_the_next(rig: Rig, round_: int) -> None:
+    game = opened(rig, QUORUM)
+    game.contribute(QUORUM, 0, 2, OPENED - 1, token=TOKEN)
+    for worker in range(QUORUM.quorum):
+        out = game.contribute(QUORUM, worker, 2, round_, token=TOKEN)
+    assert len(out) == 3
+    assert game.golden.rejects == {"ROUND": 1}
+    game.check_counters()
+
+
+def test_rounds_of_a_run_wrap_around(rig: Rig) -> None:
+    game = opened(rig, QUORUM, at=2**32 - 2)
+    for round_ in (2**32 - 1, 0, 1):
+        game.contribute(QUORUM, 0, 1, round_, token=TOKEN)
+        game.contribute(QUORUM, 0, 1, (round_ + 2) % 2**32, token=TOKEN)
+    assert game.golden.rejects == {"ROUND": 3}
+    game.check_counters()
+
+
+def test_an_older_packet_of_the_run_is_stale(rig: Rig) -> None:
+    game = opened(rig, FULL)
+    for round_ in (OPENED + 1, OPENED + 2):
+        game.contribute(FULL, 0, 0, round_, token=TOKEN)
+    assert answered(game.contribute(FULL, 1, 0, OPENED + 1, token=TOKEN)) == model.STALE
+    assert game.golden.rejects == {}
+    game.check_counters()
+
+
+def test_a_switch_that_has_forgotten_its_slots_takes_nothing_more_of_the_run(rig: Rig) -> None:
+    """Whoever lacks a result cannot have the slot closed once more, by other contributions than at first."""
+    game = opened(rig, QUORUM)
+    for worker in range(QUORUM.quorum):
+        game.contribute(QUORUM, worker, 1, OPENED + 1, token=TOKEN)
+    forgotten = Game(rig)
+    for round_ in (OPENED + 1, OPENED + 2):
+        forgotten.contribute(QUORUM, 2, 1, round_, token=TOKEN)
+    assert forgotten.golden.rejects == {"TOKEN": 2}
+    forgotten.check_counters()
+
+
+def test_a_new_run_is_greeted_and_opened_over_an_old_one(rig: Rig) -> None:
+    game = opened(rig, FULL)
+    game.contribute(FULL, 0, 0, OPENED + 1, token=TOKEN)
+    later = OPENED + 17
+    for worker in range(FULL.quorum):
+        game.contribute(FULL, worker, 0, later, op=model.MAX32, bucket=0xFFFF)
+    # The old run still holds, but not in the slots that the greeting has used.
+    game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
+    game.contribute(FULL, 0, 0, OPENED + 2, token=TOKEN)
+    for worker in range(FULL.quorum):
+        opening(game, FULL, worker, token=OTHER, at=later + 1)
+    game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
+    game.contribute(FULL, 1, 2, OPENED + 1, token=TOKEN)
+    game.contribute(FULL, 1, 1, later + 2, token=OTHER)
+    assert game.golden.rejects == {"ROUND": 1, "TOKEN": 1}
+    game.check_counters()
+
+
+def test_a_greeting_needs_no_token_and_any_newer_round_will_do(rig: Rig) -> None:
+    game = opened(rig, FULL)
+    game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
+    assert answered(game.contribute(FULL, 1, 1, OPENED, op=model.MAX32, bucket=0xFFFF)) == model.STALE
+    game.contribute(FULL, 1, 1, OPENED + 1, op=model.MAX32, bucket=0xFFFF)
+    game.contribute(FULL, 1, 1, OPENED + 33, op=model.MAX32, bucket=0xFFFF)
+    assert game.golden.rejects == {"CALL": 1}
+    game.check_counters()
+
+
+def test_questions_are_of_a_run_too_and_are_not_told_the_token(rig: Rig) -> None:
+    game = opened(rig, FULL)
+    game.contribute(FULL, 0, 1, OPENED + 1, token=TOKEN)
+    probe = contribution(FULL, 1, 1, OPENED + 1, b"")._replace(kind=model.PROBE)
+    assert answered(game.send(FULL, probe._replace(token=TOKEN))) == model.INFORM
+    game.send(FULL, probe._replace(token=OTHER))
+    game.send(FULL, probe)
+    for token in (model.NO_TOKEN, OTHER):
+        told = game.hello(FULL, 2, 1, token=token)
+        assert (told.round, told.contributors, told.token) == (OPENED + 1, 1, token)
+    assert game.golden.rejects == {"TOKEN": 1, "CALL": 1}
+    game.check_counters()
+
+
+def test_a_probe_of_a_slot_that_the_run_has_not_used_finds_nothing_in_it(rig: Rig) -> None:
+    Game(rig)
+    game = opened(rig, FULL)
+    game.contribute(FULL, 0, 2, OPENED + 1, op=model.MAX32, bucket=0xFFFF)
+    probe = contribution(FULL, 1, 2, OPENED + 1, b"", token=TOKEN)._replace(kind=model.PROBE)
+    ((_, frame),) = game.send(FULL, probe)
+    assert model.decode(frame[42:]).contributors == 0
+    game.check_counters()
+
+
+def test_a_lower_switch_learns_of_a_run_and_takes_any_newer_round_of_it(rig: Rig) -> None:
+    """Its workers may have results from others that it has missed."""
+    game = Game(rig)
+    for worker in range(LEAF.quorum):
+        out = opening(game, LEAF, worker)
+    assert model.decode(out[0][1][42:]).token == TOKEN
+    assert game.contribute(LEAF, 0, 1, OPENED + 3, token=TOKEN) == []
+    game.contribute(LEAF, 0, 1, OPENED + 9, token=TOKEN)
+    game.contribute(LEAF, 0, 1, OPENED + 3, token=OTHER)
+    assert game.golden.rejects == {"TOKEN": 1}
+    assert game.golden.verdicts["FIRST"] == 3
+    game.check_counters()
+
+
+def test_a_lower_switch_learns_of_a_run_from_above(rig: Rig) -> None:
+    game = Game(rig)
+    above = {"bucket": model.OPENS_RUN, "token": TOKEN}
+    assert len(game.result_from_above(LEAF, 0, OPENED, model.MAX32, **above)) == 2
+    assert game.contribute(LEAF, 0, 1, OPENED + 1, token=TOKEN) == []
+    # What the switch above sends of a run is taken: it has looked at the token.
+    assert len(game.result_from_above(LEAF, 1, OPENED + 4, token=OTHER)) == 2
+    assert game.golden.rejects == {}
+    game.check_counters()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_runs_one_over_another(rig: Rig, seed: int) -> None:
+    game, rng = opened(rig, QUORUM), random.Random(seed)
+    runs = [(TOKEN, OPENED)]
+    for _ in range(150):
+        token, at = rng.choice(runs[-3:])
+        slot, worker = rng.randrange(4), rng.randrange(3)
+        round_ = at + rng.choice([0, 1, 1, 1, 2, 2, 3])
+        if rng.random() < 0.05:
+            at = runs[-1][1] + rng.choice([1, 16])
+            runs.append((rng.randrange(1, 2**64), at))
+            for opener in range(QUORUM.quorum):
+                opening(game, QUORUM, opener, rng.randrange(4), token=runs[-1][0], at=at)
+        elif rng.random() < 0.1:
+            game.contribute(QUORUM, worker, slot, round_, op=model.MAX32, bucket=0xFFFF)
+        else:
+            game.contribute(QUORUM, worker, slot, round_, token=token, flags=rng.choice([0, 0, model.FLUSH]))
+    assert game.golden.rejects["TOKEN"] and game.golden.rejects["ROUND"]
+    game.check_counters()
