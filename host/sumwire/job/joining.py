@@ -130,6 +130,8 @@ class _Joining:
             else:
                 return Run(self._first, self._greeting.nonces)
             _LOG.debug("job %s: greeting in round %d given up", self._config.name, self._first)
+            # Workers that overtake each other's greetings never wait, and would not learn that one of them has gone.
+            self._patience.waiting(0.0, None)
 
     def _next(self) -> int:
         return (self._first + ROUNDS_APART) % ROUNDS
