@@ -157,11 +157,11 @@ def test_only_whole_contributions_are_cut(rig: Rig, fields: dict[str, int]) -> N
 
 
 def test_what_was_cut_takes_the_room_of_what_is_left(rig: Rig) -> None:
-    game = begin(rig, queue(drop=(100, 2300, 2300, 2300), drop_all=2300, trims=True))
+    game = begin(rig, queue(drop=(100, 2010, 2010, 2010), drop_all=2010, trims=True))
     fill(game, tos(0, 2), 1)
     packet = contribution(EVERY, 0, 3, 5, random_payload(game.rng, model.THC))
     frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode())
-    # 330 bytes each: four of them fit under 2300 after the first 1000, where whole ones would be too long by then.
+    # 330 bytes each: four of them fit under 2010 after the first 1000, where whole ones would be too long by then.
     assert [len(game.frame(HOSTS[0].port, frame)) for _ in range(7)] == [1] * 4 + [0] * 3
     game.check_counters()
 
