@@ -131,8 +131,10 @@ def for_workers(workers: int, bits: int = DEFAULT_BITS, p: float = DEFAULT_P, ki
 
     Raises TableError as `solve`.
     """
-    most = SUM_MAX // workers
-    return best_granularity(bits, p, most) if kind == AUTO else uniform(bits, p, most)
+    _check(bits, SUM_MAX // workers)
+    threshold(p)
+    values = solver.made(kind, bits, p, workers)
+    return ThcTable(values, bits, values[-1], p)
 
 
 def solve(bits: int, granularity: int, p: float, symmetric: bool = True) -> ThcTable:

@@ -36,6 +36,9 @@ const bit<16> TRAITS_UNUSUAL =
     TRAIT_OLDER | TRAIT_FROM_ABOVE | TRAIT_BARE | TRAIT_TRIMMED | TRAIT_VOID | TRAIT_REFUSED;
 const state_t STATE_UNUSUAL = (0x3 << STATE_PHASE_AT) | (0x1 << STATE_OPENS_AT) | (0xFFFFFFFF << STATE_VOIDED_AT);
 
+// Serial-number arithmetic (RFC 1982): a round is newer if it is ahead by less than half the circle.
+const bit<32> ROUNDS_HALF = 0x80000000;
+
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     Aggregate() aggregate;
 
@@ -345,12 +348,12 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
                 // Nearly always: the next round of the slot's run.
                 forget_state();
             } else if (hdr.sumwire.token == TOKEN_NONE || hdr.sumwire.bucket == BUCKET_OPENS_RUN ||
-                       meta.traits & (TRAIT_FROM_ABOVE | TRAIT_ANY_CALL) != 0 || (meta.admission.sprays == 1 && !hdr.above.isValid())) {
+                       meta.traits & (TRAIT_FROM_ABOVE | TRAIT_ANY_CALL) != 0 ||
+                       (meta.admission.sprays == 1 && !hdr.above.isValid())) {
                 // What belongs to no run, what a switch sends that knows the run, and all where a slot's rounds are
                 // divided among several roots: the round alone decides.
-                // Serial-number arithmetic (RFC 1982): newer by less than half the circle.
                 if (STATE_OWNER(meta.state) != OPENING_OWNER(meta.admission.opening) ||
-                    (meta.scratch != 0 && meta.scratch < 0x80000000)) {
+                    (meta.scratch != 0 && meta.scratch < ROUNDS_HALF)) {
                     forget_state();
                     if (hdr.sumwire.token != TOKEN_NONE && hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
                         opens_run();
@@ -360,30 +363,26 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
                 } else if (meta.traits & TRAIT_ANY_CALL == 0) {
                     is_of_another_call();
                 }
-            } else {
-                if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening)) {
-                    if (meta.scratch == 0) {
-                        is_of_another_call();
-                    } else if (meta.scratch >= 0x80000000) {
-                        is_older();
-                    }
-                } else {
-                    // The slot's first packet of this run, if the run is the job's.
-                    read_run();
-                    if (STATE_RUN(meta.joined) != OPENING_RUN(meta.admission.opening)) {
-                        is_of_another_run();
-                    } else if (meta.scratch == 0) {
-                        // Of the slots behind those that opened the run.
-                        forget_state();
-                    }
-                }
-                if (meta.traits & (TRAIT_REFUSED | TRAIT_OLDER | TRAIT_FRESH) == 0) {
+            } else if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening)) {
+                if (meta.scratch == 0) {
+                    is_of_another_call();
+                } else if (meta.scratch >= ROUNDS_HALF) {
+                    is_older();
+                } else if (hdr.above.isValid()) {
                     // Results that a lower switch has missed its workers may have from others.
-                    if (meta.scratch == 1 || (hdr.above.isValid() && meta.scratch < 0x80000000)) {
-                        forget_state();
-                    } else {
-                        is_of_another_round();
-                    }
+                    forget_state();
+                } else {
+                    is_of_another_round();
+                }
+            } else {
+                // The slot's first packet of this run, if the run is the job's: in the round of the opening or the next.
+                read_run();
+                if (STATE_RUN(meta.joined) != OPENING_RUN(meta.admission.opening)) {
+                    is_of_another_run();
+                } else if (meta.scratch <= 1 || (hdr.above.isValid() && meta.scratch < ROUNDS_HALF)) {
+                    forget_state();
+                } else {
+                    is_of_another_round();
                 }
             }
         }

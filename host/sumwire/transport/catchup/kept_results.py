@@ -41,10 +41,10 @@ class KeptResults:
         self._slots = slots
         self.capacity = slots * self._rounds
         self._sequences = np.full(self.capacity, _NEVER, np.int64)
-        # A switch that has forgotten its slots can lead a later run to the rounds of an earlier one.
-        self._tokens = np.zeros(self.capacity, np.uint64)
         # Not cleared: the kernel provides pages only when they are written.
         self._rows = np.empty((self.capacity, ROW_BYTES), np.uint8)
+        # A switch that has forgotten its slots can lead a later run to the rounds of an earlier one.
+        self._tokens: NDArray[np.uint64] = headers(self._rows)["token"]
         self._sizes = np.zeros(self.capacity, np.uint16)
         self._lock = threading.Lock()
 
@@ -56,7 +56,6 @@ class KeptResults:
         longest = int(sizes.max())
         with self._lock:
             self._sequences[places] = sequences
-            self._tokens[places] = headers(rows)["token"]
             self._sizes[places] = sizes
             self._rows[places, :longest] = rows[:, :longest]
 
@@ -65,7 +64,9 @@ class KeptResults:
         wanted = np.arange(first, first + min(count, self.capacity))
         places = wanted % self.capacity
         with self._lock:
-            return np.flatnonzero((self._sequences[places] == wanted) & (self._tokens[places] == token))
+            here: NDArray[np.int64] = np.flatnonzero(self._sequences[places] == wanted)
+            here = here[self._tokens[places[here]] == token]
+        return here
 
     def get(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
         """Copies of results that are here: rows, and the bytes in each.
