@@ -33,6 +33,8 @@ LIFE_FLAGS ?=
 TRUST_FLAGS ?=
 # Options of `make verify-papers`, for example: --rows thc,marsit-matching; QUICK=1 for minutes
 PAPERS_FLAGS ?=
+# Options of `make verify-ways`, for example: --rows start,start-wheel; QUICK=1 for minutes
+WAYS_FLAGS ?=
 # Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev); for trains gcc's do: CC=gcc.
 FUZZ_PACKETS ?= 10000000
 FUZZ_TRAINS ?= 10000000
@@ -65,7 +67,7 @@ endif
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers simulate fuzz fuzz-trains \
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-ways simulate fuzz fuzz-trains \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
 .DEFAULT_GOAL := help
 
@@ -90,6 +92,7 @@ help:
 	@echo "make verify-life      runs that are killed, stopped, cut off and restarted (LIFE_FLAGS=...)"
 	@echo "make verify-trust     attacks on jobs, switches and files, schedules, models (QUICK=1; TRUST_FLAGS=...)"
 	@echo "make verify-papers    what readers of the papers expect, paper by paper (QUICK=1; PAPERS_FLAGS=...)"
+	@echo "make verify-ways      the ways in: from a wheel to a training (QUICK=1; WAYS_FLAGS=...)"
 	@echo "make simulate         whole jobs in virtual time, a schedule of faults for each seed (SEEDS=$(SEEDS))"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
@@ -179,6 +182,9 @@ verify-trust: $(READY)
 
 verify-papers: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-papers $(if $(filter-out 0,$(QUICK)),--quick) $(PAPERS_FLAGS)
+
+verify-ways: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-ways $(if $(filter-out 0,$(QUICK)),--quick) $(WAYS_FLAGS)
 
 simulate: $(READY)
 	PYTHONPATH=tests $(PYTHON) -m simulate --seeds $(SEEDS) --json results/simulate.json $(SIMULATE_FLAGS)

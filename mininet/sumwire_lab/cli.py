@@ -164,6 +164,13 @@ def _verify_papers(arguments: argparse.Namespace) -> int:
     return _verified(verify_papers(chosen, arguments.results, say))
 
 
+def _verify_ways(arguments: argparse.Namespace) -> int:
+    chosen = options.ways_options(arguments)
+    from sumwire_lab.verify.commands import verify_ways
+
+    return _verified(verify_ways(chosen, arguments.results, say))
+
+
 def _verified(done: list[Check]) -> int:
     from sumwire_lab.verify.check import table
 
@@ -204,6 +211,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "verify-life": _verify_life,
     "verify-trust": _verify_trust,
     "verify-papers": _verify_papers,
+    "verify-ways": _verify_ways,
     "models": _models,
     "clean": _clean,
 }

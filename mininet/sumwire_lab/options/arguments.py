@@ -35,6 +35,7 @@ from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
 from sumwire_lab.options.thc_variants import ABLATIONS, BLOCK, GLOBAL, MINMAX, NORM, THC, ThcOptions, Variant
 from sumwire_lab.options.trust_options import ROWS as TRUST_ROWS
 from sumwire_lab.options.trust_options import TrustOptions
+from sumwire_lab.options.ways_options import WAYS, WaysOptions
 
 _SWITCH_HELP: Final = "%(default)s; auto: bmv2 if on PATH, else soft; aggregator: a server instead"
 TOPICS: Final = {
@@ -72,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
     _papers_options(
         commands.add_parser("verify-papers", help="check what readers of the papers expect, paper by paper")
     )
+    _ways_options(commands.add_parser("verify-ways", help="check the ways in: from a wheel to a training"))
     _models_options(commands.add_parser("models", help="search the protocol's models with Spin; no root"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
@@ -180,6 +182,12 @@ def _papers_options(papers: argparse.ArgumentParser) -> None:
     papers.add_argument("--rows", default="all", help=f"with commas, of {', '.join(PAPERS)}, or PAPER-ROW; %(default)s")
     papers.add_argument("--quick", action="store_true", help="one seed, few steps, for a try of minutes")
     _results_option(papers)
+
+
+def _ways_options(ways: argparse.ArgumentParser) -> None:
+    ways.add_argument("--rows", default="all", help=f"with commas, of {', '.join(WAYS)}, or WAY-ROW; %(default)s")
+    ways.add_argument("--quick", action="store_true", help="one seed, few steps, for a try of minutes")
+    _results_option(ways)
 
 
 def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
@@ -394,6 +402,11 @@ def trust_options(arguments: argparse.Namespace) -> TrustOptions:
 def papers_options(arguments: argparse.Namespace) -> PapersOptions:
     """Options of the command `verify-papers`. Raises OptionError."""
     return PapersOptions(parse_names(arguments.rows, PAPERS), arguments.quick)
+
+
+def ways_options(arguments: argparse.Namespace) -> WaysOptions:
+    """Options of the command `verify-ways`. Raises OptionError."""
+    return WaysOptions(parse_names(arguments.rows, WAYS), arguments.quick)
 
 
 def codec_options(arguments: argparse.Namespace) -> CodecOptions:

@@ -11,10 +11,11 @@ from typing import Final
 from sumwire_lab.options.life_options import LifeOptions
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.trust_options import TrustOptions
+from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.plans import acp, dlcp, life, papers, sign, speed, thc, trust
+from sumwire_lab.verify.plans import acp, dlcp, life, papers, sign, speed, thc, trust, ways
 
 PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
     "thc": thc.plan,
@@ -43,3 +44,8 @@ def verify_trust(options: TrustOptions, results: Path, say: Say) -> list[Check]:
 def verify_papers(options: PapersOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-papers. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
     return papers.plan(results, say, options).carry_out(results, say)
+
+
+def verify_ways(options: WaysOptions, results: Path, say: Say) -> list[Check]:
+    """Carry out some rows of verify-ways. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
+    return ways.plan(results, say, options).carry_out(results, say)
