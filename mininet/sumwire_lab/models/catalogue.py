@@ -144,6 +144,19 @@ _RENEWAL: Final = Model(
     ),
 )
 
+_RUN: Final = Model(
+    "run",
+    (
+        Setting("2 workers, 2 runs, 1 stop of the switch, any losses and copies", _of("CHUNKS=3")),
+        Setting("2 workers, 1 run, 2 stops of the switch, any losses and copies", _of("RUNS=1 CHUNKS=6 STOPS=2")),
+    ),
+    (
+        Rule("TOKEN", "a contribution of another run than the job's is refused"),
+        Rule("OPENING", "only the opening makes a run the job's"),
+        Rule("FORGETS_RUN", "a switch that has forgotten its slots has forgotten the run"),
+    ),
+)
+
 _FALLBACK: Final = Model(
     "fallback",
     (
@@ -166,4 +179,4 @@ _FALLBACK: Final = Model(
     ),
 )
 
-MODELS: Final = (_SLOT, _TREE, _LOSS, _RENEWAL, _FALLBACK)
+MODELS: Final = (_SLOT, _TREE, _LOSS, _RENEWAL, _RUN, _FALLBACK)
