@@ -11,13 +11,12 @@ from sumwire.codec.sum32 import Sum32Codec
 from sumwire.codec.thc import ThcCodec
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
-from sumwire.job.gloo_group import available
 from sumwire.job.packing import unmaskable
 from sumwire.transport.delivery import Delivery
 
 
-def check_blind(config: JobConfig, delivery: Delivery | None) -> None:
-    """Raises ConfigError for a blind job that cannot be one. ``config``: the run's."""
+def check_blind(config: JobConfig, delivery: Delivery | None, *, grouped: bool) -> None:
+    """Raises ConfigError for a blind job that cannot be one. ``config``: the run's. ``grouped``: it has a process group."""
     if not config.blind:
         return
     where = f"job {config.name}"
@@ -31,7 +30,7 @@ def check_blind(config: JobConfig, delivery: Delivery | None) -> None:
     if delivery is not None and delivery.loss_bound:
         rule = "must be 0 in a blind job: masks only cancel in the sum of all workers"
         raise ConfigError("loss_bound", delivery.loss_bound, rule, where=where)
-    if not available():
+    if not grouped:
         rule = "must be false without a process group, in which workers agree on keys"
         raise ConfigError("blind", True, rule, where=where, cure="call torch.distributed.init_process_group first")
     if importlib.util.find_spec("cryptography") is None:

@@ -23,7 +23,7 @@ from sumwire.errors import ClosedError, GroupError, PeerLostError, RecreateError
 from sumwire.job.agreement import Agreement, Decision, Fail, FallBack, Return
 from sumwire.job.change import Change
 from sumwire.job.fallback import Fallback
-from sumwire.job.gloo_group import first_clause
+from sumwire.job.gloo_group import Ranks, first_clause
 from sumwire.job.kept_results import HandedOut, Kept, KeptResults
 from sumwire.job.member import Member
 from sumwire.job.rounds import Rounds
@@ -48,7 +48,8 @@ class _StoppedError(Exception):
 
 class Control:
     """``agreement``: of this job. ``kept``: its latest results by the network. ``sees_switch``: during the fall-back,
-    asks the switch whether it serves this job; may take some tenths of a second.
+    asks the switch whether it serves this job; may take some tenths of a second. ``ranks``: those of the job, if they
+    are not the default group's.
 
     Creating one is a collective call of all ranks. Raises GroupError if it fails.
     """
@@ -60,6 +61,7 @@ class Control:
         agreement: Agreement,
         kept: KeptResults,
         stats: JobStats,
+        ranks: Ranks | None = None,
     ) -> None:
         self.sees_switch: Callable[[], bool] = lambda: False
         self.on_change: list[Callable[[Change], None]] = []
@@ -74,8 +76,8 @@ class Control:
         self._wake = threading.Event()
         self._stopping = False
         self._process = os.getpid()
-        self._rounds = Rounds(self._check_stopping)
-        self.fallback = Fallback(self.check)
+        self._rounds = Rounds(self._check_stopping, ranks)
+        self.fallback = Fallback(self.check, ranks)
         self._vector: list[Standing] = self._rounds.exchange(self._member.standing(0))
         self._thread = threading.Thread(target=self._work, name="sumwire control", daemon=True)
 

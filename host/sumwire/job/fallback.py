@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sumwire.errors import OrderError
-from sumwire.job.gloo_group import GlooGroup
+from sumwire.job.gloo_group import GlooGroup, Ranks
 
 # Bytes of a call's description that are compared.
 _CALL_BYTES: Final = 256
@@ -21,11 +21,12 @@ _CALL_BYTES: Final = 256
 class Fallback:
     """All ranks make the same calls in the same order. Every method raises GroupError if a rank is gone.
 
-    Creating one is a collective call. ``check`` is called while a collective waits, and may raise.
+    Creating one is a collective call. ``check`` is called while a collective waits, and may raise. ``ranks``: see
+    :class:`sumwire.job.gloo_group.GlooGroup`.
     """
 
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._group = GlooGroup()
+    def __init__(self, check: Callable[[], None], ranks: Ranks | None = None) -> None:
+        self._group = GlooGroup(ranks)
         self._check = check
 
     @property

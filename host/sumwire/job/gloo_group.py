@@ -12,17 +12,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 import torch.distributed as dist
 
 from sumwire.errors import GroupError
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import PrefixStore, Store
+else:
+    from torch.distributed import PrefixStore, Store
 
 # Seconds between two looks: at first, at most, and the factor by which they grow. So a short collective seems at most a
 # tenth longer than it is.
@@ -103,11 +109,38 @@ def _await_here(work: Work, check: Callable[[], None]) -> None:
             work.wait(_MOMENT)
 
 
-class DefaultGroup(_Collectives):
-    """The collectives of the default group on processors, which must be gloo's."""
+class Ranks:
+    """The ranks that are the workers of a job, where these are not the ranks of the default process group.
 
-    def __init__(self) -> None:
-        super().__init__(dist.distributed_c10d._get_default_group())
+    ``store``: of these ranks alone, for one such object. ``rank``: this one's number among them, of ``ranks``. All
+    collectives end after ``timeout``. Making one is a collective call of these ranks, and needs no process group. Its
+    groups are unknown to torch.distributed, so they outlive `destroy_process_group`. Raises GroupError.
+    """
+
+    def __init__(self, store: Store, rank: int, ranks: int, timeout: timedelta) -> None:
+        self.store = store
+        self.rank = rank
+        self.ranks = ranks
+        self._timeout = timeout
+        self._groups = itertools.count()
+        self.meeting = self.gloo()
+
+    def gloo(self) -> Any:
+        """A new group: a collective call, in the same order on all ranks. Raises GroupError."""
+        store = PrefixStore(f"gloo{next(self._groups)}", self.store)
+        try:
+            return dist.distributed_c10d.ProcessGroupGloo(store, self.rank, self.ranks, self._timeout)
+        except RuntimeError as error:
+            raise GroupError(first_clause(str(error))) from error
+
+
+class MeetingGroup(_Collectives):
+    """The collectives of a group that is there already: that of ``ranks``, or the default one on processors, which must
+    be gloo's."""
+
+    def __init__(self, ranks: Ranks | None = None) -> None:
+        super().__init__(dist.distributed_c10d._get_default_group() if ranks is None else ranks.meeting)
+        self.store = dist.distributed_c10d._get_default_store() if ranks is None else ranks.store
 
     @staticmethod
     def has_gloo() -> bool:
@@ -133,13 +166,13 @@ class DefaultGroup(_Collectives):
 
 
 class GlooGroup(_Collectives):
-    """A gloo group of all ranks of the default group, with that one's time-out.
+    """A gloo group of ``ranks``, or of all ranks of the default group, with that one's time-out.
 
     Creating one is a collective call: all ranks create theirs in the same order.
     """
 
-    def __init__(self) -> None:
-        super().__init__(dist.new_group(backend="gloo", timeout=_timeout()))
+    def __init__(self, ranks: Ranks | None = None) -> None:
+        super().__init__(dist.new_group(backend="gloo", timeout=_timeout()) if ranks is None else ranks.gloo())
 
     def close(self) -> None:
         """Destroy the group. Its connections end, so other ranks that still wait in it get an error."""

@@ -48,12 +48,13 @@ from sumwire.job.call import Call
 from sumwire.job.carried_scales import CarriedScales
 from sumwire.job.change import Change
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, mean_by
+from sumwire.job.gloo_group import Ranks
 from sumwire.job.group_mean import GroupMean
 from sumwire.job.meeting import taking_part
 from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
 from sumwire.job.operations import Max32, Min32, Nothing, Operation, SignMerge, Sum32, Vote, require
 from sumwire.job.path_choice import PathChoice, Through
-from sumwire.job.session import FallbackOption, SessionOptions, check_through, open_session, run_of
+from sumwire.job.session import FallbackOption, SessionOptions, check_through, is_grouped, open_session, run_of
 from sumwire.job.tuning import SIZES, measured, timed_by
 from sumwire.job.tuning_file import save_table
 from sumwire.job.tuning_table import TuningTable
@@ -129,6 +130,9 @@ class Job(Saved):
     ``blind_key``: of a blind job, a secret that all workers have from elsewhere. It protects their exchange of keys
     from whoever can change the process group's packets.
 
+    ``ranks``: the ranks that are the job's workers, where they are not all ranks of the default process group
+    (:class:`sumwire.job.gloo_group.Ranks`). They then are the process group of all that is said above.
+
     After a RecreateError, RefusedError or MismatchError the job is unusable and raises that error again, and after
     KeyboardInterrupt or any foreign exception InterruptedJobError.
     """
@@ -150,13 +154,15 @@ class Job(Saved):
         through: Through = "auto",
         silence_s: float = SILENCE_S,
         blind_key: bytes | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        with taking_part(config.name):
+        self._grouped = is_grouped(ranks)
+        with taking_part(config.name, ranks):
             _check(config, deadline_s=deadline_s, join_s=join_s, silence_s=silence_s)
             self._checked = result_check(nonfinite)
-            self.config = config = run_of(config, workers, fallback)
-            check_through(config, through)
-            check_blind(config, delivery)
+            self.config = config = run_of(config, workers, fallback, ranks)
+            check_through(config, through, grouped=self._grouped)
+            check_blind(config, delivery, grouped=self._grouped)
             self._thc = _thc_codec(config, block)
             self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
         self._raises = nonfinite == "raise"
@@ -177,7 +183,7 @@ class Job(Saved):
         delivered = None if delivery is None else delivery.settings()
         settings = {"block": block, "delivery": delivered, "one_trip": one_trip}
         options = SessionOptions(
-            settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through, silence_s, blind_key
+            settings, deadline_s, join_s, fallback, delivery, kept_chunks, rtt, through, silence_s, blind_key, ranks
         )
         self._session = open_session(config, options, self.stats)
         # Whether every sum has all contributions.
@@ -432,7 +438,7 @@ class Job(Saved):
         so many workers. Raises ConfigError without a process group or with a quorum below the workers, UsageError if
         the table cannot be kept, and RetryError if the switch was lost meanwhile.
         """
-        check_through(self.config, "group")
+        check_through(self.config, "group", grouped=self._grouped)
         codecs: dict[str, GradientCodec] = {"sum32": self._sum32} if "sum32" in self.config.ops else {}
         if self._thc is not None:
             codecs["thc"] = self._thc

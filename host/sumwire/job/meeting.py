@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from typing import Final
 
 import torch
-import torch.distributed as dist
 
 from sumwire.errors import GroupError, PeerLostError
-from sumwire.job.gloo_group import DefaultGroup, available, first_clause, looks
+from sumwire.job.gloo_group import MeetingGroup, Ranks, available, first_clause, looks
 
 _LOG: Final = logging.getLogger("sumwire")
 # Bytes of what a rank says.
@@ -39,16 +38,16 @@ _NUMBERS: Final = itertools.count()
 
 
 @contextlib.contextmanager
-def taking_part(job: str) -> Iterator[None]:
-    """Within it a rank gets ready for a job, and at its end all ranks have.
+def taking_part(job: str, ranks: Ranks | None = None) -> Iterator[None]:
+    """Within it a rank gets ready for a job, and at its end all ranks have. ``ranks``: the job's own, if it has them.
 
     If this rank raises within it, the others learn why, and it does not wait for them. Raises PeerLostError, which
     names the ranks that cannot take part.
     """
-    if not (available() and DefaultGroup.has_gloo()):
+    if ranks is None and not (available() and MeetingGroup.has_gloo()):
         yield
         return
-    meeting = _Meeting(job)
+    meeting = _Meeting(job, MeetingGroup(ranks))
     try:
         yield
     except Exception as error:
@@ -58,11 +57,11 @@ def taking_part(job: str) -> Iterator[None]:
 
 
 class _Meeting:
-    def __init__(self, job: str) -> None:
+    def __init__(self, job: str, group: MeetingGroup) -> None:
         self._job = job
         self._number = next(_NUMBERS)
-        self._group = DefaultGroup()
-        self._store = dist.distributed_c10d._get_default_store()
+        self._group = group
+        self._store = group.store
         self._began = time.monotonic()
         self._warned = self._began + _WARN_AFTER_S - _WARN_EVERY_S
 

@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from sumwire.job.gloo_group import GlooGroup
+from sumwire.job.gloo_group import GlooGroup, Ranks
 from sumwire.job.standing import STANDING_BYTES, Standing
 
 # Of the description of a result that follows: dtype and shape as JSON.
@@ -19,13 +19,14 @@ _HEAD_BYTES: Final = 256
 
 
 class Rounds:
-    """Every method raises GroupError if a rank is gone. ``check`` is called while one waits, and may raise.
+    """Every method raises GroupError if a rank is gone. ``check`` is called while one waits, and may raise. ``ranks``:
+    see :class:`sumwire.job.gloo_group.GlooGroup`.
 
     Creating one is a collective call.
     """
 
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._group = GlooGroup()
+    def __init__(self, check: Callable[[], None], ranks: Ranks | None = None) -> None:
+        self._group = GlooGroup(ranks)
         self.rank = self._group.rank
         self.ranks = self._group.ranks
         self._check = check

@@ -27,7 +27,7 @@ from sumwire.job.agreement import Agreement
 from sumwire.job.call import Call
 from sumwire.job.change import Change
 from sumwire.job.control import Control
-from sumwire.job.gloo_group import available
+from sumwire.job.gloo_group import Ranks, available
 from sumwire.job.joining import Run, join
 from sumwire.job.kept_results import BYTES_PER_CHUNK, KeptResults
 from sumwire.job.operations import Operation
@@ -55,7 +55,8 @@ FallbackOption = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """Those of :class:`sumwire.Job`. ``settings``: JSON values that must be equal on all workers."""
+    """Those of :class:`sumwire.Job`. ``settings``: JSON values that must be equal on all workers. ``ranks``: the job's
+    own, if they are not the default group's."""
 
     settings: Mapping[str, object]
     deadline_s: float = 10.0
@@ -67,6 +68,7 @@ class SessionOptions:
     through: Through = "auto"
     silence_s: float = SILENCE_S
     blind_key: bytes | None = None
+    ranks: Ranks | None = None
 
 
 class Session(ABC):
@@ -168,7 +170,7 @@ class GroupSession(Session):
         whole = config.quorum == config.workers
         kept = KeptResults(most=1 if whole else None, most_bytes=options.kept_chunks * BYTES_PER_CHUNK)
         agreement = Agreement(config.name, config.quorum, always=always)
-        self._control = control = Control(config.name, config.worker, agreement, kept, stats)
+        self._control = control = Control(config.name, config.worker, agreement, kept, stats, options.ranks)
         if sorted(control.workers) != list(range(config.workers)):
             control.abandon()
             rule = f"must be 0 to {config.workers - 1}, one for each rank: load_job(..., worker=dist.get_rank())"
@@ -274,29 +276,36 @@ def others_are_ahead(transport: Transport) -> bool:
     return transport.others_reached(transport.next_sequence)
 
 
-def run_of(config: JobConfig, workers: int | None, fallback: FallbackOption) -> JobConfig:
-    """The job as the run sees it that is about to begin: of ``workers`` workers, or as many as the process group has
-    ranks, or all.
+def is_grouped(ranks: Ranks | None) -> bool:
+    """Whether a job has a process group: its own ranks, or the default group."""
+    return ranks is not None or available()
+
+
+def run_of(
+    config: JobConfig, workers: int | None, fallback: FallbackOption, own_ranks: Ranks | None = None
+) -> JobConfig:
+    """The job as the run sees it that is about to begin: of ``workers`` workers, or as many as there are ranks, the
+    job's own or the process group's, or all.
 
     Raises ConfigError if the job has no such run.
     """
     if fallback not in ("auto", "always", "never"):
         raise ConfigError("fallback", fallback, 'must be "auto", "always" or "never"', where=f"job {config.name}")
-    if not available():
+    if not is_grouped(own_ranks):
         return config if workers is None else config.for_run(workers)
-    ranks = dist.get_world_size()
+    ranks = dist.get_world_size() if own_ranks is None else own_ranks.ranks
     if workers is not None and workers != ranks:
         rule = f"must be {ranks}, the ranks of the process group, or left out"
         raise ConfigError("workers", workers, rule, where=f"job {config.name}")
     return config.for_run(ranks)
 
 
-def check_through(config: JobConfig, through: Through) -> None:
-    """Raises ConfigError for an option that this job cannot have."""
+def check_through(config: JobConfig, through: Through, *, grouped: bool) -> None:
+    """Raises ConfigError for an option that this job cannot have. ``grouped``: it has a process group."""
     rule = ""
     if through not in CHOICES:
         rule = 'must be "auto", "switch" or "group"'
-    elif through == "group" and not available():
+    elif through == "group" and not grouped:
         rule = "must be another one without a process group: call torch.distributed.init_process_group first"
     elif through == "group" and config.quorum < config.workers:
         rule = f"must be another one with a quorum of {config.quorum}: the process group waits for all workers"
@@ -305,5 +314,6 @@ def check_through(config: JobConfig, through: Through) -> None:
 
 
 def open_session(config: JobConfig, options: SessionOptions, stats: JobStats) -> Session:
-    """With the default process group if there is one: a collective call."""
-    return GroupSession(config, options, stats) if available() else AloneSession(config, options, stats)
+    """With the job's own ranks or the default process group, if there are such: a collective call."""
+    grouped = is_grouped(options.ranks)
+    return GroupSession(config, options, stats) if grouped else AloneSession(config, options, stats)

@@ -8,7 +8,6 @@ import importlib.util
 from dataclasses import replace
 
 import pytest
-import torch.distributed as dist
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.config import JobConfig
 from sumwire.errors import ConfigError
@@ -21,17 +20,16 @@ def config(workers: int = 2) -> JobConfig:
 
 def test_it_needs_a_process_group() -> None:
     with pytest.raises(ConfigError, match=r"without a process group.*init_process_group first"):
-        check_blind(config(), None)
-    check_blind(replace(config(), blind=False), None)
+        check_blind(config(), None, grouped=False)
+    check_blind(replace(config(), blind=False), None, grouped=False)
 
 
 def test_it_needs_another_worker() -> None:
     with pytest.raises(ConfigError, match="workers = 1: must be 2 or more"):
-        check_blind(config(1), None)
+        check_blind(config(1), None, grouped=True)
 
 
 def test_it_needs_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dist, "is_initialized", lambda: True)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'sumwire\[blind\]'"):
-        check_blind(config(), None)
+        check_blind(config(), None, grouped=True)
