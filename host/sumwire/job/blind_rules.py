@@ -16,7 +16,7 @@ from sumwire.transport.delivery import Delivery
 
 
 def check_blind(config: JobConfig, delivery: Delivery | None, *, grouped: bool) -> None:
-    """Raises ConfigError for a blind job that cannot be one. ``config``: the run's. ``grouped``: it has a process group."""
+    """Raises ConfigError for a blind job that cannot be one. ``config``: the run's. ``grouped``: it has a group."""
     if not config.blind:
         return
     where = f"job {config.name}"

@@ -61,6 +61,7 @@ class Control:
         agreement: Agreement,
         kept: KeptResults,
         stats: JobStats,
+        *,
         ranks: Ranks | None = None,
     ) -> None:
         self.sees_switch: Callable[[], bool] = lambda: False

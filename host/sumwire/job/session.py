@@ -170,7 +170,7 @@ class GroupSession(Session):
         whole = config.quorum == config.workers
         kept = KeptResults(most=1 if whole else None, most_bytes=options.kept_chunks * BYTES_PER_CHUNK)
         agreement = Agreement(config.name, config.quorum, always=always)
-        self._control = control = Control(config.name, config.worker, agreement, kept, stats, options.ranks)
+        self._control = control = Control(config.name, config.worker, agreement, kept, stats, ranks=options.ranks)
         if sorted(control.workers) != list(range(config.workers)):
             control.abandon()
             rule = f"must be 0 to {config.workers - 1}, one for each rank: load_job(..., worker=dist.get_rank())"
