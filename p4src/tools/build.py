@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make p4`: compiles sumwire.p4 and writes everything that is generated from the P4 sources.
 
-Writes p4src/build/{sumwire.json,sumwire.p4info.txtpb,manifest.json} and sumwire_protocol's constants.
-With --constants only the latter, which needs no p4c.
+Writes p4src/build/{sumwire.json,sumwire.p4info.txtpb,manifest.json}, sumwire_protocol's constants, and the table of the
+Wireshark dissector. With --constants only the latter two, which need no p4c.
 """
 
 from __future__ import annotations
@@ -71,11 +71,16 @@ def hashes() -> dict[str, dict[str, str]]:
 
 def write_constants() -> None:
     (ROOT / constants.TARGET).write_text(constants.render(ROOT / "p4src/include"))
+    # In a process of its own: it reads the constants that have just been written.
+    command = [sys.executable, "-m", "sumwire_protocol.wireshark", "--write"]
+    subprocess.run(command, check=True, cwd=ROOT / "protocol")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--constants", action="store_true", help="only write the Python constants")
+    parser.add_argument(
+        "--constants", action="store_true", help="only write the Python constants and the dissector's table"
+    )
     arguments = parser.parse_args()
     write_constants()
     if arguments.constants:

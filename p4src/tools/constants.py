@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads constants and the Sumwire header's layout from the P4 sources and writes them as Python.
+"""Reads constants and the headers' layouts from the P4 sources and writes them as Python.
 
 It understands what `sizes.p4`, `types.p4` and `headers.p4` consist of: `const TYPE NAME = EXPR;` with
-numbers, earlier names and `+ - * /`; `typedef bit<N> name;`; `header NAME { TYPE field; ... }`.
+numbers, earlier names and `+ - * /`; `typedef bit<N> name;`; `header NAME { TYPE field; ... }`;
+`struct headers_t { NAME_h name; ... }`. A comment behind a code says what the code means.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import operator
 import re
 from pathlib import Path
@@ -18,7 +20,14 @@ TARGET = "protocol/sumwire_protocol/constants.py"
 
 _CONST = re.compile(r"^const\s+(?:int|bit<\d+>|\w+)\s+(\w+)\s*=\s*([^;]+);", re.MULTILINE)
 _TYPEDEF = re.compile(r"^typedef\s+bit<(\d+)>\s+(\w+)\s*;", re.MULTILINE)
-_HEADER = re.compile(r"^header\s+sumwire_h\s*\{(.*?)\}", re.MULTILINE | re.DOTALL)
+_HEADER = re.compile(r"((?:^//[^\n]*\n)*)^header\s+(\w+)\s*\{(.*?)\}", re.MULTILINE | re.DOTALL)
+_STRUCT = re.compile(r"^struct\s+headers_t\s*\{(.*?)\}", re.MULTILINE | re.DOTALL)
+_MEANING = re.compile(r"^const\s+[\w<>]+\s+(\w+)\s*=\s*[^;]+;[ ]*//[ ]*(\S.*?)\s*$", re.MULTILINE)
+# Codes of the packet whose comments are for whoever looks at packets.
+_CODES = ("KIND_", "FLAG_", "REJECT_")
+_HEADERS_TYPE = "HEADERS: Final[tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = ("
+# A header whose comment begins so is the program's alone.
+_NOT_ON_WIRE = "// Not on the wire"
 _FIELD = re.compile(r"^\s*(bit<\d+>|\w+)\s+(\w+)\s*;", re.MULTILINE)
 _BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
 
@@ -46,18 +55,44 @@ def constants(include: Path) -> dict[str, int]:
     return found
 
 
-def sumwire_fields(include: Path) -> list[tuple[str, int]]:
-    """(field, width in bits) of header sumwire_h, in wire order."""
+def meanings(include: Path) -> dict[str, str]:
+    """What the comments behind kinds, flags and reject reasons say, by name."""
+    found = _MEANING.findall((include / "types.p4").read_text())
+    return {name: text for name, text in found if name.startswith(_CODES)}
+
+
+def headers(include: Path) -> list[tuple[str, list[tuple[str, int]]]]:
+    """The headers on the wire in wire order, each with its (field, width in bits)."""
     text = "".join((include / source).read_text() for source in SOURCES)
     widths = {name: int(bits) for bits, name in _TYPEDEF.findall(text)}
-    header = _HEADER.search(text)
-    if header is None:
-        raise P4SourceError("headers.p4 has no `header sumwire_h`")
+    types = {name: (comment, _fields(body, widths)) for comment, name, body in _HEADER.findall(text)}
+    struct = _STRUCT.search(text)
+    if struct is None:
+        raise P4SourceError("headers.p4 has no `struct headers_t`")
+    found = []
+    for kind, name in _FIELD.findall(struct.group(1)):
+        if kind not in types:
+            raise P4SourceError(f"headers.p4 has no `header {kind}`, which headers_t has as {name}")
+        comment, fields = types[kind]
+        if not comment.startswith(_NOT_ON_WIRE):
+            found.append((name, fields))
+    return found
+
+
+def _fields(body: str, widths: dict[str, int]) -> list[tuple[str, int]]:
     fields = []
-    for kind, name in _FIELD.findall(header.group(1)):
+    for kind, name in _FIELD.findall(body):
         literal = re.fullmatch(r"bit<(\d+)>", kind)
         fields.append((name, int(literal.group(1)) if literal else widths[kind]))
     return fields
+
+
+def sumwire_fields(include: Path) -> list[tuple[str, int]]:
+    """(field, width in bits) of header sumwire, in wire order."""
+    found = dict(headers(include)).get("sumwire")
+    if found is None:
+        raise P4SourceError("headers.p4 has no header `sumwire` in headers_t")
+    return found
 
 
 def render(include: Path) -> str:
@@ -73,4 +108,9 @@ def render(include: Path) -> str:
     lines += [f"{name}: Final = {value}" for name, value in constants(include).items()]
     lines += ["", "# (field, width in bits) of the Sumwire header, in wire order", "SUMWIRE_FIELDS: Final = ("]
     lines += [f'    ("{name}", {width}),' for name, width in sumwire_fields(include)]
-    return "\n".join([*lines, ")", ""])
+    lines += [")", "", "# (header, its fields) of all headers on the wire, in wire order", _HEADERS_TYPE]
+    for header, fields in headers(include):
+        lines += [f'    ("{header}", (', *(f'        ("{name}", {width}),' for name, width in fields), "    )),"]
+    lines += [")", "", "# What kinds, flags and reject reasons mean", "MEANINGS: Final = {"]
+    lines += [f'    "{name}": {json.dumps(text)},' for name, text in meanings(include).items()]
+    return "\n".join([*lines, "}", ""])

@@ -42,7 +42,7 @@ class Op:
     ``up`` is a host's contribution, ``partial`` a lower switch's partial result, ``down`` a result. ``value_bits`` is
     the size of one value in a host's contribution. A result has room for the contributions of ``workers_max`` hosts,
     a partial result for those of ``workers_below_max``. ``limit``, for the docs, is a lower limit that depends on the
-    job's options.
+    job's options. ``signed``: its elements are int32, not uint32.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Op:
     workers_max: int = COUNT_MAX
     workers_below_max: int = COUNT_MAX
     limit: str = ""
+    signed: bool = False
 
     @property
     def title(self) -> str:
@@ -90,6 +91,7 @@ SUM32: Final = Op(
     partial=Payload(p4.SUM32_WORDS),
     down=Payload(p4.SUM32_WORDS, "the sum of each element, wrapped"),
     value_bits=p4.ELEMENT_BITS,
+    signed=True,
 )
 SIGN: Final = Op(
     "sign",

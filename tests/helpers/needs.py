@@ -41,6 +41,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "cc": (_has_wide_compiler, "no C compiler with _BitInt(2048), such as clang 16"),
     "openssl": (lambda: shutil.which("openssl") is not None, "openssl is not on PATH"),
     "spin": (lambda: all(map(shutil.which, ("spin", "gcc"))), "spin or gcc is not on PATH"),
+    "tshark": (lambda: shutil.which("tshark") is not None, "tshark is not on PATH"),
     "mininet": (_has_mininet, "needs Mininet (mininet.net) and root"),
 }
 

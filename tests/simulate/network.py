@@ -162,7 +162,8 @@ class Node(Protocol):
 class Network:
     """All of it. ``down``: the links that carry nothing now, by either end's place; ``dead``: switches that are down.
 
-    ``on_frame``: told of every frame that a switch gets and what leaves it because of it.
+    ``on_frame``: told of every frame that a switch gets and what leaves it because of it. ``on_wire``: told of every
+    frame on a link: from which end to which, and after how many seconds each copy arrives; none does where it is lost.
     """
 
     def __init__(self, world: World, terms: Terms, weather: Weather) -> None:
@@ -177,6 +178,7 @@ class Network:
         self.down: set[Place] = set()
         self.dead: set[str] = set()
         self.on_frame: Callable[[str, int, bytes, Frames], None] | None = None
+        self.on_wire: Callable[[str, str, bytes, list[float]], None] | None = None
         self.frames = 0
         self.generation = 0
         self.on_count: dict[int, list[Callable[[], None]]] = {}
@@ -242,18 +244,23 @@ class Network:
             dscp_ecn=tos,
         )
         place = sender.leaf, sender.host.port
-        self._carry(place, partial(self.enter, place[0], place[1], frame))
+        delays = self._carry(place, partial(self.enter, place[0], place[1], frame))
+        if self.on_wire is not None:
+            self.on_wire(source[0], _end(place), frame, delays)
 
-    def _carry(self, link: Place, arrive: Callable[[], None]) -> None:
-        """A frame crosses a link, or does not."""
+    def _carry(self, link: Place, arrive: Callable[[], None]) -> list[float]:
+        """A frame crosses a link, or does not. Returns after how many seconds each copy arrives."""
         weather, rng, world = self.weather, self.world.rng, self.world
         if link in self.down or rng.random() < weather.drop:
-            return
+            return []
+        delays = []
         for _ in range(2 if rng.random() < weather.duplicate else 1):
             seconds = rng.uniform(*weather.delay_s)
             if weather.late and rng.random() < weather.late:
                 seconds += rng.uniform(0, weather.late_s)
             world.after(seconds, arrive)
+            delays.append(seconds)
+        return delays
 
     def enter(self, name: str, port: int, frame: bytes) -> None:
         """A frame arrives at a switch."""
@@ -271,10 +278,15 @@ class Network:
             place = name, out
             across = self._across.get(place)
             if across is not None:
-                if across not in self.down:
-                    self._carry(place, partial(self.enter, *across, sent))
+                delays = [] if across in self.down else self._carry(place, partial(self.enter, *across, sent))
+                to = _end(across)
             elif place in self._at:
-                self._carry(place, partial(self._arrive, self._at[place], sent))
+                delays = self._carry(place, partial(self._arrive, self._at[place], sent))
+                to = socket.inet_ntoa(self._at[place].host.ip)
+            else:
+                continue
+            if self.on_wire is not None:
+                self.on_wire(_end(place), to, sent, delays)
 
     def _arrive(self, host: HostPort, frame: bytes) -> None:
         if frame[30:34] != host.host.ip or frame[12:14] != b"\x08\x00" or frame[23] != 17:
@@ -282,6 +294,11 @@ class Network:
         source = socket.inet_ntoa(frame[26:30]), int.from_bytes(frame[34:36])
         target = socket.inet_ntoa(frame[30:34]), int.from_bytes(frame[36:38])
         self.machine.deliver(target, frame[42 : 34 + int.from_bytes(frame[38:40])], source)
+
+
+def _end(place: Place) -> str:
+    """A switch's end of a link, as tcpdump would be told it."""
+    return f"{place[0]}-eth{place[1]}"
 
 
 def describe(frame: bytes) -> str:

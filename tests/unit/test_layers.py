@@ -22,7 +22,11 @@ from helpers.paths import ROOT
 # package -> its folder, the packages it may import, and its layers from the bottom up. Rooms of one layer do not
 # import each other.
 PACKAGES: dict[str, tuple[str, set[str], str]] = {
-    "sumwire_protocol": ("protocol", set(), "version constants privileges | digest ops outside program tables"),
+    "sumwire_protocol": (
+        "protocol",
+        set(),
+        "version constants privileges | digest ops outside program tables | layout | scapy_layer wireshark",
+    ),
     "nativelib": ("native", set(), "errors | trusted | cache | remembered | compiler | build"),
     "sumwire": (
         "host",

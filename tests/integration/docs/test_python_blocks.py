@@ -30,13 +30,14 @@ from sumwire.aggregator.server import Server
 from sumwire.aggregator.state import State
 
 BLOCKS = {block.name: block for block in pages.blocks("python")}
-# Blocks about switches, each with a test of its own below; all others run on ranks.
+# Blocks about switches and packets, each with a test of its own; all others run on ranks.
+SCAPY = "see.md: scapy"
 SOFT_SWITCH = "softswitch.md: Command line"
 CONTROLLER = "controller.md: From Python"
 
 
 def test_every_block_has_a_setting() -> None:
-    assert BLOCKS.keys() == SETTINGS.keys() | {SOFT_SWITCH, CONTROLLER}
+    assert BLOCKS.keys() == SETTINGS.keys() | {SOFT_SWITCH, CONTROLLER, SCAPY}
 
 
 @pytest.fixture(scope="module")
