@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from differential.draws import Draws
 from softswitch.program import ir
+from softswitch.program.traverse import parser_ops
 
 LONG = 1500
+MOST_STATES = 12  # of a parser with loops
 
 
 class _Bits:
@@ -58,10 +60,12 @@ def _along_the_parser(draws: Draws, program: ir.Program) -> _Bits:
     where: dict[tuple[str, str], int] = {}
     position = 0
     name: str | None = program.parser.start
-    while name is not None:
+    for _ in range(MOST_STATES):
+        if name is None:
+            break
         state = program.parser.states[name]
-        for op in state.ops:
-            if isinstance(op, ir.Extract):
+        for op in parser_ops(state.ops):
+            if isinstance(op, ir.Extract | ir.ExtractVarbit):
                 for member in program.headers[op.header].fields:
                     bits.put(position, member.width, draws.number(member.width))
                     where[op.header, member.name] = position

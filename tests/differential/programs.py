@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from differential.draws import Draws, full
 from differential.expressions import Expressions, Scope
 from differential.pipelines import PipelineMaker
@@ -27,7 +29,11 @@ ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderToo
 ALGORITHMS = ("csum16", "xor16", "crc16", "crc32", "identity")
 # The widest field of a program (wide ones take seconds to compile), and the construct that it has more of.
 KINDS = ((64, "parser"), (130, "random"), (520, "keys"), (2048, ""), (64, ""), (130, "keys"), (64, "checksums"),
-         (520, "random"), (100, "parser"))  # fmt: skip
+         (520, "random"), (100, "parser"), (64, "stacks"), (130, "stacks"))  # fmt: skip
+STACK = ("stack0", "stack1", "stack2")
+NEXT = ir.FieldRef("#hidden", "stack#next", 32)
+MOST_VARBIT = 96  # bits; half of the programs have varbit fields that take two limbs
+VARBIT = ir.Varbit(ir.FieldRef("#hidden", "options", MOST_VARBIT), ir.FieldRef("#hidden", "options#bits", 16))
 SHOWN = ("checksum_error", "parser_error", "packet_length", "instance_type", "egress_rid", "egress_port")
 
 
@@ -42,10 +48,12 @@ class _ProgramMaker:
     def make(self) -> ir.Program:
         draws = self._draws
         headers = self._headers()
+        self._sizes = {name: header.size_bytes for name, header in headers.items()}
         self._names = [name for name, header in headers.items() if not header.metadata]
         self._fields = [
             ir.FieldRef(header.name, member.name, member.width, member.signed)
             for header in headers.values()
+            if header.name != NEXT.header
             # The program's own fields are drawn more often than v1model's.
             for member in header.fields * (1 if header.name == STANDARD else 3)
         ]
@@ -85,6 +93,7 @@ class _ProgramMaker:
             checksums=tuple(
                 self._checksum(i, calculations) for i in range(6 if draws.focus == "checksums" else draws.count(0, 3))
             ),
+            varbits={"h0": VARBIT} if draws.focus == "stacks" else {},
         )
 
     # -- headers ---------------------------------------------------------
@@ -95,6 +104,11 @@ class _ProgramMaker:
         # A second instance of a type, for header copies.
         headers += [ir.Header("twin", headers[0].fields, False)]
         members = tuple(ir.Field(f"m{i}", draws.width(), draws.chance(0.3)) for i in range(draws.count(3, 8)))
+        if draws.focus == "stacks":
+            element = ir.Header("", self._header_fields(), False)
+            headers += [replace(element, name=name) for name in STACK]
+            hidden = [ir.Field(each.field, each.width) for each in (NEXT, VARBIT.value, VARBIT.length)]
+            headers.append(ir.Header(NEXT.header, tuple(hidden), True))
         headers += [ir.Header("meta", members, True), ir.Header(STANDARD, STANDARD_FIELDS, True)]
         return {header.name: header for header in headers}
 
@@ -148,9 +162,21 @@ class _ProgramMaker:
         scope = Scope(self._fields, self._names, lookahead=True)
         expressions = Expressions(draws, scope)
         ops: list[ir.ParserOp] = []
+        if draws.focus == "stacks" and draws.chance(0.6):
+            # A loop ends with the stack.
+            branches = tuple((ir.Extract(name), ir.SetInvalid("twin", counted=False)) for name in STACK)
+            ops += [ir.Choose(NEXT, branches), ir.Assign(NEXT, ir.Binary("+", NEXT, ir.Const(1)))]
+            later += [f"s{i}" if i else "start" for i in range(number + 1)]
+        if draws.focus == "stacks" and draws.chance(0.4):
+            plain = Expressions(draws, Scope(self._fields, self._names))
+            bits = ir.Binary("&", plain.typed(16, depth=1), ir.Const(draws.one([0, 8, 0x18, 0x78, 0x7F, 0xFFFF])))
+            rest = draws.one([None, "twin"])
+            fixed = [self._sizes["h0"], self._sizes["twin"] if rest else 0]
+            most = sum(fixed) + MOST_VARBIT // 8
+            ops.append(ir.ExtractVarbit("h0", VARBIT.value, VARBIT.length, bits, most, rest))
         for _ in range(draws.count(0 if number else 1, 4)):
             ops.append(self._parser_op(expressions, declared, first=not ops))
-        extracted = [op.header for op in ops if isinstance(op, ir.Extract)]
+        extracted = [op.header for op in ops if isinstance(op, ir.Extract | ir.ExtractVarbit)]
         key = self._select_key(extracted, expressions)
         cases = tuple(self._case(key, draws.one(later)) for _ in range(draws.count(1, 4))) if key else ()
         return ir.ParserState(f"s{number}" if number else "start", tuple(ops), key, cases, draws.one(later))

@@ -17,6 +17,7 @@ from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, K
 STANDARD = "standard_metadata"
 DROP_PORT = 511
 REPLICATED = 5
+MOST_STATES = 16384  # that a packet passes in the parser
 FAR_SHIFT = 1 << 14  # a number shifted left this far is 0 in any field
 
 Frames = list[tuple[int, bytes]]
@@ -151,14 +152,22 @@ class Reference:
                 for member in header.fields:
                     bits = bits << member.width | packet.values[name, member.name] % (1 << member.width)
                 out += bits.to_bytes(header.size_bytes)
+                varbit = self.program.varbits.get(name)
+                if varbit is not None:
+                    size = packet.values[varbit.length.header, varbit.length.field] // 8
+                    out += packet.values[varbit.value.header, varbit.value.field].to_bytes(size)
         return (out + packet.frame[packet.position // 8 :])[: packet.limit]
 
     # -- parser ----------------------------------------------------------
 
     def _parse(self, packet: Packet) -> None:
         state: str | None = self.program.parser.start
+        steps = 0
         try:
             while state is not None:
+                steps += 1
+                if steps > MOST_STATES:
+                    raise ParserEndsError(self.program.errors["ParserTimeout"])
                 described = self.program.parser.states[state]
                 for op in described.ops:
                     self._parser_op(op, packet)
@@ -184,6 +193,14 @@ class Reference:
                     packet.values[name, member.name] = wrapped(bits, member.width, member.signed)
                     packet.position += member.width
                 packet.valid.add(name)
+            case ir.ExtractVarbit():
+                self._extract_varbit(op, packet)
+            case ir.Choose(index, branches):
+                number = self.value(index, packet, ())
+                if number >= len(branches):
+                    raise ParserEndsError(self.program.errors["StackOutOfBounds"])
+                for inner in branches[number]:
+                    self._parser_op(inner, packet)
             case ir.Advance(distance):
                 bits = self.value(distance, packet, ())
                 if bits % 8:
@@ -195,6 +212,22 @@ class Reference:
                     raise ParserEndsError(self.value(error, packet, ()))
             case _:
                 self._statement(op, packet, ())
+
+    def _extract_varbit(self, op: ir.ExtractVarbit, packet: Packet) -> None:
+        errors, headers = self.program.errors, self.program.headers
+        bits = self.value(op.bits, packet, ())
+        if bits % 8:
+            raise ParserEndsError(errors["ParserInvalidArgument"])
+        whole = headers[op.header].width + bits + (headers[op.rest].width if op.rest else 0)
+        self._take(packet, whole)
+        if whole > 8 * op.most_bytes:
+            raise ParserEndsError(errors["HeaderTooShort"])
+        self._parser_op(ir.Extract(op.header), packet)
+        self._store(packet, op.value, self._bits(packet, packet.position, bits) if bits else 0)
+        self._store(packet, op.length, bits)
+        packet.position += bits
+        if op.rest:
+            self._parser_op(ir.Extract(op.rest), packet)
 
     def _next_state(self, state: ir.ParserState, packet: Packet) -> str | None:
         key = [(self.value(part, packet, ()), part) for part in state.key]
@@ -276,10 +309,10 @@ class Reference:
                     packet.length += self.program.headers[header].size_bytes
                     for member in self.program.headers[header].fields:
                         packet.values[header, member.name] = 0
-            case ir.SetInvalid(header):
+            case ir.SetInvalid(header, counted):
                 if header in packet.valid:
                     packet.valid.remove(header)
-                    packet.length -= self.program.headers[header].size_bytes
+                    packet.length -= self.program.headers[header].size_bytes if counted else 0
             case ir.RegisterRead(target, register, index):
                 at = self.value(index, packet, args)
                 if 0 <= at < len(self.registers[register]):

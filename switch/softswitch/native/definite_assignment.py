@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
 from softswitch.program.bounds import Bounds
-from softswitch.program.flow import state_successors, successors
+from softswitch.program.flow import has_loop, state_successors, successors
 from softswitch.program.graph import topological
-from softswitch.program.traverse import FieldKey, expr_fields, operands
+from softswitch.program.traverse import FieldKey, expr_fields, extracted_headers, operands
 
 Fields = frozenset[FieldKey]
 
@@ -45,6 +45,8 @@ class _Flow:
         self._read(late, written)
         written = self._pipeline(self._program.egress, written)
         self._checksums(written, update=True)
+        for varbit in self._program.varbits.values():
+            self._read_expr(varbit.value, written)
         return self._candidates - self._early
 
     def _read(self, keys: Iterable[FieldKey], written: Fields) -> None:
@@ -97,7 +99,8 @@ class _Flow:
 
     def _parser(self) -> Fields:
         parser = self._program.parser
-
+        if has_loop(parser):
+            return self._parser_with_loops(parser)
         meeting = _Meeting(parser.start, frozenset())
         for name in topological(parser.start, lambda name: state_successors(parser.states[name])):
             state, written = parser.states[name], meeting.at(name)
@@ -111,12 +114,35 @@ class _Flow:
                 meeting.arrive(target, written)
         return meeting.at(None)
 
+    def _parser_with_loops(self, parser: ir.Parser) -> Fields:
+        """No field counts as written before a state: a state can be the first one, or come again."""
+        for state in parser.states.values():
+            written: Fields = frozenset()
+            for op in state.ops:
+                written = self._parser_op(op, written)
+            for part in state.key:
+                self._read_expr(part, written)
+        return frozenset()
+
     def _parser_op(self, op: ir.ParserOp, written: Fields) -> Fields:
         match op:
             case ir.Extract(header):
                 return written | self._header(header)
             case ir.Advance(bits):
                 self._read_expr(bits, written)
+            case ir.ExtractVarbit(_, value, length, bits):
+                self._read_expr(bits, written)
+                keys = {(value.header, value.field), (length.header, length.field)}
+                return written.union(keys, *(self._header(header) for header in extracted_headers(op)))
+            case ir.Choose(index, branches):
+                self._read_expr(index, written)
+                ends = []
+                for branch in branches:
+                    end = written
+                    for inner in branch:
+                        end = self._parser_op(inner, end)
+                    ends.append(end)
+                return frozenset.intersection(*ends)
             case ir.Verify(condition, error):
                 self._read_expr(condition, written)
                 self._read_expr(error, written)

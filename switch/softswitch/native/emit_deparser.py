@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from softswitch.native.emit_bytes import write_header
+from softswitch.native.emit_carrier import carrier
 from softswitch.native.emit_code import Code
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
+from softswitch.native.limbs import limbs
 from softswitch.program import ir
 
 
@@ -20,18 +22,39 @@ def emit_deparser(context: Context) -> list[str]:
     code.line("const size_t rest = p->size - p->payload;")
     code.line("size_t length = rest;")
     for header in headers:
-        code.line(f"if (p->{storage.valid[header.name]}) length += {header.size_bytes};")
+        varbit = context.program.varbits.get(header.name)
+        more = "" if varbit is None else f" + (p->{_member(varbit.length, context)} >> 3)"
+        code.line(f"if (p->{storage.valid[header.name]}) length += {header.size_bytes}{more};")
     code.line("uint8_t *out = ss_reserve(p->sink, length);")
     code.line("if (out == NULL) return;")
     for header in headers:
         with code.block(f"if (p->{storage.valid[header.name]})"):
             _write(header, context, code)
             code.line(f"out += {header.size_bytes};")
+            varbit = context.program.varbits.get(header.name)
+            if varbit is not None:
+                _write_varbit(varbit, context, code)
     code.line("memcpy(out, p->frame + p->payload, rest);")
     if context.usage.truncates:
         code.line("if (length > p->limit) length = p->limit;")
     code.line("ss_commit(p->sink, port, length);")
     return ["static void deparse(struct packet *p, uint32_t port) {", *code.lines, "}", ""]
+
+
+def _member(field: ir.FieldRef, context: Context) -> str:
+    return context.storage.fields[field.header, field.field]
+
+
+def _write_varbit(varbit: ir.Varbit, context: Context, code: Code) -> None:
+    expressions, width = ExprEmitter(context.storage, code), varbit.value.width
+    text = code.read(_member(varbit.value, context), carrier(width))
+    array = code.name()
+    code.line(f"uint64_t {array}[{limbs(width)}];")
+    expressions.save(array, text, width)
+    bits = f"(uint32_t)p->{_member(varbit.length, context)}"
+    code.line(f"memset(out, 0, {bits} >> 3);")
+    code.line(f"ss_put_bits(out, 0, {bits}, {array});")
+    code.line(f"out += {bits} >> 3;")
 
 
 def _write(header: ir.Header, context: Context, code: Code) -> None:

@@ -15,10 +15,12 @@ from softswitch.native.emit_carrier import LIMB, carrier, carrier_of
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_stmt import StatementEmitter
+from softswitch.native.limbs import limbs
 from softswitch.program import ir
 from softswitch.program.emitted_text import identifier
-from softswitch.program.flow import state_successors
+from softswitch.program.flow import has_loop, state_successors
 from softswitch.program.graph import topological
+from softswitch.program.limits import PARSER_STEPS
 from softswitch.program.numbers import full
 from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
 from softswitch.program.traverse import flatten, lookaheads, operands
@@ -32,6 +34,8 @@ def emit_parser(context: Context) -> list[str]:
 
     taken: set[str] = set()
     names = {name: identifier(f"state_{name}", taken) for name in parser.states}
+    if has_loop(parser):
+        return _with_loops(context, names)
     lines: list[str] = []
     for name in reversed(topological(parser.start, lambda name: state_successors(parser.states[name]))):
         with placed(f"parser state {name!r}"):
@@ -40,8 +44,34 @@ def emit_parser(context: Context) -> list[str]:
     return [*lines, f"static void parse(struct packet *p) {{ {names[parser.start]}(p, 0); }}", ""]
 
 
+def _with_loops(context: Context, names: dict[str, str]) -> list[str]:
+    """States return the number of the next one, or ACCEPT, and leave their position in ``p->payload``."""
+    parser = context.program.parser
+    numbers = {name: number for number, name in enumerate(parser.states)}
+    lines = ["#define ACCEPT UINT32_MAX", ""]
+    for name, state in parser.states.items():
+        with placed(f"parser state {name!r}"):
+            body = _StateEmitter(context, state, names, numbers).emit()
+        lines += [f"static uint32_t {names[name]}{_HEAD} {{", *body, "}", ""]
+    code = context.code()
+    code.line(f"uint32_t state = {numbers[parser.start]};")
+    code.line("p->payload = 0;")
+    with code.block(f"for (uint32_t steps = 0; steps < {PARSER_STEPS}u; steps++)"), code.block("switch (state)"):
+        for name, number in numbers.items():
+            code.line(f"case {number}: state = {names[name]}(p, p->payload); break;")
+        code.line("default: return;")
+    code.line("if (state == ACCEPT) return;")
+    context.set_standard(code, "parser_error", LIMB.constant(context.program.errors["ParserTimeout"]))
+    return [*lines, "static void parse(struct packet *p) {", *code.lines, "}", ""]
+
+
 class _StateEmitter:
-    def __init__(self, context: Context, state: ir.ParserState, names: dict[str, str]) -> None:
+    """``numbers``: of the states, where the parser has loops."""
+
+    def __init__(
+        self, context: Context, state: ir.ParserState, names: dict[str, str], numbers: dict[str, int] | None = None
+    ) -> None:
+        self._numbers = numbers
         self._context = context
         self._state = state
         self._names = names
@@ -71,7 +101,7 @@ class _StateEmitter:
         if error is not None and member is not None:
             self._code.write(member, error)
         self._code.line(f"p->payload = {self._at};")
-        self._code.line("return;")
+        self._code.line("return;" if self._numbers is None else "return ACCEPT;")
 
     def _error(self, name: str) -> str:
         return LIMB.constant(self._context.program.errors.get(name, 0))
@@ -81,6 +111,10 @@ class _StateEmitter:
             self._reached(f": {case}")
         if name is None:
             self._leave()
+            return
+        if self._numbers is not None:
+            self._code.line(f"p->payload = {self._at};")
+            self._code.line(f"return {self._numbers[name]};")
             return
         self._code.line(f"{self._names[name]}(p, {self._at});")
         self._code.line("return;")
@@ -102,8 +136,14 @@ class _StateEmitter:
     def _op(self, op: ir.ParserOp) -> bool:
         """Write one operation; return False if nothing after it can run."""
         match op:
-            case ir.Extract(header):
-                self._extract(self._context.program.headers[header])
+            case ir.Extract(name):
+                header = self._context.program.headers[name]
+                self._need(header.size_bytes)
+                self._extract(header)
+            case ir.ExtractVarbit():
+                self._extract_varbit(op)
+            case ir.Choose(index, branches):
+                self._choose(index, branches)
             case ir.Advance(bits):
                 return self._advance(bits)
             case ir.Verify(condition, error):
@@ -117,7 +157,6 @@ class _StateEmitter:
 
     def _extract(self, header: ir.Header) -> None:
         code, storage = self._code, self._context.storage
-        self._need(header.size_bytes)
         for member, part in slices(header):
             name = storage.fields.get((header.name, member.name))
             if name is not None:
@@ -127,6 +166,51 @@ class _StateEmitter:
         if position is not None:
             code.write(position, f"(int64_t){self._at}")
         self._advance_to(f"{self._at} + {header.size_bytes}")
+
+    def _extract_varbit(self, op: ir.ExtractVarbit) -> None:
+        code, headers = self._code, self._context.program.headers
+        self._need_lookahead(op.bits)
+        if carrier_of(*self._expressions.bounds(op.bits)) != LIMB:
+            raise UnsupportedProgramError("a varbit field with a length beyond 64 bits is not supported")
+        bits = self._expressions.wrapped(op.bits, LIMB.bits)
+        rest = headers[op.rest] if op.rest else None
+        fixed = headers[op.header].size_bytes + (rest.size_bytes if rest else 0)
+        with code.block(f"if ({bits} & 7)"):
+            self._leave(self._error("ParserInvalidArgument"))
+        # Two comparisons: a sum could wrap.
+        left = f"p->size - {self._at}"
+        with code.block(f"if ({left} < {fixed} || {left} - {fixed} < {bits} >> 3)"):
+            self._leave(self._error("PacketTooShort"))
+        most = 8 * (op.most_bytes - fixed)
+        with code.block(f"if ({bits} > {most}u)"):
+            self._leave(self._error("HeaderTooShort"))
+        self._extract(headers[op.header])
+        width = op.value.width
+        array = code.name()
+        code.line(f"uint64_t {array}[{limbs(width)}];")
+        code.line(f"ss_get_bits({array}, {limbs(width)}, p->frame + {self._at}, 0, (uint32_t){bits});")
+        value = Temp(self._expressions.load(array, width, fresh=True), carrier(width), 0, full(width))
+        self._statements.store(op.value, value)
+        self._statements.store(op.length, Temp(bits, LIMB, 0, most))
+        self._advance_to(f"{self._at} + ({bits} >> 3)")
+        if rest:
+            self._extract(rest)
+
+    def _choose(self, index: ir.FieldRef, branches: tuple[tuple[ir.ParserOp, ...], ...]) -> None:
+        code, start = self._code, self._at
+        chosen = code.read(self._context.storage.fields[index.header, index.field], carrier(index.width))
+        after = f"at{self._positions}"
+        self._positions += 1
+        code.line(f"size_t {after};")
+        for number, branch in enumerate(branches):
+            with code.block(f"{'else ' if number else ''}if ({chosen} == {number})"):
+                for op in branch:
+                    self._op(op)
+                code.line(f"{after} = {self._at};")
+            self._at = start
+        with code.block("else"):
+            self._leave(self._error("StackOutOfBounds"))
+        self._at = after
 
     def _advance(self, bits: ir.Expr) -> bool:
         low, high = self._expressions.bounds(bits)

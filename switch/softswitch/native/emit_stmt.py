@@ -54,8 +54,8 @@ class StatementEmitter:
                 self._copy_header(target, source)
             case ir.SetValid(header):
                 self._set_valid(header)
-            case ir.SetInvalid(header):
-                self._set_invalid(header)
+            case ir.SetInvalid(header, counted):
+                self._set_invalid(header, counted=counted)
             case ir.RegisterRead(target, register, index):
                 self._register_read(target, register, index)
             case ir.RegisterWrite(register, index, value):
@@ -110,9 +110,9 @@ class StatementEmitter:
             self._lengthen(header, "+")
             self._mark(header)
 
-    def _set_invalid(self, header: str) -> None:
+    def _set_invalid(self, header: str, *, counted: bool) -> None:
         code, valid = self._code, self._storage.valid[header]
-        if self._context.track_length:
+        if self._context.track_length and counted:
             with code.block(f"if ({code.read(valid, LIMB)})"):
                 self._lengthen(header, "-")
         code.write(valid, "0ull")

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from softswitch.program import ir
 from softswitch.program.standard import STANDARD
-from softswitch.program.traverse import FieldKey, expr_fields, flatten, operands, written_field
+from softswitch.program.traverse import (
+    FieldKey,
+    expr_fields,
+    extracted_headers,
+    flatten,
+    operands,
+    parser_ops,
+    written_field,
+)
 
 
 @dataclass
@@ -39,7 +47,7 @@ class Effects:
             if written is not None:
                 self.writes.add(written)
             match statement:
-                case ir.SetValid(header) | ir.SetInvalid(header):
+                case ir.SetValid(header) | ir.SetInvalid(header, _):
                     self.touched.add(header)
                 case ir.AssignHeader(target, source):
                     self.touched.add(target)
@@ -71,14 +79,25 @@ class Effects:
         for state in program.parser.states.values():
             for part in state.key:
                 self.reads.update(expr_fields(part))
-            for op in state.ops:
-                if isinstance(op, ir.Advance):
-                    self.reads.update(expr_fields(op.bits))
-                elif isinstance(op, ir.Verify):
-                    self.reads.update(expr_fields(op.condition))
-                    self.reads.update(expr_fields(op.error))
-                elif not isinstance(op, ir.Extract):
-                    self.statements([op], program)
+            for op in parser_ops(state.ops):
+                self._parser_op(op, program)
+
+    def _parser_op(self, op: ir.ParserOp, program: ir.Program) -> None:
+        match op:
+            case ir.Advance(bits):
+                self.reads.update(expr_fields(bits))
+            case ir.Verify(condition, error):
+                self.reads.update(expr_fields(condition))
+                self.reads.update(expr_fields(error))
+            case ir.ExtractVarbit(_, value, length, bits):
+                self.reads.update(expr_fields(bits))
+                self.writes.update([(value.header, value.field), (length.header, length.field)])
+            case ir.Choose(index):
+                self.reads.update(expr_fields(index))
+            case ir.Extract():
+                pass
+            case _:
+                self.statements([op], program)
 
     def checksums(self, program: ir.Program, *, update: bool) -> None:
         for checksum in program.checksums:
@@ -124,8 +143,13 @@ def analyse(program: ir.Program) -> Usage:
     late.checksums(program, update=True)
     written = early.writes | late.writes
     changed = {header for header, _ in written} | early.touched | late.touched
+    for varbit in program.varbits.values():
+        late.reads.update([*expr_fields(varbit.value), *expr_fields(varbit.length)])
     extracted = {
-        op.header for state in program.parser.states.values() for op in state.ops if isinstance(op, ir.Extract)
+        header
+        for state in program.parser.states.values()
+        for op in parser_ops(state.ops)
+        for header in extracted_headers(op)
     }
     return Usage(
         read=frozenset(early.reads | late.reads),

@@ -5,11 +5,21 @@
 from __future__ import annotations
 
 from softswitch.program import ir
+from softswitch.program.graph import CycleError, topological
 
 
 def state_successors(state: ir.ParserState) -> list[str | None]:
     """Names of the states that may follow ``state``; None accepts the packet."""
     return [*(case.next_state for case in state.cases), state.default]
+
+
+def has_loop(parser: ir.Parser) -> bool:
+    """Return True if a packet can come to a state a second time."""
+    try:
+        topological(parser.start, lambda name: state_successors(parser.states[name]))
+    except CycleError:
+        return True
+    return False
 
 
 def successors(node: ir.Node) -> list[str | None]:

@@ -3,6 +3,7 @@
 """v1model's standard_metadata: its name, its fields, and values that the architecture gives to them."""
 
 STANDARD = "standard_metadata"
+HIDDEN = "#hidden"  # metadata of the loader's own: next elements of stacks, lengths, requests to the architecture
 PACKET_LENGTH = "packet_length"
 DROP_PORT = 511  # mark_to_drop's egress_spec
 INSTANCE_REPLICA = 5  # instance_type of a packet that replication made

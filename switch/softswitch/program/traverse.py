@@ -89,3 +89,22 @@ def valid_headers(expr: ir.Expr) -> list[str]:
         case ir.Ternary(condition, then, otherwise):
             return valid_headers(condition) + valid_headers(then) + valid_headers(otherwise)
     return []
+
+
+def parser_ops(ops: Iterable[ir.ParserOp]) -> Iterator[ir.ParserOp]:
+    """Every operation, with those inside a choice between elements of a stack."""
+    for op in ops:
+        yield op
+        if isinstance(op, ir.Choose):
+            for branch in op.branches:
+                yield from parser_ops(branch)
+
+
+def extracted_headers(op: ir.ParserOp) -> list[str]:
+    """The headers that ``op`` itself extracts."""
+    match op:
+        case ir.Extract(header):
+            return [header]
+        case ir.ExtractVarbit(header, rest=rest):
+            return [header, rest] if rest else [header]
+    return []

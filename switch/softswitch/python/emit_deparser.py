@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from softswitch.program import ir
+from softswitch.program.traverse import FieldKey
 from softswitch.python.emit_context import Context
 from softswitch.python.layout import UnitKind, group_width, pack_arguments, struct_codes
 from softswitch.python.source_writer import Writer
@@ -43,6 +45,14 @@ class DeparserEmitter:
                 self._pieces.append(self._bytes(header))
             else:
                 run.append(self._bytes(header))
+            varbit = self._context.program.varbits.get(header)
+            if varbit is None:
+                continue
+            if header in self._context.usage.late_headers or _key(varbit.length) in self._context.usage.late:
+                flush()
+                self._pieces.append(self._varbit(header, varbit))
+            else:
+                run.append(self._varbit(header, varbit))
         run.append("frame[payload:]")
         flush()
 
@@ -62,6 +72,11 @@ class DeparserEmitter:
             text = self._packed(header)
         return f"(({text}) if {layout.valid} else b'')"
 
+    def _varbit(self, header: str, varbit: ir.Varbit) -> str:
+        storage = self._context.storage
+        value, length = storage.fields[_key(varbit.value)], storage.fields[_key(varbit.length)]
+        return f"({value}.to_bytes({length} >> 3) if {storage.valid(header)} else b'')"
+
     def _packed(self, header: str) -> str:
         layout = self._context.storage.layouts[header]
         if len(layout.groups) == 1 and group_width(layout.groups[0]) > 64 and len(layout.groups[0]) == 1:
@@ -71,3 +86,7 @@ class DeparserEmitter:
         self._formats[header] = ">" + "".join(struct_codes(group) for group in layout.groups)
         arguments = [text for group in layout.groups for text in pack_arguments(group)]
         return f"pack_{layout.valid}({', '.join(arguments)})"
+
+
+def _key(field: ir.FieldRef) -> FieldKey:
+    return field.header, field.field

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from softswitch.errors import ProgramTooLargeError, placed
 from softswitch.program import ir
+from softswitch.program.flow import has_loop
+from softswitch.program.limits import PARSER_STEPS
+from softswitch.program.numbers import full
 from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
 from softswitch.program.traverse import lookaheads
 from softswitch.python.emit_context import Context
@@ -15,7 +18,7 @@ from softswitch.python.emit_expr import ExprEmitter
 from softswitch.python.emit_stmt import StatementEmitter
 from softswitch.python.layout import struct_codes, unpack_targets
 from softswitch.python.source_writer import Writer
-from softswitch.python.values import wrap
+from softswitch.python.values import Value, wrap
 
 MAX_STATES = 2000
 
@@ -50,19 +53,47 @@ class ParserEmitter:
         self._expressions = ExprEmitter(context, self._peek)
         self._statements = StatementEmitter(context, out, self._expressions)
         self._written = 0
+        self._numbers: dict[str, int] = {}  # of states, in a parser with loops
 
     def emit(self) -> dict[str, str]:
         """Write the parser; return ``struct`` formats by header name, for headers that the code unpacks."""
-        with self._out.block("while True:"):
-            self._state(self._context.program.parser.start, Position())
+        parser = self._context.program.parser
+        if has_loop(parser):
+            self._loop(parser)
+        else:
+            with self._out.block("while True:"):
+                self._state(parser.start, Position())
         return {
             header: ">" + "".join(struct_codes(group) for group in self._context.storage.layouts[header].groups)
             for header in sorted(self._context.usage.extracted)
         }
 
+    def _loop(self, parser: ir.Parser) -> None:
+        """One round of the loop is one state, which starts at byte ``base``."""
+        self._numbers = {name: number for number, name in enumerate(parser.states)}
+        self._out.line(f"state = {self._numbers[parser.start]}")
+        self._out.line("base = 0")
+        self._out.line(f"steps = {PARSER_STEPS}")
+        with self._out.block("while True:"):
+            self._out.line("steps -= 1")
+            with self._out.block("if steps < 0:"):
+                self._leave(Position(0, "base"), str(self._context.program.errors["ParserTimeout"]))
+            for number, state in enumerate(parser.states.values()):
+                with self._out.block(f"{'elif' if number else 'if'} state == {number}:"), placed(_place(state)):
+                    self._out.comment(f"state {state.name}")
+                    at = Position(0, "base")
+                    for op in state.ops:
+                        at = self._op(op, at)
+                    self._transition(state, at)
+
     def _state(self, name: str | None, at: Position) -> None:
         if name is None:
             self._leave(at)
+            return
+        if self._numbers:
+            self._out.line(f"base = {at.text()}")
+            self._out.line(f"state = {self._numbers[name]}")
+            self._out.line("continue")
             return
         self._written += 1
         if self._written > MAX_STATES:
@@ -71,7 +102,7 @@ class ParserEmitter:
             )
         state = self._context.program.parser.states[name]
         self._out.comment(f"state {name}")
-        with placed(f"parser state {name!r}"):
+        with placed(_place(state)):
             for op in state.ops:
                 at = self._op(op, at)
             self._transition(state, at)
@@ -95,7 +126,12 @@ class ParserEmitter:
         self._at = at
         match op:
             case ir.Extract(header):
+                self._need(at, self._context.storage.layouts[header].header.size_bytes)
                 return self._extract(header, at)
+            case ir.ExtractVarbit():
+                return self._extract_varbit(op, at)
+            case ir.Choose(index, branches):
+                return self._choose(index, branches, at)
             case ir.Advance(bits):
                 return self._advance(bits, at)
             case ir.Verify(condition, error):
@@ -112,8 +148,6 @@ class ParserEmitter:
 
     def _extract(self, header: str, at: Position) -> Position:
         layout = self._context.storage.layouts[header]
-        size_bytes = layout.header.size_bytes
-        self._need(at, size_bytes)
         targets: list[str] = []
         statements: list[str] = []
         for index, group in enumerate(layout.groups):
@@ -128,7 +162,40 @@ class ParserEmitter:
         self._out.line(f"{layout.valid} = 1")
         if self._context.keeps_position(header):
             self._out.line(f"{layout.position} = {at.text()}")
-        return at.plus(size_bytes)
+        return at.plus(layout.header.size_bytes)
+
+    def _extract_varbit(self, op: ir.ExtractVarbit, at: Position) -> Position:
+        headers, errors = self._context.program.headers, self._context.program.errors
+        self._need_lookahead(op.bits, at)
+        length = self._expressions.data(op.bits)
+        fixed = headers[op.header].size_bytes + (headers[op.rest].size_bytes if op.rest else 0)
+        self._out.line(f"step = {length.text}")
+        with self._out.block("if step & 7:"):
+            self._leave(at, str(errors.get("ParserInvalidArgument", 0)))
+        with self._out.block(f"if size < {at.text(fixed)} + (step >> 3):"):
+            self._leave(at, str(errors["PacketTooShort"]))
+        with self._out.block(f"if step > {8 * (op.most_bytes - fixed)}:"):
+            self._leave(at, str(errors["HeaderTooShort"]))
+        behind = self._extract(op.header, at)
+        end = f"{behind.text()} + (step >> 3)"
+        value = Value(f"from_bytes(frame[{behind.text()}:{end}])", 0, full(op.value.width))
+        self._statements.store(op.value, value, set())
+        self._statements.store(op.length, Value("step", 0, op.value.width), set())
+        self._out.line(f"base = {end}")
+        at = Position(0, "base")
+        return self._extract(op.rest, at) if op.rest else at
+
+    def _choose(self, index: ir.FieldRef, branches: tuple[tuple[ir.ParserOp, ...], ...], at: Position) -> Position:
+        local = self._context.storage.fields[index.header, index.field]
+        after = at
+        for number, branch in enumerate(branches):
+            with self._out.block(f"{'elif' if number else 'if'} {local} == {number}:"):
+                after = at
+                for op in branch:
+                    after = self._op(op, after)
+        with self._out.block("else:"):
+            self._leave(at, str(self._context.program.errors["StackOutOfBounds"]))
+        return after  # the same for all branches: they extract headers of one type
 
     def _advance(self, bits: ir.Expr, at: Position) -> Position:
         amount = self._expressions.data(bits)
@@ -194,3 +261,7 @@ class ParserEmitter:
             elif mask:
                 parts.append(f"{name} & {mask:#x} == {value:#x}")
         return " and ".join(parts)
+
+
+def _place(state: ir.ParserState) -> str:
+    return f"parser state {state.name!r}"

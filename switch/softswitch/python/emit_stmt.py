@@ -63,8 +63,8 @@ class StatementEmitter:
                 self._copy_header(target, source, changed)
             case ir.SetValid(header):
                 self._set_valid(header, changed)
-            case ir.SetInvalid(header):
-                self._set_invalid(header)
+            case ir.SetInvalid(header, counted):
+                self._set_invalid(header, counted=counted)
             case ir.RegisterRead(target, register, index):
                 self._register_read(target, register, index, changed)
             case ir.RegisterWrite(register, index, value):
@@ -124,9 +124,9 @@ class StatementEmitter:
                 self._out.line(f"{PACKET_LENGTH} += {layout.header.size_bytes}")
             self._mark(header, set(changed))
 
-    def _set_invalid(self, header: str) -> None:
+    def _set_invalid(self, header: str, *, counted: bool) -> None:
         layout = self._layout(header)
-        if self._context.track_length:
+        if self._context.track_length and counted:
             with self._out.block(f"if {layout.valid}:"):
                 self._out.line(f"{PACKET_LENGTH} -= {layout.header.size_bytes}")
         self._out.line(f"{layout.valid} = 0")

@@ -36,7 +36,7 @@ FAMILIES: Final = {
 HIDDEN: Final = {
     "BrokenTableError",
     "SpoiledError", "UnlikeError", "_StuckError", "DeadlinePassedError", "HaltedError", "_StoppedError", "CycleError",
-    "DeviceError", "P4RuntimeError", "FindingError", "TargetError", "OutsideError",
+    "DeviceError", "P4RuntimeError", "FindingError", "TargetError", "OutsideError", "StfError", "PacketTestError",
 }  # fmt: skip
 # Their texts name the value and the rule that it breaks, so one entry for all of a class is enough.
 WHOLE_CLASSES: Final = {

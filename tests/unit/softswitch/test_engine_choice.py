@@ -119,8 +119,8 @@ def test_an_engine_once_chosen_stays(program_text: ProgramText, monkeypatch: pyt
 
 def test_what_neither_engine_runs_is_said_as_it_is(program_text: ProgramText, caplog: pytest.LogCaptureFixture) -> None:
     root = json.loads(program_text("tables"))
-    root["header_stacks"] = [{"name": "stack", "id": 0, "header_type": "h", "size": 2, "header_ids": [0, 1]}]
-    with pytest.raises(UnsupportedProgramError, match="stack"):
+    root["extern_instances"] = [{"name": "stack", "id": 0}]
+    with pytest.raises(UnsupportedProgramError, match="extern"):
         SoftSwitch(json.dumps(root))
     assert "engine" not in caplog.text
 

@@ -20,7 +20,17 @@ from softswitch.program.ir.expressions import (
     Unary,
     Valid,
 )
-from softswitch.program.ir.parser import Advance, Case, Extract, Parser, ParserOp, ParserState, Verify
+from softswitch.program.ir.parser import (
+    Advance,
+    Case,
+    Choose,
+    Extract,
+    ExtractVarbit,
+    Parser,
+    ParserOp,
+    ParserState,
+    Verify,
+)
 from softswitch.program.ir.pipeline import (
     Action,
     Conditional,
@@ -52,7 +62,7 @@ from softswitch.program.ir.statements import (
     Statement,
     Truncate,
 )
-from softswitch.program.ir.storage import CounterArray, Field, Header, Register
+from softswitch.program.ir.storage import CounterArray, Field, Header, Register, Varbit
 
 __all__ = [
     "UNKNOWN_SOURCE",
@@ -65,6 +75,7 @@ __all__ = [
     "Case",
     "Cast",
     "Checksum",
+    "Choose",
     "Chunk",
     "Conditional",
     "Const",
@@ -74,6 +85,7 @@ __all__ = [
     "Exit",
     "Expr",
     "Extract",
+    "ExtractVarbit",
     "Field",
     "FieldRef",
     "Hash",
@@ -106,5 +118,6 @@ __all__ = [
     "Truncate",
     "Unary",
     "Valid",
+    "Varbit",
     "Verify",
 ]

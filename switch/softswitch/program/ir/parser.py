@@ -6,13 +6,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softswitch.program.ir.expressions import Expr
+from softswitch.program.ir.expressions import Expr, FieldRef
 from softswitch.program.ir.statements import Statement
 
 
 @dataclass(frozen=True)
 class Extract:
     header: str
+
+
+@dataclass(frozen=True)
+class ExtractVarbit:
+    """Extracts ``header``, then ``bits`` bits of a varbit field into ``value``, then the header ``rest`` behind it.
+
+    ``length`` gets the number of bits. Errors come first: ParserInvalidArgument where ``bits`` is no multiple of 8,
+    PacketTooShort, and HeaderTooShort where all of it is more than ``most_bytes`` (0: no such check) or more bits than
+    the field can have.
+    """
+
+    header: str
+    value: FieldRef
+    length: FieldRef
+    bits: Expr
+    most_bytes: int
+    rest: str | None = None
+
+
+@dataclass(frozen=True)
+class Choose:
+    """Runs the operations that ``index`` counts, from 0 on: those of the next element of a header stack.
+
+    Behind the last one the parser ends with StackOutOfBounds. All branches extract equally many fixed bits.
+    """
+
+    index: FieldRef
+    branches: tuple[tuple[ParserOp, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -26,7 +54,7 @@ class Verify:
     error: Expr
 
 
-ParserOp = Extract | Advance | Verify | Statement
+ParserOp = Extract | ExtractVarbit | Choose | Advance | Verify | Statement
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from softswitch.program.ir.checksums import Calculation, Checksum
 from softswitch.program.ir.parser import Parser
 from softswitch.program.ir.pipeline import Action, Pipeline, Table
-from softswitch.program.ir.storage import CounterArray, Header, Register
+from softswitch.program.ir.storage import CounterArray, Header, Register, Varbit
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Nothing changes it, so switches may share it."""
+    """Nothing changes it, so switches may share it.
+
+    ``varbits``: by the header behind which the bits of a varbit field leave.
+    """
 
     headers: dict[str, Header]
     errors: dict[str, int]
@@ -27,6 +30,7 @@ class Program:
     counters: dict[str, CounterArray] = field(default_factory=dict)
     calculations: dict[str, Calculation] = field(default_factory=dict)
     checksums: tuple[Checksum, ...] = ()
+    varbits: dict[str, Varbit] = field(default_factory=dict)
 
     @property
     def tables(self) -> dict[str, Table]:

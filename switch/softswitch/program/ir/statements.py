@@ -32,7 +32,10 @@ class SetValid:
 
 @dataclass(frozen=True)
 class SetInvalid:
+    """``counted``: packet_length shrinks with it. It does not where a stack or a union loses the header, as in bmv2."""
+
     header: str
+    counted: bool = True
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softswitch.program.ir.expressions import FieldRef
+
 
 @dataclass(frozen=True)
 class Field:
@@ -29,6 +31,17 @@ class Header:
     @property
     def size_bytes(self) -> int:
         return self.width // 8
+
+
+@dataclass(frozen=True)
+class Varbit:
+    """A field of variable length: ``length`` bits of ``value`` leave behind the header that it belongs to.
+
+    Both are hidden metadata; ``value`` is as wide as the field can be, and holds the bits as a number.
+    """
+
+    value: FieldRef
+    length: FieldRef
 
 
 @dataclass(frozen=True)

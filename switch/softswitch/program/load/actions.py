@@ -9,8 +9,10 @@ from collections.abc import Callable, Container
 from softswitch.program import ir
 from softswitch.program.graph import CycleError, joins
 from softswitch.program.limits import CELLS, IF_DEPTH, OBJECTS, PARAMETERS, STATEMENTS, WIDTH
-from softswitch.program.load.expressions import ExprLoader, Scope
+from softswitch.program.load.expressions import ExprLoader
+from softswitch.program.load.lowering import Lowering
 from softswitch.program.load.node import Node, shown, source_of, unsupported
+from softswitch.program.load.references import Scope
 
 _Primitive = Callable[[Node, Scope], tuple[ir.Statement, ...]]
 _ONLY_IN_CONTROLS = frozenset(["exit", "truncate"])
@@ -31,11 +33,18 @@ class ActionLoader:
         self._counters = {name for name, counter in counters.items() if counter.table is None}
         self._calculations = calculations
         self._statements = 0
+        self.lowering = lowering = Lowering(expressions)
         self._primitives: dict[str, _Primitive] = {
             "assign": self._assign,
+            "assign_VL": self._assign_varbit,
             "assign_header": self._assign_header,
-            "add_header": lambda p, s: (ir.SetValid(expressions.header_name(p[0], s.source)),),
-            "remove_header": lambda p, s: (ir.SetInvalid(expressions.header_name(p[0], s.source)),),
+            "assign_union": self._assign_union,
+            "assign_header_stack": self._assign_stack,
+            "assign_union_stack": self._assign_stack,
+            "push": lambda p, s: lowering.push(expressions.any_stack(p[0], s.source), self._shifts(p, s), s.source),
+            "pop": lambda p, s: lowering.pop(expressions.any_stack(p[0], s.source), self._shifts(p, s), s.source),
+            "add_header": lambda p, s: lowering.each(expressions.choices(p[0], s), lowering.set_valid, s.source),
+            "remove_header": lambda p, s: lowering.each(expressions.choices(p[0], s), lowering.set_invalid, s.source),
             "mark_to_drop": lambda _p, _s: (ir.MarkToDrop(),),
             "drop": lambda _p, _s: (ir.MarkToDrop(),),
             "truncate": self._truncate,
@@ -154,13 +163,39 @@ class ActionLoader:
         return name
 
     def _assign(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
-        return (ir.Assign(self._expressions.target(p[0], scope.source), self._expressions.expr(p[1], scope)),)
+        return self.lowering.assign(p[0], self._expressions.expr(p[1], scope), scope)
+
+    def _assign_varbit(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        target, source = (self._expressions.varbit(p[index], scope.source) for index in (0, 1))
+        if target is None or source is None or target.value.width != source.value.width:
+            raise unsupported("an assignment of varbit fields of different types, or of another value", scope.source)
+        return tuple(self.lowering.copy_varbit(target, source))
 
     def _assign_header(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
-        target, source = (self._expressions.header_name(p[index], scope.source) for index in (0, 1))
-        if self._expressions.headers[target].fields != self._expressions.headers[source].fields:
-            raise unsupported(f"a copy from {source!r} to {target!r}, a header of another type", scope.source)
-        return (ir.AssignHeader(target, source),)
+        targets, sources = (self._expressions.choices(p[index], scope) for index in (0, 1))
+
+        def copies(target: str) -> tuple[ir.Statement, ...]:
+            return self.lowering.each(
+                sources, lambda source: self.lowering.copy(target, source, scope.source), scope.source
+            )
+
+        return self.lowering.each(targets, copies, scope.source)
+
+    def _assign_union(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        (to, target), (at, source) = (self._expressions.unions(p[index], scope)[0] for index in (0, 1))
+        if to is not None or at is not None or len(target.members) != len(source.members):
+            raise unsupported("a copy of header unions at a computed index, or of different types", scope.source)
+        return self.lowering.copy_all(list(target.members.values()), list(source.members.values()), scope.source)
+
+    def _assign_stack(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        target, source = (self._expressions.any_stack(p[index], scope.source) for index in (0, 1))
+        return self.lowering.copy_stack(target, source, scope.source)
+
+    def _shifts(self, p: Node, scope: Scope) -> int:
+        count = self._expressions.expr(p[1], scope)
+        if not isinstance(count, ir.Const) or not 0 <= count.value <= CELLS:
+            raise unsupported("a push or pop by a number that is not constant", scope.source)
+        return count.value
 
     def _register_read(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
         register = self._declared(p[1], self._registers, "register", scope.source)

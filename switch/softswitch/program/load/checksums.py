@@ -7,8 +7,9 @@ from __future__ import annotations
 from softswitch.program import ir
 from softswitch.program.calculations import HASH_WIDTHS
 from softswitch.program.limits import CALCULATION_BITS, WIDTH
-from softswitch.program.load.expressions import ExprLoader, Scope
+from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
+from softswitch.program.load.references import Scope
 
 
 def load_calculations(root: Node, expressions: ExprLoader) -> dict[str, ir.Calculation]:

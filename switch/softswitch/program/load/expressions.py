@@ -5,83 +5,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from softswitch.errors import placed
 from softswitch.program import ir
 from softswitch.program.bounds import Bounds
 from softswitch.program.limits import EXPRESSION_DEPTH, STATE_BITS, VALUE_BITS, WIDTH
+from softswitch.program.load.aggregates import Aggregates, Hidden, Stack, UnionStack
 from softswitch.program.load.node import Node, shown, unsupported
+from softswitch.program.load.references import (
+    HEADER_OPS,
+    References,
+    Scope,
+    all_of,
+    any_valid,
+    chosen,
+    inside,
+    members_of,
+)
+from softswitch.program.load.storage import VarbitHeader
 
 DATA_OPS = frozenset(["+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"])
 COMPARE_OPS = frozenset(["==", "!=", "<", "<=", ">", ">="])
 BOOL_OPS = frozenset(["and", "or"])
 UNARY_OPS = frozenset(["~", "-", "not", "d2b", "b2d"])
 CAST_OPS = frozenset(["two_comp_mod", "usat_cast", "sat_cast"])
-VALID_FIELD = "$valid$"
+_INDEX = ir.Const(0xFFFFFFFF)
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Where an expression stands.
+class ExprLoader(References):
+    """Loads expressions."""
 
-    ``params``: widths of the enclosing action's parameters. ``lookahead``: whether the parser runs it. ``depth``: in
-    how many expressions it lies.
-    """
-
-    source: ir.Source
-    params: tuple[int, ...] = ()
-    lookahead: bool = False
-    depth: int = 0
-
-    def inside(self) -> Scope:
-        return replace(self, depth=self.depth + 1)
-
-
-class ExprLoader:
-    """Resolves names against the program's headers."""
-
-    def __init__(self, headers: Mapping[str, ir.Header]) -> None:
-        self.headers = headers
-        self._fields = {(header.name, member.name): member for header in headers.values() for member in header.fields}
+    def __init__(
+        self,
+        headers: Mapping[str, ir.Header],
+        aggregates: Aggregates | None = None,
+        varbits: Mapping[str, VarbitHeader] | None = None,
+        hidden: Hidden | None = None,
+    ) -> None:
+        super().__init__(headers, aggregates, varbits, hidden)
         self._bounds = Bounds()
-
-    # -- headers and fields ----------------------------------------------
-
-    def header(self, node: Node, source: ir.Source) -> ir.Header:
-        """The header that ``node`` names; metadata is none."""
-        if not isinstance(node.value, str) or node.value not in self.headers:
-            raise unsupported(f"header {shown(node.value)}", source)
-        header = self.headers[node.value]
-        if header.metadata:
-            raise unsupported(f"metadata {header.name!r} in the place of a header", source)
-        return header
-
-    def header_name(self, node: Node, source: ir.Source) -> str:
-        """The header that a ``{"type": "header"}`` parameter names."""
-        if node["type"].value != "header":
-            raise unsupported(f"header operand of type {shown(node['type'].value)}", source)
-        return self.header(node["value"], source).name
-
-    def field(self, node: Node, source: ir.Source) -> ir.FieldRef:
-        """A field that can be written: ``[header, member]``."""
-        header, name = node[0].value, node[1].value
-        member = self._fields.get((header, name)) if isinstance(header, str) and isinstance(name, str) else None
-        if member is None:
-            raise unsupported(f"field [{shown(header)}, {shown(name)}]", source)
-        return ir.FieldRef(header, name, member.width, member.signed)
-
-    def target(self, node: Node, source: ir.Source) -> ir.FieldRef:
-        """The destination of an assignment."""
-        if node["type"].value != "field":
-            raise unsupported(f"assignment to a {shown(node['type'].value)}", source)
-        return self.field(node["value"], source)
-
-    def readable(self, node: Node, source: ir.Source) -> ir.FieldRef | ir.Valid:
-        """A field or, for ``[header, "$valid$"]``, a header's validity."""
-        if node[1].value == VALID_FIELD:
-            return ir.Valid(self.header(node[0], source).name)
-        return self.field(node, source)
 
     # -- expressions -----------------------------------------------------
 
@@ -101,6 +63,10 @@ class ExprLoader:
                 return self._param(node["value"], scope)
             case "lookahead":
                 return self._lookahead(node["value"], scope)
+            case "stack_field":
+                return self.last(node["value"], scope.source)[0]
+            case "union_stack_field":
+                return self.last_of_union(node["value"], scope.source)[0]
             case "expression":
                 value = node["value"]
                 if isinstance(value.value, dict) and "op" in value.value:
@@ -140,10 +106,13 @@ class ExprLoader:
             raise unsupported("a shift by a number that may be negative", scope.source)
         return expr
 
-    def _operation(self, node: Node, scope: Scope) -> ir.Expr:
+    def _operation(self, node: Node, scope: Scope) -> ir.Expr:  # noqa: PLR0911 - one case per operator
         op = node["op"].value
         if not isinstance(op, str):
             raise node["op"].wrong("is not an operator")
+        if op in ("==", "!=") and self._is_header(node["left"]):
+            same = self._same(node, scope)
+            return same if op == "==" else ir.Unary("not", same)
         if op in DATA_OPS or op in COMPARE_OPS or op in BOOL_OPS:
             return ir.Binary(op, self.expr(node["left"], scope), self.expr(node["right"], scope))
         if op in UNARY_OPS:
@@ -154,12 +123,52 @@ class ExprLoader:
             parts = (self.expr(node[key], scope) for key in ("cond", "left", "right"))
             return ir.Ternary(*parts)
         if op == "valid":
-            return ir.Unary("d2b", ir.Valid(self.header_name(node["right"], scope.source)))
+            return ir.Unary(
+                "d2b", chosen([(when, ir.Valid(name)) for when, name in self.choices(node["right"], scope)])
+            )
+        if op == "valid_union":
+            unions = self.unions(node["right"], scope)
+            return ir.Unary("d2b", chosen([(when, any_valid(union.members.values())) for when, union in unions]))
         if op == "access_field":
-            header = self.headers[self.header_name(node["left"], scope.source)]
-            member = header.fields[node["right"].integer(0, len(header.fields) - 1)]
-            return ir.FieldRef(header.name, member.name, member.width, member.signed)
+            fields = [(when, self.member(name, node["right"])) for when, name in self.choices(node["left"], scope)]
+            return chosen(fields)
+        if op == "last_stack_index":
+            return ir.Binary("&", ir.Binary("-", self.any_stack(node["right"], scope.source).next, ir.Const(1)), _INDEX)
+        if op == "size_stack":
+            return ir.Const(len(self.any_stack(node["right"], scope.source).elements))
         raise unsupported(f"operator {shown(op)}", scope.source)
+
+    def any_stack(self, node: Node, source: ir.Source) -> Stack | UnionStack:
+        node = inside(node)
+        return self.stack(node, source) if node["type"].value == "header_stack" else self.union_stack(node, source)
+
+    def _is_header(self, node: Node) -> bool:
+        """Return True for an operand that is a header or a union, as `==` takes it too."""
+        node = inside(node)
+        if "op" in members_of(node):
+            return node["op"].value in HEADER_OPS
+        return "type" in members_of(node) and node["type"].value in ("header", "header_union")
+
+    def _same(self, node: Node, scope: Scope) -> ir.Expr:
+        """Equal headers: both invalid, or both valid with equal fields. Of unions one must be valid."""
+        if inside(node["left"]).value.get("type") == "header_union":
+            left, right = (list(self.unions(node[side], scope)[0][1].members.values()) for side in ("left", "right"))
+            pairs = [self._same_headers(*pair) for pair in zip(left, right, strict=True)]
+            return ir.Binary("and", ir.Unary("d2b", any_valid(left)), all_of(pairs))
+        left_choices, right_choices = (self.choices(node[side], scope) for side in ("left", "right"))
+        if left_choices[0][0] is not None or right_choices[0][0] is not None:
+            raise unsupported("a comparison of headers at computed indices", scope.source)
+        return self._same_headers(left_choices[0][1], right_choices[0][1])
+
+    def _same_headers(self, left: str, right: str) -> ir.Expr:
+        pairs = list(zip(self.headers[left].fields, self.headers[right].fields, strict=False))
+        equal: list[ir.Expr] = [
+            ir.Binary("==", self._fields[left, one.name], self._fields[right, other.name]) for one, other in pairs
+        ]
+        validities = ir.Unary("d2b", ir.Valid(left)), ir.Unary("d2b", ir.Valid(right))
+        both = all_of([*validities, *equal])
+        neither = all_of([ir.Unary("not", each) for each in validities])
+        return ir.Binary("or", neither, both)
 
     def _cast_width(self, op: str, node: Node, scope: Scope) -> int:
         width = self.expr(node, scope)

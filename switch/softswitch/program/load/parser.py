@@ -11,8 +11,9 @@ from softswitch.program.flow import state_successors
 from softswitch.program.graph import CycleError, topological
 from softswitch.program.limits import KEY_FIELDS, PACKET_BYTES, PARSER_PATH
 from softswitch.program.load.actions import ActionLoader
-from softswitch.program.load.expressions import ExprLoader, Scope
+from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.node import Node, declared_once, shown, source_of, unsupported
+from softswitch.program.load.references import Scope
 
 _MOST_BITS = (1 << 64) - 1
 
@@ -26,8 +27,8 @@ def load_parser(node: Node, expressions: ExprLoader, loader: ActionLoader) -> ir
     parser = ir.Parser(node["name"].name(), node["init_state"].choice(names, "parser state"), states)
     try:
         order = topological(parser.start, lambda name: state_successors(states[name]))
-    except CycleError as error:
-        raise unsupported(f"parser state {error.args[0]!r}: a loop in the parser", source_of(node)) from None
+    except CycleError:
+        return parser  # engines run a parser with loops state by state, and count the states
     _check_paths(parser, order, names)
     return parser
 
@@ -52,10 +53,8 @@ class _StateLoader:
         self._scope = Scope(source_of(node), lookahead=True)
 
     def load(self) -> ir.ParserState:
-        ops = tuple(op for child in self._node["parser_ops"].items() for op in self._op(child))
-        key = tuple(
-            self._expressions.expr(part, self._scope) for part in self._node["transition_key"].items(KEY_FIELDS)
-        )
+        ops = [op for child in self._node["parser_ops"].items() for op in self._op(child)]
+        key = tuple(self._key(part, ops) for part in self._node["transition_key"].items(KEY_FIELDS))
         widths = [self._key_width(part) for part in key]
         cases: list[ir.Case] = []
         default: str | None = None
@@ -70,11 +69,24 @@ class _StateLoader:
                     f"transition of type {shown(name)} in parser state {self._node['name'].value!r}", self._scope.source
                 )
             cases.append(self._case(transition, widths))
-        return ir.ParserState(self._node["name"].name(), ops, key, tuple(cases), default)
+        return ir.ParserState(self._node["name"].name(), tuple(ops), key, tuple(cases), default)
 
     def _next_state(self, transition: Node) -> str | None:
         following = transition["next_state"]
         return None if following.value is None else following.choice(self._names, "parser state")
+
+    def _key(self, node: Node, ops: list[ir.ParserOp]) -> ir.Expr:
+        """A field of the last element of a stack is copied into a hidden field first."""
+        match node["type"].value:
+            case "stack_field":
+                value, width = self._expressions.last(node["value"], self._scope.source)
+            case "union_stack_field":
+                value, width = self._expressions.last_of_union(node["value"], self._scope.source)
+            case _:
+                return self._expressions.expr(node, self._scope)
+        copied = self._expressions.hidden.field(f"last of {width} bits, {node.key}", width)
+        ops.append(ir.Assign(copied, value))
+        return copied
 
     def _key_width(self, part: ir.Expr) -> int:
         if isinstance(part, ir.FieldRef | ir.Lookahead):
@@ -100,15 +112,19 @@ class _StateLoader:
             mask = None if mask is None else mask >> padded
         return ir.Case(tuple(values), tuple(masks), self._next_state(node))
 
-    def _op(self, node: Node) -> tuple[ir.ParserOp, ...]:
+    def _op(self, node: Node) -> tuple[ir.ParserOp, ...]:  # noqa: PLR0911 - one case per operation
         scope = Scope(source_of(node, self._scope.source), lookahead=True)
         parameters = node["parameters"]
         match node["op"].value:
-            case "extract" if parameters[0]["type"].value == "regular":
-                return (ir.Extract(self._expressions.header(parameters[0]["value"], scope.source).name),)
+            case "extract" | "extract_VL" as op:
+                bits = parameters[1] if op == "extract_VL" else None
+                return self._extract(parameters[0], bits, scope)
             case "set":
-                target = self._expressions.target(parameters[0], scope.source)
-                return (ir.Assign(target, self._expressions.expr(parameters[1], scope)),)
+                varbit = self._expressions.varbit(parameters[0], scope.source)
+                source = None if varbit is None else self._expressions.varbit(parameters[1], scope.source)
+                if varbit is not None and source is not None and varbit.value.width == source.value.width:
+                    return tuple(self._loader.lowering.copy_varbit(varbit, source))
+                return self._loader.lowering.assign(parameters[0], self._expressions.expr(parameters[1], scope), scope)
             case "verify":
                 condition, error = (self._expressions.expr(parameters[index], scope) for index in (0, 1))
                 return (ir.Verify(condition, error),)
@@ -118,6 +134,34 @@ class _StateLoader:
                 return (ir.Advance(ir.Const(8 * parameters[0]["value"].integer(0, PACKET_BYTES))),)
             case "primitive":
                 return self._loader.in_parser(parameters[0], scope)
-            case "extract":
-                raise unsupported(f"extract into a {shown(parameters[0]['type'].value)}", scope.source)
         raise unsupported(f"parser operation {shown(node['op'].value)}", scope.source)
+
+    def _extract(self, into: Node, bits: Node | None, scope: Scope) -> tuple[ir.ParserOp, ...]:
+        aggregates, value = self._expressions.aggregates, into["value"]
+        match into["type"].value:
+            case "regular":
+                return self._extract_header(self._expressions.header(value, scope.source).name, bits, scope)
+            case "stack":
+                stack = aggregates.stacks[value.choice(aggregates.stacks, "header stack")]
+                elements, following = stack.elements, stack.next
+            case "union_stack":
+                unions = aggregates.union_stacks[value[0].choice(aggregates.union_stacks, "stack of header unions")]
+                members = unions.elements[0].members
+                member = value[1].choice(members, "member of a header union")
+                elements, following = tuple(part.members[member] for part in unions.elements), unions.next
+            case other:
+                raise unsupported(f"extract into a {shown(other)}", scope.source)
+        branches = tuple(self._extract_header(header, bits, scope) for header in elements)
+        return ir.Choose(following, branches), ir.Assign(following, ir.Binary("+", following, ir.Const(1)))
+
+    def _extract_header(self, header: str, bits: Node | None, scope: Scope) -> tuple[ir.ParserOp, ...]:
+        siblings = self._loader.lowering.invalid_siblings(header)
+        varbit = self._expressions.varbits.get(header)
+        if varbit is None:
+            return ir.Extract(header), *siblings
+        if bits is None:
+            raise unsupported(f"an extract of {header!r} without the length of its varbit field", scope.source)
+        length = self._expressions.unsigned(bits, scope, "the length of a varbit field", _MOST_BITS)
+        own = varbit.varbit
+        extract = ir.ExtractVarbit(header, own.value, own.length, length, varbit.most_bytes, varbit.rest)
+        return extract, *siblings

@@ -8,8 +8,9 @@ from softswitch.program import ir
 from softswitch.program.flow import successors
 from softswitch.program.graph import CycleError, topological
 from softswitch.program.limits import CELLS, KEY_FIELDS, PARAMETERS, PATTERNS, TABLE_ENTRIES
-from softswitch.program.load.expressions import ExprLoader, Scope
+from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
+from softswitch.program.load.references import Scope
 from softswitch.program.numbers import full
 
 _STRENGTH = [ir.MatchKind.EXACT, ir.MatchKind.LPM, ir.MatchKind.TERNARY, ir.MatchKind.RANGE]

@@ -15,6 +15,7 @@ from softswitch.errors import MalformedProgramError
 from softswitch.program import ir
 from softswitch.program.limits import ENTRY_BYTES, PACKET_BYTES, TABLE_BYTES, TABLE_STATEMENTS
 from softswitch.program.load.actions import ActionLoader
+from softswitch.program.load.aggregates import load_aggregates
 from softswitch.program.load.checksums import load_calculations, load_checksum
 from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.node import Node, source_of, unsupported
@@ -31,9 +32,6 @@ from softswitch.program.load.text import parse_program
 from softswitch.program.traverse import flatten
 
 _REFUSED_SECTIONS = {
-    "header_stacks": "header stack",
-    "header_unions": "header union",
-    "header_union_stacks": "header union stack",
     "parse_vsets": "parser value set",
     "meter_arrays": "meter",
     "learn_lists": "digest",
@@ -52,8 +50,9 @@ def load_program(text: str) -> ir.Program:
     for section, what in _REFUSED_SECTIONS.items():
         for node in root.section(section):
             raise unsupported(f"{what} {node['name'].name()!r}", source_of(node))
-    headers = load_headers(root)
-    expressions = ExprLoader(headers)
+    declared = load_headers(root)
+    aggregates = load_aggregates(root, declared.headers, declared.hidden)
+    expressions = ExprLoader(declared.headers, aggregates, declared.varbits, declared.hidden)
     registers, counters = load_registers(root), load_counters(root)
     check_memory(root, registers, counters)
     calculations = load_calculations(root, expressions)
@@ -62,18 +61,22 @@ def load_program(text: str) -> ir.Program:
     pipelines = {name: load_pipeline(node, expressions, actions) for name, node in _pipelines(root).items()}
     _check_tables(root, pipelines, actions)
     _refuse_early_truncates(pipelines["ingress"], actions)
+    parser = load_parser(root["parsers"][0], expressions, loader)
+    deparser = _deparser(root["deparsers"][0], expressions)
+    checksums = tuple(load_checksum(node, expressions, calculations) for node in root.section("checksums"))
     return ir.Program(
-        headers=headers,
+        headers=declared.headers | declared.hidden.headers(),
         errors=load_errors(root),
-        parser=load_parser(root["parsers"][0], expressions, loader),
+        parser=parser,
         ingress=pipelines["ingress"],
         egress=pipelines["egress"],
-        deparser=_deparser(root["deparsers"][0], expressions),
+        deparser=deparser,
         actions=tuple(actions[i] for i in sorted(actions)),
         registers=registers,
         counters=counters,
         calculations=calculations,
-        checksums=tuple(load_checksum(node, expressions, calculations) for node in root.section("checksums")),
+        checksums=checksums,
+        varbits={name: varbit.varbit for name, varbit in declared.varbits.items()},
     )
 
 
@@ -125,7 +128,12 @@ def _deparser(node: Node, expressions: ExprLoader) -> tuple[str, ...]:
     source = source_of(node)
     for statement in node.section("primitives"):
         raise unsupported("a statement in the deparser", source_of(statement, source))
-    headers = [expressions.header(part, source) for part in node["order"].items()]
-    if sum(header.size_bytes for header in headers) > PACKET_BYTES:
+    names: list[str] = []
+    for part in node["order"].items():
+        whole = expressions.aggregates.all_of(part.value) if isinstance(part.value, str) else []
+        names += whole if len(whole) > 1 else [expressions.header(part, source).name]
+    size_bytes = sum(expressions.size_bytes(name) for name in names)
+    if size_bytes > PACKET_BYTES:
         raise node["order"].too_large("more bytes of headers", PACKET_BYTES)
-    return tuple(header.name for header in headers)
+    varbits = expressions.varbits
+    return tuple(each for name in names for each in (name, name in varbits and varbits[name].rest) if each)

@@ -4,9 +4,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from softswitch.errors import MalformedProgramError
 from softswitch.program import ir
-from softswitch.program.limits import CELL_BYTES, CELLS, COUNTER_BYTES, STATE_BITS, STATE_BYTES, WIDTH
+from softswitch.program.limits import (
+    CELL_BYTES,
+    CELLS,
+    COUNTER_BYTES,
+    PACKET_BYTES,
+    STATE_BITS,
+    STATE_BYTES,
+    VARBIT,
+    WIDTH,
+)
+from softswitch.program.load.aggregates import Hidden
 from softswitch.program.load.node import Node, declared_once, flag_of, source_of, unsupported
 from softswitch.program.standard import STANDARD, STANDARD_WIDTHS
 
@@ -14,28 +26,91 @@ CORE_ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "Head
 _ERROR_BITS = STANDARD_WIDTHS["parser_error"]
 
 
-def load_headers(root: Node) -> dict[str, ir.Header]:
-    """Headers and metadata by name; standard_metadata is as v1model has it."""
+_VARIABLE = "*"
+_LENGTH_BITS = 16
+
+
+@dataclass(frozen=True)
+class VarbitHeader:
+    """A header with a varbit field, taken apart: the fields before it are the header itself.
+
+    ``name``: of the field. ``rest``: the header of the fields behind it, None where there are none.
+    """
+
+    name: str
+    varbit: ir.Varbit
+    rest: str | None
+    most_bytes: int
+
+
+@dataclass
+class Headers:
+    """``headers``: headers and metadata by name. ``varbits``: by the header they are in."""
+
+    headers: dict[str, ir.Header]
+    varbits: dict[str, VarbitHeader]
+    hidden: Hidden
+
+
+def load_headers(root: Node) -> Headers:
+    """Headers and metadata; standard_metadata is as v1model has it."""
     types = {node["name"].name(): node for node in root["header_types"].items()}
-    headers: dict[str, ir.Header] = {}
+    found = Headers({}, {}, Hidden())
+    headers = found.headers
     bits = 0
     for node in root["headers"].items():
-        header = _header(node, types)
-        declared_once(node["name"], header.name, headers)
-        headers[header.name] = header
-        bits += header.width
+        name = node["name"].name()
+        declared_once(node["name"], name, headers)
+        bits += _load_header(node, types, found)
         if bits > STATE_BITS:
             raise node.too_large("more bits in headers and metadata", STATE_BITS)
     if STANDARD not in headers:
         raise MalformedProgramError(
             "the program has no standard_metadata: only v1model programs run here; compile it for v1model", "headers"
         )
-    return headers
+    return found
 
 
-def _header(node: Node, types: dict[str, Node]) -> ir.Header:
-    name = node["name"].name()
+def _load_header(node: Node, types: dict[str, Node], found: Headers) -> int:
+    """Add the header; return its bits."""
     declared = types[node["header_type"].choice(types, "header type")]
+    if any(part[1].value == _VARIABLE for part in declared["fields"].items()):
+        return _load_varbit(node, declared, found)
+    header = _header(node, declared)
+    found.headers[header.name] = header
+    return header.width
+
+
+def _load_varbit(node: Node, declared: Node, found: Headers) -> int:
+    name = node["name"].name()
+    parts = declared["fields"].items()
+    at = [part[1].value == _VARIABLE for part in parts]
+    if at.count(True) > 1 or node["metadata"].flag():
+        raise unsupported(f"header {name!r} with two varbit fields, or metadata with one", source_of(node))
+    place = at.index(True)
+    sides = [tuple(_field(part, name, node) for part in side) for side in (parts[:place], parts[place + 1 :])]
+    if any(sum(member.width for member in side) % 8 for side in sides):
+        raise unsupported(f"varbit field of {name!r} that starts or ends inside a byte", source_of(node))
+    if len({member.name for side in sides for member in side}) != len(parts) - 1:
+        raise declared["fields"].wrong("has two fields of one name")
+    fixed = sum(member.width for side in sides for member in side)
+    most_bytes = declared["max_length"].integer(0, PACKET_BYTES)
+    width = 8 * most_bytes - fixed
+    own = parts[place][0].name()
+    if not 1 <= width <= VARBIT:
+        raise unsupported(f"varbit field {name}.{own} of up to {width} bits (1..{VARBIT})", source_of(node))
+    rest = f"{name}#rest" if sides[1] else None
+    found.headers[name] = ir.Header(name, sides[0], metadata=False)
+    if rest is not None:
+        found.headers[rest] = ir.Header(rest, sides[1], metadata=False)
+    value = found.hidden.field(f"{name}.{own}", width)
+    varbit = ir.Varbit(value, found.hidden.field(f"{name}.{own}#bits", _LENGTH_BITS))
+    found.varbits[name] = VarbitHeader(own, varbit, rest, most_bytes)
+    return fixed + width + _LENGTH_BITS
+
+
+def _header(node: Node, declared: Node) -> ir.Header:
+    name = node["name"].name()
     fields = tuple(_field(part, name, node) for part in declared["fields"].items())
     if len({member.name for member in fields}) != len(fields):
         raise declared["fields"].wrong("has two fields of one name")
@@ -50,12 +125,10 @@ def _header(node: Node, types: dict[str, Node]) -> ir.Header:
 def _field(part: Node, header: str, node: Node) -> ir.Field:
     name = part[0].name()
     where = f"{header}.{name}"
-    if part[1].value == "*":
-        raise unsupported(f"variable-length field {where}", source_of(part))
     width = part[1].integer(-CELLS, CELLS)
     if not 1 <= width <= WIDTH:
         raise unsupported(f"field {where} of {width} bits (1..{WIDTH})", source_of(node))
-    signed = part[2].flag(default=False) if len(part.items()) > 2 else False
+    signed = part[2].value != 0 and part[2].flag(default=False) if len(part.items()) > 2 else False  # 0: of a bool
     return ir.Field(name, width, signed)
 
 

@@ -1,0 +1,267 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Resolves operands that are headers, stacks, unions and fields against what the program declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from softswitch.program import ir
+from softswitch.program.limits import EXPRESSION_DEPTH
+from softswitch.program.load.aggregates import Aggregates, Hidden, Stack, Union, UnionStack
+from softswitch.program.load.node import Node, shown, unsupported
+from softswitch.program.load.storage import VarbitHeader
+
+VALID_FIELD = "$valid$"
+HEADER_OPS = ("dereference_header_stack", "dereference_stack", "access_union_header", "dereference_union_stack")
+
+Choice = tuple[ir.Expr | None, str]  # a header, and when it is the one that is meant; None: always
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where an expression stands.
+
+    ``params``: widths of the enclosing action's parameters. ``lookahead``: whether the parser runs it. ``depth``: in
+    how many expressions it lies.
+    """
+
+    source: ir.Source
+    params: tuple[int, ...] = ()
+    lookahead: bool = False
+    depth: int = 0
+
+    def inside(self) -> Scope:
+        return replace(self, depth=self.depth + 1)
+
+
+class References:
+    """Resolves names against the program's headers, stacks and unions.
+
+    An element of a stack at a computed index is a choice between all its elements.
+    """
+
+    def __init__(
+        self,
+        headers: Mapping[str, ir.Header],
+        aggregates: Aggregates | None = None,
+        varbits: Mapping[str, VarbitHeader] | None = None,
+        hidden: Hidden | None = None,
+    ) -> None:
+        self.headers = headers
+        self.aggregates = aggregates or Aggregates()
+        self.varbits = varbits or {}
+        self.hidden = hidden or Hidden()
+        self._fields = {
+            (header.name, member.name): ir.FieldRef(header.name, member.name, member.width, member.signed)
+            for header in headers.values()
+            for member in header.fields
+        }
+        for name, varbit in self.varbits.items():
+            behind = headers[varbit.rest].fields if varbit.rest else ()
+            for member in behind:
+                self._fields[name, member.name] = self._fields[varbit.rest or "", member.name]
+
+    # -- headers and fields ----------------------------------------------
+
+    def header(self, node: Node, source: ir.Source) -> ir.Header:
+        """The header that ``node`` names; metadata is none."""
+        if not isinstance(node.value, str) or node.value not in self.headers:
+            raise unsupported(f"header {shown(node.value)}", source)
+        header = self.headers[node.value]
+        if header.metadata:
+            raise unsupported(f"metadata {header.name!r} in the place of a header", source)
+        return header
+
+    def size_bytes(self, name: str) -> int:
+        """The most bytes that a header can have."""
+        return self.varbits[name].most_bytes if name in self.varbits else self.headers[name].size_bytes
+
+    def choices(self, node: Node, scope: Scope) -> list[Choice]:
+        """The headers that an operand can stand for: ``{"type": "header"}``, or an element of a stack."""
+        node = inside(node)
+        if "op" in members_of(node):
+            op = node["op"].value
+            if op in ("dereference_header_stack", "dereference_stack"):
+                stack = self.stack(node["left"], scope.source)
+                return self._at(stack.elements, node["right"], scope)
+            if op == "access_union_header":
+                return self._members_at(node, scope)
+            raise unsupported(f"header operand {shown(op)}", scope.source)
+        if node["type"].value != "header":
+            raise unsupported(f"header operand of type {shown(node['type'].value)}", scope.source)
+        return [(None, self.header(node["value"], scope.source).name)]
+
+    def header_name(self, node: Node, source: ir.Source) -> str:
+        """The header that a ``{"type": "header"}`` parameter names."""
+        choices = self.choices(node, Scope(source))
+        if choices[0][0] is not None:
+            raise unsupported("an element of a stack at a computed index in this place", source)
+        return choices[0][1]
+
+    def stack(self, node: Node, source: ir.Source) -> Stack:
+        node = inside(node)
+        name = node["value"].value
+        if node["type"].value != "header_stack" or not isinstance(name, str) or name not in self.aggregates.stacks:
+            raise unsupported(f"header stack {shown(name)}", source)
+        return self.aggregates.stacks[name]
+
+    def union_stack(self, node: Node, source: ir.Source) -> UnionStack:
+        node = inside(node)
+        name, known = node["value"].value, self.aggregates.union_stacks
+        if node["type"].value != "header_union_stack" or not isinstance(name, str) or name not in known:
+            raise unsupported(f"stack of header unions {shown(name)}", source)
+        return known[name]
+
+    def unions(self, node: Node, scope: Scope) -> list[tuple[ir.Expr | None, Union]]:
+        """The unions that an operand can stand for."""
+        node = inside(node)
+        known = self.aggregates.unions
+        if "op" in members_of(node):
+            if node["op"].value != "dereference_union_stack":
+                raise unsupported(f"header union operand {shown(node['op'].value)}", scope.source)
+            parts = self.union_stack(node["left"], scope.source).elements
+            names = self._at(tuple(part.name for part in parts), node["right"], scope)
+            return [(condition, known[name]) for condition, name in names]
+        name = node["value"].value
+        if node["type"].value != "header_union" or not isinstance(name, str) or name not in known:
+            raise unsupported(f"header union {shown(name)}", scope.source)
+        return [(None, known[name])]
+
+    def _members_at(self, node: Node, scope: Scope) -> list[Choice]:
+        found: list[Choice] = []
+        for condition, union in self.unions(node["left"], scope):
+            members = list(union.members.values())
+            found.append((condition, members[node["right"].integer(0, len(members) - 1)]))
+        return found
+
+    def _at(self, elements: tuple[str, ...], node: Node, scope: Scope) -> list[Choice]:
+        index = self.expr(node, scope.inside())
+        if isinstance(index, ir.Const):
+            if not 0 <= index.value < len(elements):
+                raise unsupported(f"element {shown(index.value)} of a stack of {len(elements)}", scope.source)
+            return [(None, elements[index.value])]
+        return [(ir.Binary("==", index, ir.Const(number)), name) for number, name in enumerate(elements)]
+
+    def field(self, node: Node, source: ir.Source) -> ir.FieldRef:
+        """A field that can be written: ``[header, member]``."""
+        header, name = node[0].value, node[1].value
+        known = self._fields.get((header, name)) if isinstance(header, str) and isinstance(name, str) else None
+        if known is None:
+            raise unsupported(f"field [{shown(header)}, {shown(name)}]", source)
+        return known
+
+    def varbit(self, node: Node, source: ir.Source) -> ir.Varbit | None:
+        """The varbit field that an operand names, None for any other operand."""
+        node = inside(node)
+        if "type" not in members_of(node) or node["type"].value != "field":
+            return None
+        header, name = node["value"][0].value, node["value"][1].value
+        known = self.varbits.get(header) if isinstance(header, str) else None
+        return known.varbit if known is not None and known.name == name else None
+
+    def targets(self, node: Node, scope: Scope) -> list[tuple[ir.Expr | None, ir.FieldRef]]:
+        """The destinations of an assignment, and when each is the one that is meant."""
+        inner = inside(node)
+        if "op" in members_of(inner) and inner["op"].value == "access_field":
+            return [
+                (condition, self.member(name, inner["right"])) for condition, name in self.choices(inner["left"], scope)
+            ]
+        return [(None, self.target(inner, scope.source))]
+
+    def target(self, node: Node, source: ir.Source) -> ir.FieldRef:
+        """The destination of an assignment."""
+        if node["type"].value != "field":
+            raise unsupported(f"assignment to a {shown(node['type'].value)}", source)
+        return self.field(node["value"], source)
+
+    def member(self, header: str, node: Node) -> ir.FieldRef:
+        """The field of this number: those behind a varbit field count on from it."""
+        varbit = self.varbits.get(header)
+        before = self.headers[header].fields
+        behind = self.headers[varbit.rest].fields if varbit and varbit.rest else ()
+        number = node.integer(0, len(before) + (1 if varbit else 0) + len(behind) - 1)
+        if number < len(before):
+            return self._fields[header, before[number].name]
+        if number == len(before):
+            raise node.wrong("is the number of a varbit field, which is no number")
+        return self._fields[header, behind[number - len(before) - 1].name]
+
+    # -- the last element of a stack -------------------------------------
+
+    def last(self, node: Node, source: ir.Source) -> tuple[ir.Expr, int]:
+        """``[stack, field]``: a field of the element that was extracted last, and its width; 0 before the first."""
+        known, name = self.aggregates.stacks, node[0].value
+        if not isinstance(name, str) or name not in known:
+            raise unsupported(f"header stack {shown(name)}", source)
+        return self._last(known[name].next, known[name].elements, node[1].value, source)
+
+    def last_of_union(self, node: Node, source: ir.Source) -> tuple[ir.Expr, int]:
+        """``[stack of unions, member, field]``, likewise."""
+        known, name, member = self.aggregates.union_stacks, node[0].value, node[1].value
+        if not isinstance(name, str) or name not in known:
+            raise unsupported(f"stack of header unions {shown(name)}", source)
+        stack = known[name]
+        if not isinstance(member, str) or member not in stack.elements[0].members:
+            raise node[1].wrong("is no member of the union")
+        return self._last(stack.next, tuple(part.members[member] for part in stack.elements), node[2].value, source)
+
+    def _last(
+        self, following: ir.FieldRef, elements: tuple[str, ...], name: object, source: ir.Source
+    ) -> tuple[ir.Expr, int]:
+        fields = [self._fields.get((header, str(name))) for header in elements]
+        value: ir.Expr = ir.Const(0)
+        width = 0
+        for number, own in reversed(list(enumerate(fields, 1))):
+            if own is None:
+                raise unsupported(f"field {shown(name)} of a header stack", source)
+            value, width = ir.Ternary(ir.Binary("==", following, ir.Const(number)), own, value), own.width
+        return value, width
+
+    def readable(self, node: Node, source: ir.Source) -> ir.FieldRef | ir.Valid:
+        """A field or, for ``[header, "$valid$"]``, a header's validity."""
+        if node[1].value == VALID_FIELD:
+            return ir.Valid(self.header(node[0], source).name)
+        return self.field(node, source)
+
+    def expr(self, node: Node, scope: Scope) -> ir.Expr:
+        """Any value, see ExprLoader."""
+        raise NotImplementedError
+
+
+def members_of(node: Node) -> Mapping[str, object]:
+    return node.value if isinstance(node.value, dict) else {}
+
+
+def inside(node: Node) -> Node:
+    """The operand without the wrappings that p4c puts around an expression."""
+    for _ in range(EXPRESSION_DEPTH):
+        members = members_of(node)
+        if "op" in members or members.get("type") != "expression":
+            return node
+        node = node["value"]
+    raise node.too_large("expressions nested deeper", EXPRESSION_DEPTH)
+
+
+def chosen(parts: Sequence[tuple[ir.Expr | None, ir.Expr]]) -> ir.Expr:
+    """The part whose condition holds; 0 if none does, which is an index past the end of a stack."""
+    value: ir.Expr = ir.Const(0)
+    for condition, part in reversed(parts):
+        value = part if condition is None else ir.Ternary(condition, part, value)
+    return value
+
+
+def any_valid(headers: Iterable[str]) -> ir.Expr:
+    """1 if one of the headers is valid, else 0."""
+    value: ir.Expr = ir.Const(0)
+    for header in headers:
+        value = ir.Binary("|", value, ir.Valid(header))
+    return value
+
+
+def all_of(conditions: Iterable[ir.Expr]) -> ir.Expr:
+    value: ir.Expr | None = None
+    for condition in conditions:
+        value = condition if value is None else ir.Binary("and", value, condition)
+    return ir.Const(1) if value is None else value
