@@ -36,6 +36,9 @@ class Device(Protocol):
 
     def delete(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> None: ...
 
+    def entry(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> Entry | None:
+        """None where there is none. A long table costs no more than a short one."""
+
     def entries(self, table: str) -> list[Entry]:
         """Without the default action; const entries included."""
 

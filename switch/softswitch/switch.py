@@ -238,6 +238,10 @@ class SoftSwitch:
         with self._lock:
             self._table(table).delete(key, priority)
 
+    def entry(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> Entry | None:
+        with self._lock:
+            return self._table(table).entry(key, priority)
+
     def entries(self, table: str) -> list[Entry]:
         with self._lock:
             return self._table(table).entries()

@@ -71,9 +71,7 @@ class Switch:
             memory = each._memory.cast("B")
             ctypes.memset(ctypes.addressof(ctypes.c_uint8.from_buffer(memory)), 0, memory.nbytes)
         for name in self._written:
-            table = machine.tables[name]
-            table._rows = {(entry.key, entry.priority): table._make(entry) for entry in table._const_entries()}
-            table.set_default(None)
+            machine.tables[name].reset()
         self._written = set()
         for group in list(self.device.groups()):
             self.device.delete_group(group)

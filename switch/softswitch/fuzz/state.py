@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from softswitch.native.limbs import LIMB_BYTES, limbs
-from softswitch.native.table import pack_arguments, pack_key
+from softswitch.native.table import KeyPacking, Packing, kind_of
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.runtime.tables import RuntimeTable
@@ -75,17 +75,21 @@ class _Recorder:
     ) -> bytes:
         words = _Words()
         action = self.actions[self.table.actions[position]]
-        data = pack_arguments(args, [parameter.width for parameter in action.parameters])
+        data = Packing([parameter.width for parameter in action.parameters]).pack(args)
         exact = self.table.kind is ir.MatchKind.EXACT
         key_limbs = 0 if key is None else sum(limbs(part.width) for part in self.table.keys)
         words.numbers(position, key is not None, not exact, counter is not None, len(data) // LIMB_BYTES, key_limbs)
         words.raw(data)
         if key is not None:
-            words.raw(pack_key(key, self.table))
+            words.raw(KeyPacking(self.table).pack(key))
         return bytes(words.data)
 
     def publish(self, rows: Sequence[bytes], default: bytes) -> None:
         self.shown = [default, *rows]
+
+    def change(self, removed: Sequence[bytes], put: Sequence[bytes], default: bytes) -> None:
+        assert not removed, "the state is written once"
+        self.shown = [default, *self.shown[1:], *put]
 
     def read_counter(self, row: bytes) -> CounterValue | None:
         return None
@@ -107,7 +111,7 @@ def pack_state(program: ir.Program, state: Json) -> bytes:
         if written.get("default"):
             action, args = written["default"]
             runtime.set_default(ActionCall(action, tuple(args)))
-        words.numbers(table.kind is ir.MatchKind.EXACT, len(table.keys))
+        words.numbers(kind_of(table), len(table.keys))
         for key in table.keys:
             words.numbers(limbs(key.width), key.kind is ir.MatchKind.RANGE)
         default, *rows = recorder.shown

@@ -73,7 +73,7 @@ static struct words read_words(const char *name) {
 struct table {
   struct ss_field *fields;
   uint32_t field_count;
-  int exact;
+  uint32_t kind;
   struct ss_row **rows;
   size_t row_count;
   struct ss_row *fallback;
@@ -94,7 +94,7 @@ static struct ss_row *read_row(struct words *words) {
 }
 
 static struct table read_table(struct words *words) {
-  struct table table = {.exact = (int)take(words)};
+  struct table table = {.kind = (uint32_t)take(words)};
   table.field_count = (uint32_t)take(words);
   table.fields = malloc(table.field_count * sizeof *table.fields + 1);
   for (uint32_t i = 0; i < table.field_count; i++) {
@@ -258,7 +258,7 @@ static void publish(struct table *table, uint32_t number) {
   for (size_t i = 0; i < table->row_count; i++) {
     if (!thin || below(8)) rows[count++] = table->rows[i];
   }
-  ss_machine_publish(run.machine, number, ss_table_new(table->fields, table->field_count, table->exact, rows, count,
+  ss_machine_publish(run.machine, number, ss_table_new(table->fields, table->field_count, table->kind, rows, count,
                                                        table->fallback));
   free(rows);
 }

@@ -7,7 +7,7 @@
 
 #include "engine.h"
 
-// A published table changes only in two ways: it is replaced as a whole, or its default action is.
+// A published table changes between two packets only.
 struct ss_table {
   // Places of 1 + limbs words each: the address of an entry (0: free) and its key. An exact table has all its rows
   // here, by open addressing. The other tables have a memo of answers here; each key has only one possible place.

@@ -34,10 +34,17 @@ struct ss_row *ss_row_new(uint32_t action, uint32_t hit, const uint64_t *args, s
 void ss_row_free(struct ss_row *row);
 uint64_t *ss_row_cell(struct ss_row *row);
 
-// ---- tables: rows best first; `exact` looks at values only
+// ---- tables
 
-struct ss_table *ss_table_new(const struct ss_field *fields, uint32_t field_count, int exact,
+// Kinds: a list of rows, the best first; a hash table, which looks at values only; a hash table for each prefix length.
+enum { SS_RANKED, SS_EXACT, SS_PREFIX };
+
+struct ss_table *ss_table_new(const struct ss_field *fields, uint32_t field_count, uint32_t kind,
                               const struct ss_row *const *rows, size_t row_count, const struct ss_row *fallback);
+// Takes rows out, by their keys, and then puts others in, each in the place of the one with its key. With `fallback` the
+// default action is that. 0, and nothing has changed, without memory or for a table of kind SS_RANKED.
+int ss_table_change(struct ss_table *table, const struct ss_row *const *removed, size_t removed_count,
+                    const struct ss_row *const *put, size_t put_count, const struct ss_row *fallback);
 void ss_table_free(struct ss_table *table);
 
 // ---- machines

@@ -4,26 +4,32 @@
 
 from __future__ import annotations
 
-import weakref
+import struct
+import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from softswitch.native.limbs import LIMB_BYTES, argument_offsets, limbs, to_limbs
+from softswitch.native.limbs import LIMB_BITS, LIMB_BYTES, argument_offsets, limbs, to_limbs
 from softswitch.native.runtime_library import Field, present, runtime
 from softswitch.program import ir
 from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.runtime.tables import prefix_mask
 
+RANKED, HASHED, PREFIX = range(3)  # SS_RANKED, SS_EXACT, SS_PREFIX of runtime.h
+
 
 class NativeRow:
     """Owns a ``struct ss_row``."""
 
+    __slots__ = ("__weakref__", "address", "cell")
+
     def __init__(self, address: int, counts: bool) -> None:
-        library = runtime()
         self.address = address
-        self.cell = library.ss_row_cell(address) if counts else None
-        # Not at exit: the packet loop may still use it.
-        weakref.finalize(self, library.ss_row_free, address).atexit = False
+        self.cell = runtime().ss_row_cell(address) if counts else None
+
+    def __del__(self, _at_exit: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not _at_exit():  # the packet loop may still use it
+            runtime().ss_row_free(self.address)
 
 
 class NativeTable:
@@ -33,12 +39,16 @@ class NativeTable:
         self._machine = machine
         self._number = number
         self._table = table
-        self._exact = table.kind is ir.MatchKind.EXACT
-        self._widths = [[parameter.width for parameter in actions[index].parameters] for index in table.actions]
-        self._limbs = sum(limbs(key.width) for key in table.keys)
+        self._kind = kind_of(table)
+        widths = [[parameter.width for parameter in actions[index].parameters] for index in table.actions]
+        self._arguments = [Packing(each) for each in widths]
+        self._key = KeyPacking(table)
         ranges = [Field(limbs(key.width), key.kind is ir.MatchKind.RANGE) for key in table.keys]
         self._fields = (Field * len(ranges))(*ranges)
-        self._published: list[NativeRow] = []
+        self._address = 0
+        # What packets use. Rows of the other kinds of tables are kept by who changes them.
+        self._ranked: Sequence[NativeRow] = ()
+        self._default: NativeRow | None = None
 
     def row(
         self,
@@ -49,8 +59,8 @@ class NativeTable:
     ) -> NativeRow:
         packed_key, key_limbs = b"", 0
         if key is not None:
-            packed_key, key_limbs = pack_key(key, self._table), self._limbs
-        packed_args = pack_arguments(args, self._widths[position])
+            packed_key, key_limbs = self._key.pack(key), self._key.limbs
+        packed_args = self._arguments[position].pack(args)
         address = runtime().ss_row_new(
             position,
             key is not None,
@@ -58,7 +68,7 @@ class NativeTable:
             len(packed_args) // LIMB_BYTES,
             packed_key,
             key_limbs,
-            not self._exact,
+            self._kind != HASHED,
             counter is not None,
         )
         row = NativeRow(present(address), counter is not None)
@@ -67,14 +77,25 @@ class NativeTable:
         return row
 
     def publish(self, rows: Sequence[NativeRow], default: NativeRow) -> None:
-        addresses = array("Q", [row.address for row in rows])
+        addresses = _addresses(rows)
         table = runtime().ss_table_new(
-            self._fields, len(self._fields), self._exact, addresses.buffer_info()[0], len(rows), default.address
+            self._fields, len(self._fields), self._kind, addresses.buffer_info()[0], len(rows), default.address
         )
         if not runtime().ss_machine_publish(self._machine, self._number, present(table)):
             raise AssertionError(f"there is no table {self._number} in C")
+        self._address = table
         # Only now may the rows published before be freed.
-        self._published = [*rows, default]
+        self._ranked = rows if self._kind == RANKED else ()
+        self._default = default
+
+    def change(self, removed: Sequence[NativeRow], put: Sequence[NativeRow], default: NativeRow) -> None:
+        old, new = _addresses(removed), _addresses(put)
+        present(
+            runtime().ss_table_change(
+                self._address, old.buffer_info()[0], len(old), new.buffer_info()[0], len(new), default.address
+            )
+        )
+        self._default = default
 
     def read_counter(self, row: NativeRow) -> CounterValue | None:
         return None if row.cell is None else CounterValue(row.cell[0], row.cell[1])
@@ -84,23 +105,60 @@ class NativeTable:
         row.cell[0], row.cell[1] = value.packets, value.bytes
 
 
-def pack_key(key: tuple[KeyMatch, ...], table: ir.Table) -> bytes:
-    """A row's key: all values, then all masks (of a range: low ends, then high ends). In exact tables only values."""
-    bounds = [_bounds(match, field.width) for match, field in zip(key, table.keys, strict=True)]
-    sides = range(1 if table.kind is ir.MatchKind.EXACT else 2)
-    return b"".join(
-        to_limbs(bound[side], field.width) for side in sides for bound, field in zip(bounds, table.keys, strict=True)
-    )
+def kind_of(table: ir.Table) -> int:
+    match table.kind:
+        case ir.MatchKind.EXACT:
+            return HASHED
+        case ir.MatchKind.LPM:
+            return PREFIX
+        case _:
+            return RANKED
 
 
-def pack_arguments(args: Sequence[int], widths: Sequence[int]) -> bytes:
-    """Action data in the layout of engine.h."""
-    offsets, total = argument_offsets(widths)
-    packed = bytearray(total * LIMB_BYTES)
-    for value, width, offset in zip(args, widths, offsets, strict=True):
-        data = to_limbs(value, width)
-        packed[offset * LIMB_BYTES : offset * LIMB_BYTES + len(data)] = data
-    return bytes(packed)
+def _addresses(rows: Sequence[NativeRow]) -> array[int]:
+    return array("Q", [row.address for row in rows])
+
+
+class Packing:
+    """Numbers of these widths in the layout of engine.h: action data."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        self._widths = widths
+        self._offsets, self._limbs = argument_offsets(widths)
+        # Where each number takes a limb, which is usual, one call writes them all.
+        self._whole = struct.Struct(f"={len(widths)}Q").pack if all(width <= LIMB_BITS for width in widths) else None
+
+    def pack(self, numbers: Sequence[int]) -> bytes:
+        if self._whole is not None:
+            return self._whole(*numbers)
+        packed = bytearray(self._limbs * LIMB_BYTES)
+        for number, width, offset in zip(numbers, self._widths, self._offsets, strict=True):
+            data = to_limbs(number, width)
+            packed[offset * LIMB_BYTES : offset * LIMB_BYTES + len(data)] = data
+        return bytes(packed)
+
+
+class KeyPacking:
+    """Keys of a table's rows: all values, then all masks (of a range: low ends, then high ends). In exact tables only
+    values. ``limbs``: of the values."""
+
+    def __init__(self, table: ir.Table) -> None:
+        self._keys = table.keys
+        self._exact = table.kind is ir.MatchKind.EXACT
+        self.limbs = sum(limbs(key.width) for key in table.keys)
+        count = len(table.keys) * (1 if self._exact else 2)
+        one_each = all(key.width <= LIMB_BITS for key in table.keys)
+        self._whole = struct.Struct(f"={count}Q").pack if one_each else None
+
+    def pack(self, key: tuple[KeyMatch, ...]) -> bytes:
+        bounds = [_bounds(match, field.width) for match, field in zip(key, self._keys, strict=True)]
+        numbers = [low for low, _ in bounds]
+        if not self._exact:
+            numbers += [high for _, high in bounds]
+        if self._whole is not None:
+            return self._whole(*numbers)
+        widths = [field.width for field in self._keys] * (1 if self._exact else 2)
+        return b"".join(map(to_limbs, numbers, widths))
 
 
 def _bounds(match: KeyMatch, width: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from p4.config.v1 import p4info_pb2
@@ -70,7 +71,7 @@ class Table:
     has_direct_counter: bool
     implementation_id: int
 
-    @property
+    @cached_property
     def needs_priority(self) -> bool:
         return any(field.kind in _PRIORITISED for field in self.fields)
 

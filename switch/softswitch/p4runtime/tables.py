@@ -41,14 +41,17 @@ class Row:
 
     def find(self, device: Device) -> Entry:
         """Raises NotThereError."""
-        return self.among(device.entries(self.table.name))
+        return self._known(device.entry(self.table.name, self.key, self.priority))
 
     def among(self, entries: Iterable[Entry]) -> Entry:
         """The entry itself. Raises NotThereError."""
-        for entry in entries:
-            if entry.key == self.key and entry.priority == self.priority:
-                return entry
-        raise NotThereError(f"table {self.table.name!r} has no entry {self.key} of priority {self.priority}")
+        found = (entry for entry in entries if entry.key == self.key and entry.priority == self.priority)
+        return self._known(next(found, None))
+
+    def _known(self, entry: Entry | None) -> Entry:
+        if entry is None:
+            raise NotThereError(f"table {self.table.name!r} has no entry {self.key} of priority {self.priority}")
+        return entry
 
 
 def decode_row(table: Table, message: Any) -> Row:
@@ -145,9 +148,9 @@ def _check_not_const(device: Device, row: Row) -> None:
         raise PermissionDeniedError(f"table {table.name!r} is const: only its direct counters may change")
     if not table.has_initial_entries:
         return
-    for entry in device.entries(table.name):
-        if entry.is_const and entry.key == row.key and entry.priority == row.priority:
-            raise PermissionDeniedError(f"table {table.name!r}: entry {row.key} is const")
+    entry = device.entry(table.name, row.key, row.priority)
+    if entry is not None and entry.is_const:
+        raise PermissionDeniedError(f"table {table.name!r}: entry {row.key} is const")
 
 
 def _refuse_absent(table: Table, message: Any) -> None:

@@ -40,7 +40,8 @@ class PythonTable:
         self._publish_default = publish_default
         self.exact: dict[Any, Compiled] = {}
         self.memo: dict[Any, Compiled] = {}
-        self._prefixes: list[tuple[tuple[int, ...], dict[tuple[int, ...], Compiled]]] = []
+        # By prefix length, the longest first.
+        self._prefixes: dict[int, tuple[tuple[int, ...], dict[tuple[int, ...], Compiled]]] = {}
         self._scan: list[tuple[tuple[KeyMatch, ...], Compiled]] = []
         self._default: Compiled = ()
 
@@ -65,38 +66,48 @@ class PythonTable:
         cell[:] = value.packets, value.bytes
 
     def publish(self, rows: Sequence[PythonRow], default: PythonRow) -> None:
+        self.exact.clear()
+        self._prefixes.clear()
+        if self._table.kind in (ir.MatchKind.EXACT, ir.MatchKind.LPM):
+            self.change((), rows, default)
+            return
+        self._set_default(default)
+        widths = [key.width for key in self._table.keys]
+        self._scan = [
+            (tuple(_without_prefix(match, width) for match, width in zip(row.key, widths, strict=True)), row.compiled)
+            for row in rows
+        ]
+
+    def change(self, removed: Sequence[PythonRow], put: Sequence[PythonRow], default: PythonRow) -> None:
+        self._set_default(default)
+        if self._table.kind is ir.MatchKind.EXACT:
+            for row in removed:
+                del self.exact[_exact_key(row)]
+            for row in put:
+                self.exact[_exact_key(row)] = row.compiled
+            return
+        for row in removed:
+            length = _length(row)
+            found = self._prefixes[length][1]
+            del found[_values(row)]
+            if not found:
+                del self._prefixes[length]
+        for row in put:
+            self._with_prefix(row)[_values(row)] = row.compiled
+
+    def _set_default(self, default: PythonRow) -> None:
         self._default = default.compiled
         self._publish_default(self._default)
         self.memo.clear()
-        if self._table.kind is ir.MatchKind.EXACT:
-            self.exact.clear()
-            for row in rows:
-                values = tuple(match.value for match in row.key if isinstance(match, Exact))
-                self.exact[values if len(values) > 1 else values[0]] = row.compiled
-        elif self._table.kind is ir.MatchKind.LPM:
-            self._publish_prefixes(rows)
-        else:
-            widths = [key.width for key in self._table.keys]
-            self._scan = [
-                (
-                    tuple(_without_prefix(match, width) for match, width in zip(row.key, widths, strict=True)),
-                    row.compiled,
-                )
-                for row in rows
-            ]
 
-    def _publish_prefixes(self, rows: Sequence[PythonRow]) -> None:
-        """Make one dict per prefix length, keyed by the masked key; the longest comes first."""
-        by_length: dict[int, dict[tuple[int, ...], Compiled]] = {}
-        masks: dict[int, tuple[int, ...]] = {}
-        for row in rows:
-            length = next(match.prefix_len for match in row.key if isinstance(match, Lpm))
-            masks[length] = tuple(
-                prefix_mask(match, key.width) for match, key in zip(row.key, self._table.keys, strict=True)
-            )
-            values = tuple(match.value for match in row.key if isinstance(match, Exact | Lpm))
-            by_length.setdefault(length, {})[values] = row.compiled
-        self._prefixes = [(masks[length], found) for length, found in by_length.items()]
+    def _with_prefix(self, row: PythonRow) -> dict[tuple[int, ...], Compiled]:
+        """The rows of this row's prefix length, by the masked key."""
+        length = _length(row)
+        if length not in self._prefixes:
+            masks = tuple(prefix_mask(match, key.width) for match, key in zip(row.key, self._table.keys, strict=True))
+            self._prefixes[length] = (masks, {})
+            self._prefixes = dict(sorted(self._prefixes.items(), reverse=True))
+        return self._prefixes[length][1]
 
     # -- data plane ------------------------------------------------------
 
@@ -110,7 +121,7 @@ class PythonTable:
         return found
 
     def _find_prefix(self, values: tuple[int, ...]) -> Compiled:
-        for masks, rows in self._prefixes:
+        for masks, rows in self._prefixes.values():
             found = rows.get(tuple(value & mask for value, mask in zip(values, masks, strict=True)))
             if found is not None:
                 return found
@@ -121,6 +132,19 @@ class PythonTable:
             if all(_matches(match, value) for match, value in zip(key, values, strict=True)):
                 return compiled
         return self._default
+
+
+def _values(row: PythonRow) -> tuple[int, ...]:
+    return tuple(match.value for match in row.key if isinstance(match, Exact | Lpm))
+
+
+def _exact_key(row: PythonRow) -> Any:
+    values = _values(row)
+    return values if len(values) > 1 else values[0]
+
+
+def _length(row: PythonRow) -> int:
+    return next(match.prefix_len for match in row.key if isinstance(match, Lpm))
 
 
 def _without_prefix(match: KeyMatch, width: int) -> KeyMatch:

@@ -7,24 +7,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Exact:
     value: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Lpm:
     value: int
     prefix_len: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ternary:
     value: int
     mask: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Range:
     low: int
     high: int
@@ -33,7 +33,7 @@ class Range:
 KeyMatch = Exact | Lpm | Ternary | Range
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ActionCall:
     """``args`` in the action's parameter order."""
 
@@ -41,13 +41,13 @@ class ActionCall:
     args: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CounterValue:
     packets: int = 0
     bytes: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One row of a table. ``key`` has one match per key field, in the table's order (a "don't care" is
     Lpm(0, 0), Ternary(0, 0) or the full Range). ``priority`` is P4Runtime's: larger wins, 0 where the
@@ -60,7 +60,7 @@ class Entry:
     counter: CounterValue | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Replica:
     port: int
     instance: int

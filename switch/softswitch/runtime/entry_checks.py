@@ -52,7 +52,7 @@ class EntryChecks:
         self.action_index(entry.action)
         if entry.counter is not None and not self.table.has_counter:
             raise InvalidEntryError(f"table {name} has no direct counter")
-        return replace(entry, is_const=False)
+        return replace(entry, is_const=False) if entry.is_const else entry
 
     def _check_match(self, match: KeyMatch, key: ir.Key) -> None:
         where = f"table {self.table.name}, key {key.name}"

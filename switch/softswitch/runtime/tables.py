@@ -7,9 +7,10 @@ How packets look rows up is up to the engine, see :class:`Backend`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, Protocol, TypeVar
 
 from softswitch.errors import EntryExistsError, InvalidEntryError, NotFoundError, TableFullError
 from softswitch.program import ir
@@ -41,23 +42,32 @@ class Backend(Protocol[R]):
     def publish(self, rows: Sequence[R], default: R) -> None:
         """From the next packet on the table has these rows, in order of precedence, and this default action."""
 
+    def change(self, removed: Sequence[R], put: Sequence[R], default: R) -> None:
+        """From the next packet on the table lacks the first rows and has the others, each in the place of the row with
+        its key, if there is one. Not of tables whose rows have an order: those with ternary or range keys."""
+
     def read_counter(self, row: R) -> CounterValue | None: ...
 
     def write_counter(self, row: R, value: CounterValue) -> None: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class Row(Generic[R]):
-    """``counting`` has the counter: until the row is published that is the one whose place it takes."""
+    """``counting`` has the counter: until the row is published that is the one whose place it takes. The lowest
+    ``rank`` wins."""
 
     entry: Entry
     made: R
     counting: R
+    rank: int
 
 
 class RuntimeTable(Generic[R]):
-    """Checks and keeps the entries of one table. A change publishes all rows anew; changes between :meth:`hold` and
+    """Checks and keeps the entries of one table. A change reaches packets at once; changes between :meth:`hold` and
     :meth:`release` do so together.
+
+    A change costs no more in a long table than in a short one. Tables with ternary or range keys are the exception:
+    their rows have an order, and are published anew.
 
     ``actions``: the program's, by index. Writing raises InvalidEntryError, EntryExistsError, TableFullError or
     NotFoundError.
@@ -69,12 +79,14 @@ class RuntimeTable(Generic[R]):
         self._backend = backend
         self._rows: dict[Identity, Row[R]] = {}
         self._checks = EntryChecks(table, actions)
+        self._ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
         self._holding = self._held = False
-        for entry in self._const_entries():
-            self._rows[entry.key, entry.priority] = self._make(entry)
+        # What packets have in the place of what was written since: None where they have nothing.
+        self._waiting: dict[Identity, Row[R] | None] = {}
         self.default: ActionCall
         self._made_default: R
-        self.set_default(None)
+        self._set_default(None)
+        self.reset()
 
     # -- control plane ---------------------------------------------------
 
@@ -85,7 +97,17 @@ class RuntimeTable(Generic[R]):
     def release(self) -> None:
         self._holding = False
         if self._held:
-            self._publish()
+            self._changed()
+
+    def reset(self) -> None:
+        """The program's own entries and default action, as after it was loaded."""
+        self._rows = {(entry.key, entry.priority): self._make(entry) for entry in self._const_entries()}
+        self._set_default(None)
+        self._publish()
+
+    def entry(self, key: tuple[KeyMatch, ...], priority: int) -> Entry | None:
+        row = self._rows.get((key, priority))
+        return None if row is None else self._read(row)
 
     def entries(self) -> list[Entry]:
         return [self._read(row) for row in self._rows.values()]
@@ -98,8 +120,7 @@ class RuntimeTable(Generic[R]):
             raise EntryExistsError(f"table {self.table.name}: there is already an entry {self._describe(identity)}")
         if len(self._rows) >= self.table.size:
             raise TableFullError(f"table {self.table.name}: all {self.table.size} entries are in use")
-        self._rows[identity] = self._make(checked)
-        self._publish()
+        self._replace(identity, self._make(checked))
 
     def modify(self, entry: Entry) -> None:
         """Replace an entry. Without a counter value it keeps its counts."""
@@ -109,17 +130,19 @@ class RuntimeTable(Generic[R]):
         after = self._make(checked)
         if checked.counter is None:
             after.counting = before.counting
-        self._rows[checked.key, checked.priority] = after
-        self._publish()
+        self._replace((checked.key, checked.priority), after)
 
     def delete(self, key: tuple[KeyMatch, ...], priority: int) -> None:
         self._checks.check_writable()
         self._row((key, priority))
-        del self._rows[key, priority]
-        self._publish()
+        self._replace((key, priority), None)
 
     def set_default(self, action: ActionCall | None) -> None:
         """None restores the program's own default action."""
+        self._set_default(action)
+        self._changed()
+
+    def _set_default(self, action: ActionCall | None) -> None:
         if action is None:
             index, args = self.table.default_action, self.table.default_args
             self.default = ActionCall(self._actions[index].name, args)
@@ -129,7 +152,6 @@ class RuntimeTable(Generic[R]):
             index, args = self._checks.action_index(action), action.args
             self.default = action
         self._made_default = self._backend.row(None, self.table.actions.index(index), args, None)
-        self._publish()
 
     def write_counter(self, key: tuple[KeyMatch, ...], priority: int, value: CounterValue) -> None:
         if not self.table.has_counter:
@@ -152,26 +174,52 @@ class RuntimeTable(Generic[R]):
         position = self.table.actions.index(self._checks.action_index(entry.action))
         counter = (entry.counter or CounterValue()) if self.table.has_counter else None
         made = self._backend.row(entry.key, position, entry.action.args, counter)
-        return Row(entry, made, made)
+        return Row(entry, made, made, -entry.priority)
 
     def _read(self, row: Row[R]) -> Entry:
         counter = self._backend.read_counter(row.counting)
         return row.entry if counter is None else replace(row.entry, counter=counter)
 
-    def _publish(self) -> None:
+    def _replace(self, identity: Identity, after: Row[R] | None) -> None:
+        before = self._rows.get(identity)
+        self._waiting.setdefault(identity, before)
+        if after is None:
+            del self._rows[identity]
+        else:
+            self._rows[identity] = after
+        self._changed()
+
+    def _changed(self) -> None:
         self._held = self._holding
         if self._held:
             return
+        for identity in self._waiting:
+            row = self._rows.get(identity)
+            if row is not None:
+                self._carry_counter(row)
+        if self._ordered:
+            self._publish()
+            return
+        written = [(before, self._rows.get(identity)) for identity, before in self._waiting.items()]
+        removed = [before.made for before, after in written if before is not None and after is None]
+        put = [after.made for _, after in written if after is not None]
+        self._backend.change(removed, put, self._made_default)
+        self._waiting.clear()
+
+    def _carry_counter(self, row: Row[R]) -> None:
+        if row.counting is row.made:
+            return
+        counter = self._backend.read_counter(row.counting)
+        if counter is not None:
+            self._backend.write_counter(row.made, counter)
+        row.counting = row.made
+
+    def _publish(self) -> None:
         rows = list(self._rows.values())
-        for row in rows:
-            if row.counting is not row.made:
-                counter = self._backend.read_counter(row.counting)
-                if counter is not None:
-                    self._backend.write_counter(row.made, counter)
-                row.counting = row.made
-        if self.table.kind is not ir.MatchKind.EXACT:
-            rows.sort(key=_rank)
+        if self._ordered:
+            rows.sort(key=_RANK)
         self._backend.publish([row.made for row in rows], self._made_default)
+        self._waiting.clear()
 
     def _const_entries(self) -> list[Entry]:
         constant = self.table.entries or ()
@@ -186,10 +234,7 @@ class RuntimeTable(Generic[R]):
         return entries
 
 
-def _rank(row: Row[R]) -> int:
-    """Sort key, lowest first: the highest priority or, in tables without priorities, the longest prefix."""
-    lengths = (match.prefix_len for match in row.entry.key if isinstance(match, Lpm))
-    return -(row.entry.priority or next(lengths, 0))
+_RANK: Callable[[Row[Any]], int] = attrgetter("rank")
 
 
 def prefix_mask(match: KeyMatch, width: int) -> int:

@@ -132,6 +132,10 @@ class FakeDevice:
             if self._named(table).rows.pop((key, priority), None) is None:
                 raise NotFoundError(f"table {table!r} has no {key}")
 
+    def entry(self, table: str, key: tuple[KeyMatch, ...], priority: int = 0) -> Entry | None:
+        with self._lock:
+            return self._named(table).rows.get((key, priority))
+
     def entries(self, table: str) -> list[Entry]:
         with self._lock:
             return list(self._named(table).rows.values())

@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import json
+import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from softswitch.errors import EntryExistsError
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, Lpm, Range, Ternary
-from softswitch.switch import SoftSwitch
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.switch import EngineChoice, SoftSwitch
 
 EXACT, LPM, MASKED, RANGE, FIXED_EXACT, FIXED_TERNARY, OPTIONAL, FIXED_LPM, MIXED = range(9)
 MISS_DEFAULT = 0xFFFF
@@ -190,17 +194,74 @@ def test_a_prefix_beside_masks_and_ranges_goes_by_priority_not_by_length(switch:
 def test_a_batch_reaches_packets_at_its_end(switch: SoftSwitch, monkeypatch: pytest.MonkeyPatch) -> None:
     key, other = (Exact(5), Exact(600)), (Exact(6), Exact(600))
     switch.insert("ingress.exact_pair", Entry(key, mark(1)))
-    published = []
+    changes = []
     backend = switch.loaded.tables["ingress.exact_pair"]._backend
-    publish = backend.publish
-    monkeypatch.setattr(backend, "publish", lambda rows, default: (published.append(len(rows)), publish(rows, default)))
+    change = backend.change
+
+    def counted(removed: Sequence[Any], put: Sequence[Any], default: Any) -> None:
+        changes.append((len(removed), len(put)))
+        change(removed, put, default)
+
+    monkeypatch.setattr(backend, "change", counted)
     with switch.batch():
         switch.insert("ingress.exact_pair", Entry(other, mark(3)))
         switch.modify("ingress.exact_pair", Entry(key, mark(2)))
         assert switch.entries("ingress.exact_pair")[0].action == mark(2)
         assert (trace(switch, probe(EXACT, 5, 600)), trace(switch, probe(EXACT, 6, 600))) == (1, 0)
-    assert published == [2]
+    assert changes == [(0, 2)]
     assert (trace(switch, probe(EXACT, 5, 600)), trace(switch, probe(EXACT, 6, 600))) == (2, 3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_writes_one_by_one_and_in_batches_leave_what_a_dict_holds(
+    program_text: Callable[[str], str], engine: EngineChoice, seed: int
+) -> None:
+    """Exact rows that crowd a hash table, and prefixes that hide each other, come and go."""
+    program = json.loads(program_text("tables"))
+    for pipeline in program["pipelines"]:
+        for table in pipeline["tables"]:
+            table["max_size"] = 300
+    switch = SoftSwitch(json.dumps(program), engine=engine)
+    generator = random.Random(seed)
+    exact: dict[tuple[int, int], int] = {}
+    prefixes: dict[tuple[int, int], int] = {}
+
+    def write_exact() -> None:
+        pair = generator.randrange(2), generator.randrange(150)
+        write("ingress.exact_pair", (Exact(pair[0]), Exact(pair[1])), exact, pair)
+
+    def write_prefix() -> None:
+        length = generator.choice((0, 1, 8, 30, 31, 32))
+        value = (0x0A000000 | generator.randrange(8)) >> (32 - length) << (32 - length)
+        write("ingress.longest", (Lpm(value, length),), prefixes, (length, value))
+
+    def write(table: str, key: tuple[KeyMatch, ...], held: dict[tuple[int, int], int], name: tuple[int, int]) -> None:
+        new = generator.randrange(1, 1000)
+        if name not in held:
+            switch.insert(table, Entry(key, mark(new)))
+        elif generator.random() < 0.5:
+            switch.modify(table, Entry(key, mark(new)))
+        else:
+            switch.delete(table, key)
+            del held[name]
+            return
+        held[name] = new
+
+    def longest(address: int) -> int:
+        lengths = [length for length, value in prefixes if address >> (32 - length) << (32 - length) == value]
+        length = max(lengths, default=None)
+        return MISS_DEFAULT if length is None else prefixes[length, address >> (32 - length) << (32 - length)]
+
+    for _ in range(60):
+        with switch.batch() if generator.random() < 0.5 else nullcontext():
+            for _ in range(generator.choice((1, 1, 5, 40))):
+                generator.choice((write_exact, write_prefix))()
+        pairs = [(small, medium) for small in range(2) for medium in range(150)]
+        assert {pair: trace(switch, probe(EXACT, *pair)) for pair in pairs} == {
+            pair: exact.get(pair, 0) for pair in pairs
+        }
+        addresses = [*range(0x0A000000, 0x0A000009), 0, 1 << 31]
+        assert [trace(switch, probe(LPM, address=each)) for each in addresses] == [longest(each) for each in addresses]
 
 
 def test_an_entry_modified_in_a_batch_counts_on(switch: SoftSwitch) -> None:

@@ -161,21 +161,26 @@ def test_default_entry_may_take_a_default_only_action(primary: Controller, progr
     assert primary.read_entries(default(program, "exact_t")) == [entry]
 
 
-def test_a_batch_builds_each_table_once(program: Program) -> None:
-    """A table is built from all of its rows: once for each of them would take quadratic time."""
+def test_a_batch_changes_each_table_once(program: Program) -> None:
+    """A table with an order is built from all of its rows: once for each of them would take quadratic time."""
     device = SoftSwitch(engine="python", cpu_port=CPU_PORT)
     server = serve(device, "127.0.0.1:0", DEVICE_ID, CPU_PORT)
     controller = Controller(server.port)
     try:
         controller.become(1)
         controller.set_pipeline(program.config())
-        built: list[int] = []
-        backend = device.loaded.tables["ingress.lpm_t"]._backend
-        backend.publish = lambda rows, _default: built.append(len(rows))
+        built: list[tuple[str, int]] = []
+        prefixes, ranges = (device.loaded.tables[f"ingress.{name}_t"]._backend for name in ("lpm", "range"))
+        prefixes.change = lambda _removed, put, _default: built.append(("lpm", len(put)))
+        ranges.publish = lambda rows, _default: built.append(("range", len(rows)))
         drop = program.action("drop")
-        keys = [("lpm", bytes([number]), 48) for number in range(16)]
-        controller.write(*(insert(program.entry("lpm_t", action=drop, src=key)) for key in keys))
-        assert built == [16]
+        entries = [program.entry("lpm_t", action=drop, src=("lpm", bytes([number]), 48)) for number in range(16)]
+        for number in range(16):
+            each = bytes([number])
+            entries.append(program.entry("range_t", action=drop, type=("range", each, each)))
+            entries[-1].priority = 1
+        controller.write(*map(insert, entries))
+        assert sorted(built) == [("lpm", 16), ("range", 16)]
     finally:
         controller.close()
         server.stop()
