@@ -35,6 +35,12 @@ MOMENTUM: Final = 0.9
 CHUNK_VALUES: Final = FIELDS.chunk_values
 
 
+def check_momentum(momentum: float) -> None:
+    """Raises CodecError for a momentum that is not from 0 to below 1."""
+    if not 0 <= momentum < 1:
+        raise CodecError(f"momentum = {momentum!r}: must be from 0 to below 1")
+
+
 class SsdmCodec(GradientCodec):
     """Stochastic signs of one worker of one job, counted. What a round leaves for the next is ``momentum`` times its
     tensor. Raises CodecError for a momentum that is not from 0 to below 1."""
@@ -43,8 +49,7 @@ class SsdmCodec(GradientCodec):
 
     def __init__(self, *, job: int, worker: int, momentum: float = MOMENTUM) -> None:
         super().__init__()
-        if not 0 <= momentum < 1:
-            raise CodecError(f"momentum = {momentum!r}: must be from 0 to below 1")
+        check_momentum(momentum)
         self.job = job
         self.worker = worker
         self.momentum = momentum

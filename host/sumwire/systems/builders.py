@@ -41,7 +41,17 @@ def gradients_over_peers(
 
     Raises UsageError for a scale that is not positive and finite.
     """
-    timed = Timed(lambda: peers.sent_bytes)
+    return gradients_over_hops(name, reduce, lambda: peers.sent_bytes, scale=scale, error_feedback=error_feedback)
+
+
+def gradients_over_hops(
+    name: str, reduce: Reduce, sent: Callable[[], int], *, scale: float = 1.0, error_feedback: bool = False
+) -> System:
+    """Gradients hop by hop, timed; results times ``scale``. ``sent`` gives the bytes sent so far.
+
+    Raises UsageError for a scale that is not positive and finite.
+    """
+    timed = Timed(sent)
     reduction = timed.reduction(_scaled(reduce, scale))
     return GradientSystem(name, GROUP, None, reduction, timed.stats, error_feedback=error_feedback)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Marsit over a switch, a ring and a torus, and `cascade`, the baseline that it avoids."""
+"""Marsit over a switch, a ring and a torus, and cascading compression, the baseline that it avoids."""
 
 from __future__ import annotations
 
@@ -60,10 +60,18 @@ class TorusOptions(MarsitOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CascadeOptions(Options):
-    """Of the cascading compression."""
+    """Of cascading compression with SSDM."""
 
     seed: int = 1
-    stochastic: bool = False
+    scale: float = 1.0
+    momentum: float = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class MagnitudeOptions(Options):
+    """Of cascading compression to a mean magnitude and signs."""
+
+    seed: int = 1
 
 
 def _codec(member: Member) -> GradientCodec:
@@ -96,22 +104,39 @@ def _in_torus(name: str, group: dist.ProcessGroup | None, options: TorusOptions)
 
 
 def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions) -> System:
+    from sumwire.codec.ssdm import check_momentum
+    from sumwire.multihop import CascadeRing
+    from sumwire.systems.builders import gradients_over_hops
+    from sumwire.training.reductions import Peers
+
+    check_momentum(options.momentum)
+    ring = CascadeRing(Peers(group).group, options.seed, stochastic=True)
+
+    @wraps(ring.compressed_mean)
+    def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
+        # As in SSDM, the step follows the signs, and what stays for the next gradient is the momentum.
+        return ring.compressed_mean(x).sign_(), lambda: x * options.momentum
+
+    return gradients_over_hops(
+        name, reduce, lambda: ring.traffic.payload_bytes, scale=options.scale, error_feedback=True
+    )
+
+
+def _cascade_magnitude(name: str, group: dist.ProcessGroup | None, options: MagnitudeOptions) -> System:
     import torch
 
     from sumwire.multihop import CascadeRing
-    from sumwire.systems.kinds import GradientSystem
-    from sumwire.systems.timed import Timed
+    from sumwire.systems.builders import gradients_over_hops
     from sumwire.training.reductions import Peers
 
-    ring = CascadeRing(Peers(group).group, options.seed, stochastic=options.stochastic)
+    ring = CascadeRing(Peers(group).group, options.seed, stochastic=False)
 
     @wraps(ring.compressed_mean)
     def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
         mean = ring.compressed_mean(x)
         return mean, lambda: torch.zeros_like(mean)
 
-    timed = Timed(lambda: ring.traffic.payload_bytes)
-    return GradientSystem(name, GROUP, None, timed.reduction(reduce), timed.stats, error_feedback=False)
+    return gradients_over_hops(name, reduce, lambda: ring.traffic.payload_bytes)
 
 
 _KEEPS: Final = "compensation"
@@ -154,9 +179,16 @@ MARSIT_TORUS: Final = SystemSpec(
     limits=_ON_PROCESSOR,
 )
 CASCADE: Final = SystemSpec(
-    what="signs compressed anew at every hop of a ring: the baseline that Marsit avoids",
+    what="SSDM's stochastic signs, drawn anew at every hop of a ring: the baseline that Marsit avoids",
     paper=_PAPER,
     routes={GROUP: Route(make=_cascade, options=CascadeOptions, cost=HopByHop())},
+    keeps=f"momentum, {_STREAM}",
+    limits=_ON_PROCESSOR,
+)
+CASCADE_MAGNITUDE: Final = SystemSpec(
+    what="a mean magnitude and signs, taken anew at every hop of a ring: biased",
+    paper=_PAPER,
+    routes={GROUP: Route(make=_cascade_magnitude, options=MagnitudeOptions, cost=HopByHop())},
     keeps=_STREAM,
     limits=_ON_PROCESSOR,
     approximates_mean=True,

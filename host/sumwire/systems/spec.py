@@ -45,7 +45,6 @@ MEANINGS: Final[Mapping[str, str]] = {
     "full_precision_every": "rounds; None for never",
     "lead": "weight of the new update in the signs; 1 as published",
     "rows": "of the torus; divides n",
-    "stochastic": "draw signs at random, without bias",
 }
 
 

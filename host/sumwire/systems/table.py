@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sumwire.systems.low_rank import ACP, ACP_THC, POWERSGD
-from sumwire.systems.marsit import CASCADE, MARSIT, MARSIT_RING, MARSIT_TORUS
+from sumwire.systems.marsit import CASCADE, CASCADE_MAGNITUDE, MARSIT, MARSIT_RING, MARSIT_TORUS
 from sumwire.systems.plain import FP16, SSGD, SUM32_SYSTEM, TERNGRAD, TOPK
 from sumwire.systems.signs import EF_SIGN, SSDM, VOTE_SYSTEM
 from sumwire.systems.spec import MEANINGS, SystemSpec
@@ -33,6 +33,7 @@ TABLE: Final[Mapping[str, SystemSpec]] = {
     "marsit-ring": MARSIT_RING,
     "marsit-torus": MARSIT_TORUS,
     "cascade": CASCADE,
+    "cascade-magnitude": CASCADE_MAGNITUDE,
 }
 
 _MEBI: Final = 1 << 20

@@ -28,7 +28,7 @@ from sumwire_lab.options.life_options import BMV2_SEEDS, ROWS, SEEDS, LifeOption
 from sumwire_lab.options.life_options import SWITCHES as LIFE_SWITCHES
 from sumwire_lab.options.papers_options import PAPERS, PapersOptions
 from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
-from sumwire_lab.options.recipes import ALL_SYSTEMS, SYSTEM_OPS, SYSTEMS, named
+from sumwire_lab.options.recipes import ALL_SYSTEMS, INNER, PLAIN, SYSTEM_OPS, SYSTEMS, named
 from sumwire_lab.options.run_options import ENGINES, SWITCHES, UNLIMITED, LinkOptions, RunOptions, TrainOptions
 from sumwire_lab.options.shapes import TOPOLOGIES
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
@@ -100,6 +100,9 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--granularity", type=int, help="of THC's table; default: the best one for the workers")
     run.add_argument("--clip", type=float, default=THC.p, help="share of values that THC clips, %(default)s")
     run.add_argument("--no-feedback", action="store_true", help="without error feedback")
+    every = "marsit: every K-th round in full precision, 0 for never; default: as the system's name says"
+    run.add_argument("--full-precision-every", type=int, metavar="K", help=every)
+    run.add_argument("--inner", choices=tuple(INNER), default=PLAIN, help="marsit: its local optimizer, %(default)s")
     run.add_argument("--seed", type=int, default=TrainOptions().seed, help="%(default)s")
     known = f"of {', '.join(SYSTEMS)}, with @switch or @group; all: {', '.join(ALL_SYSTEMS)}"
     run.add_argument(
@@ -335,6 +338,8 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
             granularity=arguments.granularity,
             clip=arguments.clip,
             feedback=not arguments.no_feedback,
+            full_precision_every=arguments.full_precision_every,
+            inner=arguments.inner,
         ),
         systems=named(arguments.systems),
         topology=arguments.topology,

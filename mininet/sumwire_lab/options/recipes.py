@@ -26,6 +26,10 @@ from sumwire_lab.options.tasks import DIGITS, DIGITS_CNN, TEXT
 BASELINE: Final = "gloo"
 """S-SGD over the group; `ssgd` is another name of it."""
 MOMENTUM: Final = 0.9
+PLAIN: Final = "plain"
+INNER: Final[Mapping[str, float]] = {PLAIN: 0.0, "momentum": 0.1, "adam": 3e-3}
+"""Marsit's local optimizers, with their learning rates. That of plain SGD is in the recipe, with a global step; with
+the others the global step follows the local updates."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,11 @@ class Recipe:
     def ranked(self) -> bool:
         """Whether it takes the run's rank."""
         return self._takes("rank")
+
+    @property
+    def merges_updates(self) -> bool:
+        """Whether it is Marsit: an optimizer of its own makes the local updates, and every K-th round is exact."""
+        return self._takes("full_precision_every")
 
     @property
     def sparse(self) -> bool:
@@ -156,8 +165,10 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "vote": Recipe("vote", _VOTE_RATES),
     "ef-sign": Recipe("ef-sign", _MEAN_SIGN_RATES),
     "ssdm": Recipe("ssdm", _SSDM_RATES),
-    "cascade": Recipe("cascade", _MEAN_SIGN_RATES),
+    "cascade": Recipe("cascade", _SSDM_RATES),
+    "cascade-magnitude": Recipe("cascade-magnitude", _MEAN_SIGN_RATES),
     "marsit-ring": Recipe("marsit-ring", _MARSIT_RATES, {"full_precision_every": None}),
+    "marsit-torus": Recipe("marsit-torus", _MARSIT_RATES, {"full_precision_every": None}),
 }
 _ALIASES: Final = {"ssgd": BASELINE}
 SYSTEMS: Final = tuple(RECIPES)

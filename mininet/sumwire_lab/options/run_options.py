@@ -13,7 +13,7 @@ from sumwire_protocol.ops import BY_NAME
 from sumwire_lab.errors import OptionError
 from sumwire_lab.options.conditions import BACKGROUND_MAX, Conditions
 from sumwire_lab.options.priority_lanes import LanedOptions
-from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, parse
+from sumwire_lab.options.recipes import DEFAULT_SYSTEMS, INNER, PLAIN, parse
 from sumwire_lab.options.shapes import TOPOLOGIES, leaves_of
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS, Task
 from sumwire_lab.options.thc_variants import THC, Variant
@@ -92,6 +92,10 @@ class TrainOptions:
     """Share of values that THC clips."""
     feedback: bool = THC.feedback
     """Whether systems that have error feedback use it."""
+    full_precision_every: int | None = None
+    """Marsit's K; None: as the system's name says. 0: never."""
+    inner: str = PLAIN
+    """Marsit's local optimizer, one of INNER."""
 
     @classmethod
     def of(cls, task: str, **given: Any) -> TrainOptions:
@@ -116,6 +120,10 @@ class TrainOptions:
         Variant(bits=self.bits, granularity=self.granularity, p=self.clip)
         if not 0 < self.share <= 1:
             raise OptionError(f"share={self.share}: must be above 0 and at most 1")
+        if self.full_precision_every is not None and self.full_precision_every < 0:
+            raise OptionError(f"full-precision-every={self.full_precision_every}: must be at least 1, or 0 for never")
+        if self.inner not in INNER:
+            raise OptionError(f"inner={self.inner}: known are {', '.join(INNER)}")
 
 
 @dataclass(frozen=True)

@@ -28,3 +28,11 @@ def leaves_of(topology: str) -> list[str]:
     """The lowest switches. Only these have hosts."""
     uppers = {upper for ways in SHAPES[topology].values() for upper in ways}
     return [name for name in SHAPES[topology] if name not in uppers]
+
+
+def rows_of(workers: int) -> int:
+    """Rows of Marsit's torus: the largest divisor that is not above the columns. A prime number of workers is a ring.
+
+    Example: 8 workers make 2 rows of 4.
+    """
+    return max(rows for rows in range(1, workers + 1) if workers % rows == 0 and rows * rows <= workers)

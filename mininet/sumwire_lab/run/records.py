@@ -27,6 +27,8 @@ class StepRecord:
     accuracy: float | None
     """Test accuracy after the step; None if there was no test."""
     nmse: float | None = None
+    codec_s: float | None = None
+    """Seconds of encoding and decoding; None for a system that does not count them."""
     tx_packets: int = 0
     rx_packets: int = 0
     bits: float | None = None

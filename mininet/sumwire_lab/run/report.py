@@ -8,7 +8,7 @@ import html
 import io
 import json
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import accumulate, cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +61,7 @@ def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
         row("test loss (bits per example)", "bits_per_answer", ".3f"),
         row(f"time to {target} accuracy, s", "time_to_target_s", ".1f", compare=True),
         row("communication per step, s", "comm_s_per_step", ".3f", compare=True),
+        row("of it encoding and decoding, s", "codec_s_per_step", ".3f"),
         speed_up("communication speed-up over gloo", "comm_s_per_step"),
         row("the step's other time, s", "compute_s_per_step", ".3f", compare=True),
         row("whole step, s", "step_s", ".3f", compare=True),
@@ -135,7 +136,8 @@ def _words(cell: str, label: str) -> str:
 
 
 def plot_svg(results: Sequence[SystemResult], kind: str, target: float) -> str:
-    """`accuracy` (over training time) or `step` (seconds of each step) as an SVG element."""
+    """`accuracy` (over training time), `bytes` (accuracy over what a worker has sent) or `step` (seconds of each step)
+    as an SVG element."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
@@ -151,23 +153,28 @@ def draw(figure: Any, results: Sequence[SystemResult], kind: str, target: float)
     axes = figure.add_subplot()
     for result, colour in zip(results, cycle(_COLOURS), strict=False):
         steps = result.workers[0].steps
-        if kind == "accuracy":
-            tested = [(s.clock_s, 100 * s.accuracy) for s in steps if s.accuracy is not None]
-            x, y = [x for x, _ in tested], [y for _, y in tested]
+        if kind in _TESTED:
+            sent = accumulate(s.tx_bytes for s in steps)
+            after = zip(steps, sent, strict=True) if kind == "bytes" else ((s, s.clock_s) for s in steps)
+            tested = [(at, s.accuracy) for s, at in after if s.accuracy is not None]
+            x, y = [at for at, _ in tested], [100 * accuracy for _, accuracy in tested]
         else:
             x, y = [float(s.step + 1) for s in steps], [s.step_s for s in steps]
         axes.plot(x, y, label=result.system, color=colour, linewidth=1.6)
-    if kind == "accuracy":
+    if kind in _TESTED:
         axes.axhline(100 * target, color="#999999", linewidth=0.8, linestyle="--")
-        axes.set(xlabel="training time, s", ylabel="test accuracy, %", ylim=(0, 102), xlim=(0, None))
+        axes.set(xlabel=_TESTED[kind], ylabel="test accuracy, %", ylim=(0, 102))
+        axes.set_xscale("log") if kind == "bytes" else axes.set_xlim(0, None)
     else:
         axes.set(xlabel="step", ylabel="time of the step, s", ylim=(0, None))
-    axes.legend(frameon=False, loc="lower right" if kind == "accuracy" else "best")
+    axes.legend(frameon=False, loc="lower right" if kind in _TESTED else "best")
     axes.grid(alpha=0.25)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
 
 
+_TESTED: Final = {"accuracy": "training time, s", "bytes": "bytes that a worker has sent"}
+"""Plots of the test accuracy, and what it is drawn over."""
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; color: #1f2937; }
 table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .3rem .9rem; border-bottom: 1px solid #d1d5db; }
@@ -177,7 +184,7 @@ svg { max-width: 100%; height: auto; } pre { background: #f3f4f6; padding: 1rem;
 
 
 def html_page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
-    """The page: table, both plots, and the summary as in summary.json."""
+    """The page: table, the plots, and the summary as in summary.json."""
     lines = [tuple(_words(cell, line[0]) for cell in line) for line in rows(summary)]
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in lines[0])
     body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in line) + "</tr>\n" for line in lines[1:])
@@ -199,6 +206,8 @@ gloo among them, run on kernel bridges.</p>
 {body}</table>
 {"".join(f"<p>{html.escape(one)}</p>" for one in unlike(summary))}{_lane_table(summary)}<h2>Accuracy over time</h2>
 {plot_svg(results, "accuracy", summary["target_accuracy"])}
+<h2>Accuracy over bytes sent</h2>
+{plot_svg(results, "bytes", summary["target_accuracy"])}
 <h2>Time per step</h2>
 {plot_svg(results, "step", summary["target_accuracy"])}
 <h2>summary.json</h2>

@@ -66,6 +66,7 @@ def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
         "bits_per_answer": _last(s.bits for s in first),
         "time_to_target_s": time_to_target(first, task.target),
         "comm_s_per_step": fmean(s.comm_s for s in steps),
+        "codec_s_per_step": _mean_known(s.codec_s for s in steps),
         "compute_s_per_step": fmean(s.step_s - s.comm_s for s in steps),
         "wire_bytes_per_step": fmean(s.tx_bytes + s.rx_bytes for s in steps),
         "steps": len(first),
@@ -119,6 +120,11 @@ def _spread(tensors: Sequence[dict[str, Any]]) -> dict[str, float]:
 def percentile(values: Sequence[float], percent: int) -> float:
     """The smallest value that is not exceeded by `percent` % of the values."""
     return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
+
+
+def _mean_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _last(values: Iterable[float | None]) -> float | None:

@@ -18,8 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from sumwire_lab.errors import LabError
-from sumwire_lab.options.recipes import MOMENTUM, Chosen
+from sumwire_lab.options.recipes import INNER, MOMENTUM, PLAIN, Chosen
 from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.options.shapes import rows_of
 from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.options.thc_variants import THC
 from sumwire_lab.training.comm_timing import HookTimer
@@ -151,6 +152,11 @@ class Trainer:
         if self.update is not None:
             self.update.leave()
 
+    def codec_seconds(self) -> float | None:
+        """Seconds of encoding and decoding so far; None for a system that does not count them."""
+        stats = self._stats()
+        return stats["encode_s"] + stats["decode_s"] if "encode_s" in stats else None
+
     def seconds(self) -> float:
         """Communication of the step that has ended."""
         return (self.hook or self.update or self._operations).seconds()
@@ -160,6 +166,10 @@ def make_optimizer(chosen: Chosen, network: torch.nn.Module, options: TrainOptio
     """The worker's own optimizer, which the system feeds with gradients or wraps."""
     rates = chosen.recipe.rates
     own: dict[str, Any] = {"params": network.parameters(), "weight_decay": options.weight_decay}
+    if chosen.recipe.merges_updates and options.inner != PLAIN:
+        if options.inner == "adam":
+            return torch.optim.Adam(lr=INNER[options.inner], **own)
+        return torch.optim.SGD(lr=INNER[options.inner], momentum=MOMENTUM, **own)
     if rates is not None:
         return torch.optim.SGD(lr=rates[options.task].learning_rate, **own)
     if TASKS[options.task].adam:
@@ -183,8 +193,12 @@ def system_options(
     given |= {name: value for name, value in ablated.items() if name in known and value != usual[name]}
     if "error_feedback" in known and not options.feedback:
         given["error_feedback"] = False
+    if recipe.merges_updates and options.full_precision_every is not None:
+        given["full_precision_every"] = options.full_precision_every or None
+    if "rows" in known:
+        given["rows"] = rows_of(workers)
     step = None if recipe.rates is None else recipe.rates[options.task].global_lr
-    if step is not None:
+    if step is not None and options.inner == PLAIN:
         given["global_lr"] = lambda round_: step * factor(round_)
     return given
 

@@ -179,7 +179,7 @@ class Worker:
         )
         trainer = self._trainer
         trainer.begin_step(keep=sample)
-        before = link_bytes(self._interface)
+        before, coded = link_bytes(self._interface), trainer.codec_seconds()
         began = time.perf_counter()
         trainer.optimizer.zero_grad()
         loss = workload.loss(trainer.model, samples.train_x[chosen], samples.train_y[chosen])
@@ -192,7 +192,8 @@ class Worker:
         nmse = None
         if sample and trainer.hook is not None:
             nmse = aggregate_error(trainer.hook.gradients, trainer.hook.results, self.spec.workers)
-        self._write_step(step, float(loss.detach()), clock + seconds, seconds, used, nmse=nmse)
+        codec_s = None if coded is None else (trainer.codec_seconds() or 0.0) - coded
+        self._write_step(step, float(loss.detach()), clock + seconds, seconds, used, nmse=nmse, codec_s=codec_s)
         return clock + seconds
 
     def _followed(self, step: int, clock: float) -> float:

@@ -33,7 +33,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "acp-thc": {"rank": 1, "min_compression": 1.1},
     "marsit-ring": {"global_lr": 0.01, "full_precision_every": 3},
     "marsit-torus": {"global_lr": 0.01, "full_precision_every": 3, "rows": 2},
-    "cascade": {},
+    "cascade": {"scale": 0.05},
+    "cascade-magnitude": {},
 }
 
 

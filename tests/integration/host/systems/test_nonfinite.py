@@ -33,7 +33,8 @@ OVER_GROUP: dict[str, dict[str, Any]] = {
     "acp": LOW_RANK,
     "acp-thc": LOW_RANK,
     "marsit-ring": MARSIT,
-    "cascade": {},
+    "cascade": {"scale": 0.01},
+    "cascade-magnitude": {},
 }
 OVER_SWITCH: dict[str, dict[str, Any]] = {
     "thc": {},
@@ -45,7 +46,7 @@ OVER_SWITCH: dict[str, dict[str, Any]] = {
     "acp-thc": LOW_RANK,
     "marsit": MARSIT,
 }
-REMEMBER_NOTHING = ("ssgd", "fp16", "terngrad", "vote", "cascade", "sum32")
+REMEMBER_NOTHING = ("ssgd", "fp16", "terngrad", "vote", "cascade-magnitude", "sum32")
 CASES = [(name, "group") for name in OVER_GROUP] + [(name, "switch") for name in OVER_SWITCH]
 
 

@@ -34,7 +34,8 @@ OVER_A_GROUP: dict[str, dict[str, Any]] = {
     "acp-thc": {"rank": 2, "min_compression": 1.0},
     "marsit-ring": {"global_lr": 0.01, "full_precision_every": 3},
     "marsit-torus": {"global_lr": 0.01, "full_precision_every": 3, "rows": 1},
-    "cascade": {"stochastic": True},
+    "cascade": {},
+    "cascade-magnitude": {},
 }
 OVER_A_SWITCH: dict[str, dict[str, Any]] = {
     "thc": {},

@@ -36,6 +36,7 @@ TCP = 1514 / 1448
         ("vote", 500 * (74 + 256)),
         ("vote@group", 3 * VALUES / 8 * TCP),
         ("cascade", 1.5 * VALUES / 8 * TCP),
+        ("cascade-magnitude", 1.5 * VALUES / 8 * TCP),
     ],
 )
 def test_bytes_of_the_busier_direction(system: str, expected: float) -> None:

@@ -17,6 +17,7 @@ from sumwire_lab.load.generator import LoadSpec
 from sumwire_lab.options.arguments import parser, run_options
 from sumwire_lab.options.recipes import ALL_SYSTEMS, RECIPES, SYSTEMS, named, parse
 from sumwire_lab.options.run_options import UNLIMITED, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.shapes import rows_of
 from sumwire_lab.options.tasks import TASKS
 
 
@@ -181,7 +182,7 @@ def test_what_recipes_take_from_the_library() -> None:
         "dlcp",
         "sum32",
         "ef-sign",
-        "cascade",
+        "cascade-magnitude",
     }
     assert named("estimates_mean") == measured
     assert {name: recipe.warm_up_steps for name, recipe in RECIPES.items() if recipe.warm_up_steps != 2} == {
@@ -190,8 +191,25 @@ def test_what_recipes_take_from_the_library() -> None:
     assert RECIPES["thc"].ops == {"switch": ("thc", "max32"), "group": ()}
 
 
-def test_every_system_of_the_library_but_the_torus_has_a_recipe() -> None:
-    assert {recipe.system for recipe in RECIPES.values()} == set(TABLE) - {"marsit-torus"}
+def test_every_system_of_the_library_has_a_recipe() -> None:
+    assert {recipe.system for recipe in RECIPES.values()} == set(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("workers", "rows"), [(1, 1), (2, 1), (4, 2), (6, 2), (7, 1), (8, 2), (12, 3), (16, 4), (32, 4)]
+)
+def test_a_torus_is_as_near_to_a_square_as_its_workers_allow(workers: int, rows: int) -> None:
+    assert rows_of(workers) == rows
+
+
+def test_marsit_takes_a_run_s_period_and_local_optimizer() -> None:
+    given = run_options(parser().parse_args(["run", "--full-precision-every", "20", "--inner", "adam"])).train
+    assert (given.full_precision_every, given.inner) == (20, "adam")
+    assert (TrainOptions().full_precision_every, TrainOptions().inner) == (None, "plain")
+    with pytest.raises(OptionError, match="full-precision-every=-1: must be at least 1, or 0 for never"):
+        TrainOptions(full_precision_every=-1)
+    with pytest.raises(OptionError, match="inner=lion: known are plain, momentum, adam"):
+        TrainOptions(inner="lion")
 
 
 @pytest.mark.parametrize("task", TASKS)

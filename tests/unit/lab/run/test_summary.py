@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.options.tasks import DIGITS, TEXT
@@ -64,6 +65,21 @@ def test_averages_leave_out_the_first_two_steps_and_take_all_workers() -> None:
     assert (entry["accuracy"], entry["steps"], entry["time_to_target_s"]) == (0.97, 4, 8.0)
     assert (entry["train_s"], entry["wall_s"], entry["parameters"]) == (8.0, 11.0, 7)
     assert "nmse" not in entry
+
+
+def test_the_codecs_share_of_the_communication_where_it_is_counted() -> None:
+    counted = [step(k, codec_s=0.25 * k) for k in range(4)]
+    assert system_summary(SystemResult("thc", (worker(counted),), 1.0), DIGITS)["codec_s_per_step"] == 0.625
+    assert system_summary(SystemResult("gloo", (worker([step(0), step(1)]),), 1.0), DIGITS)["codec_s_per_step"] is None
+
+
+def test_accuracy_is_drawn_over_the_bytes_that_were_sent_until_then() -> None:
+    steps = [step(0, accuracy=None), step(1, accuracy=0.25, tx_bytes=40), step(2, accuracy=0.5, tx_bytes=7)]
+    figure = Figure()
+    report.draw(figure, [SystemResult("thc", (worker(steps),), 1.0)], "bytes", 0.9)
+    line, target = figure.axes[0].get_lines()
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([140, 147], [25.0, 50.0])
+    assert list(target.get_ydata()) == [90.0, 90.0]
 
 
 def test_the_distribution_of_a_steps_time_and_what_is_not_communication() -> None:
@@ -196,7 +212,7 @@ def test_the_page_needs_no_other_file(tmp_path: Path) -> None:
     summary, results = both()
     report.write(tmp_path, summary, results)
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     assert not re.search(r"""(src|href)=["'](?!#)""", page), "nothing is loaded from elsewhere"
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
 

@@ -189,6 +189,22 @@ def test_options_of_a_system_come_from_the_run() -> None:
     assert marsit["global_lr"](3) == pytest.approx(1.5 * rates["text"].global_lr)
 
 
+@pytest.mark.parametrize("name", ["marsit", "marsit100", "marsit-ring", "marsit-torus"])
+def test_a_run_chooses_marsits_local_optimizer_and_period(name: str) -> None:
+    own = TrainOptions(inner="adam", full_precision_every=20)
+    optimizer = make_optimizer(parse(name), torch.nn.Linear(2, 2), own)
+    assert isinstance(optimizer, torch.optim.Adam) and optimizer.param_groups[0]["lr"] == 3e-3
+    given = system_options(parse(name), own, 6, lambda _: 1.0)
+    assert given == {"full_precision_every": 20} | ({"rows": 2} if name == "marsit-torus" else {})
+    never = TrainOptions(inner="momentum", full_precision_every=0)
+    optimizer = make_optimizer(parse(name), torch.nn.Linear(2, 2), never)
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["momentum"]) == (0.1, 0.9)
+    assert system_options(parse(name), never, 6, lambda _: 1.0)["full_precision_every"] is None
+    others = make_optimizer(parse("gloo"), torch.nn.Linear(2, 2), own)
+    assert isinstance(others, torch.optim.SGD), "only Marsit has a local optimizer"
+
+
 def test_the_schedule_warms_up_and_ends_near_zero() -> None:
     factors = [model.learning_rate_factor(step, 100) for step in range(100)]
     assert factors[0] == pytest.approx(0.1)
