@@ -104,6 +104,8 @@ def _in_torus(name: str, group: dist.ProcessGroup | None, options: TorusOptions)
 
 
 def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions) -> System:
+    import torch
+
     from sumwire.codec.ssdm import check_momentum
     from sumwire.multihop import CascadeRing
     from sumwire.systems.builders import gradients_over_hops
@@ -114,8 +116,10 @@ def _cascade(name: str, group: dist.ProcessGroup | None, options: CascadeOptions
 
     @wraps(ring.compressed_mean)
     def reduce(x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
-        # As in SSDM, the step follows the signs, and what stays for the next gradient is the momentum.
-        return ring.compressed_mean(x).sign_(), lambda: x * options.momentum
+        mean = ring.compressed_mean(x)
+        # As in SSDM, the step follows the signs, and what stays for the next gradient is the momentum. torch's sign of
+        # NaN is 0.
+        return torch.where(mean.isnan(), mean, mean.sign()), lambda: x * options.momentum
 
     return gradients_over_hops(
         name, reduce, lambda: ring.traffic.payload_bytes, scale=options.scale, error_feedback=True
