@@ -1,47 +1,95 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `sumwire inspect`, `sumwire profile-loss` and `sumwire tune`."""
+"""The command line: `sumwire decode`, `inspect`, `profile-loss` and `tune`.
+
+What a command needs is imported when it runs: torch alone takes seconds, and `decode` needs none.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-import torch.distributed as dist
 from sumwire_protocol.version import __version__
 
-from sumwire.config import load_job
-from sumwire.dlcp import layers, loss_profile, packet_loss
-from sumwire.dlcp.tags import LayerMagnitude, Policy
-from sumwire.errors import SumwireError, UsageError
-from sumwire.job.job import Job
-from sumwire.job.tuning_file import tuning_path
-from sumwire.job.tuning_table import TuningTable
+from sumwire.errors import CaptureError, SumwireError, UsageError
+from sumwire.see import live, lives, show, wording
+from sumwire.see.captures import CaptureReader, Frame
+from sumwire.see.following import Event
+
+if TYPE_CHECKING:
+    from sumwire.dlcp.tags import Policy
+    from sumwire.job.tuning_table import TuningTable
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _INTERRUPTED = 130
+# Commands that need no torch.
+_LIGHT: Final = ("decode",)
+_STANDARD_INPUT: Final = "-"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns 0 on success, 1 for an error, 130 for Ctrl-C."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser(light=words[:1] in ([name] for name in _LIGHT)).parse_args(words)
     try:
         return int(options.run(options))
     except SumwireError as error:
         print(f"sumwire: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        # Whoever reads, such as `head`, has enough. Python would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("sumwire: interrupted", file=sys.stderr)
         return _INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(*, light: bool) -> argparse.ArgumentParser:
+    """``light``: without the commands that need torch."""
     parser = argparse.ArgumentParser(prog="sumwire", description="Sums gradients inside the network.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_decode(commands)
+    if not light:
+        _add_others(commands)
+    return parser
+
+
+def _add_decode(commands: Commands) -> None:
+    decode = commands.add_parser(
+        "decode",
+        help="show chunks' lives in captured packets: who sent, what was lost, sent again, closed",
+        description="Shows what happened to each chunk in captures of the formats pcap and pcapng. With - or -i it "
+        "shows packets as they come, until Ctrl-C.",
+    )
+    decode.add_argument("files", metavar="FILE", nargs="*", help="captures with one clock; - is standard input")
+    decode.add_argument("-i", "--interface", metavar="DEVICE", help="capture at a network interface (needs root)")
+    for name, help_text in (
+        ("job", "of this job"),
+        ("worker", "of this worker, by its number at its switch"),
+        ("slot", "of this slot"),
+        ("chunk", "of this chunk of a tensor"),
+    ):
+        decode.add_argument(f"--{name}", type=int, metavar="NUMBER", help=f"only packets {help_text}")
+    decode.add_argument(
+        "--troubled", action="store_true", help="only chunks with packets that were lost, sent again, refused, too late"
+    )
+    decode.add_argument("--json", action="store_true", help="print one JSON object, or, as packets come, one a line")
+    decode.set_defaults(run=_decode)
+
+
+def _add_others(commands: Commands) -> None:
+    from sumwire.dlcp import loss_profile, packet_loss
 
     show = commands.add_parser("inspect", help="show lanes, priorities and drop classes of a model's tensors")
     show.add_argument("model", metavar="MODEL", help="resnet50, resnet152, bert-base, bert-large, or FILE.py:CALLABLE")
@@ -82,10 +130,49 @@ def _parser() -> argparse.ArgumentParser:
     )
     tune.add_argument("job_file", metavar="JOBFILE", type=Path)
     tune.set_defaults(run=_tune)
-    return parser
+
+
+def _decode(options: argparse.Namespace) -> int:
+    wanted = lives.Filter(options.job, options.worker, options.slot, options.chunk, options.troubled)
+    if (options.interface and options.files) or (not options.interface and not options.files):
+        raise UsageError("sumwire decode needs captures or an interface; give FILE, - or -i DEVICE")
+    if options.interface:
+        _follow(live.frames_of(options.interface), wanted, options.json)
+    elif options.files == [_STANDARD_INPUT]:
+        _follow(CaptureReader(sys.stdin.buffer, "standard input"), wanted, options.json)
+    else:
+        with contextlib.ExitStack() as stack:
+            readers = [(name, CaptureReader(stack.enter_context(_opened(name)), name)) for name in options.files]
+            story = lives.read(readers, wanted)
+        if options.json:
+            print(json.dumps(show.as_dict(story, wanted)))
+        else:
+            for line in show.as_text(story, wanted):
+                print(line)
+    return 0
+
+
+def _opened(name: str) -> BinaryIO:
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise CaptureError(f"{name}: {error.strerror or error}: name a file that is there") from error
+
+
+def _follow(frames: Iterator[Frame] | CaptureReader, wanted: lives.Filter, as_json: bool) -> None:
+    """Show packets as they come, until they end or Ctrl-C."""
+
+    def say(event: Event, began_s: float) -> None:
+        print(json.dumps(wording.as_dict(event)) if as_json else show.line(event, began_s), flush=True)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        show.follow(frames, wanted, say)
 
 
 def _inspect(options: argparse.Namespace) -> int:
+    from sumwire.dlcp import layers
+    from sumwire.dlcp.tags import LayerMagnitude
+
     policy: Policy = LayerMagnitude.for_lanes(options.lanes)
     if options.policy:
         policy = layers.loaded(options.policy)()
@@ -99,6 +186,8 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _profile_loss(options: argparse.Namespace) -> int:
+    from sumwire.dlcp import loss_profile, packet_loss
+
     if options.json:
         _check_writable(options.json)
     found = loss_profile.profile(
@@ -119,6 +208,12 @@ def _profile_loss(options: argparse.Namespace) -> int:
 
 
 def _tune(options: argparse.Namespace) -> int:
+    import torch.distributed as dist
+
+    from sumwire.config import load_job
+    from sumwire.job.job import Job
+    from sumwire.job.tuning_file import tuning_path
+
     if not dist.is_torchelastic_launched():
         raise UsageError(
             "sumwire tune needs the process group that torchrun makes; start it by torchrun on every host: "

@@ -41,6 +41,10 @@ class ConfigError(UsageError, ValueError):
         self.rule = rule
 
 
+class CaptureError(UsageError, ValueError):
+    """A file of captured packets breaks a rule of its format. The message names the file, the byte and the rule."""
+
+
 class ClosedError(UsageError):
     """The job was closed before this call."""
 

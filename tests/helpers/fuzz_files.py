@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Mutated configurations, topologies, job files, tuning tables and programs: each loads or ends in a typed error whose
-text is one line of a terminal or several, in bounded time and memory.
+"""Mutated configurations, topologies, job files, tuning tables, captures, programs: each loads or ends in a typed error
+whose text is one line of a terminal or several, in bounded time and memory.
 
 ``python -m helpers.fuzz_files --mutations 20000 --seed 1`` with tests/ on PYTHONPATH, as `make fuzz-files` does. The
 first finding ends the run with status 1, and prints the command that repeats it.
@@ -24,8 +24,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from golden import packets
 from helpers.controller import config_texts, topology_texts
 from helpers.paths import ROOT
+from helpers.see import pcaps
 from softswitch.errors import UnsupportedProgramError
 from softswitch.program.load.program import load_program
 from softswitch.program.load.text import read_program
@@ -33,6 +35,8 @@ from sumwire.aggregator.jobs import load_jobs
 from sumwire.config import load_job, parse_job
 from sumwire.errors import UsageError
 from sumwire.job.tuning_file import load_table, tuning_path
+from sumwire.see import lives, show
+from sumwire.see.captures import CaptureReader
 from sumwire_controller.errors import ControllerError
 from sumwire_controller.parse.any_file import load_any
 
@@ -59,8 +63,8 @@ class FindingError(Exception):
 class Kind:
     """``load`` raises one of ``errors`` for a file that it refuses."""
 
-    def __init__(self, text: str, load: Callable[[Path], object], *errors: type[Exception]) -> None:
-        self.text = text.encode()
+    def __init__(self, text: str | bytes, load: Callable[[Path], object], *errors: type[Exception]) -> None:
+        self.text = text.encode() if isinstance(text, str) else text
         self.load = load
         self.errors = errors
 
@@ -97,6 +101,22 @@ def _load_tuning(path: Path) -> object:
     return load_table(_CONFIG)
 
 
+def _captured() -> list[pcaps.Seen]:
+    worker, switch = (packets.Host(1, bytes(6), bytes([10, 0, 0, k])) for k in (1, 9))
+    sent = packets.Packet(packets.CONTRIBUTE, 2, 7, 2, 1, 1, 3, 0, 0, 1, 4, 6, payload=bytes(128))
+    up = packets.udp_frame(worker, switch, sent.encode())
+    down = packets.udp_frame(switch, worker, sent._replace(kind=packets.RESULT).encode())
+    return [(0.0, "h1", up), (0.001, "s1", up), (0.002, "s1", down), (0.003, "h1", down)]
+
+
+def _decode(path: Path) -> None:
+    """What is shown of a capture has no control characters."""
+    with path.open("rb") as stream:
+        story = lives.read([("run", CaptureReader(stream, "run"))], lives.Filter())
+    lines = [*show.as_text(story, lives.Filter()), json.dumps(show.as_dict(story, lives.Filter()))]
+    assert all(line.isprintable() for line in lines), lines
+
+
 def kinds() -> dict[str, Kind]:
     job = json.dumps(JOB, indent=1)
     program = (ROOT / "tests/helpers/softswitch/programs/parse.json").read_text()
@@ -106,6 +126,8 @@ def kinds() -> dict[str, Kind]:
         "job": Kind(job, lambda path: load_job(path, 0), UsageError),
         "aggregator's jobs": Kind(job, lambda path: load_jobs([path]), UsageError),
         "tuning": Kind(json.dumps(_TUNING, indent=1), _load_tuning),
+        "pcap": Kind(pcaps.pcap((at_s, frame) for at_s, _, frame in _captured()), _decode, UsageError),
+        "pcapng": Kind(pcaps.pcapng(_captured()), _decode, UsageError),
         "program": Kind(program, lambda path: load_program(read_program(path)), UnsupportedProgramError),
     }
 

@@ -31,7 +31,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},
-        "errors native | checkpoint | config | wire | aggregator codec | blind | transport | job | multihop"
+        "errors native | checkpoint see | config | wire | aggregator codec | blind | transport | job | multihop"
         " | training | lowrank | dlcp | delivery | systems | optim ddp reductions | cli",
     ),
     "sumwire_controller": (

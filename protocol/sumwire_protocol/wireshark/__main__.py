@@ -4,7 +4,7 @@
 
 import sys
 
-from sumwire_protocol.wireshark import DISSECTOR, SPEC, render
+from sumwire_protocol.wireshark.table import DISSECTOR, SPEC, render
 
 if sys.argv[1:] == ["--write"]:
     SPEC.write_text(render())

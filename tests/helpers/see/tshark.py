@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from golden.packets import Packet
-from sumwire_protocol.wireshark import DISSECTOR
+from sumwire_protocol.wireshark.table import DISSECTOR
 
 FIELDS = tuple(name for name in Packet._fields if name != "payload")
 EXPERTS = ("stale", "resent", "lost", "duplicate", "flush", "incomplete", "refused", "bad_version", "bad_length",

@@ -43,6 +43,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_decodes_commands(folder: Path) -> None:
+    script = folder / "sumwire"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m sumwire.cli "$@"\n')
+    script.chmod(0o755)
+    lines = [line.partition("#")[0] for line in BLOCKS["see.md: A chunk's life"].text.splitlines()]
+    live = lines.pop().partition("| ")[2]
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    for line in [*lines, f"cat run.pcap | {live}"]:
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, env=environment)
+        assert "sends copy 2, no answer for 1.000 ms [RESYNC]" in done.stdout, line
+
+
 @pytest.mark.tshark
 def test_tsharks_commands(folder: Path) -> None:
     lines = BLOCKS["see.md: Wireshark and tshark"].text.splitlines()

@@ -20,7 +20,8 @@ from golden import packets as golden
 from golden.packets import Host, Packet, udp_frame
 from helpers.see import pcaps, truth, tshark
 from simulate.capture import lossy_tree, play_captured
-from sumwire_protocol import layout, wireshark
+from sumwire_protocol import layout
+from sumwire_protocol.wireshark import table as wireshark
 
 pytestmark = pytest.mark.tshark
 

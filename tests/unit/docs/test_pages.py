@@ -15,7 +15,7 @@ import pytest
 from helpers.docs.pages import inline_code, pages
 from helpers.paths import ROOT
 from sumwire_protocol import constants as p4
-from sumwire_protocol import wireshark
+from sumwire_protocol.wireshark import table as wireshark
 
 FOLDERS = (
     "protocol",

@@ -44,6 +44,7 @@ WHOLE_CLASSES: Final = {
     "CodecError",
     "StageError",
     "WireError",
+    "CaptureError",
     "UnsupportedProgramError",
     "MalformedProgramError",
     "ProgramTooLargeError",

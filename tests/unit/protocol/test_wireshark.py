@@ -8,7 +8,7 @@ import re
 
 from helpers.paths import ROOT
 from sumwire_protocol import constants as p4
-from sumwire_protocol import wireshark
+from sumwire_protocol.wireshark import table as wireshark
 
 
 def test_the_table_is_current() -> None:

@@ -1,0 +1,223 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads captures in the formats pcap and pcapng, which may be anybody's.
+
+Whatever is in a file, reading it takes bounded memory and ends: with frames, or with CaptureError. A file that ends in
+the middle of a packet, as those of a killed tcpdump do, gives the packets before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Final, NamedTuple
+
+from sumwire_protocol.outside import escaped
+
+from sumwire.errors import CaptureError
+
+# tcpdump keeps at most so many bytes of a packet.
+FRAME_MOST: Final = 1 << 18
+# Bytes of a block of pcapng without packets, such as names of hosts. They are passed over in pieces.
+_BLOCK_MOST: Final = 1 << 26
+_INTERFACES_MOST: Final = 4096
+_PIECE: Final = 1 << 16
+_NAME_MOST: Final = 64
+
+_PCAP: Final = {
+    b"\xd4\xc3\xb2\xa1": ("<", 10**6),
+    b"\xa1\xb2\xc3\xd4": (">", 10**6),
+    b"\x4d\x3c\xb2\xa1": ("<", 10**9),
+    b"\xa1\xb2\x3c\x4d": (">", 10**9),
+}
+_SECTION: Final = 0x0A0D0D0A
+_ORDERS: Final = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
+_INTERFACE, _SIMPLE, _ENHANCED = 1, 3, 6
+_OPTION_NAME, _OPTION_UNIT, _OPTION_OFFSET = 2, 9, 14
+_MICROSECOND: Final = 6
+
+
+class Frame(NamedTuple):
+    """A captured frame: when, in seconds; where, which is "" if the file does not say; its link's type; its bytes."""
+
+    at_s: float
+    point: str
+    link: int
+    data: bytes
+
+
+@dataclass
+class _Interface:
+    link: int
+    kept: int
+    name: str
+    ticks: int = 10**_MICROSECOND
+    offset_s: int = 0
+
+
+class CaptureReader:
+    """The frames of one capture, in its order. ``where`` begins the errors' texts.
+
+    ``cut_short``: whether the capture has ended in the middle of a packet. Iterating raises CaptureError.
+    """
+
+    def __init__(self, stream: BinaryIO, where: str) -> None:
+        self.cut_short = False
+        self._stream = stream
+        self._where = where
+        self._at = 0
+        self._interfaces: list[_Interface] = []
+
+    def __iter__(self) -> Iterator[Frame]:
+        magic = self._read(4)
+        if magic is None:
+            raise self._error("an empty file" if not self.cut_short else "fewer than four bytes")
+        if magic in _PCAP:
+            yield from self._pcap(*_PCAP[magic])
+        elif int.from_bytes(magic) == _SECTION:
+            yield from self._pcapng()
+        else:
+            raise self._error(f"begins with {magic.hex()}")
+
+    # -- bytes -------------------------------------------------------------------------------------------
+
+    def _read(self, length: int) -> bytes | None:
+        """So many bytes; None at the end, also one in their midst."""
+        data = self._stream.read(length)
+        while 0 < len(data) < length and (more := self._stream.read(length - len(data))):
+            data += more
+        self._at += len(data)
+        if len(data) == length:
+            return data
+        self.cut_short = self.cut_short or bool(data)
+        return None
+
+    def _needed(self, length: int) -> bytes | None:
+        """As :meth:`_read`, where the file must go on."""
+        data = self._read(length)
+        self.cut_short = self.cut_short or data is None
+        return data
+
+    def _skip(self, length: int) -> bool:
+        while length:
+            piece = self._needed(min(length, _PIECE))
+            if piece is None:
+                return False
+            length -= len(piece)
+        return True
+
+    def _error(self, text: str) -> CaptureError:
+        cure = "give a capture in the format pcap or pcapng: tcpdump -i DEVICE -w run.pcap udp port 21335"
+        return CaptureError(f"{self._where}: byte {self._at}: {text}; {cure}")
+
+    # -- the old format ----------------------------------------------------------------------------------
+
+    def _pcap(self, order: str, ticks: int) -> Iterator[Frame]:
+        head = self._needed(20)
+        if head is None:
+            raise self._error("ends within its header")
+        # The upper bits say how frames are checked.
+        link = struct.unpack(f"{order}HHiIII", head)[-1] & 0xFFFF
+        record = struct.Struct(f"{order}IIII")
+        while (head := self._read(record.size)) is not None:
+            seconds, fraction, kept, _ = record.unpack(head)
+            data = self._frame(kept)
+            if data is None:
+                return
+            yield Frame(seconds + fraction / ticks, "", link, data)
+
+    def _frame(self, kept: int) -> bytes | None:
+        if kept > FRAME_MOST:
+            raise self._error(f"a packet of {kept} bytes, at most {FRAME_MOST} are possible")
+        return self._needed(kept)
+
+    # -- the new format ----------------------------------------------------------------------------------
+
+    def _pcapng(self) -> Iterator[Frame]:
+        order = self._section()
+        while order and (head := self._read(8)) is not None:
+            kind, length = struct.unpack(f"{order}II", head)
+            if kind == _SECTION:
+                # Its own order of bytes, and its own interfaces.
+                order = self._section(head[4:])
+                continue
+            body = self._block(order, kind, length)
+            if body is None:
+                return
+            if kind == _INTERFACE:
+                self._interfaces.append(self._interface(order, body))
+            elif kind in (_SIMPLE, _ENHANCED):
+                yield self._packet(order, kind, body)
+
+    def _section(self, length_bytes: bytes | None = None) -> str:
+        """Read a section's head from behind its kind on; "" at the end of the file."""
+        length_bytes = length_bytes or self._needed(4)
+        magic = self._needed(4)
+        if length_bytes is None or magic is None:
+            return ""
+        if magic not in _ORDERS:
+            raise self._error(f"a section in the order of bytes {magic.hex()}")
+        order, self._interfaces = _ORDERS[magic], []
+        (length,) = struct.unpack(f"{order}I", length_bytes)
+        self._check_length(length, 28, _BLOCK_MOST)
+        return order if self._skip(length - 12) else ""
+
+    def _check_length(self, length: int, least: int, most: int) -> None:
+        if length % 4 or not least <= length <= most:
+            raise self._error(f"a block of {length} bytes, must be a multiple of 4 in {least}..{most}")
+
+    def _block(self, order: str, kind: int, length: int) -> bytes | None:
+        """What is in a block; empty for those that are passed over, None at the end of the file."""
+        known = kind in (_INTERFACE, _SIMPLE, _ENHANCED)
+        self._check_length(length, 12, FRAME_MOST + _PIECE if known else _BLOCK_MOST)
+        if not known:
+            return b"" if self._skip(length - 8) else None
+        body, again = self._needed(length - 12), self._needed(4)
+        if body is None or again is None:
+            return None
+        if struct.unpack(f"{order}I", again)[0] != length:
+            raise self._error("a block has two lengths")
+        return body
+
+    def _interface(self, order: str, body: bytes) -> _Interface:
+        if len(body) < 8:
+            raise self._error("the description of an interface is too short")
+        if len(self._interfaces) >= _INTERFACES_MOST:
+            raise self._error(f"more than {_INTERFACES_MOST} interfaces")
+        link, _, kept = struct.unpack_from(f"{order}HHI", body)
+        found = _Interface(link, kept, str(len(self._interfaces)))
+        at = 8
+        while at + 4 <= len(body):
+            code, length = struct.unpack_from(f"{order}HH", body, at)
+            value = body[at + 4 : at + 4 + length]
+            at += 4 + length + -length % 4
+            if code == 0 or len(value) < length:
+                break
+            if code == _OPTION_NAME:
+                found.name = escaped(value.decode(errors="replace"))[:_NAME_MOST]
+            elif code == _OPTION_UNIT and length == 1:
+                found.ticks = 2 ** (value[0] & 0x7F) if value[0] & 0x80 else 10 ** value[0]
+            elif code == _OPTION_OFFSET and length == 8:
+                (found.offset_s,) = struct.unpack(f"{order}q", value)
+        return found
+
+    def _packet(self, order: str, kind: int, body: bytes) -> Frame:
+        head = struct.Struct(f"{order}IIIII" if kind == _ENHANCED else f"{order}I")
+        if len(body) < head.size:
+            raise self._error("a block of a packet is too short")
+        fields = head.unpack_from(body)
+        number = fields[0] if kind == _ENHANCED else 0
+        if number >= len(self._interfaces):
+            raise self._error(f"a packet of interface {number}, there are {len(self._interfaces)}")
+        interface = self._interfaces[number]
+        at_s = 0.0
+        if kind == _ENHANCED:
+            _, high, low, kept, _ = fields
+            at_s = (high << 32 | low) / interface.ticks + interface.offset_s
+        else:
+            kept = min(fields[0], interface.kept or fields[0])
+        data = body[head.size : head.size + kept]
+        if len(data) < kept:
+            raise self._error(f"a packet of {kept} bytes in a block with room for {len(data)}")
+        return Frame(at_s, interface.name, interface.link, data)

@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sumwire's packets in captured frames."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from sumwire_protocol import constants as p4
+from sumwire_protocol import layout
+
+from sumwire.errors import CaptureError
+from sumwire.see.captures import Frame
+
+_VLAN: Final = (0x8100, 0x88A8)
+_FRAGMENT: Final = 0x3FFF
+_IPV4_LEAST: Final = 20
+
+# Types of links, as captures number them: where the type of what follows is, and where that begins.
+_ETHERNET, _NULL, _RAW, _COOKED, _IPV4, _COOKED_2 = 1, 0, 101, 113, 228, 276
+_LINKS: Final = {
+    _ETHERNET: (12, 14),
+    _COOKED: (14, 16),
+    _COOKED_2: (0, 20),
+    _NULL: (None, 4),
+    _RAW: (None, 0),
+    _IPV4: (None, 0),
+}
+
+
+class Ends(NamedTuple):
+    """Addresses and UDP ports, from the sender to the receiver."""
+
+    source: str
+    source_port: int
+    target: str
+    target_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A packet at a point of capture. ``identity``: equal for the same packet at another point."""
+
+    at_s: float
+    point: str
+    ends: Ends
+    kind: int
+    op: int
+    job: int
+    slot: int
+    worker: int
+    count: int
+    round: int
+    contributors: int
+    flags: int
+    words: int
+    bucket: int
+    cut: int
+    chunk: int
+    token: int
+    identity: tuple[Ends, bytes, int]
+
+    @property
+    def is_hello(self) -> bool:
+        """A HELLO, or the answer to one."""
+        return self.op == p4.OP_NONE
+
+    @property
+    def from_worker(self) -> bool:
+        """A contribution or a question: of a worker, or of a lower switch, which is one for the switch above."""
+        return self.kind in (p4.KIND_CONTRIBUTE, p4.KIND_PROBE)
+
+
+@dataclass
+class Counts:
+    """``frames`` in all; ``others``: no Sumwire; ``malformed``: at Sumwire's port, and against the wire format."""
+
+    frames: int = 0
+    packets: int = 0
+    others: int = 0
+    malformed: int = 0
+    cut_short: list[str] = field(default_factory=list)
+
+
+def packet_of(frame: Frame, counts: Counts) -> Seen | None:
+    """The packet in a frame, or None; counted either way. Raises CaptureError for a type of link that is not known."""
+    counts.frames += 1
+    found = _datagram(frame)
+    if found is None:
+        counts.others += 1
+        return None
+    ends, data, whole = found
+    if p4.SUMWIRE_PORT not in (ends.source_port, ends.target_port):
+        counts.others += 1
+        return None
+    seen = _seen(frame, ends, data, whole)
+    if seen is None:
+        counts.malformed += 1
+        return None
+    counts.packets += 1
+    return seen
+
+
+def _datagram(frame: Frame) -> tuple[Ends, bytes, bool] | None:
+    """Ends and payload of an unfragmented UDP datagram over IPv4, and whether all of it was captured."""
+    data = _ipv4(frame)
+    if len(data) < _IPV4_LEAST or data[0] >> 4 != 4 or data[9] != p4.IP_PROTOCOL_UDP:
+        return None
+    behind = 4 * (data[0] & 0xF)
+    if behind < _IPV4_LEAST or int.from_bytes(data[6:8]) & _FRAGMENT or len(data) < behind + p4.UDP_BYTES:
+        return None
+    udp = data[behind:]
+    length = int.from_bytes(udp[4:6])
+    if length < p4.UDP_BYTES:
+        return None
+    ends = Ends(
+        socket.inet_ntoa(data[12:16]), int.from_bytes(udp[:2]), socket.inet_ntoa(data[16:20]), int.from_bytes(udp[2:4])
+    )
+    return ends, udp[p4.UDP_BYTES : length], len(udp) >= length
+
+
+def _ipv4(frame: Frame) -> bytes:
+    """From the IPv4 header on; empty for another protocol."""
+    if frame.link not in _LINKS:
+        known = ", ".join(map(str, sorted(_LINKS)))
+        cure = "capture at an Ethernet device: tcpdump -i DEVICE -w run.pcap udp port 21335"
+        raise CaptureError(f"a capture of links of type {frame.link}, known are {known}; {cure}")
+    (kind_at, at), data = _LINKS[frame.link], frame.data
+    if kind_at is None:
+        return data[at:]
+    kind = int.from_bytes(data[kind_at : kind_at + 2])
+    while frame.link == _ETHERNET and kind in _VLAN and len(data) >= at + 4:
+        kind, at = int.from_bytes(data[at + 2 : at + 4]), at + 4
+    return data[at:] if kind == p4.ETHERTYPE_IPV4 else b""
+
+
+def _point(frame: Frame) -> str:
+    """The interface. Captures of all interfaces say which in each packet."""
+    if frame.link != _COOKED_2:
+        return frame.point
+    number = int.from_bytes(frame.data[4:8])
+    return f"{frame.point}#{number}" if frame.point else f"#{number}"
+
+
+def _seen(frame: Frame, ends: Ends, data: bytes, whole: bool) -> Seen | None:
+    """The packet; None for one against the wire format. Of one that was captured in part the header is enough."""
+    if len(data) < p4.SUMWIRE_BYTES:
+        return None
+    fields = layout.unpacked(data)
+    left = layout.parts(data)[2] if whole else b""
+    short = whole and len(data) < p4.SUMWIRE_BYTES + fields["words"] * p4.WORD_BYTES
+    if fields.pop("version") != p4.SUMWIRE_VERSION or fields["kind"] not in layout.KINDS or left or short:
+        return None
+    if fields["op"] not in layout.OP_NAMES:
+        return None
+    identity = (ends, data[: p4.SUMWIRE_BYTES], crc32(data[p4.SUMWIRE_BYTES :]))
+    return Seen(frame.at_s, _point(frame), ends, identity=identity, **fields)
