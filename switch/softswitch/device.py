@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
 
 
@@ -21,7 +22,7 @@ class Device(Protocol):
     def loads(self) -> int:
         """How many programs have been loaded so far."""
 
-    def load(self, bmv2_json: str) -> None:
+    def load(self, program: ir.Program) -> None:
         """Replace program, entries, counters, registers and groups.
 
         Raises UnsupportedProgramError, and then changes nothing.

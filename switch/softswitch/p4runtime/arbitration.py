@@ -101,7 +101,9 @@ class Arbiter:
             raise ResourceExhaustedError(f"{rule}: end one of them")
         others = {other: used for other, used in self._election_ids.items() if other is not stream}
         if election_id is not None and election_id in others.values():
-            raise InvalidArgumentError(f"election id {election_id} is in use by another controller")
+            raise InvalidArgumentError(
+                f"election id {election_id} is already used by another controller: choose another"
+            )
         with self._state:
             self._election_ids[stream] = election_id
 

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
+from softswitch.errors import NotFoundError
 from softswitch.p4runtime.errors import InvalidArgumentError, OutOfRangeError
 from softswitch.p4runtime.p4info import Counter, P4Info
 from softswitch.runtime.entries import CounterValue
@@ -41,9 +43,15 @@ def write(device: Device, info: P4Info, entry: Any) -> None:
 def wanted(device: Device, info: P4Info, entry: Any) -> list[tuple[Counter, range]]:
     """The cells that a read asks for: one, those of one counter (no index), or those of all counters (id 0)."""
     if entry.counter_id == 0:
-        return [(counter, range(device.counter_size(counter.name))) for counter in info.counters.values()]
+        return list(_all(device, info))
     counter = info.counter(entry.counter_id)
     return [(counter, _indices(device, counter, entry))]
+
+
+def _all(device: Device, info: P4Info) -> Iterator[tuple[Counter, range]]:
+    for counter in info.counters.values():
+        with suppress(NotFoundError):  # the compiler may drop a counter that P4Info lists
+            yield counter, range(device.counter_size(counter.name))
 
 
 def _indices(device: Device, counter: Counter, entry: Any) -> range:

@@ -8,7 +8,7 @@ Specification: "Error Reporting Messages".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from google.protobuf import any_pb2
 from google.rpc import code_pb2, status_pb2
@@ -17,7 +17,11 @@ from p4.v1 import p4runtime_pb2
 from softswitch.errors import DeviceError, EntryExistsError, NotFoundError, TableFullError
 
 #: A gRPC client refuses more than 8 KiB of trailing metadata by default, and then shows no detail at all.
-MAX_DETAILS_BYTES = 6000
+MAX_DETAILS_BYTES = 7000
+#: Items whose codes fit, with 200 bytes for the status's own message. A code with a short URL takes 20 bytes.
+MAX_ITEMS = (MAX_DETAILS_BYTES - 200) // 20
+_FIRST_CHARACTERS = 120
+_LONG, _SHORT = "type.googleapis.com/p4.v1.Error", "/p4.v1.Error"
 
 
 class P4RuntimeError(Exception):
@@ -93,31 +97,48 @@ class BatchError(P4RuntimeError):
 
     def __init__(self, what: str, outcomes: Sequence[P4RuntimeError | None]) -> None:
         failed = sum(outcome is not None for outcome in outcomes)
-        super().__init__(f"{failed} of {len(outcomes)} {what} failed")
-        self.outcomes = tuple(outcomes)
+        text = f"{failed} of {len(outcomes)} {what} failed"
+        if len(outcomes) > MAX_ITEMS:
+            first, error = next((number, error) for number, error in enumerate(outcomes) if error is not None)
+            shown = str(error).encode("ascii", "replace").decode()[:_FIRST_CHARACTERS]
+            text += f"; codes of the first {MAX_ITEMS} follow. Number {first}: {shown}"
+        super().__init__(text)
+        self.outcomes = tuple(outcomes[:MAX_ITEMS])
 
     def details(self) -> bytes:
-        """A serialised ``google.rpc.Status`` with one ``p4.v1.Error`` per item.
+        """A serialised ``google.rpc.Status`` with one ``p4.v1.Error`` per item, of at most ``MAX_DETAILS_BYTES``.
 
-        Every item keeps its code; messages are kept from the first on, as far as ``MAX_DETAILS_BYTES`` lets them.
+        Every item keeps its code, and messages are kept from the first on, as far as they fit. Where the codes alone do
+        not fit, the URL of each detail's type gets short: readers look only at what is behind its last slash. Of more
+        than ``MAX_ITEMS`` the last are left out; the status's message says so, with the first that failed.
         """
         status = status_pb2.Status(code=self.code, message=str(self))
-        for outcome in self.outcomes:
-            status.details.append(_packed(code_pb2.OK if outcome is None else outcome.code, ""))
+        status.details.extend(self._codes(_LONG))
+        if status.ByteSize() > MAX_DETAILS_BYTES:
+            del status.details[:]
+            status.details.extend(self._codes(_SHORT))
+        self._add_messages(status)
+        serialised: bytes = status.SerializeToString()
+        return serialised
+
+    def _codes(self, url: str) -> list[any_pb2.Any]:
+        return [
+            any_pb2.Any(type_url=url, value=_error(code_pb2.OK if outcome is None else outcome.code, ""))
+            for outcome in self.outcomes
+        ]
+
+    def _add_messages(self, status: Any) -> None:
         size = status.ByteSize()
         for detail, outcome in zip(status.details, self.outcomes, strict=True):
             if outcome is None:
                 continue
-            full = _packed(outcome.code, str(outcome))
+            full = any_pb2.Any(type_url=detail.type_url, value=_error(outcome.code, str(outcome)))
             size += full.ByteSize() - detail.ByteSize() + 4  # 4: longer length prefixes
             if size > MAX_DETAILS_BYTES:
-                break
+                return
             detail.CopyFrom(full)
-        serialised: bytes = status.SerializeToString()
-        return serialised
 
 
-def _packed(code: int, message: str) -> any_pb2.Any:
-    detail = any_pb2.Any()
-    detail.Pack(p4runtime_pb2.Error(canonical_code=code, message=message))
-    return detail
+def _error(code: int, message: str) -> bytes:
+    serialised: bytes = p4runtime_pb2.Error(canonical_code=code, message=message).SerializeToString()
+    return serialised

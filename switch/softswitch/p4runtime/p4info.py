@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -38,11 +38,13 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True)
 class Value:
-    """A named unsigned integer of ``width`` bits: an action parameter or a packet metadata field."""
+    """A named unsigned integer of ``width`` bits: an action parameter or a packet metadata field. Where it is of a
+    translated type, the width is the controller's (``@p4runtime_translation``)."""
 
     id: int
     name: str
     width: int
+    is_translated: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Table:
-    """``fields`` in key order; ``scopes`` by action id."""
+    """``fields`` in key order; ``scopes`` by action id; ``size``: entries that it holds."""
 
     id: int
     name: str
@@ -70,6 +72,7 @@ class Table:
     has_const_default: bool
     has_direct_counter: bool
     implementation_id: int
+    size: int
 
     @cached_property
     def needs_priority(self) -> bool:
@@ -83,6 +86,7 @@ _PRIORITISED = frozenset({MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL
 class Counter:
     id: int
     name: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class P4Info:
     #: Fields of the headers annotated @controller_header; None where the program has none.
     packet_in: tuple[Value, ...] | None
     packet_out: tuple[Value, ...] | None
+    #: Ids of other objects, by the kind of entity that is about them; of direct meters those of their tables.
+    others: Mapping[str, frozenset[int]]
 
     def table(self, table_id: int) -> Table:
         return _find(self.tables, table_id, "table")
@@ -130,7 +136,7 @@ def parse(message: Any) -> P4Info:
     actions = _by_id((_action(action) for action in message.actions), "action")
     counted = frozenset(counter.direct_table_id for counter in message.direct_counters)
     tables = _by_id((_table(table, actions, counted) for table in message.tables), "table")
-    counters = _by_id((Counter(c.preamble.id, c.preamble.name) for c in message.counters), "counter")
+    counters = _by_id((Counter(c.preamble.id, c.preamble.name, c.size) for c in message.counters), "counter")
     dangling = counted - tables.keys()
     if dangling:
         raise InvalidArgumentError(f"direct counter of table id {min(dangling):#010x}, which is not in the P4Info")
@@ -142,7 +148,22 @@ def parse(message: Any) -> P4Info:
         counters=counters,
         packet_in=headers.get("packet_in"),
         packet_out=headers.get("packet_out"),
+        others=_others(message),
     )
+
+
+def _others(message: Any) -> dict[str, frozenset[int]]:
+    profiles = frozenset(each.preamble.id for each in message.action_profiles)
+    return {
+        "extern_entry": frozenset(each.extern_type_id for each in message.externs),
+        "action_profile_member": profiles,
+        "action_profile_group": profiles,
+        "meter_entry": frozenset(each.preamble.id for each in message.meters),
+        "direct_meter_entry": frozenset(each.direct_table_id for each in message.direct_meters),
+        "value_set_entry": frozenset(each.preamble.id for each in message.value_sets),
+        "register_entry": frozenset(each.preamble.id for each in message.registers),
+        "digest_entry": frozenset(each.preamble.id for each in message.digests),
+    }
 
 
 def _by_id(objects: Iterable[_I], kind: str) -> dict[int, _I]:
@@ -163,7 +184,8 @@ def _value(message: Any, owner: str) -> Value:
         raise InvalidArgumentError(
             f"P4Info: {owner}, {message.name!r} has no bit width; translated types are not offered"
         )
-    return Value(message.id, message.name, message.bitwidth)
+    translated = message.HasField("type_name") and bool(message.type_name.name)
+    return Value(message.id, message.name, message.bitwidth, is_translated=translated)
 
 
 def _action(message: Any) -> Action:
@@ -186,7 +208,7 @@ def _key_field(message: Any, table: str) -> KeyField:
         raise InvalidArgumentError(
             f"P4Info: table {table!r}, field {value.name!r}: match type {shown!r} is unknown"
         ) from None
-    return KeyField(value.id, value.name, value.width, kind)
+    return KeyField(value.id, value.name, value.width, kind, is_translated=value.is_translated)
 
 
 def _scope(ref: Any, table: str) -> Scope:
@@ -215,4 +237,5 @@ def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int])
         has_const_default=message.const_default_action_id != 0,
         has_direct_counter=message.preamble.id in counted,
         implementation_id=message.implementation_id,
+        size=message.size,
     )

@@ -13,8 +13,12 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
+from softswitch.errors import DeviceError
 from softswitch.p4runtime import p4info
 from softswitch.p4runtime.errors import InvalidArgumentError
+from softswitch.p4runtime.fit import fitted
+from softswitch.program import ir
+from softswitch.program.load.program import load_program
 from softswitch.runtime.entries import KeyMatch
 
 #: Table name, key, priority.
@@ -54,10 +58,11 @@ class Pipeline:
     notes: Notes = field(default_factory=Notes)
 
 
-def parse(config: Any) -> tuple[Pipeline, str]:
-    """The pipeline of a ``ForwardingPipelineConfig`` and its bmv2 JSON text, not yet given to the device.
+def parse(config: Any) -> tuple[Pipeline, ir.Program]:
+    """The pipeline of a ``ForwardingPipelineConfig`` and its program, not yet given to the device.
 
-    Raises InvalidArgumentError where a part is missing or malformed.
+    Raises InvalidArgumentError where a part is missing or malformed, where the program is outside of what the switch
+    runs, and where P4Info and JSON do not fit.
     """
     if not config.HasField("p4info"):
         raise InvalidArgumentError("the pipeline config has no P4Info")
@@ -69,7 +74,12 @@ def parse(config: Any) -> tuple[Pipeline, str]:
         raise InvalidArgumentError(f"p4_device_config is not bmv2 JSON text: {error}") from error
     kept = p4runtime_pb2.ForwardingPipelineConfig()
     kept.CopyFrom(config)
-    return Pipeline(p4info.parse(config.p4info), kept), bmv2_json
+    info = p4info.parse(config.p4info)
+    try:
+        program = load_program(bmv2_json)
+    except DeviceError as error:
+        raise InvalidArgumentError(str(error)) from error
+    return Pipeline(info, kept), fitted(program, info)
 
 
 def select(config: Any, response_type: int) -> Any:

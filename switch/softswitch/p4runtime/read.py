@@ -18,15 +18,15 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError, NotFoundError
-from softswitch.p4runtime import counters, groups, tables
+from softswitch.p4runtime import absent, counters, groups, tables
 from softswitch.p4runtime.entries import decode_key, encode_action, encode_key
 from softswitch.p4runtime.errors import (
     AbortedError,
     BatchError,
     InvalidArgumentError,
+    NotThereError,
     P4RuntimeError,
     ResourceExhaustedError,
-    UnimplementedError,
     from_device,
 )
 from softswitch.p4runtime.p4info import Table
@@ -133,13 +133,22 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
             return _direct_counters(snapshot, pipeline, request.direct_counter_entry)
         case "packet_replication_engine_entry":
             entry = request.packet_replication_engine_entry
+            if entry.WhichOneof("type") == "clone_session_entry":
+                return _clone_sessions(entry.clone_session_entry)
             found = groups.wanted(snapshot.groups, entry)
             steps = sum(1 + len(replicas) for replicas in found.values())
             return [Part(steps, partial(groups.entities, found, pipeline.notes.groups))]
         case None:
             raise InvalidArgumentError("the request has no entity; a read names the kind it wants")
         case _:
-            raise UnimplementedError(f"reading a {kind} is not offered")
+            absent.check(pipeline.info, kind, getattr(request, kind))
+            return []
+
+
+def _clone_sessions(asked: Any) -> list[Part]:
+    if asked.session_id:
+        raise NotThereError(f"clone session {asked.session_id} does not exist")
+    return []
 
 
 def _table_entries(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:

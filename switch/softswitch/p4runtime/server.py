@@ -16,6 +16,7 @@ from softswitch.device import Device
 from softswitch.p4runtime.doors import BindError, Tls, bind
 from softswitch.p4runtime.rpcs import Rpcs
 from softswitch.p4runtime.service import Service
+from softswitch.program import ir
 
 #: How long stop() lets running RPCs finish. Streams are ended at once, so only a long Write or Read uses it.
 _STOP_GRACE_SECONDS = 1.0
@@ -86,14 +87,14 @@ def serve(
     address: str,
     device_id: int,
     cpu_port: int | None = None,
-    verify: Callable[[str], object] | None = None,
+    verify: Callable[[ir.Program], object] | None = None,
     *,
     tls: Tls | None = None,
     on_bound: Callable[[], object] = lambda: None,
 ) -> Server:
     """Serve ``device`` as ``device_id`` at ``address``: "host:port" (port 0 takes a free one) or "unix:path".
 
-    Without ``cpu_port`` packet-outs are refused. ``verify`` checks a bmv2 JSON text without loading it, raising
+    Without ``cpu_port`` packet-outs are refused. ``verify`` checks a program without loading it, raising
     DeviceError; without it the pipeline action VERIFY is refused. Without ``tls`` whoever reaches a TCP address is let
     in; a Unix socket has the mode 0600. ``on_bound`` is called when the address is taken, before anybody is answered.
     Raises BindError.

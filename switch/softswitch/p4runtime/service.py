@@ -32,6 +32,7 @@ from softswitch.p4runtime.errors import (
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.read import Reading
 from softswitch.p4runtime.stream import Stream
+from softswitch.program import ir
 
 #: Version of the P4Runtime API this package implements.
 API_VERSION = "1.4.1"
@@ -43,12 +44,12 @@ _LOG = logging.getLogger(__name__)
 class Service:
     """P4Runtime for one device.
 
-    ``cpu_port`` is where packet-outs enter; None refuses them. ``verify`` checks a bmv2 JSON text without loading
+    ``cpu_port`` is where packet-outs enter; None refuses them. ``verify`` checks a program without loading
     it (raising DeviceError); None refuses the action VERIFY.
     """
 
     def __init__(
-        self, device: Device, device_id: int, cpu_port: int | None, verify: Callable[[str], object] | None
+        self, device: Device, device_id: int, cpu_port: int | None, verify: Callable[[ir.Program], object] | None
     ) -> None:
         self._device = device
         self._device_id = device_id
@@ -76,16 +77,16 @@ class Service:
     def _verify_config(self, request: Any) -> None:
         if self._verify is None:
             raise UnimplementedError("VERIFY is not offered; VERIFY_AND_COMMIT is")
-        _, bmv2_json = pipeline.parse(request.config)
+        _, program = pipeline.parse(request.config)
         try:
-            self._verify(bmv2_json)
+            self._verify(program)
         except DeviceError as error:
             raise InvalidArgumentError(str(error)) from error
 
     def _commit_config(self, request: Any) -> None:
-        parsed, bmv2_json = pipeline.parse(request.config)
+        parsed, program = pipeline.parse(request.config)
         try:
-            self._device.load(bmv2_json)
+            self._device.load(program)
         except DeviceError as error:
             raise InvalidArgumentError(str(error)) from error
         self._pipeline = replace(parsed, loads=self._device.loads)

@@ -29,7 +29,7 @@ class EntryChecks:
 
     def check_writable(self) -> None:
         """Raises InvalidEntryError for a table that takes no entries from the control plane."""
-        if self.table.entries is not None:
+        if self.table.entries is not None and self.table.entries_const:
             raise InvalidEntryError(f"table {self.table.name}: its entries are constant")
         if not self.table.keys:
             raise InvalidEntryError(f"table {self.table.name} has no key and takes no entries")

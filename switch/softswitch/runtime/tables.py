@@ -229,7 +229,12 @@ class RuntimeTable(Generic[R]):
             key = tuple(_match(pattern, field) for pattern, field in zip(entry.patterns, self.table.keys, strict=True))
             call = ActionCall(self._actions[entry.action].name, entry.args)
             entries.append(
-                Entry(key, call, lowest - entry.rank + 1 if self._checks.has_priorities else 0, is_const=True)
+                Entry(
+                    key,
+                    call,
+                    lowest - entry.rank + 1 if self._checks.has_priorities else 0,
+                    is_const=self.table.entries_const,
+                )
             )
         return entries
 

@@ -2,25 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A device without a data plane: it keeps what the control plane writes, by the rules of ``softswitch.device``.
 
-It reads from the bmv2 JSON only what those rules need. Frames go through a Python function given at construction.
+It takes from the program only what those rules need. Frames go through a Python function given at construction.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from softswitch.errors import (
     EntryExistsError,
     InvalidEntryError,
     NotFoundError,
     TableFullError,
-    UnsupportedProgramError,
 )
+from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Replica, Ternary
 
 #: (ingress port, frame) to the frames that leave by the CPU port.
@@ -39,18 +37,16 @@ class _Table:
     rows: dict[_Where, Entry] = field(default_factory=dict)
 
 
-def _match(item: dict[str, Any]) -> KeyMatch:
-    key = int(item["key"], 16) if "key" in item else 0
-    match item["match_type"]:
-        case "exact":
-            return Exact(key)
-        case "lpm":
-            return Lpm(key, item["prefix_length"])
-        case "ternary":
-            return Ternary(key, int(item["mask"], 16))
-        case "range":
-            return Range(int(item["start"], 16), int(item["end"], 16))
-    raise UnsupportedProgramError(f"match type {item['match_type']!r}")
+def _match(pattern: ir.Pattern, key: ir.Key) -> KeyMatch:
+    match key.kind:
+        case ir.MatchKind.EXACT:
+            return Exact(pattern.value)
+        case ir.MatchKind.LPM:
+            return Lpm(pattern.value, pattern.prefix_len or 0)
+        case ir.MatchKind.TERNARY:
+            return Ternary(pattern.value, pattern.mask)
+        case ir.MatchKind.RANGE:
+            return Range(pattern.value, pattern.mask)
 
 
 class FakeDevice:
@@ -64,37 +60,26 @@ class FakeDevice:
         self.loads = 0
         self.injected: list[tuple[int, bytes]] = []
 
-    def load(self, bmv2_json: str) -> None:
-        try:
-            program = json.loads(bmv2_json)
-        except json.JSONDecodeError as error:
-            raise UnsupportedProgramError(f"not JSON: {error}") from error
-        actions = {action["id"]: action["name"] for action in program["actions"]}
-        tables = {
-            table["name"]: self._table(table, actions)
-            for pipeline in program["pipelines"]
-            for table in pipeline["tables"]
-        }
-        arrays = [array for array in program["counter_arrays"] if not array["is_direct"]]
+    def load(self, program: ir.Program) -> None:
+        actions = {action.index: action.name for action in program.actions}
+        arrays = [array for array in program.counters.values() if array.table is None]
         with self._lock:
-            self._tables = tables
-            self._counters = {array["name"]: [CounterValue()] * array["size"] for array in arrays}
+            self._tables = {name: self._table(table, actions) for name, table in program.tables.items()}
+            self._counters = {array.name: [CounterValue()] * array.size for array in arrays}
             self._groups = {}
             self.loads += 1
 
-    @staticmethod
-    def _call(action: dict[str, Any], actions: dict[int, str]) -> ActionCall:
-        return ActionCall(actions[action["action_id"]], tuple(int(value, 16) for value in action["action_data"]))
-
-    def _table(self, table: dict[str, Any], actions: dict[int, str]) -> _Table:
-        default = self._call(table["default_entry"], actions) if "default_entry" in table else None
-        counted = table["with_counters"]
-        made = _Table(table["max_size"], counted, frozenset(table["actions"]), default, default)
-        entries = table.get("entries", ())
+    def _table(self, table: ir.Table, actions: dict[int, str]) -> _Table:
+        default = ActionCall(actions[table.default_action], table.default_args)
+        names = frozenset(actions[index] for index in table.actions)
+        made = _Table(table.size, table.has_counter, names, default, default)
+        entries = table.entries or ()
         for position, entry in enumerate(entries):
-            key = tuple(_match(item) for item in entry["match_key"])
-            priority = len(entries) - position if table["match_type"] in ("ternary", "range") else 0
-            made.rows[key, priority] = Entry(key, self._call(entry["action_entry"], actions), priority, is_const=True)
+            key = tuple(_match(pattern, field) for pattern, field in zip(entry.patterns, table.keys, strict=True))
+            ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
+            priority = len(entries) - position if ordered else 0
+            call = ActionCall(actions[entry.action], entry.args)
+            made.rows[key, priority] = Entry(key, call, priority, is_const=table.entries_const)
         return made
 
     def _named(self, table: str) -> _Table:

@@ -8,7 +8,7 @@ from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
-from softswitch.fuzz.p4runtime.decode import ABSENT, INVALID, UNIMPLEMENTED, Faults, key_of
+from softswitch.fuzz.p4runtime.decode import ABSENT, INVALID, Faults, key_of
 from softswitch.fuzz.p4runtime.judge import counted_table, identity_of, indices_of
 from softswitch.fuzz.p4runtime.model import Model
 from softswitch.fuzz.p4runtime.schema import Table
@@ -29,9 +29,30 @@ def answer(model: Model, request: Any, faults: Faults) -> Entities:
             return _groups(model, request.packet_replication_engine_entry, faults)
         case None:
             faults.add(INVALID, "no entity")
+        case "direct_meter_entry":
+            _direct_meters(model, request.direct_meter_entry.table_entry, faults)
         case other:
-            faults.add(UNIMPLEMENTED, str(other))
+            if getattr(getattr(request, other), _IDS[other]):
+                faults.add(INVALID, f"{other} of nothing")
     return []
+
+
+#: Of kinds of which the program has none: a read of all of them is answered with nothing.
+_IDS = {
+    "extern_entry": "extern_type_id",
+    "action_profile_member": "action_profile_id",
+    "action_profile_group": "action_profile_id",
+    "meter_entry": "meter_id",
+    "value_set_entry": "value_set_id",
+    "register_entry": "register_id",
+    "digest_entry": "digest_id",
+}
+
+
+def _direct_meters(model: Model, asked: Any, faults: Faults) -> None:
+    for _ in _tables(model, asked, faults):
+        if asked.table_id:
+            faults.add(INVALID, "no direct meter")
 
 
 def _tables(model: Model, asked: Any, faults: Faults) -> list[Table]:
@@ -116,8 +137,9 @@ def _groups(model: Model, asked: Any, faults: Faults) -> Entities:
             return []
         case "multicast_group_entry":
             number = asked.multicast_group_entry.multicast_group_id
-        case other:
-            faults.add(UNIMPLEMENTED, str(other))
+        case "clone_session_entry":
+            if asked.clone_session_entry.session_id:
+                faults.add(ABSENT, "clone session not there")
             return []
     if number and number not in model.groups:
         faults.add(ABSENT, "group not there")

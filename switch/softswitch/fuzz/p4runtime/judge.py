@@ -120,11 +120,7 @@ def identity_of(table: Table, message: Any, faults: Faults) -> Identity | None:
 def _changeable(table: Table, faults: Faults) -> bool:
     if table.is_const:
         faults.add(DENIED, "table const")
-    elif table.has_initial_entries:
-        # bmv2's JSON does not say which of them are const.
-        faults.add(DENIED, "table with initial entries")
-        faults.add(INVALID, "table with initial entries")
-    return not (table.is_const or table.has_initial_entries)
+    return not table.is_const
 
 
 def _check_there(model: Model, table: Table, identity: Identity | None, faults: Faults) -> None:

@@ -70,6 +70,9 @@ class ConstEntry:
 class Table:
     """A node of a pipeline.
 
+    ``entries``: of the program itself. Where they are not ``entries_const``, the control plane may change them, and add
+    others; the JSON does not tell.
+
     ``kind``: the strongest match kind of its keys. ``next``: the next node by action index; None ends the pipeline. If
     the program asks for hit or miss, ``by_hit`` is set, and ``on_hit`` and ``on_miss`` are the next nodes.
     """
@@ -88,6 +91,7 @@ class Table:
     on_hit: str | None = None
     on_miss: str | None = None
     has_counter: bool = False
+    entries_const: bool = True
     source: Source = UNKNOWN_SOURCE
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import grpc
 import pytest
 from google.rpc import code_pb2
 from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of, delete, election, insert, items_of, modify
@@ -18,6 +19,8 @@ from softswitch.errors import UnsupportedProgramError
 from softswitch.p4runtime import p4info, pipeline, write
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.server import serve
+from softswitch.program import ir
+from softswitch.program.load.program import load_program
 from softswitch.switch import SoftSwitch
 
 Connect = Callable[[], Controller]
@@ -140,6 +143,82 @@ def test_p4info_is_checked(program: Program, change: Callable[[Any], None], text
         p4info.parse(break_p4info(change)(program.p4info))
 
 
+def _table(message: Any, alias: str) -> Any:
+    return next(table for table in message.tables if table.preamble.alias == alias)
+
+
+def _action(message: Any, alias: str) -> Any:
+    return next(action for action in message.actions if action.preamble.alias == alias)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            lambda m: setattr(_table(m, "exact_t").preamble, "name", "ingress.other"),
+            "table 'ingress.exact_t' is not in",
+        ),
+        (
+            lambda m: setattr(_table(m, "lpm_t").match_fields[0], "match_type", 2),
+            "'ingress.lpm_t', match field 'src' is",
+        ),
+        (lambda m: setattr(_table(m, "lpm_t").match_fields[0], "bitwidth", 47), "has 47 bits in the P4Info, 48 in the"),
+        (lambda m: _table(m, "ternary_t").match_fields.pop(), "has 1 match fields in the P4Info, 2 in the JSON"),
+        (lambda m: setattr(_action(m, "forward").preamble, "name", "ingress.other"), "no action 'ingress.other'"),
+        (lambda m: setattr(_action(m, "forward").params[0], "bitwidth", 32), "'port' has 32 bits in the P4Info, 9 in"),
+        (lambda m: _action(m, "mark").params.pop(), "'ingress.mark' has 1 parameters in the P4Info, 2 in"),
+        (
+            lambda m: setattr(m.counters[0], "size", 9),
+            "counter 'ingress.seen' has 9 cells in the P4Info, 8 in the JSON",
+        ),
+        (lambda m: m.direct_counters.pop(), "'ingress.exact_t' has a direct counter in the JSON only"),
+    ],
+)
+@pytest.mark.parametrize("action", ["VERIFY", "VERIFY_AND_COMMIT"])
+def test_p4info_of_another_program_is_refused_by_name(
+    program: Program, change: Callable[[Any], None], text: str, action: str
+) -> None:
+    """And the pipeline that runs stays."""
+    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID, verify=lambda _: None)
+    controller = Controller(server.port)
+    try:
+        controller.become(1)
+        controller.set_pipeline(program.config(cookie=5))
+        config = program.config(cookie=6)
+        change(config.p4info)
+        with pytest.raises(grpc.RpcError, match="the P4Info does not fit the JSON") as refused:
+            controller.set_pipeline(config, action)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert text in refused.value.details()
+        assert refused.value.details().endswith("send P4Info and JSON of one compilation")
+        assert get(controller).config.cookie.cookie == 5
+    finally:
+        controller.close()
+        server.stop()
+
+
+def test_what_the_compiler_dropped_and_what_is_translated_fits(program: Program) -> None:
+    config = program.config()
+    dropped = config.p4info.tables.add()
+    dropped.CopyFrom(_table(config.p4info, "lpm_t"))
+    dropped.preamble.id, dropped.preamble.name, dropped.preamble.alias = 0x02FFFFFF, "ingress.dropped", "dropped"
+    lost = config.p4info.counters.add(size=3)
+    lost.preamble.id, lost.preamble.name = 0x12FFFFFF, "ingress.lost"
+    port = _action(config.p4info, "forward").params[0]
+    port.bitwidth = 32
+    port.type_name.name = "port_id_t"
+    server = serve(FakeDevice(), "127.0.0.1:0", DEVICE_ID)
+    controller = Controller(server.port)
+    try:
+        controller.become(1)
+        controller.set_pipeline(config)
+        everything = [p4rt.Entity(table_entry=p4rt.TableEntry()), p4rt.Entity(counter_entry=p4rt.CounterEntry())]
+        assert len(controller.read(*everything)) == 4 + 8
+    finally:
+        controller.close()
+        server.stop()
+
+
 @pytest.mark.parametrize(
     ("action", "code"),
     [
@@ -174,10 +253,10 @@ def test_verify_with_the_engine(program: Program) -> None:
 
 
 def test_verify_with_a_verifier(program: Program) -> None:
-    asked: list[str] = []
+    asked: list[ir.Program] = []
 
-    def verify(bmv2_json: str) -> None:
-        asked.append(bmv2_json)
+    def verify(loaded: ir.Program) -> None:
+        asked.append(loaded)
         if len(asked) > 1:
             raise UnsupportedProgramError("not this one")
 
@@ -186,7 +265,7 @@ def test_verify_with_a_verifier(program: Program) -> None:
     try:
         controller.become(1)
         controller.set_pipeline(program.config(), "VERIFY")
-        assert asked == [program.json.decode()]
+        assert list(asked[0].tables) == list(load_program(program.json.decode()).tables)
         assert code_of(lambda: controller.set_pipeline(program.config(), "VERIFY")) == "INVALID_ARGUMENT"
         assert not get(controller).HasField("config")
     finally:
@@ -264,6 +343,28 @@ def test_codes_survive_a_batch_too_long_for_its_messages(primary: Controller, pr
     assert [e.canonical_code for e in errors] == expected
     assert errors[0].message
     assert not errors[-1].message
+
+
+def test_codes_of_300_failing_updates_survive(primary: Controller, program: Program) -> None:
+    """gRPC's metadata have 8 KiB by default: a client sees nothing at all of more."""
+    absent = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x01"))
+    present = program.entry("exact_t", action=program.action("drop"), dst=("exact", b"\x02"))
+    errors = primary.refused(*[modify(absent)] * 299, insert(present))
+    assert [e.canonical_code for e in errors] == [code_pb2.NOT_FOUND] * 299 + [code_pb2.OK]
+    assert errors[0].message
+
+
+def test_a_batch_of_which_not_even_the_codes_fit_says_where_it_failed(primary: Controller, program: Program) -> None:
+    cells = [p4rt.Entity(counter_entry=p4rt.CounterEntry(counter_id=program.id("counters", "seen")))] * 2000
+    updates = [p4rt.Update(type=p4rt.Update.MODIFY, entity=each) for each in cells]
+    updates[1500] = p4rt.Update(type=p4rt.Update.INSERT, entity=cells[0])
+    with pytest.raises(grpc.RpcError) as caught:
+        primary.write(*updates)
+    errors = items_of(caught.value)
+    assert [e.canonical_code for e in errors] == [code_pb2.OK] * 340
+    assert caught.value.details() == (
+        "1 of 2000 updates failed; codes of the first 340 follow. Number 1500: INSERT: counter entries take MODIFY only"
+    )
 
 
 def test_capabilities(connect_fake: Connect) -> None:

@@ -128,10 +128,19 @@ def test_const_table_takes_no_change(primary: Controller, program: Program) -> N
     assert [error.canonical_code for error in errors] == [code_pb2.PERMISSION_DENIED] * 2
 
 
-def test_entries_of_the_program_take_no_change(primary: Controller, program: Program) -> None:
-    entry = program.entry("initial_t", action=program.action("drop"), type=("exact", b"\x08\x06"))
-    errors = primary.refused(modify(entry), delete(entry))
-    assert [error.canonical_code for error in errors] == [code_pb2.PERMISSION_DENIED] * 2
+def test_initial_entries_may_change_and_others_come_beside_them(primary: Controller, program: Program) -> None:
+    """The table has room for eight, though the JSON counts its two entries only."""
+    arp, ip = (
+        program.entry("initial_t", action=program.action("drop"), type=("exact", t)) for t in (b"\x08\x06", b"\x08\x00")
+    )
+    primary.write(modify(arp), delete(ip))
+    assert primary.read_entries(program.entry("initial_t")) == [arp]
+    more = [program.entry("initial_t", action=program.action("drop"), type=("exact", bytes([n]))) for n in range(1, 9)]
+    primary.write(*map(insert, more[:7]))
+    [error] = primary.refused(insert(more[7]))
+    assert error.canonical_code == code_pb2.RESOURCE_EXHAUSTED
+    primary.set_pipeline(program.config())
+    assert len(primary.read_entries(program.entry("initial_t"))) == 2
 
 
 # --- default entries

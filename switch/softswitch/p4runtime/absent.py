@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads of what a program has not: a read of all of them is answered with nothing, so that one request can ask for the
+whole state (specification: "Wildcard Reads").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from softswitch.p4runtime.errors import InvalidArgumentError, UnimplementedError
+from softswitch.p4runtime.p4info import P4Info
+
+_IDS: dict[str, Callable[[Any], int]] = {
+    "extern_entry": lambda entry: int(entry.extern_type_id),
+    "action_profile_member": lambda entry: int(entry.action_profile_id),
+    "action_profile_group": lambda entry: int(entry.action_profile_id),
+    "meter_entry": lambda entry: int(entry.meter_id),
+    "direct_meter_entry": lambda entry: int(entry.table_entry.table_id),
+    "value_set_entry": lambda entry: int(entry.value_set_id),
+    "register_entry": lambda entry: int(entry.register_id),
+    "digest_entry": lambda entry: int(entry.digest_id),
+}
+
+
+def check(info: P4Info, kind: str, entry: Any) -> None:
+    """Check a read of a kind of entities that this server does not hold.
+
+    Raises InvalidArgumentError for an object that the P4Info has not, UnimplementedError for one that it has.
+    """
+    number = _IDS[kind](entry)
+    if kind == "direct_meter_entry":
+        _check_table(info, entry.table_entry)
+        return
+    if not number:
+        return
+    if number not in info.others[kind]:
+        raise InvalidArgumentError(f"{number:#010x} is not the id of what a {kind} is about in the P4Info")
+    raise UnimplementedError(f"reading a {kind} is not offered")
+
+
+def _check_table(info: P4Info, entry: Any) -> None:
+    if not entry.table_id:
+        if entry.match:
+            raise InvalidArgumentError("match fields without a table id")
+        return
+    table = info.table(entry.table_id)
+    if table.id not in info.others["direct_meter_entry"]:
+        raise InvalidArgumentError(f"table {table.name!r} has no direct meter")
+    raise UnimplementedError("reading a direct_meter_entry is not offered")
