@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sumwire_protocol.version import __version__ as __version__
 
+from sumwire.backend.registration import register_when_loaded
+
 if TYPE_CHECKING:
     from sumwire.config import JobConfig as JobConfig
     from sumwire.config import load_job as load_job
@@ -85,6 +87,7 @@ _HOMES: Final = {
 # Public modules, loaded on first use as attributes: `sumwire.optim` works after `import sumwire`.
 _MODULES: Final = frozenset(
     {
+        "backend",
         "checkpoint",
         "codec",
         "config",
@@ -114,3 +117,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted((*_HOMES, *_MODULES))
+
+
+register_when_loaded()

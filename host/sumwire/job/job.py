@@ -50,6 +50,7 @@ from sumwire.job.change import Change
 from sumwire.job.codec_operation import CodecOperation, CodecOptions, Tagging, mean_by
 from sumwire.job.gloo_group import Ranks
 from sumwire.job.group_mean import GroupMean
+from sumwire.job.group_total import GroupTotal
 from sumwire.job.meeting import taking_part
 from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
 from sumwire.job.operations import Max32, Min32, Nothing, Operation, SignMerge, Sum32, Vote, require
@@ -195,6 +196,11 @@ class Job(Saved):
     def workers(self) -> int:
         """Workers of this run."""
         return self.config.workers
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the job has a process group."""
+        return self._grouped
 
     @property
     def fallen_back(self) -> bool:
@@ -400,6 +406,14 @@ class Job(Saved):
                 f"job {self.config.name}: a sum of {self.workers} workers leaves int32; give smaller values"
             )
         return sums[: len(values)]
+
+    def total(self, x: Tensor, bucket: int = 0) -> Tensor:
+        """Sum of the workers' flat tensors in their own dtype, by the process group: with the bits of its all-reduce.
+
+        Raises ConfigError without a process group, or with a quorum below the workers.
+        """
+        check_through(self.config, "group", grouped=self._grouped)
+        return self._collective(GroupTotal(x, bucket % _BUCKETS))
 
     def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
         """For every value +1 or -1: the sign of one worker's value, drawn with equal probabilities. Zero is plus.

@@ -14,8 +14,11 @@ from torch.autograd.graph import increment_version
 from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
+from sumwire.training.integers import sum_integers
+from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
 
 DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
+INTEGERS: Final = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 
 def all_reduce(
@@ -23,31 +26,43 @@ def all_reduce(
     job: Job,
     *,
     op: Literal["mean", "sum", "sign"] = "mean",
+    precision: Precision = DEFAULT,
     feedback: Hashable | None = None,
     bucket: int = 0,
 ) -> Tensor:
     """Replace ``tensor`` by the mean, sum or merged signs of the workers' tensors, and return it.
 
     It may have any shape and length, and keeps its dtype: float32, float16 or bfloat16. The result has equal bits on
-    all workers. THC is lossy: with a ``feedback`` key, what compression left out is kept in ``job.feedback`` and added
-    to the next tensor with that key. "sign" needs the op sign instead of thc, and takes no feedback; see
-    :meth:`Job.merged_signs`.
+    all workers. ``precision`` says what is lost (:mod:`sumwire.training.precision`): with "4bit", the default, a
+    tensor of ones comes back as about 0.97 to 1.03 a value. With a ``feedback`` key, what compression left out is kept
+    in ``job.feedback`` and added to the next tensor with that key. "sign" needs the op sign, and takes neither
+    precision nor feedback; see :meth:`Job.merged_signs`.
+
+    Integers have sums only, exact at every precision, by SUM32 where the job has the op and all sums fit int32, and
+    else by the process group.
 
     Where some worker has NaN or infinity, all workers get NaN (for a whole block of values, see docs/host.md), and the
     key's residual stays as it was. With ``nonfinite="raise"`` the job raises NonFiniteError on all workers instead, and
-    ``tensor`` stays as it was. Raises UsageError for other dtypes or ops, and OrderError where workers give different
-    ones. After KeyboardInterrupt, and a RecreateError about results that no sum can be, ``tensor`` may hold a part of
-    the result.
+    ``tensor`` stays as it was. Raises UsageError for other dtypes, ops or precisions, ConfigError for "exact" floats
+    without a process group, and OrderError where workers give different ones. After KeyboardInterrupt, and a
+    RecreateError about results that no sum can be, ``tensor`` may hold a part of the result.
     """
-    if tensor.dtype not in DTYPES:
-        raise UsageError(f"tensor of {tensor.dtype}: must be one of {', '.join(map(str, DTYPES))}")
+    check_precision(precision)
     if op not in ("mean", "sum", "sign"):
         raise UsageError(f"op = {op!r}: must be 'mean', 'sum' or 'sign'")
+    if tensor.dtype in INTEGERS:
+        return _integers(tensor, job, op, feedback, bucket)
+    if tensor.dtype not in DTYPES:
+        raise UsageError(f"tensor of {tensor.dtype}: must be one of {', '.join(map(str, (*DTYPES, *INTEGERS)))}")
+    if op == "sum" and precision == "exact":
+        return _exact_sum(tensor, job, bucket)
     flat = tensor.detach().reshape(-1)
-    given = _given(op, tensor.dtype)
+    given = _given(op, tensor.dtype, precision)
     into = flat if _is_writable(tensor) else None
-    reduce = _signs if op == "sign" else _mean
-    result = reduce(flat, job, feedback, bucket, given, into=into)
+    if op == "sign":
+        result = _signs(flat, job, feedback, bucket, given, into=into)
+    else:
+        result = _mean(flat, job, precision, feedback, bucket=bucket, given=given, into=into)
     with torch.no_grad():
         if result is not into:
             total = result * job.config.workers if op == "sum" else result
@@ -66,16 +81,39 @@ def _is_writable(tensor: Tensor) -> bool:
     return plain and tensor.is_contiguous() and not tensor.is_inference()
 
 
-def _given(op: str, dtype: torch.dtype) -> str:
+def _given(op: str, dtype: torch.dtype, precision: Precision) -> str:
     """What all workers must give equally, beyond what every reduction compares."""
     operation = "as their sum" if op == "sum" else ""
     type_ = f"as {dtype}" if dtype != torch.float32 else ""
-    return " ".join(filter(None, (operation, type_)))
+    chosen = f"at {precision}" if precision != DEFAULT and op != "sign" else ""
+    return " ".join(filter(None, (operation, type_, chosen)))
 
 
-def _mean(flat: Tensor, job: Job, feedback: Hashable | None, bucket: int, given: str, *, into: Tensor | None) -> Tensor:
+def _integers(tensor: Tensor, job: Job, op: str, feedback: Hashable | None, bucket: int) -> Tensor:
+    if op != "sum" or feedback is not None:
+        raise UsageError(f"op = {op!r} of {tensor.dtype}: must be op='sum' without feedback: give floats for others")
+    with torch.no_grad():
+        return tensor.copy_(sum_integers(job, tensor.detach().reshape(-1), bucket).view(tensor.shape))
+
+
+def _exact_sum(tensor: Tensor, job: Job, bucket: int) -> Tensor:
+    """In the tensor's own type: with the bits of the group's all-reduce."""
+    with torch.no_grad():
+        return tensor.copy_(job.total(tensor.detach().reshape(-1), bucket).view(tensor.shape))
+
+
+def _mean(
+    flat: Tensor,
+    job: Job,
+    precision: Precision,
+    feedback: Hashable | None,
+    *,
+    bucket: int,
+    given: str,
+    into: Tensor | None,
+) -> Tensor:
     x = flat if feedback is None else job.feedback.compensate(feedback, flat)
-    mean, residual = job.reduce(x, bucket, given=given, into=into)
+    mean, residual = mean_at(precision, job, x, bucket, given=given, into=into)
     if feedback is not None and all_finite(mean):
         job.feedback.store(feedback, residual())
     return mean

@@ -113,6 +113,16 @@ def reduced(names: Names) -> Tensor:
     return torch.as_tensor(names["tensor"])
 
 
+def summing(rank: int) -> Names:
+    return {"tensor": tensor_of(rank)}
+
+
+def summed(names: Names) -> Tensor:
+    tensor: Tensor = names["tensor"]
+    assert 0.001 < nmse(tensor, RANKS * true_mean()) < 0.05
+    return tensor
+
+
 def signs(names: Names) -> Tensor:
     result, sure = names["tensor"], true_mean().abs() == torch.stack([tensor_of(r).abs() for r in range(RANKS)]).mean(0)
     assert torch.equal(result.abs(), torch.ones_like(result))
@@ -261,6 +271,7 @@ SETTINGS: dict[str, Setting] = {
         reduced, _THC,
     ),
     "host.md: Entry points (2)": Setting(with_job, signs, ("sign", "max32"), closes=("job",)),
+    "backend.md: A backend of torch.distributed": Setting(summing, summed, _THC, own_group=True),
     "host.md: Waiting, fall-back and return": Setting(
         lambda rank: {**with_job(rank), "evaluate": lambda model: None}, closes=("job",), ops=_THC
     ),

@@ -26,9 +26,9 @@ from sumwire_lab.faults import programs
 Case = Callable[..., Any]
 PRELOAD = [
     *programs.PRELOAD, "sumwire.training.ddp",
-    "helpers.gloo.blind_cases", "helpers.gloo.control_cases", "helpers.gloo.ddp_cases", "helpers.gloo.lowrank_cases",
-    "helpers.gloo.multihop_cases", "helpers.gloo.nonfinite_cases", "helpers.gloo.path_cases",
-    "helpers.gloo.state_cases", "helpers.gloo.systems_cases", "helpers.frozen",
+    "helpers.gloo.backend_cases", "helpers.gloo.blind_cases", "helpers.gloo.control_cases", "helpers.gloo.ddp_cases",
+    "helpers.gloo.lowrank_cases", "helpers.gloo.multihop_cases", "helpers.gloo.nonfinite_cases",
+    "helpers.gloo.path_cases", "helpers.gloo.state_cases", "helpers.gloo.systems_cases", "helpers.frozen",
 ]  # fmt: skip
 
 
@@ -40,14 +40,14 @@ def fork_context() -> ForkServerContext:
     return context
 
 
-def _serve(rank: int, ranks: int, store: str, pipe: Connection) -> None:
+def _serve(rank: int, ranks: int, store: str, pipe: Connection, backend: str) -> None:
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=30)
+        backend, init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=30)
     )
     while (request := pipe.recv()) is not None:
         case, arguments = request
@@ -59,15 +59,17 @@ def _serve(rank: int, ranks: int, store: str, pipe: Connection) -> None:
 
 
 class Ranks:
-    """``ranks`` processes in one default gloo group; :meth:`run` runs a module-level function on all of them."""
+    """``ranks`` processes in one default group of gloo, or of another ``backend``. :meth:`run` runs a module-level
+    function on all of them."""
 
-    def __init__(self, ranks: int, directory: Path) -> None:
+    def __init__(self, ranks: int, directory: Path, backend: str = "gloo") -> None:
         context = fork_context()
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(ranks):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, ranks, str(directory / "store"), theirs), daemon=True)
+            arguments = (rank, ranks, str(directory / "store"), theirs, backend)
+            process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)

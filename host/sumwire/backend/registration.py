@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The name "sumwire" among the backends of torch.distributed.
+
+`import sumwire` loads no torch, and is mostly written before `import torch`. So the name is registered at once where
+torch.distributed is loaded already, and else as soon as it is.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Final
+
+from sumwire.backend.name import NAME
+
+_TORCH: Final = "torch.distributed"
+
+
+def register_when_loaded() -> None:
+    """Register the backend, now or after torch.distributed has been loaded. Repeating it changes nothing."""
+    loaded = sys.modules.get(_TORCH)
+    if loaded is not None and hasattr(loaded, "Backend"):
+        register(loaded)
+    elif not any(isinstance(finder, _AfterTorch) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterTorch())
+
+
+def register(distributed: Any) -> None:
+    """Register the backend with the module torch.distributed, if that has been built with process groups."""
+    if distributed.is_available() and NAME.upper() not in distributed.Backend._plugins:
+        distributed.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _create(given: Any, options: Any) -> Any:
+    """What init_process_group and new_group call."""
+    from sumwire.backend.group import create
+
+    return create(given, options)
+
+
+class _AfterTorch(importlib.abc.MetaPathFinder):
+    """Lets torch.distributed be loaded as ever, and registers the backend after that. Goes away then."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != _TORCH:
+            return None
+        sys.meta_path.remove(self)
+        found = importlib.util.find_spec(fullname)
+        if found is not None and found.loader is not None:
+            found.loader = _Loader(found.loader)
+        return found
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        made: ModuleType | None = self._inner.create_module(spec)
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._inner.exec_module(module)
+        if module.__spec__ is not None:
+            module.__spec__.loader = module.__loader__ = self._inner
+        register(module)

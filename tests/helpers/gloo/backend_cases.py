@@ -1,0 +1,239 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of the backend's tests do, each on its default group "sumwire", and by gloo beside it.
+
+Each function runs on every rank and returns plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sumwire
+import torch
+import torch.distributed as dist
+from sumwire.backend.options import Options
+from sumwire.errors import SumwireError
+from torch import Tensor
+
+# A gloo group of all ranks in each rank's process, to compare with.
+_beside: list[Any] = []
+
+
+def gloo() -> Any:
+    if not _beside:
+        _beside.append(dist.new_group(backend="gloo"))
+    return _beside[0]
+
+
+def choose(precision: str, exact_below: int = 64) -> None:
+    """What floats of the default group go at from now on."""
+    dist.group.WORLD._choice = Options(precision=precision, exact_below=exact_below)  # type: ignore[arg-type, union-attr]
+
+
+def operations() -> int:
+    """Through the network so far."""
+    job = dist.group.WORLD.job  # type: ignore[union-attr]
+    return 0 if job is None else int(job.stats.operations - job.stats.group_operations)
+
+
+def without_a_job(rank: int) -> list[str]:
+    """Errors of float sums, at a lossy precision and an exact one."""
+    errors = []
+    for precision in ("4bit", "exact"):
+        choose(precision)
+        try:
+            dist.all_reduce(torch.ones(100))
+            errors.append("")
+        except SumwireError as error:
+            errors.append(f"{type(error).__name__}: {error}")
+    return errors
+
+
+def use(rank: int, path: str) -> None:
+    sumwire.backend.use(path)
+
+
+def tensor_of(rank: int, dtype: str, shape: tuple[int, ...], seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(1000 * seed + rank)
+    type_: torch.dtype = getattr(torch, dtype)
+    if type_.is_floating_point:
+        return torch.randn(shape, generator=generator).to(type_)
+    return torch.randint(-1000, 1000, shape, generator=generator).to(type_)
+
+
+def reduced(rank: int, call: str, dtype: str, shape: tuple[int, ...], op: str, precision: str) -> dict[str, Any]:
+    """One call by both groups: squared error and norm of the difference, and what went through the network."""
+    choose(precision)
+    exact = gloo()
+    before = operations()
+    ours = CALLS[call](rank, dtype, shape, getattr(dist.ReduceOp, op), None)
+    used = operations() - before
+    theirs = CALLS[call](rank, dtype, shape, getattr(dist.ReduceOp, op), exact)
+    difference = (ours.double() - theirs.double()).square().sum()
+    return {
+        "equal": torch.equal(ours, theirs),
+        "error": float(difference / theirs.double().square().sum()),
+        "dtype": str(ours.dtype) == str(theirs.dtype),
+        "used": used,
+    }
+
+
+def _all_reduce(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    x = tensor_of(rank, dtype, shape)
+    dist.all_reduce(x, op, group=group)
+    return x
+
+
+def _asynchronously(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    """Three at once, awaited backwards, one of them by its future."""
+    tensors = [tensor_of(rank, dtype, shape, seed) for seed in range(3)]
+    works: list[Any] = [dist.all_reduce(x, op, group=group, async_op=True) for x in tensors]
+    works[2].wait()
+    works[1].get_future().wait()
+    works[0].wait()
+    assert works[0].is_completed()
+    return torch.cat([x.reshape(-1) for x in tensors])
+
+
+def _coalesced(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    tensors = [tensor_of(rank, dtype, shape, seed) for seed in range(3)]
+    with dist.distributed_c10d._coalescing_manager(group=group):
+        for x in tensors:
+            dist.all_reduce(x, op, group=group)
+    return torch.cat([x.reshape(-1) for x in tensors])
+
+
+def _functional(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    """As compiled code and DTensor call it."""
+    from torch.distributed import _functional_collectives as functional
+
+    name = str(op).rpartition(".")[2].lower()
+    return functional.all_reduce(tensor_of(rank, dtype, shape), name, group or dist.group.WORLD) + 0
+
+
+def _reduce(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    x = tensor_of(rank, dtype, shape)
+    dist.reduce(x, 1, op, group=group)
+    # Only the root has a result.
+    return x if rank == 1 else torch.ones(1)
+
+
+def _reduce_scatter_tensor(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    out = torch.empty((shape[0] // dist.get_world_size(), *shape[1:]), dtype=getattr(torch, dtype))
+    dist.reduce_scatter_tensor(out, tensor_of(rank, dtype, shape), op, group=group)
+    return out
+
+
+def _reduce_scatter(rank: int, dtype: str, shape: tuple[int, ...], op: Any, group: Any) -> Tensor:
+    parts = [each.contiguous() for each in tensor_of(rank, dtype, shape).chunk(dist.get_world_size())]
+    out = torch.empty_like(parts[0])
+    dist.reduce_scatter(out, parts, op, group=group)
+    return out
+
+
+CALLS: dict[str, Callable[..., Tensor]] = {
+    "all_reduce": _all_reduce,
+    "async": _asynchronously,
+    "coalesced": _coalesced,
+    "functional": _functional,
+    "reduce": _reduce,
+    "reduce_scatter": _reduce_scatter,
+    "reduce_scatter_tensor": _reduce_scatter_tensor,
+}
+
+
+def overflow(rank: int) -> bool:
+    choose("4bit")
+    ours = torch.full((200,), 2**30 + rank, dtype=torch.int32)
+    theirs = ours.clone()
+    dist.all_reduce(ours)
+    dist.all_reduce(theirs, group=gloo())
+    return torch.equal(ours, theirs)
+
+
+def others(rank: int) -> dict[str, bool]:
+    """All that only the group beneath does."""
+    choose("4bit")
+    ranks = dist.get_world_size()
+    found: dict[str, bool] = {}
+    x = tensor_of(rank, "float32", (ranks * 50,))
+
+    def by_both(name: str, call: Callable[[Any], Tensor]) -> None:
+        found[name] = torch.equal(call(None), call(gloo()))
+
+    def gathered(group: Any) -> Tensor:
+        out = [torch.empty_like(x) for _ in range(ranks)]
+        dist.all_gather(out, x, group=group)
+        return torch.cat(out)
+
+    def gathered_whole(group: Any) -> Tensor:
+        out = torch.empty(ranks * len(x))
+        dist.all_gather_into_tensor(out, x, group=group)
+        return out
+
+    def broadcast(group: Any) -> Tensor:
+        out = x.clone()
+        dist.broadcast(out, 1, group=group)
+        return out
+
+    def scattered(group: Any) -> Tensor:
+        out = torch.empty(50)
+        dist.scatter(out, list(x.chunk(ranks)) if rank == 0 else None, group=group)
+        return out
+
+    def to_root(group: Any) -> Tensor:
+        out = [torch.empty_like(x) for _ in range(ranks)] if rank == 0 else None
+        dist.gather(x, out, group=group)
+        return torch.cat(out) if out else x
+
+    def all_to_all(group: Any) -> Tensor:
+        out = torch.empty_like(x)
+        dist.all_to_all_single(out, x, group=group)
+        return out
+
+    def passed_on(group: Any) -> Tensor:
+        out = torch.empty_like(x)
+        sends = dist.isend(x, (rank + 1) % ranks, group=group)
+        dist.recv(out, (rank - 1) % ranks, group=group)
+        assert sends is not None
+        sends.wait()
+        return out
+
+    def objects(group: Any) -> Tensor:
+        out: list[Any] = [None] * ranks
+        dist.all_gather_object(out, {"rank": rank}, group=group)
+        return torch.tensor([each["rank"] for each in out])
+
+    def barrier(group: Any) -> Tensor:
+        dist.barrier(group=group)
+        return x
+
+    for call in (gathered, gathered_whole, broadcast, scattered, to_root, all_to_all, passed_on, objects, barrier):
+        by_both(call.__name__, call)
+    return found
+
+
+def groups(rank: int) -> dict[str, Any]:
+    """A pair of ranks, and a second group of all."""
+    choose("4bit")
+    before = operations()
+    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    second = dist.new_group()
+    pair = pairs[rank // 2]
+    x = tensor_of(rank, "float32", (200,))
+    dist.all_reduce(x, group=pair)
+    want = sum(tensor_of(each, "float32", (200,)) for each in (rank // 2 * 2, rank // 2 * 2 + 1))
+    ours, theirs = tensor_of(rank, "float32", (200,)), tensor_of(rank, "float32", (200,))
+    dist.all_reduce(ours, group=second)
+    dist.all_reduce(theirs, group=gloo())
+    outcome = {
+        "backend": dist.get_backend(pair),
+        "pair": torch.equal(x, torch.as_tensor(want)),
+        "second": torch.equal(ours, theirs),
+        "used": operations() - before,
+    }
+    dist.destroy_process_group(second)
+    dist.destroy_process_group(pair)
+    return outcome

@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which ranks are workers of a job, and which reductions go through it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from helpers.transport.udp_bridge import configs, job_mapping
+from sumwire.backend.choice import Way, op_of, possible, wants_network
+from sumwire.backend.options import Options
+from sumwire.backend.seats import Seat, seat_of
+from sumwire.config import Lane
+from sumwire.errors import UsageError
+
+SUM, AVG, MAX, PRODUCT = (str(name) for name in ("SUM", "AVG", "MAX", ""))
+
+
+def config(workers: int, lanes: int = 1) -> Any:
+    made = configs({**job_mapping(workers, 64), "ops": ["thc", "max32", "sum32"]})[0]
+    return replace(made, lanes=tuple(Lane(1 + lane, 64) for lane in range(lanes)))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rank", "world", "seat"),
+    [
+        ([0, 1], 1, 2, Seat(1, 0)),
+        ([0, 2], 1, 4, Seat(1, 0)),
+        ([1, 3], 0, 4, Seat(0, 1)),
+        ([0, 1], 0, 4, None),
+        ([2, 3], 0, 4, None),
+        ([0, 1, 2, 3], 3, 4, None),
+        ([0, 2], 0, 3, None),
+        ([2, 5], 0, 6, None),
+    ],
+    ids=["all", "lane 0", "lane 1", "one node", "the other node", "more than workers", "uneven", "too few lanes"],
+)
+def test_seats(ranks: list[int], rank: int, world: int, seat: Seat | None) -> None:
+    """A job of two workers and two lanes."""
+    assert seat_of(config(2, 2), ranks, rank, world) == seat
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "values", "precision", "way"),
+    [
+        (SUM, torch.float32, 4096, "4bit", Way.FLOATS),
+        (AVG, torch.bfloat16, 5000, "1bit", Way.FLOATS),
+        (SUM, torch.float32, 4095, "4bit", Way.BENEATH),
+        (SUM, torch.float32, 4096, "exact", Way.BENEATH),
+        (SUM, torch.float64, 4096, "4bit", Way.BENEATH),
+        (PRODUCT, torch.float32, 4096, "4bit", Way.BENEATH),
+        (SUM, torch.int32, 4096, "exact", Way.INTEGERS),
+        (SUM, torch.int64, 4096, "4bit", Way.BENEATH),
+        (AVG, torch.int32, 4096, "4bit", Way.BENEATH),
+        (MAX, torch.float32, 4096, "exact", Way.EXTREME),
+        (MAX, torch.float16, 4096, "4bit", Way.BENEATH),
+    ],
+)
+def test_ways(op: str, dtype: torch.dtype, values: int, precision: Any, way: Way) -> None:
+    assert wants_network(op, dtype, values, Options(precision=precision)) is way
+
+
+def test_names_of_operations() -> None:
+    assert [op_of(op) for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MIN)] == ["SUM", "AVG", "MIN"]
+    assert op_of(dist.ReduceOp.PRODUCT) == op_of(dist.ReduceOp.BXOR) == ""
+
+
+def test_a_job_without_the_op_or_with_a_quorum_is_not_exact() -> None:
+    whole = config(4)
+    assert possible(Way.INTEGERS, whole)
+    assert not possible(Way.INTEGERS, replace(whole, ops=("thc", "max32")))
+    assert not possible(Way.EXTREME, replace(whole, quorum=3))
+    assert possible(Way.FLOATS, replace(whole, quorum=3))
+
+
+def test_the_environment_chooses_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUMWIRE_PRECISION", "8bit")
+    assert Options().chosen() == "8bit"
+    assert Options(precision="exact").chosen() == "exact"
+    monkeypatch.setenv("SUMWIRE_PRECISION", "2bit")
+    with pytest.raises(UsageError, match="SUMWIRE_PRECISION = '2bit': must be one of 'exact', '8bit', '4bit', '1bit'"):
+        Options()
+    with pytest.raises(UsageError, match="exact_below = 0: must be 1 or more"):
+        Options(precision="4bit", exact_below=0)
