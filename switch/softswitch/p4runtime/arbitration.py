@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who may write: one primary among the connected controllers.
+"""Who may write: one primary among the connected controllers of a role.
 
-Specification: "Client Arbitration and Controller Replication". Roles are not offered: every controller
-has the default role, which reaches the whole pipeline.
+Specification: "Client Arbitration and Controller Replication".
 """
 
 from __future__ import annotations
@@ -15,18 +14,9 @@ from typing import Any
 from google.rpc import code_pb2
 from p4.v1 import p4runtime_pb2
 
-from softswitch.p4runtime.errors import (
-    FailedPreconditionError,
-    InvalidArgumentError,
-    NotThereError,
-    PermissionDeniedError,
-    ResourceExhaustedError,
-    UnimplementedError,
-)
+from softswitch.p4runtime.access import FULL, Access
+from softswitch.p4runtime.errors import InvalidArgumentError, PermissionDeniedError
 from softswitch.p4runtime.stream import Stream
-
-#: Controllers that may be connected at the same time, backups included.
-MAX_CONTROLLERS = 64
 
 
 def election_id_of(message: Any) -> int | None:
@@ -37,15 +27,18 @@ def election_id_of(message: Any) -> int | None:
 
 
 class Arbiter:
-    """The connected controllers of one device and their election ids.
+    """The connected controllers of one role and their election ids. ``access``: what the latest primary asked for.
 
     ``write_lock`` is held by every Write while it runs: a new primary is told only after the writes of the
     previous one are done. Lock order: changing, then write_lock, then state. ``state`` is never held across a call
     out of this class, so that the device may report packets from any thread.
     """
 
-    def __init__(self, device_id: int, write_lock: AbstractContextManager[object]) -> None:
+    def __init__(self, device_id: int, write_lock: AbstractContextManager[object], role: str = "") -> None:
         self._device_id = device_id
+        self._role = role
+        self._config: Any = None
+        self.access = FULL
         self._write_lock = write_lock
         self._changing = threading.Lock()
         self._state = threading.Lock()
@@ -58,26 +51,27 @@ class Arbiter:
         with self._state:
             return self._primary
 
-    def knows(self, stream: Stream) -> bool:
-        """Has this controller taken part in an election?"""
-        with self._state:
-            return stream in self._election_ids
-
     def require_primary(self, election_id: int | None) -> None:
         """Raises PermissionDeniedError unless this is the election id of the connected primary."""
         with self._state:
             if self._primary is None:
-                raise PermissionDeniedError("there is no primary controller")
+                raise PermissionDeniedError(f"there is no primary controller{self._of_role()}")
             if election_id is None or self._election_ids[self._primary] != election_id:
-                raise PermissionDeniedError(f"election id {_shown(election_id)} is not the primary's")
+                raise PermissionDeniedError(f"election id {_shown(election_id)} is not the primary's{self._of_role()}")
 
-    def update(self, stream: Stream, message: Any) -> None:
-        """Handle a ``MasterArbitrationUpdate``. An error it raises must terminate the stream."""
+    def _of_role(self) -> str:
+        return f" of role {self._role!r}" if self._role else ""
+
+    def update(self, stream: Stream, message: Any, access: Access = FULL) -> None:
+        """Handle a ``MasterArbitrationUpdate``; its role.config says ``access``.
+
+        An error it raises must terminate the stream.
+        """
         election_id = election_id_of(message)
         with self._changing:
-            self._admit(stream, message, election_id)
+            self._admit(stream, election_id)
             if election_id is not None and (self._highest is None or election_id >= self._highest):
-                self._promote(stream, election_id)
+                self._promote(stream, election_id, message.role, access)
             else:
                 self._demote(stream)
 
@@ -92,36 +86,20 @@ class Arbiter:
             if was_primary:
                 self._notify(self._election_ids)
 
-    def _admit(self, stream: Stream, message: Any, election_id: int | None) -> None:
-        """Check the update and register its election id."""
-        known = stream in self._election_ids
-        self._check_identity(message, known=known)
-        if not known and len(self._election_ids) >= MAX_CONTROLLERS:
-            rule = f"{MAX_CONTROLLERS} controllers are connected, the most there may be"
-            raise ResourceExhaustedError(f"{rule}: end one of them")
+    def _admit(self, stream: Stream, election_id: int | None) -> None:
+        """Register the election id."""
         others = {other: used for other, used in self._election_ids.items() if other is not stream}
         if election_id is not None and election_id in others.values():
-            raise InvalidArgumentError(
-                f"election id {election_id} is already used by another controller: choose another"
-            )
+            rule = f"election id {election_id} is already used by another controller{self._of_role()}"
+            raise InvalidArgumentError(f"{rule}: choose another")
         with self._state:
             self._election_ids[stream] = election_id
 
-    def _check_identity(self, message: Any, *, known: bool) -> None:
-        if message.device_id != self._device_id:
-            error = FailedPreconditionError if known else NotThereError
-            raise error(f"device id {message.device_id} is not this device's, {self._device_id}")
-        if message.role.HasField("config"):
-            raise InvalidArgumentError("role.config is set; no role configuration is agreed upon")
-        if message.role.name or message.role.id:
-            role = repr(message.role.name) if message.role.name else f"id {message.role.id}"
-            if known:
-                raise FailedPreconditionError(f"role {role} differs from this stream's, the default role")
-            raise UnimplementedError(f"role {role} is not offered; the default role is")
-
-    def _promote(self, stream: Stream, election_id: int) -> None:
+    def _promote(self, stream: Stream, election_id: int, role: Any, access: Access) -> None:
         with self._state:
             self._primary = None  # from here on the previous primary's writes are refused
+            self._config = role.config if role.HasField("config") else None
+            self.access = access
         others = [other for other in self._election_ids if other is not stream]
         for other in others:
             other.send(self._arbitration(code_pb2.ALREADY_EXISTS, election_id))
@@ -146,6 +124,10 @@ class Arbiter:
         response = p4runtime_pb2.StreamMessageResponse()
         update = response.arbitration
         update.device_id = self._device_id
+        if self._role:
+            update.role.name = self._role
+        if self._config is not None:
+            update.role.config.CopyFrom(self._config)
         if highest is not None:
             update.election_id.high = highest >> 64
             update.election_id.low = highest & (1 << 64) - 1

@@ -87,7 +87,7 @@ class Channel:
         if self._handling is not None:
             await asyncio.wait([self._handling])  # it may make this controller the primary
             self._handling.exception()
-        await self._loop.run_in_executor(self._threads, self._service.arbiter.disconnect, self.stream)
+        await self._loop.run_in_executor(self._threads, self._service.roles.disconnect, self.stream)
         self.stream.close(self._outcome())
 
     def _outcome(self) -> P4RuntimeError | None:
@@ -105,7 +105,7 @@ class Channel:
             self._room.clear()
             await self._room.wait()
         message = self._context.read()
-        if self._service.arbiter.knows(self.stream):
+        if self._service.roles.knows(self.stream):
             return await message
         return await self._waiting.until(self._call, message)
 

@@ -19,6 +19,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch.device import Device
 from softswitch.errors import DeviceError, NotFoundError
 from softswitch.p4runtime import absent, counters, groups, tables
+from softswitch.p4runtime.access import FULL, Access, entity_id
 from softswitch.p4runtime.entries import decode_key, encode_action, encode_key
 from softswitch.p4runtime.errors import (
     AbortedError,
@@ -54,9 +55,10 @@ class Part:
 
 
 class Reading:
-    """The answer to a ReadRequest. A refused request adds no entity and does not stop the others."""
+    """The answer to a ReadRequest: what the role that asks is about (``allowed``). A refused request adds no entity and
+    does not stop the others."""
 
-    def __init__(self, device: Device, pipeline: Pipeline, requests: Iterable[Any]) -> None:
+    def __init__(self, device: Device, pipeline: Pipeline, requests: Iterable[Any], allowed: Access = FULL) -> None:
         self._device = device
         self._pipeline = pipeline
         self._outcomes: list[P4RuntimeError | None] = []
@@ -64,6 +66,7 @@ class Reading:
         self._steps = 0
         self._snapshot = Snapshot(device)
         self._requests = iter(requests)
+        self._allowed = allowed
         self._entities = chain.from_iterable(part.entities() for part in self._parts)
 
     def _plan(self, request: Any) -> P4RuntimeError | None:
@@ -98,7 +101,7 @@ class Reading:
         try:
             for entity in self._entities:
                 steps += 1
-                if entity is not None:
+                if entity is not None and (self._allowed is FULL or self._allowed.has(entity_id(entity))):
                     response.entities.append(entity)
                     size += entity.ByteSize()
                 if steps >= PIECE_STEPS or size >= PIECE_BYTES:

@@ -21,7 +21,6 @@ import grpc
 import grpc.aio
 from p4.v1 import p4runtime_pb2
 
-from softswitch.p4runtime.arbitration import MAX_CONTROLLERS
 from softswitch.p4runtime.calls import Call, Turns, Waiting
 from softswitch.p4runtime.channel import Channel
 from softswitch.p4runtime.errors import (
@@ -33,6 +32,7 @@ from softswitch.p4runtime.errors import (
 )
 from softswitch.p4runtime.messages import parse
 from softswitch.p4runtime.read import Reading
+from softswitch.p4runtime.roles import MAX_CONTROLLERS
 from softswitch.p4runtime.service import API_VERSION, Service
 
 T = TypeVar("T")

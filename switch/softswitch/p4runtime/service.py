@@ -19,7 +19,8 @@ from p4.v1 import p4runtime_pb2
 from softswitch.device import Device
 from softswitch.errors import DeviceError
 from softswitch.p4runtime import packetio, pipeline, write
-from softswitch.p4runtime.arbitration import Arbiter, election_id_of
+from softswitch.p4runtime.access import Access
+from softswitch.p4runtime.arbitration import election_id_of
 from softswitch.p4runtime.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -31,6 +32,7 @@ from softswitch.p4runtime.errors import (
 )
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.read import Reading
+from softswitch.p4runtime.roles import Roles
 from softswitch.p4runtime.stream import Stream
 from softswitch.program import ir
 
@@ -57,13 +59,14 @@ class Service:
         self._verify = verify
         self._write_lock = threading.Lock()
         self._pipeline: Pipeline | None = None
-        self.arbiter = Arbiter(device_id, self._write_lock)
+        self.roles = Roles(device_id, self._write_lock)
 
     def set_pipeline(self, request: Any) -> None:
         self._check_target(request)
-        self.arbiter.require_primary(election_id_of(request))  # first of all: others do not even wait for the lock
+        self._require_primary(request)  # first of all: others do not even wait for the lock
         with self._write_lock:
-            self.arbiter.require_primary(election_id_of(request))
+            if not self._require_primary(request).can_set_pipeline:
+                raise PermissionDeniedError(f"role {request.role!r} may not set the pipeline, says its config")
             match request.action:
                 case _ACTIONS.VERIFY:
                     self._verify_config(request)
@@ -101,21 +104,22 @@ class Service:
 
     def write(self, request: Any) -> None:
         self._check_target(request)
-        self.arbiter.require_primary(election_id_of(request))  # first of all: others do not even wait for the lock
+        self._require_primary(request)  # first of all: others do not even wait for the lock
         with self._write_lock:
-            self.arbiter.require_primary(election_id_of(request))
+            allowed = self._require_primary(request)
             current = self._require_pipeline()
             write.check_atomicity(request.atomicity)
-            write.apply(self._device, current, request.updates)
+            write.apply(self._device, current, request.updates, allowed)
 
     def read(self, request: Any) -> Reading:
         self._check_target(request)
-        return Reading(self._device, self._require_pipeline(), request.entities)
+        allowed = self.roles.access_of(request.role)
+        return Reading(self._device, self._require_pipeline(), request.entities, allowed)
 
     def stream_message(self, stream: Stream, message: Any) -> None:
         """Handle one message of a controller. An error it raises must terminate the stream."""
         if message.WhichOneof("update") == "arbitration":
-            self.arbiter.update(stream, message.arbitration)
+            self.roles.update(stream, message.arbitration)
             return
         try:
             self._other_stream_message(stream, message)
@@ -130,30 +134,36 @@ class Service:
             raise InvalidArgumentError("the stream message is empty, or of a kind this server does not know")
         if kind != "packet":
             raise UnimplementedError(f"{kind} is not offered")
-        if self.arbiter.primary is not stream:
-            raise PermissionDeniedError("only the primary controller may send packets")
+        self.roles.access_of_primary(stream)
         if self._cpu_port is None:
             raise FailedPreconditionError("the switch has no CPU port")
         frame = packetio.frame_of_packet_out(self._require_pipeline().info.packet_out, message.packet)
         self._device.inject(self._cpu_port, frame)
 
     def packet_in(self, frame: bytes) -> None:
-        """Hand a frame that left by the CPU port to the primary. Never blocks; a frame nobody can take is lost."""
-        primary, current = self.arbiter.primary, self._pipeline
-        if primary is None or current is None:
+        """Hand a frame that left by the CPU port to the primaries that receive it. Never blocks; a frame nobody can
+        take is lost."""
+        primaries, current = self.roles.primaries, self._pipeline
+        if not primaries or current is None:
             return
         try:
             packet = packetio.packet_in_of_frame(current.info.packet_in, frame)
         except InvalidArgumentError as error:
             _LOG.warning("packet-in dropped: %s", error)
             return
-        if not primary.offer_packet(p4runtime_pb2.StreamMessageResponse(packet=packet)):
-            _LOG.debug("packet-in dropped: the primary controller does not read fast enough")
+        message = p4runtime_pb2.StreamMessageResponse(packet=packet)
+        for allowed, primary in primaries:
+            if allowed.receives(packet) and not primary.offer_packet(message):
+                _LOG.debug("packet-in dropped: the primary controller does not read fast enough")
 
     def _check_target(self, request: Any) -> None:
         self._check_device_id(request.device_id)
-        if request.role or getattr(request, "role_id", 0):  # a ReadRequest has no role_id
-            raise NotThereError(f"role {request.role!r} is not known; there is the default role only")
+        number = getattr(request, "role_id", 0)  # a ReadRequest has none
+        if number:
+            raise NotThereError(f"role id {number} is not known: roles have names")
+
+    def _require_primary(self, request: Any) -> Access:
+        return self.roles.require_primary(request.role, election_id_of(request))
 
     def _check_device_id(self, device_id: int) -> None:
         if device_id != self._device_id:

@@ -12,6 +12,7 @@ from p4.v1 import p4runtime_pb2
 from softswitch.device import Device
 from softswitch.errors import DeviceError
 from softswitch.p4runtime import counters, groups, tables
+from softswitch.p4runtime.access import FULL, Access, entity_id
 from softswitch.p4runtime.errors import (
     BatchError,
     InvalidArgumentError,
@@ -34,19 +35,21 @@ def check_atomicity(atomicity: int) -> None:
         raise UnimplementedError(f"atomicity {name} is not offered; CONTINUE_ON_ERROR is")
 
 
-def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any]) -> None:
-    """Attempt every update in order. Raises BatchError if any failed; the others have been done.
+def apply(device: Device, pipeline: Pipeline, updates: Iterable[Any], allowed: Access = FULL) -> None:
+    """Attempt every update in order; ``allowed``: to the role that asks.
 
-    A table is built once for all of them.
+    Raises BatchError if any failed; the others have been done. A table is changed once for all of them.
     """
     with device.batch():
-        outcomes = [_outcome(device, pipeline, update) for update in updates]
+        outcomes = [_outcome(device, pipeline, allowed, update) for update in updates]
     if any(outcomes):
         raise BatchError("updates", outcomes)
 
 
-def _outcome(device: Device, pipeline: Pipeline, update: Any) -> P4RuntimeError | None:
+def _outcome(device: Device, pipeline: Pipeline, allowed: Access, update: Any) -> P4RuntimeError | None:
     try:
+        if allowed is not FULL:
+            allowed.require(entity_id(update.entity), f"what the {update.entity.WhichOneof('entity')} is about")
         _apply_one(device, pipeline, update)
     except P4RuntimeError as error:
         return error

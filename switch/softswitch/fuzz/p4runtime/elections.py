@@ -69,7 +69,8 @@ class Elections:
         elif kind == 5:
             message = self._arbitration(self._next())
             message.arbitration.role.name = "other"
-            self._breaks(number, message, code_pb2.FAILED_PRECONDITION, code_pb2.UNIMPLEMENTED)
+            message.arbitration.role.config.type_url = "type.googleapis.com/p4.v1.Error"
+            self._breaks(number, message, code_pb2.FAILED_PRECONDITION, code_pb2.INVALID_ARGUMENT)
         else:
             self._leave(number)
 

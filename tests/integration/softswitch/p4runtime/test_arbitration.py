@@ -13,7 +13,7 @@ from google.rpc import code_pb2
 from helpers.p4runtime.client import DEVICE_ID, Controller, Program, code_of, insert
 from helpers.p4runtime.fake_device import FakeDevice
 from p4.v1 import p4runtime_pb2 as p4rt
-from softswitch.p4runtime.arbitration import MAX_CONTROLLERS
+from softswitch.p4runtime.roles import MAX_CONTROLLERS
 from softswitch.p4runtime.server import Server, serve
 from softswitch.runtime.entries import ActionCall, Entry
 
@@ -157,7 +157,10 @@ def test_duplicate_id(connect_fake: Connect, first: bool) -> None:
     else:
         other.become(4)
     other.arbitrate(5)
-    assert ended(other) == "INVALID_ARGUMENT"
+    end = other.wait_for_end()
+    assert code_pb2.Code.Name(end.code) == "INVALID_ARGUMENT"
+    # Clients look for these words to choose another id.
+    assert "election id 5 is already used by another controller" in str(end)
     assert primary.is_quiet()
 
 
@@ -174,8 +177,8 @@ def with_role(name: str = "", role_id: int = 0, config: bool = False) -> Any:
 @pytest.mark.parametrize(
     ("message", "code_first", "code_later"),
     [
-        (with_role(name="lab"), "UNIMPLEMENTED", "FAILED_PRECONDITION"),
         (with_role(role_id=2), "UNIMPLEMENTED", "FAILED_PRECONDITION"),
+        (with_role(name="lab", config=True), "INVALID_ARGUMENT", "FAILED_PRECONDITION"),
         (with_role(config=True), "INVALID_ARGUMENT", "INVALID_ARGUMENT"),
     ],
 )
