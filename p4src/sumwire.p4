@@ -16,6 +16,7 @@
 #include "include/control/admission.p4"
 #include "include/control/uplink.p4"
 #include "include/control/degrade.p4"
+#include "include/control/authenticate.p4"
 #include "include/control/slot.p4"
 #include "include/control/reply.p4"
 #include "include/control/guard.p4"
@@ -26,6 +27,7 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     Forwarding() forwarding;
     Admission() admission;
     Uplink() uplink;
+    Authenticate() authenticate;
     Degrade() degrade;
     Slot() slot;
     Reply() reply;
@@ -39,6 +41,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 admission.apply(hdr, meta, standard_metadata);
                 if (meta.reject == REJECT_NONE) {
                     uplink.apply(hdr, meta, standard_metadata);
+                }
+                if (meta.reject == REJECT_NONE && (hdr.auth.isValid() || hdr.key.isValid())) {
+                    authenticate.apply(hdr, meta);
                 }
                 if (meta.reject == REJECT_NONE) {
                     degrade.apply(hdr, meta);
@@ -56,6 +61,9 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             guard.apply(hdr, meta, standard_metadata);
         } else if (meta.effects & EFFECTS_REPLY != 0) {
             reply.apply(hdr, meta, standard_metadata);
+            if (hdr.auth.isValid()) {
+                authenticate.apply(hdr, meta);
+            }
         }
         if (meta.verdict != VERDICT_NONE) {
             accounting.apply(meta);
@@ -89,6 +97,7 @@ control SumwireDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.pair2);
         packet.emit(hdr.pair4);
         packet.emit(hdr.pair6);
+        packet.emit(hdr.auth);
     }
 }
 

@@ -86,6 +86,34 @@ header pair_h {
 #define WORD6 hdr.pair6.first
 #define WORD7 hdr.pair6.second
 
+// The authentication tag, behind the payload (control/authenticate.p4). Packets of jobs without a key have none.
+header auth_h {
+    tag_t tag;
+}
+
+// Not on the wire: the job's key, and what the authentication tag is computed in. Of jobs without a key it is invalid.
+header key_h {
+    // Of the universal hash, for each word of the payload.
+    word_t w0;
+    word_t w1;
+    word_t w2;
+    word_t w3;
+    word_t w4;
+    word_t w5;
+    word_t w6;
+    word_t w7;
+    // Of SipHash, and its state.
+    bit<64> low;
+    bit<64> high;
+    bit<64> v0;
+    bit<64> v1;
+    bit<64> v2;
+    bit<64> v3;
+    bit<128> hash;     // of the payload
+    ipv4_t address;    // of the switch that checks the packet, or that replies
+    worker_t worker;   // 0 in replies, which may be for all
+}
+
 // Not on the wire: the switch above, for the slot at hand. A root has none, and then it is invalid and costs nothing.
 header above_h {
     bit<16> port;
@@ -106,7 +134,9 @@ struct headers_t {
     pair_h pair2;
     pair_h pair4;
     pair_h pair6;
+    auth_h auth;
     above_h above;
+    key_h key;
 }
 
 #endif

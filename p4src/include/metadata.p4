@@ -66,21 +66,21 @@ struct payload_t {
 
 // A comment begins with the files that write a field, and behind the arrow those that read it.
 struct metadata_t {
-    // parser, forwarding, sumwire, admission, uplink, slot, guard -> sumwire, admission, slot, guard, refusal. Why the
-    // packet is refused, REJECT_*, an index of a counter. REJECT_NONE while there is nothing against it.
+    // parser, forwarding, sumwire, admission, uplink, authenticate, slot, guard -> sumwire, admission, slot, guard, refusal.
+    // Why the packet is refused, REJECT_*, an index of a counter. REJECT_NONE while there is nothing against it.
     bit<32> reject;
     // slot, guard -> sumwire, reply, accounting. What the slot makes of the packet, VERDICT_*, an index of a counter.
     bit<32> verdict;
-    // parser, degrade, slot -> admission, uplink, degrade, slot, aggregate, vote. See TRAIT_*.
+    // parser, degrade, slot -> admission, uplink, authenticate, degrade, slot, aggregate, vote. See TRAIT_*.
     bit<16> traits;
     // slot, sum32 -> sumwire, slot, aggregate, sum32, reply. See EFFECT_*.
     bit<8> effects;
-    // reply, refusal -> reply, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills in addresses
-    // and checksum.
+    // reply, refusal -> reply, authenticate, checksum, virtual_queue. See REPLY_*. The switch made the packet, and fills
+    // in addresses and checksum.
     bit<2> reply;
     // forwarding -> sumwire, forwarding, guard, reply. The aggregator's own. 0 while the packet is not for the aggregator.
     mac_t switch_mac;
-    // parser -> forwarding, guard, reply. The destination, for the tables.
+    // parser -> forwarding, authenticate, guard, reply. The destination, for the tables.
     ipv4_t lookup_address;
     // parser, admission, uplink -> parser, uplink. Chooses the switch above: the slot, or a hash of slot and round.
     // Before that, whether lengths agree.

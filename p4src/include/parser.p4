@@ -220,6 +220,12 @@ parser SumwireParser(packet_in packet,
             (4, UDP_BYTES_OF_4): parse_four_words;
             (6, UDP_BYTES_OF_6): parse_six_words;
             (8, UDP_BYTES_OF_8): parse_eight_words;
+            (0, UDP_BYTES_OF_0 + TAG_BYTES): parse_tag;
+            (1, UDP_BYTES_OF_1 + TAG_BYTES): parse_one_and_tag;
+            (2, UDP_BYTES_OF_2 + TAG_BYTES): parse_two_and_tag;
+            (4, UDP_BYTES_OF_4 + TAG_BYTES): parse_four_and_tag;
+            (6, UDP_BYTES_OF_6 + TAG_BYTES): parse_six_and_tag;
+            (8, UDP_BYTES_OF_8 + TAG_BYTES): parse_eight_and_tag;
             default: reject_length;
         }
     }
@@ -256,6 +262,52 @@ parser SumwireParser(packet_in packet,
         packet.extract(hdr.pair2);
         packet.extract(hdr.pair4);
         packet.extract(hdr.pair6);
+        transition accept;
+    }
+
+    // Packets of jobs with a key are 8 bytes longer.
+    state parse_one_and_tag {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.auth);
+        transition accept;
+    }
+
+    state parse_two_and_tag {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.word1);
+        packet.extract(hdr.auth);
+        transition accept;
+    }
+
+    state parse_four_and_tag {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.word1);
+        packet.extract(hdr.pair2);
+        packet.extract(hdr.auth);
+        transition accept;
+    }
+
+    state parse_six_and_tag {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.word1);
+        packet.extract(hdr.pair2);
+        packet.extract(hdr.pair4);
+        packet.extract(hdr.auth);
+        transition accept;
+    }
+
+    state parse_eight_and_tag {
+        packet.extract(hdr.word0);
+        packet.extract(hdr.word1);
+        packet.extract(hdr.pair2);
+        packet.extract(hdr.pair4);
+        packet.extract(hdr.pair6);
+        packet.extract(hdr.auth);
+        transition accept;
+    }
+
+    state parse_tag {
+        packet.extract(hdr.auth);
         transition accept;
     }
 

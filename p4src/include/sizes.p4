@@ -49,6 +49,8 @@ const int ETHERNET_BYTES = 14;
 const int IPV4_BYTES = 20;
 const int UDP_BYTES = 8;
 const int SUMWIRE_BYTES = 32;
+// Behind the payload, in packets of jobs with a key.
+const int TAG_BYTES = 8;
 // A frame without payload.
 const int BARE_BYTES = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES + SUMWIRE_BYTES;
 

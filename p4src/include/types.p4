@@ -18,6 +18,7 @@ typedef bit<8> worker_t;
 typedef bit<32> bitmap_t;
 typedef bit<32> slot_t;
 typedef bit<64> token_t;
+typedef bit<64> tag_t;
 typedef bit<96> run_t;
 typedef bit<152> opening_t;
 typedef bit<256> state_t;
@@ -156,6 +157,7 @@ const bit<32> REJECT_SOURCE = 19;      // to be forwarded, or ARP: nobody at thi
 const bit<32> REJECT_BUDGET = 20;      // the job's workers send more than the job's limit
 const bit<32> REJECT_TOKEN = 21;       // of a run that is not open at this switch
 const bit<32> REJECT_ROUND = 22;       // of the run, but not of the slot's next round
+const bit<32> REJECT_TAG = 23;         // of a job with a key: no authentication tag, or a wrong one; or the reverse
 const int REJECTS = 32;
 
 // Rates are bytes in 1024 us, and lengths are kept in 1/1024 bytes, so that a time in us times a rate is a length.

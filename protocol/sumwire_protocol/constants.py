@@ -30,6 +30,7 @@ ETHERNET_BYTES: Final = 14
 IPV4_BYTES: Final = 20
 UDP_BYTES: Final = 8
 SUMWIRE_BYTES: Final = 32
+TAG_BYTES: Final = 8
 BARE_BYTES: Final = 74
 ETHERTYPE_IPV4: Final = 2048
 ETHERTYPE_ARP: Final = 2054
@@ -132,6 +133,7 @@ REJECT_SOURCE: Final = 19
 REJECT_BUDGET: Final = 20
 REJECT_TOKEN: Final = 21
 REJECT_ROUND: Final = 22
+REJECT_TAG: Final = 23
 REJECTS: Final = 32
 QUEUE_SHIFT: Final = 10
 QUEUE_LOOKBACK_US: Final = 1073741824
@@ -228,6 +230,9 @@ HEADERS: Final[tuple[tuple[str, tuple[tuple[str, int], ...]], ...]] = (
         ("first", 1024),
         ("second", 1024),
     )),
+    ("auth", (
+        ("tag", 64),
+    )),
 )
 
 # What kinds, flags and reject reasons mean
@@ -264,4 +269,5 @@ MEANINGS: Final = {
     "REJECT_BUDGET": "the job's workers send more than the job's limit",
     "REJECT_TOKEN": "of a run that is not open at this switch",
     "REJECT_ROUND": "of the run, but not of the slot's next round",
+    "REJECT_TAG": "of a job with a key: no authentication tag, or a wrong one; or the reverse",
 }

@@ -77,6 +77,7 @@ from golden.queues import (
 )
 from golden.refusals import *  # noqa: F403
 from golden.refusals import Refusals
+from golden.tags import tag_of
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,16 @@ class Job:
     digest: int = 0
     # Bytes that its workers may send in 1024 us; 0 for any number.
     budget: int = 0
+    # Of the authentication tags; empty for none.
+    key: bytes = b""
+
+    def sealed(self, packet: Packet, switch: bytes) -> Packet:
+        """The packet with the authentication tag that it must have. ``switch``: the address of the one that it is for,
+        or from."""
+        bare = packet._replace(tag=b"")
+        if not self.key or packet.kind == REFUSED:
+            return bare
+        return bare._replace(tag=tag_of(self.key, bare.encode(), switch).to_bytes(8, "big"))
 
     def quorum_for(self, packet: Packet) -> int:
         """What closes the slot: the job's quorum, or what a contribution says of its run."""
@@ -301,6 +312,7 @@ class GoldenSwitch:
         late_checks = (
             (cut_up and above is not None, "WORDS"),
             (from_above and source != (above and (above.port, above.mac, above.ip)), "PARENT"),
+            (packet != job.sealed(packet, above.ip if from_above and above else self.aggregator.ip), "TAG"),
             (run == "TOKEN", "TOKEN"),
             (run == "ROUND", "ROUND"),
             (not any_call and differs, "CALL"),
@@ -481,12 +493,13 @@ class GoldenSwitch:
             words=len(payload) // WORD, payload=payload,
         )  # fmt: skip
         above = parent.switch
+        up = job.sealed(up, above.ip)
         return above.port, udp_frame(self.aggregator, above, up.encode(), dscp_ecn=reply_tos(request))
 
     def _to(self, job: Job, worker: int, packet: Packet, request: bytes) -> tuple[int, bytes]:
         host = job.workers[worker]
         source = replace(self.aggregator, udp_port=UDP_PORT)
-        body = packet._replace(worker=worker).encode()
+        body = job.sealed(packet._replace(worker=worker), self.aggregator.ip).encode()
         return host.port, udp_frame(source, host, body, dscp_ecn=reply_tos(request))
 
     def settle(self, job_number: int, slot_number: int, bits: bytes) -> None:

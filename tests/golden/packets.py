@@ -29,6 +29,7 @@ _SUMWIRE = struct.Struct("!BBHHBBIIBBHIQ")
 # Bytes of the header, and of a frame without payload.
 HEADER = _SUMWIRE.size
 BARE = 42 + HEADER
+TAG = 8
 
 
 class Packet(NamedTuple):
@@ -50,19 +51,24 @@ class Packet(NamedTuple):
     version: int = VERSION
     cut: int = 0
     token: int = NO_TOKEN
+    # The authentication tag behind the payload, of jobs with a key.
+    tag: bytes = b""
 
     def encode(self) -> bytes:
         head = _SUMWIRE.pack(
             self.version << 4 | self.kind, self.op, self.job, self.slot, self.worker, self.count,
             self.round, self.contributors, self.flags, self.words, self.bucket, self.cut << 24 | self.chunk, self.token,
         )  # fmt: skip
-        return head + self.payload
+        return head + self.payload + self.tag
 
 
 def decode(data: bytes) -> Packet:
     first, *rest, last, token = _SUMWIRE.unpack_from(data)
-    payload, chunk = data[_SUMWIRE.size :], last & 0xFFFFFF
-    return Packet(first & 15, *rest, chunk, payload=payload, version=first >> 4, cut=last >> 24, token=token)
+    payload, chunk, tag = data[_SUMWIRE.size :], last & 0xFFFFFF, b""
+    words = data[17]
+    if len(payload) == words * WORD + TAG:
+        payload, tag = payload[:-TAG], payload[-TAG:]
+    return Packet(first & 15, *rest, chunk, payload, first >> 4, last >> 24, token, tag)
 
 
 def ones_complement_sum(data: bytes) -> int:

@@ -120,7 +120,8 @@ def is_whole_contribution(frame: bytes) -> bool:
     if malformed(frame) is not None:
         return False
     packet = decode(frame[42:])
-    return (packet.kind, packet.op, packet.words) == (CONTRIBUTE, THC, WORDS_UP[THC])
+    # Who checks an authentication tag would refuse what is left.
+    return (packet.kind, packet.op, packet.words, packet.tag) == (CONTRIBUTE, THC, WORDS_UP[THC], b"")
 
 
 def with_ipv4(frame: bytes, *, tos: int, total: int | None = None) -> bytes:

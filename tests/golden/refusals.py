@@ -24,7 +24,7 @@ GAP_US = 10_000
 REASONS = {
     "LENGTH": 1, "VERSION": 2, "KIND": 3, "OP": 4, "WORDS": 5, "JOB": 6, "WORKER": 7, "PORT": 8, "ADDRESS": 9,
     "SLOT": 10, "JOB_OP": 11, "COUNT": 12, "CHECKSUM": 13, "NOT_SUMWIRE": 14, "CALL": 15, "PARENT": 16,
-    "UDP_PORT": 17, "FLAGS": 18, "SOURCE": 19, "BUDGET": 20, "TOKEN": 21, "ROUND": 22,
+    "UDP_PORT": 17, "FLAGS": 18, "SOURCE": 19, "BUDGET": 20, "TOKEN": 21, "ROUND": 22, "TAG": 23,
 }  # fmt: skip
 
 

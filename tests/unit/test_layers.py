@@ -25,7 +25,8 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": (
         "protocol",
         set(),
-        "version constants privileges | digest ops outside program tables | layout | scapy_layer wireshark",
+        "version constants privileges | authentication digest ops outside program tables | layout"
+        " | scapy_layer wireshark",
     ),
     "nativelib": ("native", set(), "errors | trusted | cache | remembered | compiler | build"),
     "sumwire": (

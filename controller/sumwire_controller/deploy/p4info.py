@@ -20,6 +20,7 @@ from sumwire_protocol import program
 from sumwire_controller.deploy.artifacts import CURE, read_artifacts
 from sumwire_controller.derive.entries import Entry, MulticastGroup, TableEntry
 from sumwire_controller.derive.tables import (
+    OTHER_ACTIONS,
     QUEUE_COUNTER,
     REJECT_COUNTER,
     TABLES,
@@ -75,6 +76,7 @@ class Program:
         self.device_config = device_config
         self.cookie = int.from_bytes(hashlib.sha256(device_config).digest()[:8], "big")
         self._tables = {name: _bind(p4info, shape) for name, shape in TABLES.items()}
+        self._others = {name: _bind(p4info, shape) for name, shape in OTHER_ACTIONS.items()}
         self._names = {table.id: name for name, table in self._tables.items()}
         self.verdicts_id: int = _by_alias(p4info.counters, VERDICT_COUNTER, "counter").preamble.id
         self.rejects_id: int = _by_alias(p4info.counters, REJECT_COUNTER, "counter").preamble.id
@@ -110,6 +112,8 @@ class Program:
         entity.table_entry.table_id = table.id
         _fill_match(entity.table_entry, table, entry.key)
         action = entity.table_entry.action.action
+        if len(entry.args) > len(table.parameter_ids):
+            table = self._others.get(entry.table, table)
         action.action_id = table.action_id
         for param_id, bits, value in zip(table.parameter_ids, table.parameter_bits, entry.args, strict=True):
             action.params.add(param_id=param_id, value=_checked(entry, value, bits))
@@ -144,6 +148,9 @@ class Program:
     def _args_of(self, row: Any) -> tuple[int, ...]:
         table = self._tables[self._names[row.table_id]]
         action = row.action.action
+        other = self._others.get(table.shape.name)
+        if other is not None and action.action_id == other.action_id:
+            table = other
         if action.action_id != table.action_id:
             held = f"holds a row with action {action.action_id:#x}, not {table.shape.action!r}"
             cure = "restart the switch, then: sumwire-controller apply CONFIG"

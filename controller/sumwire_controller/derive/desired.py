@@ -9,6 +9,7 @@ from ipaddress import IPv4Address
 from itertools import cycle
 from typing import Final
 
+from sumwire_protocol.authentication import tag_keys
 from sumwire_protocol.constants import WORD_BITS
 from sumwire_protocol.digest import NO_DIGEST, job_digest
 
@@ -81,7 +82,9 @@ def _admission(config: Config, job: Job, generation: int) -> TableEntry:
     ops = sum(1 << OP_CODES[op] for op in job.ops)
     slots = (job.slots.base, job.slots.count)
     last = (int(job.spray == "hash"), job.quorum_least, digest_of(config, job))
-    return TableEntry(JOB.name, (job.id,), (generation, *slots, job.quorum, group_of(job), ops, *last))
+    keys = None if job.key is None else tag_keys(job.key, job.id)
+    derived = () if keys is None else (*keys.words, *keys.sip)
+    return TableEntry(JOB.name, (job.id,), (generation, *slots, job.quorum, group_of(job), ops, *last, *derived))
 
 
 def digest_of(config: Config, job: Job) -> int:

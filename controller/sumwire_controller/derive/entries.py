@@ -18,6 +18,7 @@ from sumwire_controller.derive.tables import (
     AGGREGATOR,
     FORWARD,
     JOB,
+    KEYED_JOB,
     REPLICA,
     SOURCE,
     TABLES,
@@ -33,7 +34,7 @@ LEDGER_KEY: Final = ((1 << 16) - 1, (1 << 8) - 1)
 """(job, worker) of the ledger row. Job ids of configurations end far below."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TableEntry:
     """One row. `key` and `args` are numbers, in the order of the keys and parameters in `derive/tables.py`."""
 
@@ -55,7 +56,18 @@ class TableEntry:
         if is_ledger(self):
             return f"{self.table}[{', '.join(map(str, self.key))}] ledger: last generation {self.arg('ip')}"
         key = ", ".join(f"{name}={_shown(name, value)}" for name, value in zip(shape.keys, self.key, strict=True))
+        if is_keyed(self):
+            # What the key gives is nobody's to read.
+            return f"{self.table}[{key}] {KEYED_JOB.action}({_arguments(shape, self.args[: len(JOB.parameters)])})"
         return f"{self.table}[{key}] {shape.action}({_arguments(shape, self.args)})"
+
+    def __repr__(self) -> str:
+        return f"<{self}>" if is_keyed(self) else f"TableEntry({self.table!r}, {self.key}, {self.args})"
+
+
+def is_keyed(entry: TableEntry) -> bool:
+    """Is this the row of a job with a key?"""
+    return entry.table == JOB.name and len(entry.args) > len(JOB.parameters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ WORD_PLANES_LOW: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """A table and the one action that the controller installs in it. Keys and parameters are in the program's order.
+    """A table and an action that the controller installs in it. Keys and parameters are in the program's order.
 
     An LPM key has two names here: the address and the prefix length. So has a ternary key: the value and the mask. A
     table with a ternary key has the row's priority as its last name.
@@ -45,6 +45,13 @@ JOB: Final = TableShape(
     "admit_job",
     ("generation", "slot_base", "job_slots", "quorum", "group", "job_ops", "spray", "quorum_least", "digest"),
 )
+KEYED_JOB: Final = TableShape(
+    JOB.name,
+    JOB.keys,
+    "admit_keyed_job",
+    (*JOB.parameters, *(f"hash{word}" for word in range(SLOT_WORDS)), "sip_low", "sip_high"),
+)
+"""Of a job with a key, in table `job` as well."""
 SOURCE: Final = TableShape("source", ("port", "mac", "address"), "known_source", ())
 WORKER: Final = TableShape(
     "worker",
@@ -74,6 +81,8 @@ REPLICA: Final = TableShape("replica", ("job", "worker"), "address", ("mac", "ip
 _ALL = (FORWARD, AGGREGATOR, JOB, WORKER, SOURCE, UPLINK, THC_LOW, THC_HIGH, REPLICA, VIRTUAL_QUEUE, DEGRADE)
 TABLES: Final = {shape.name: shape for shape in _ALL}
 """Every table that the controller writes. It leaves all others alone."""
+OTHER_ACTIONS: Final = {KEYED_JOB.name: KEYED_JOB}
+"""Tables in which it installs a second action, which takes the first one's parameters and more."""
 
 VERDICT_COUNTER: Final = "verdicts"
 REJECT_COUNTER: Final = "rejects"

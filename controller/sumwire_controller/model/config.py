@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
@@ -172,7 +172,8 @@ class Job:
     each worker. `lanes` is the number of the job's lanes. `derive/lanes.py` makes a job of each lane, whose number is
     `lane`. `workers_min` is the fewest workers that a run may have; None means all. `whole` is for a job with several
     switches; it is None where only one switch's configuration is known. `blind`: hosts mask what they send.
-    `limit_mbit` is the most that its workers may send into one switch, in Mbit/s; None is any rate.
+    `limit_mbit` is the most that its workers may send into one switch, in Mbit/s; None is any rate. `key`: 32 bytes,
+    with which packets get authentication tags; None for none.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Job:
     blind: bool = False
     limit_mbit: float | None = None
     whole: WholeJob | None = None
+    key: bytes | None = field(default=None, repr=False)
 
     @property
     def quorum_least(self) -> int:

@@ -17,6 +17,7 @@ from sumwire_protocol.ops import OPS, Op, Payload
 
 from sumwire.aggregator.batches import Batch
 from sumwire.aggregator.state import State
+from sumwire.wire.authentication.reference import tags_of
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import cuts_of, headers
 
@@ -59,7 +60,28 @@ def refusals(state: State, batch: Batch) -> tuple[NDArray[np.uint8], NDArray[np.
     # The first reason is written last.
     for broken, reason in reversed(checks):
         reasons[broken] = reason
+    admitted = np.flatnonzero(reasons == p4.REJECT_NONE)
+    reasons[admitted[~_have_right_tags(state, batch, admitted, index[admitted])]] = p4.REJECT_TAG
     return reasons, index
+
+
+def bare_sizes(records: NDArray[Any]) -> NDArray[np.uint32]:
+    """Bytes of packets without an authentication tag, (n,)."""
+    return HEADER_BYTES + records["words"].astype(np.uint32) * np.uint32(WORD_BYTES)
+
+
+def _have_right_tags(state: State, batch: Batch, rows: NDArray[np.intp], index: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether these well-formed packets have the tags that they must have, or none where the job has no key, (n,)."""
+    sizes, bare = batch.sizes[rows], bare_sizes(headers(batch.rows)[rows])
+    right: NDArray[np.bool_] = (sizes != bare) == (state.jobs["key"]["present"][index] != 0)
+    keyed = np.flatnonzero(right & (sizes != bare))
+    for size, number in sorted({(int(bare[one]), int(index[one])) for one in keyed}):
+        which = keyed[(bare[keyed] == size) & (index[keyed] == number)]
+        packets = batch.rows[rows[which], : size + p4.TAG_BYTES]
+        found = np.ascontiguousarray(packets[:, size:]).view(">u8").reshape(-1)
+        tags = tags_of(state.jobs["key"][number], packets[:, :HEADER_BYTES], packets[:, HEADER_BYTES:size])
+        right[which] = tags == found
+    return right
 
 
 def _form(records: NDArray[Any], sizes: NDArray[np.uint32]) -> list[tuple[NDArray[np.bool_], int]]:
@@ -77,7 +99,7 @@ def _form(records: NDArray[Any], sizes: NDArray[np.uint32]) -> list[tuple[NDArra
         (~np.isin(kind, FROM_WORKERS + _FROM_ABOVE), p4.REJECT_KIND),
         ((UP_WORDS[op] == 0) & ~are_hellos(records), p4.REJECT_OP),
         (~fits, p4.REJECT_WORDS),
-        (sizes != HEADER_BYTES + words.astype(np.uint32) * WORD_BYTES, p4.REJECT_LENGTH),
+        (~np.isin(sizes - bare_sizes(records), (0, p4.TAG_BYTES)), p4.REJECT_LENGTH),
     ]
 
 

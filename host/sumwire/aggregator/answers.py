@@ -12,8 +12,9 @@ from sumwire_protocol import constants as p4
 
 from sumwire.aggregator import folds, marks
 from sumwire.aggregator.admission import DOWN_WORDS, are_hellos, lost_planes
-from sumwire.aggregator.batches import PAYLOAD_BYTES, Batch, Replies
+from sumwire.aggregator.batches import WORDS_BYTES, Batch, Replies
 from sumwire.aggregator.state import State
+from sumwire.wire.authentication.reference import tags_of
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.packets import chunks_of, cuts_of, first_byte, headers
 
@@ -60,8 +61,9 @@ class Answers:
         _write_headers(replies, asked, slots, seat, _KINDS[verdicts[rows[source]]])
         _introduce(replies, asked, self._state.jobs["digest"][self._index[rows[source]]])
         replies.tos[: len(source)] = self._tos[rows[source]] & marks.PRIORITY_BITS | p4.ECN_ECT
-        replies.payloads[: len(words)] = words.reshape(len(words), PAYLOAD_BYTES)
+        replies.payloads[: len(words), :WORDS_BYTES] = words.reshape(len(words), WORDS_BYTES)
         replies.payload_of[: len(source)] = source
+        _authenticate(replies, self._state.jobs, self._index[rows[source]])
         replies.places[: len(source)] = self._state.jobs["places"][self._index[rows[source]], seat]
 
     def _receivers(self, rows: Numbers, verdicts: NDArray[np.uint8]) -> tuple[Numbers, Numbers]:
@@ -90,6 +92,17 @@ def _write_headers(
     words = np.where(lost_planes(asked), p4.THC_WORDS_CUT, DOWN_WORDS[asked["op"]])
     heads["words"] = np.where(kinds == p4.KIND_RESULT, words, 0)
     replies.sizes[: replies.count] = HEADER_BYTES + heads["words"].astype(np.uint32) * WORD_BYTES
+
+
+def _authenticate(replies: Replies, jobs: NDArray[Any], index: NDArray[np.int32]) -> None:
+    """Write tags behind the payloads of replies for jobs with a key. ``index``: the job of each reply."""
+    keyed = np.flatnonzero(jobs["key"]["present"][index])
+    for size, number in sorted({(int(replies.sizes[row]), int(index[row])) for row in keyed}):
+        which = keyed[(replies.sizes[keyed] == size) & (index[keyed] == number)]
+        payloads, words = replies.payload_of[which], size - HEADER_BYTES
+        tags = tags_of(jobs["key"][number], replies.heads[which], replies.payloads[payloads, :words])
+        replies.payloads[payloads, words : words + p4.TAG_BYTES] = tags.astype(">u8").view(np.uint8).reshape(-1, 8)
+    replies.sizes[keyed] += np.uint32(p4.TAG_BYTES)
 
 
 def _introduce(replies: Replies, asked: NDArray[Any], digests: NDArray[np.uint32]) -> None:

@@ -15,7 +15,9 @@ from sumwire_protocol import constants as p4
 from sumwire.wire.header import HEADER_BYTES, WORD_BYTES
 from sumwire.wire.messages import address_of
 
-PAYLOAD_BYTES: Final = p4.SLOT_WORDS * WORD_BYTES
+WORDS_BYTES: Final = p4.SLOT_WORDS * WORD_BYTES
+# Of a reply: words, and an authentication tag behind them.
+PAYLOAD_BYTES: Final = WORDS_BYTES + p4.TAG_BYTES
 # Longer than any contribution, so that a datagram that is too long can be told.
 ROW_BYTES: Final = HEADER_BYTES + PAYLOAD_BYTES + WORD_BYTES
 

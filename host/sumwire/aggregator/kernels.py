@@ -19,6 +19,7 @@ from sumwire_protocol.ops import OPS
 
 from sumwire.aggregator import draws, marks
 from sumwire.native import SWITCH, switched_off
+from sumwire.wire.authentication.kernels import FOLDER
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import headers
 from sumwire.wire.trains import TRAIN_BYTES
@@ -174,5 +175,5 @@ def _build() -> Path:
     text = "\n".join(("#pragma once", *lines, ""))
     sources = sorted(_FOLDER.glob("*.c"))
     return nativelib.build(
-        "sumwire-aggregator", sources, generated={"constants.h": text}, includes=[_FOLDER], flags=["-O3"]
+        "sumwire-aggregator", sources, generated={"constants.h": text}, includes=[_FOLDER, FOLDER], flags=["-O3"]
     )

@@ -172,6 +172,14 @@ def _round(of: _Refused) -> str:
     )
 
 
+def _tag(of: _Refused) -> str:
+    return (
+        f"{of.job}: from {of.sender}, a wrong authentication tag or none, or one although the job has no key: "
+        "somebody else sends in the worker's name, or its `key` file is another than this aggregator's: give all the "
+        "same file"
+    )
+
+
 def _parent(of: _Refused) -> str:
     return f"{of.job}: from {of.sender} as from a switch above, this aggregator has none: {_NO_TREE}"
 
@@ -194,4 +202,5 @@ _LINES: Final[Mapping[int, Callable[[_Refused], str]]] = {
     p4.REJECT_PARENT: _parent,
     p4.REJECT_TOKEN: _token,
     p4.REJECT_ROUND: _round,
+    p4.REJECT_TAG: _tag,
 }

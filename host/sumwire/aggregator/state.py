@@ -18,6 +18,7 @@ from sumwire_protocol.ops import CODES
 
 from sumwire.aggregator.senders import Senders, packed_address
 from sumwire.config import JobConfig
+from sumwire.wire.authentication.keys import KEY, key_record
 
 # struct aggregator_slot. A contributor counts as one.
 SLOT: Final = np.dtype(
@@ -49,6 +50,7 @@ JOB: Final = np.dtype(
         ("places", np.int32, (p4.JOB_WORKERS_MAX,)),
         ("addresses", np.uint32, (p4.JOB_WORKERS_MAX,)),
         ("udp_ports", ">u2", (p4.JOB_WORKERS_MAX,)),
+        ("key", KEY),
     ]
 )
 MONOMIALS: Final = 1 << p4.THC_INDEX_PLANES
@@ -118,6 +120,7 @@ class State:
         entry["quorum_least"] = job.quorum_least
         entry["ops"] = sum(1 << CODES[op] for op in job.ops)
         entry["digest"] = job.digest
+        entry["key"] = key_record(job.key, job.job, job.aggregator)
         if job.thc is not None:
             entry["coefficients"] = coefficients(job.thc.table)
         entry["places"] = -1

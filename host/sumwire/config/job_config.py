@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sumwire_protocol.digest import job_digest
@@ -70,7 +70,8 @@ class JobConfig:
     ``paths``: paths between leaf and root that packets may use. With more than one, results can arrive out of order.
     ``workers_min``: the fewest workers that a run may have; by default all of them. ``job_workers``, ``job_quorum``:
     those of the whole job, where ``workers`` and ``quorum`` are those of a smaller run (:meth:`for_run`). ``blind``:
-    the switch gets masked contributions (:mod:`sumwire.blind`).
+    the switch gets masked contributions (:mod:`sumwire.blind`). ``key``: 32 bytes, with which packets get
+    authentication tags (:mod:`sumwire.wire.authentication`); None for none.
 
     Example: with two lanes, jobs 7 and 8, lane 1 sends as job 8 and from the UDP port after lane 0's.
     """
@@ -90,6 +91,7 @@ class JobConfig:
     job_workers: int = 0
     job_quorum: int = 0
     blind: bool = False
+    key: bytes | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.lanes:

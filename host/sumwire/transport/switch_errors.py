@@ -42,6 +42,12 @@ _REFUSALS: Final = {
         f"send without NAT, or {APPLY_BOTH}",
     ),
     p4.REJECT_SLOT: ("the job at the switch has fewer slots than in the job file", APPLY_BOTH),
+    p4.REJECT_TAG: (
+        "the authentication tag of its packets is wrong: this worker has another key than the switch, or "
+        "one of them has none",
+        "give the configuration and all workers the same `key` file, then apply the configuration and write the job "
+        "files again: `sumwire-controller apply CONFIG`, `sumwire-controller job-file CONFIG --job NAME`",
+    ),
     p4.REJECT_JOB_OP: ("the job at the switch is without an op that the job file has", APPLY_BOTH),
 }
 

@@ -100,7 +100,15 @@ def _payload_missing(sender: Sender, rng: random.Random) -> bytes:
 
 def _payload_excess(sender: Sender, rng: random.Random) -> bytes:
     header, payload = _max32(sender, rng)
-    return _frame(sender, (header, payload + rng.randbytes(rng.randrange(1, 300))))
+    # 8 bytes more would be an authentication tag.
+    excess = rng.choice([size for size in range(1, 300) if size != p4.TAG_BYTES])
+    return _frame(sender, (header, payload + rng.randbytes(excess)))
+
+
+def _with_tag(sender: Sender, rng: random.Random) -> bytes:
+    """With an authentication tag, for a job without a key."""
+    header, payload = _max32(sender, rng)
+    return _frame(sender, (header, payload + rng.randbytes(p4.TAG_BYTES)))
 
 
 def _udp_length(sender: Sender, rng: random.Random) -> bytes:
@@ -203,6 +211,7 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
     "ICMP": (p4.REJECT_NOT_SUMWIRE, _ping),
     "no UDP header": (p4.REJECT_NOT_SUMWIRE, _no_udp_header),
     "run that nobody has opened": (p4.REJECT_TOKEN, _changed(token=(1, 1 << 63, (1 << 64) - 1))),
+    "authentication tag": (p4.REJECT_TAG, _with_tag),
     "op of an open slot": (p4.REJECT_CALL, _changed(job=(ODD_ID,), slot=(0,), round=(1,))),
 }
 """By name: the reject reason that must be counted, and how a packet is built."""

@@ -49,6 +49,28 @@ control Admission(inout headers_t hdr,
         }
     }
 
+    // Of a job with a key. What it says beside the job's row: the key of the universal hash, and that of SipHash.
+    @id(ID_ACTION_ADMIT_KEYED_JOB)
+    action admit_keyed_job(@id(1) bit<32> generation, @id(2) slot_t slot_base, @id(3) bit<16> job_slots,
+                           @id(4) bit<8> quorum, @id(5) bit<16> group, @id(6) bit<8> job_ops, @id(7) bit<1> spray,
+                           @id(8) bit<8> quorum_least, @id(9) @name("digest") bit<32> job_digest,
+                           @id(10) word_t hash0, @id(11) word_t hash1, @id(12) word_t hash2, @id(13) word_t hash3,
+                           @id(14) word_t hash4, @id(15) word_t hash5, @id(16) word_t hash6, @id(17) word_t hash7,
+                           @id(18) bit<64> sip_low, @id(19) bit<64> sip_high) {
+        admit_job(generation, slot_base, job_slots, quorum, group, job_ops, spray, quorum_least, job_digest);
+        hdr.key.setValid();
+        hdr.key.w0 = hash0;
+        hdr.key.w1 = hash1;
+        hdr.key.w2 = hash2;
+        hdr.key.w3 = hash3;
+        hdr.key.w4 = hash4;
+        hdr.key.w5 = hash5;
+        hdr.key.w6 = hash6;
+        hdr.key.w7 = hash7;
+        hdr.key.low = sip_low;
+        hdr.key.high = sip_high;
+    }
+
     @id(ID_ACTION_UNKNOWN_JOB)
     action unknown_job() {
         meta.reject = REJECT_JOB;
@@ -114,6 +136,7 @@ control Admission(inout headers_t hdr,
         }
         actions = {
             admit_job;
+            admit_keyed_job;
             @defaultonly unknown_job;
         }
         const default_action = unknown_job();

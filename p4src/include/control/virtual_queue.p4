@@ -52,8 +52,8 @@ control VirtualQueue(inout headers_t hdr, inout metadata_t meta, inout standard_
             decision = QUEUE_MARK;
         } else {
             decision = QUEUE_DROP;
-            // A malformed packet has no words.
-            if (trims == 1 && hdr.pair2.isValid() &&
+            // A malformed packet has no words. One with an authentication tag would be refused if it were cut.
+            if (trims == 1 && hdr.pair2.isValid() && !hdr.auth.isValid() &&
                 hdr.sumwire.kind == KIND_CONTRIBUTE && hdr.sumwire.op == OP_THC && hdr.sumwire.words == THC_WORDS_UP) {
                 decision = QUEUE_TRIM;
             }

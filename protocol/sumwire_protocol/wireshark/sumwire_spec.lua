@@ -88,6 +88,7 @@ return {
     [20] = "BUDGET",
     [21] = "TOKEN",
     [22] = "ROUND",
+    [23] = "TAG",
   },
   reasons_mean = {
     [1] = "frame, IPv4, UDP and `words` disagree on the length",
@@ -111,6 +112,7 @@ return {
     [20] = "the job's workers send more than the job's limit",
     [21] = "of a run that is not open at this switch",
     [22] = "of the run, but not of the slot's next round",
+    [23] = "of a job with a key: no authentication tag, or a wrong one; or the reverse",
   },
   ops = {
     [1] = { up = 4, partial = 8, down = 8, groups = 1, signed = false },
@@ -124,5 +126,14 @@ return {
   none = 0,
   thc_trimmed = 2,
   thc_cut = 6,
-  extra = {},
+  extra = {
+    {
+      name = "auth",
+      bytes = 8,
+      before_words = false,
+      fields = {
+        { name = "tag", bits = 64 },
+      },
+    },
+  },
 }

@@ -50,7 +50,7 @@ def job_config(job: Job) -> JobConfig:
         ],
         "thc": {"bits": 4, "p": 0.03125, "table": list(job.table)},
     }
-    return parse_job(mapping, 0)
+    return replace(parse_job(mapping, 0), key=job.key or None)
 
 
 class AggregatorRig:

@@ -151,9 +151,13 @@ class Game:
             return expected
         self.golden.settle(drawn.job, drawn.slot, drawn.payload)
         settled = []
-        for port, out in expected:
-            signs = (packet := sumwire(out)) is not None and packet.op == model.SIGN and packet.payload
-            settled.append((port, out[: -len(drawn.payload)] + drawn.payload if signs else out))
+        for port, unsettled in expected:
+            out, packet = unsettled, sumwire(unsettled)
+            if packet is not None and packet.op == model.SIGN and packet.payload:
+                job = next(job for job in self.golden.jobs if job.number == packet.job)
+                switch = out[30:34] if packet.kind == model.CONTRIBUTE else AGGREGATOR.ip
+                out = out[:42] + job.sealed(packet._replace(payload=drawn.payload), switch).encode()
+            settled.append((port, out))
         return settled
 
     def _settle_refusal(self, port: int, expected: Frames, got: Frames, began: float) -> Frames:
@@ -173,6 +177,7 @@ class Game:
     def send(self, job: Job, packet: Packet, sender: Host | None = None, tos: int = 0) -> Frames:
         """A packet from the worker it names, or from another sender."""
         sender = sender or job.workers[packet.worker]
+        packet = packet if packet.tag else job.sealed(packet, AGGREGATOR.ip)
         # Values that no reply may have kept.
         kept = {"ttl": 63, "ident": 0x1234, "udp_checksum": 0x5678, "dscp_ecn": tos}
         return self.frame(sender.port, udp_frame(sender, AGGREGATOR, packet.encode(), **kept))
@@ -240,6 +245,7 @@ class Game:
         assert parent is not None
         above = parent.switch
         packet = base._replace(kind=model.RESULT, worker=parent.worker, count=9, contributors=0xFF)._replace(**fields)
+        packet = job.sealed(packet, above.ip)
         return self.frame(above.port, udp_frame(above, AGGREGATOR, packet.encode(), ident=0x1234, ttl=63))
 
     def notice_from_above(
@@ -250,6 +256,7 @@ class Game:
         parent = job.above(base)
         assert parent is not None
         packet = base._replace(kind=kind, worker=parent.worker)._replace(**fields)
+        packet = job.sealed(packet, parent.switch.ip)
         return self.frame(parent.switch.port, udp_frame(parent.switch, AGGREGATOR, packet.encode(), ident=1, ttl=63))
 
     def check_counters(self) -> None:

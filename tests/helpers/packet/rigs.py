@@ -27,7 +27,7 @@ import grpc
 from golden import model
 from golden.model import Degrade, Host, Queue, udp_frame
 from helpers.packet.play import Clock, Frames
-from helpers.packet.star import HOSTS, controller_yaml
+from helpers.packet.star import HOSTS, JOBS, controller_yaml
 from p4.v1 import p4runtime_pb2
 from softswitch.p4runtime.server import serve
 from softswitch.switch import EngineChoice, SoftSwitch
@@ -81,7 +81,8 @@ class BatchingSwitch(P4Switch):
 
 @functools.cache
 def _star() -> Config:
-    return parse_config(controller_yaml("127.0.0.1:1"))
+    config, keys = parse_config(controller_yaml("127.0.0.1:1")), {job.number: job.key for job in JOBS}
+    return replace(config, jobs=tuple(replace(job, key=keys[job.id] or None) for job in config.jobs))
 
 
 class Controlled:

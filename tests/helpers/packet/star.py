@@ -55,6 +55,11 @@ SPRAYED = Job(32, HOSTS[:2], 170, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=PARENTS
 ELASTIC = Job(33, HOSTS, 180, 8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS, quorum_least=2)
 # A job that may send 128 KiB at once and then next to nothing.
 BUDGETED = Job(34, HOSTS, 190, 4, quorum=4, ops=frozenset({SUM32}), budget=1)
+# Whose packets have authentication tags.
+KEY = bytes(range(100, 132))
+KEYED = Job(40, HOSTS, 230, 8, quorum=4, table=PUBLISHED_TABLE, ops=ALL_OPS, key=KEY)
+KEYED_LEAF = Job(41, HOSTS[:2], 240, 8, 2, PUBLISHED_TABLE, ALL_OPS, parent=Parent(PARENT, 3), key=KEY)
+KEYED_ROOT = Job(42, LOWER, 250, 8, quorum=3, table=PUBLISHED_TABLE, ops=ALL_OPS, key=KEY[::-1])
 JOBS = (
     FULL,
     QUORUM,
@@ -70,6 +75,9 @@ JOBS = (
     SPRAYED,
     ELASTIC,
     BUDGETED,
+    KEYED,
+    KEYED_LEAF,
+    KEYED_ROOT,
     *SOLOS,
 )
 WORKERS = (*HOSTS, *LOWER, *SEVENS)

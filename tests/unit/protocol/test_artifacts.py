@@ -33,6 +33,7 @@ STABLE_IDS = {
     "serve": 0x01000003,
     "admit_job": 0x01000005,
     "admit_worker": 0x01000007,
+    "admit_keyed_job": 0x01000027,
     "coefficients_low": 0x01000011,
     "coefficients_high": 0x01000013,
     "address": 0x01000015,

@@ -16,7 +16,7 @@ from scapy.packet import Packet, Raw
 from sumwire_protocol.scapy_layer import Sumwire
 
 COUNT = int(os.environ.get("SUMWIRE_SCAPY_PACKETS", "300"))
-_HEADER = [name for name in golden.Packet._fields if name != "payload"]
+_HEADER = [name for name in golden.Packet._fields if name not in ("payload", "tag")]
 _BITS = {"kind": 4, "version": 4, "op": 8, "job": 16, "slot": 16, "worker": 8, "count": 8, "round": 32,
          "contributors": 32, "flags": 8, "words": 8, "bucket": 16, "chunk": 24, "cut": 8, "token": 64}  # fmt: skip
 

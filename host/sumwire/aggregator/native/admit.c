@@ -28,7 +28,8 @@ static int malformed(const uint8_t *row, uint32_t size) {
   if (!from_worker(kind) && !from_above(kind)) return REJECT_KIND;
   if (!is_hello(row) && (op >= OPS || OP_WORDS[op].up == 0)) return REJECT_OP;
   if (!words_fit(kind, row)) return REJECT_WORDS;
-  return size == SUMWIRE_BYTES + (uint32_t)words * WORD_BYTES ? REJECT_NONE : REJECT_LENGTH;
+  const uint32_t bare = SUMWIRE_BYTES + (uint32_t)words * WORD_BYTES;
+  return size == bare || size == bare + TAG_BYTES ? REJECT_NONE : REJECT_LENGTH;
 }
 
 static int unknown_sender(const struct aggregator_job *job, const uint8_t *row, const uint8_t *source,
@@ -59,6 +60,14 @@ static int not_admitted(const struct aggregator_job *job, const uint8_t *row, co
   return row[AT_FLAGS] & FLAGS_OF_SWITCHES ? REJECT_FLAGS : REJECT_NONE;
 }
 
+// Whether a well-formed packet has the tag that it must have, or none where the job has no key.
+static int has_right_tag(const struct aggregator_job *job, const uint8_t *row, uint32_t size) {
+  const uint32_t payload = (uint32_t)row[AT_WORDS] * WORD_BYTES;
+  const uint8_t *words = row + SUMWIRE_BYTES;
+  if (size != SUMWIRE_BYTES + payload + tag_bytes(job)) return 0;
+  return !job->key.present || tags_of(&job->key, row, words, payload) == tags_load(words + payload);
+}
+
 int packet_admit(const struct aggregator_state *state, const struct aggregator_batch *batch, uint64_t i,
                  struct one *p) {
   const uint8_t *row = batch->data[i];
@@ -71,6 +80,7 @@ int packet_admit(const struct aggregator_state *state, const struct aggregator_b
   const struct aggregator_job *job = &state->jobs[number];
   reason = not_admitted(job, row, batch->sources + i * batch->source_bytes, batch->ports + i * batch->port_bytes);
   if (reason != REJECT_NONE) return reason;
+  if (!has_right_tag(job, row, size)) return REJECT_TAG;
   const uint32_t slot = job->first_slot + load16(row + AT_SLOT);
   *p = (struct one){.state = state,
                     .job = job,

@@ -7,9 +7,12 @@
 #include <stdint.h>
 
 #include "constants.h"
+#include "tags.h"
 
 // Words of 64 bits in a plane, and bytes of a slot.
 enum { PLANE_WORDS = WORD_BYTES / 8, SLOT_BYTES = SLOT_WORDS * WORD_BYTES };
+// Of a reply: words, and an authentication tag behind them.
+enum { PAYLOAD_BYTES = SLOT_BYTES + TAG_BYTES };
 
 // Words of an op: in a host's contribution, in a lower switch's partial result, in a result.
 struct op_words {
@@ -56,6 +59,7 @@ struct aggregator_job {
   int32_t places[JOB_WORKERS_MAX];
   uint32_t addresses[JOB_WORKERS_MAX];
   uint16_t udp_ports[JOB_WORKERS_MAX];
+  struct tags_key key;
 };
 
 struct aggregator_state {
@@ -87,7 +91,7 @@ struct aggregator_batch {
 
 struct aggregator_replies {
   uint8_t *heads;
-  // Of SLOT_BYTES each. Replies with the same result share one.
+  // Of PAYLOAD_BYTES each. Replies with the same result share one.
   uint8_t *payloads;
   int32_t *payload_of;
   uint64_t payload_count;

@@ -24,7 +24,7 @@ static void sort_by_place(const struct aggregator_replies *replies, uint64_t cou
     const uint64_t at = starts[replies->places[i]]++;
     struct iovec *vectors = out->vectors + PARTS * at;
     vectors[0] = (struct iovec){replies->heads + i * SUMWIRE_BYTES, SUMWIRE_BYTES};
-    vectors[1].iov_base = replies->payloads + (uint64_t)replies->payload_of[i] * SLOT_BYTES;
+    vectors[1].iov_base = replies->payloads + (uint64_t)replies->payload_of[i] * PAYLOAD_BYTES;
     vectors[1].iov_len = replies->sizes[i] - SUMWIRE_BYTES;
     out->tos[at] = replies->tos[i];
   }

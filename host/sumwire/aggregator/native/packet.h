@@ -39,6 +39,9 @@ static inline int lost_planes(const uint8_t *row) {
   return row[AT_OP] == OP_THC && row[AT_WORDS] == THC_WORDS_TRIMMED;
 }
 
+// Of every packet of a job.
+static inline uint32_t tag_bytes(const struct aggregator_job *job) { return job->key.present ? TAG_BYTES : 0; }
+
 // A question that every job answers: how the slot is, and what the switch holds the job for.
 static inline int is_hello(const uint8_t *row) {
   return (row[AT_VERSION_KIND] & 0xF) == KIND_PROBE && row[AT_OP] == OP_NONE && row[AT_WORDS] == 0;

@@ -10,11 +10,14 @@ struct answer {
   int32_t payload;
 };
 
-// Copies the slot's words, which a later packet of the batch may change.
+// Copies the slot's words, which a later packet of the batch may change, and adds the tag of a job with a key.
 static void keep_payload(const struct one *p, struct aggregator_replies *out, struct answer *answer) {
   const uint32_t bytes = (uint32_t)answer->head[AT_WORDS] * WORD_BYTES;
+  uint8_t *payload = out->payloads + out->payload_count * PAYLOAD_BYTES;
   answer->payload = (int32_t)out->payload_count;
-  if (bytes) memcpy(out->payloads + out->payload_count++ * SLOT_BYTES, p->words, bytes);
+  if (bytes) memcpy(payload, p->words, bytes);
+  if (p->job->key.present) tags_store(payload + bytes, tags_of(&p->job->key, answer->head, payload, bytes));
+  if (bytes || p->job->key.present) out->payload_count++;
 }
 
 static uint64_t give(const struct aggregator_replies *out, uint64_t at, const struct one *p,
@@ -23,7 +26,7 @@ static uint64_t give(const struct aggregator_replies *out, uint64_t at, const st
   memcpy(head, answer->head, SUMWIRE_BYTES);
   head[AT_WORKER] = (uint8_t)seat;
   out->payload_of[at] = answer->payload;
-  out->sizes[at] = SUMWIRE_BYTES + (uint32_t)answer->head[AT_WORDS] * WORD_BYTES;
+  out->sizes[at] = SUMWIRE_BYTES + (uint32_t)answer->head[AT_WORDS] * WORD_BYTES + tag_bytes(p->job);
   out->places[at] = p->job->places[seat];
   out->tos[at] = answer->tos;
   return at + 1;

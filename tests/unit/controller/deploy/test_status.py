@@ -46,7 +46,7 @@ def test_counters_have_the_programs_names() -> None:
     counted = {name: count for name, count in found.verdicts.items() if count.packets}
     assert counted == {"none": Count(9, 900), "first": Count(5, 500), "reject": Count(3, 30), "15": Count(1, 10)}
     assert {name for name, count in found.rejects.items() if count.packets} == {"slot", "call"}
-    assert len(found.rejects) == 23
+    assert len(found.rejects) == 24
 
 
 def test_virtual_queues_show_what_they_counted() -> None:
