@@ -65,6 +65,13 @@ class Device(Protocol):
 
     def groups(self) -> dict[int, tuple[Replica, ...]]: ...
 
+    def set_session(self, session: int, replicas: Sequence[Replica], group: int = 0) -> None:
+        """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""
+
+    def delete_session(self, session: int) -> None: ...
+
+    def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]: ...
+
     def inject(self, port: int, frame: bytes) -> None:
         """Run one frame through the pipeline as if it had come in at ``port`` (PacketOut uses the CPU port)."""
 

@@ -15,6 +15,7 @@ from nativelib import NativeError
 from softswitch.errors import InvalidEntryError, NotFoundError, UnsupportedProgramError
 from softswitch.native.engine import NativeEngine
 from softswitch.program import ir
+from softswitch.program.limits import SESSIONS
 from softswitch.program.load.program import load_program
 from softswitch.program.standard import DROP_PORT, STANDARD_WIDTHS
 from softswitch.python.engine import PythonEngine
@@ -311,3 +312,29 @@ class SoftSwitch:
                 group: tuple(Replica(port, instance) for port, instance in replicas)
                 for group, replicas in self.loaded.groups.items()
             }
+
+    # -- clones ----------------------------------------------------------
+
+    def set_session(self, session: int, replicas: Sequence[Replica], group: int = 0) -> None:
+        """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""
+        if not 0 <= session < SESSIONS:
+            raise InvalidEntryError(f"clone session {session} is not in 0..{SESSIONS - 1}")
+        if not 0 <= group <= MAX_GROUP:
+            raise InvalidEntryError(f"clone session {session}: multicast group {group} is not in 0..{MAX_GROUP}")
+        for replica in replicas:
+            if not 0 <= replica.port < DROP_PORT or not 0 <= replica.instance <= 0xFFFF:
+                raise InvalidEntryError(f"clone session {session}: {replica} (port 0..510, instance 0..65535)")
+        with self._lock:
+            self.loaded.set_session(session, [(replica.port, replica.instance) for replica in replicas], group)
+
+    def delete_session(self, session: int) -> None:
+        with self._lock:
+            if session not in self.loaded.sessions:
+                raise NotFoundError(f"there is no clone session {session}")
+            self.loaded.delete_session(session)
+
+    def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]:
+        """Replicas and multicast group (0: none) by session."""
+        with self._lock:
+            found = self.loaded.sessions.items()
+            return {number: (tuple(Replica(*pair) for pair in replicas), group) for number, (replicas, group) in found}

@@ -39,6 +39,7 @@ class State:
     registers: dict[str, list[int]]
     counters: dict[str, list[tuple[int, int]]]
     tables: dict[str, Rows]
+    lost: dict[str, int]
 
 
 class Runner(Protocol):
@@ -101,6 +102,8 @@ class EngineRunner:
                 switch.set_default_action(table, action)
             case events.SetGroup(group, replicas):
                 switch.delete_group(group) if replicas is None else switch.set_group(group, replicas)
+            case events.SetSession(session, replicas, group):
+                switch.delete_session(session) if replicas is None else switch.set_session(session, replicas, group)
             case events.WriteCounter(counter, index, value):
                 switch.write_counter(counter, index, value)
             case events.WriteDirectCounter(table, key, priority, value):
@@ -120,6 +123,7 @@ class EngineRunner:
             {name: switch.registers(name) for name in self._program.registers},
             counters,
             {name: _rows(switch.entries(name)) for name in self._program.tables},
+            {"passes": switch.loaded.lost_passes},
         )
 
 
@@ -135,7 +139,7 @@ class ReferenceRunner:
     def __init__(self, program: ir.Program) -> None:
         self._reference = Reference(program, SEED, NOW_US)
 
-    def apply(self, event: Event) -> Outcome:
+    def apply(self, event: Event) -> Outcome:  # noqa: PLR0912 - one case per event
         reference = self._reference
         match event:
             case events.PacketIn(port, frame):
@@ -156,6 +160,12 @@ class ReferenceRunner:
                     del reference.groups[group]
                 else:
                     reference.groups[group] = tuple((replica.port, replica.instance) for replica in replicas)
+            case events.SetSession(session, replicas, group):
+                if replicas is None:
+                    del reference.sessions[session]
+                else:
+                    pairs = tuple((replica.port, replica.instance) for replica in replicas)
+                    reference.sessions[session] = pairs, group
             case events.WriteCounter(counter, index, value):
                 reference.counters[counter][index][:] = value.packets, value.bytes
             case events.WriteDirectCounter(table, key, priority, value):
@@ -183,6 +193,7 @@ class ReferenceRunner:
             {name: list(cells) for name, cells in reference.registers.items()},
             {name: [(packets, size) for packets, size in cells] for name, cells in reference.counters.items()},
             tables,
+            {"passes": reference.lost_passes},
         )
 
 
@@ -226,7 +237,7 @@ def _compare_states(runners: Sequence[Runner], at: int) -> None:
     expected = runners[0].state()
     for other in runners[1:]:
         got = other.state()
-        for part in ("registers", "counters", "tables"):
+        for part in ("registers", "counters", "tables", "lost"):
             ours, theirs = getattr(expected, part), getattr(got, part)
             wrong = [
                 f"{name}: {runners[0].name} {ours[name]}, {other.name} {theirs[name]}"

@@ -55,6 +55,15 @@ class SetGroup:
 
 
 @dataclass(frozen=True)
+class SetSession:
+    """``replicas`` None deletes the clone session."""
+
+    session: int
+    replicas: tuple[Replica, ...] | None
+    group: int
+
+
+@dataclass(frozen=True)
 class WriteCounter:
     counter: str
     index: int
@@ -76,7 +85,18 @@ class WriteRegister:
     value: int
 
 
-Event = PacketIn | Insert | Modify | Delete | SetDefault | SetGroup | WriteCounter | WriteDirectCounter | WriteRegister
+Event = (
+    PacketIn
+    | Insert
+    | Modify
+    | Delete
+    | SetDefault
+    | SetGroup
+    | SetSession
+    | WriteCounter
+    | WriteDirectCounter
+    | WriteRegister
+)
 SCOUTS = 20
 PORTS = (0, 1, 2, 3, 7, 510)
 
@@ -108,6 +128,8 @@ class EventMaker:
         for table in self._tables:
             made += [event for _ in range(draws.count(0, 5)) if (event := self._insert(table)) is not None]
         made += [self._group() for _ in range(3)]
+        if self._program.passes is not None:
+            made += [self._session() for _ in range(4)]
         for _ in range(packets):
             made.append(PacketIn(*self._frame()))
             while draws.chance(0.2):
@@ -121,6 +143,8 @@ class EventMaker:
             lambda: self._insert(draws.one(self._tables)) if self._tables else None,
             self._modify, self._delete, self._default, self._group, self._counter, self._direct_counter, self._register,
         ]  # fmt: skip
+        if self._program.passes is not None:
+            makers.append(self._session)
         return draws.one(makers)()
 
     def _call(self, table: ir.Table) -> ActionCall:
@@ -171,6 +195,11 @@ class EventMaker:
         replicas = {Replica(draws.one(PORTS), draws.one([0, 1, 2, 0xFFFF])) for _ in range(draws.count(0, 5))}
         chosen = tuple(sorted(replicas, key=lambda replica: (replica.instance, replica.port)))
         return SetGroup(draws.count(1, 4), chosen if draws.chance(0.85) else None)
+
+    def _session(self) -> Event:
+        draws = self._draws
+        replicas = [Replica(draws.one(PORTS), draws.one([0, 1, 0xFFFF])) for _ in range(draws.count(0, 2))]
+        return SetSession(draws.count(0, 3), tuple(replicas) if draws.chance(0.85) else None, draws.one([0, 0, 1, 2]))
 
     def _counter(self) -> Event | None:
         draws = self._draws

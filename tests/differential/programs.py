@@ -29,7 +29,9 @@ ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderToo
 ALGORITHMS = ("csum16", "xor16", "crc16", "crc32", "identity")
 # The widest field of a program (wide ones take seconds to compile), and the construct that it has more of.
 KINDS = ((64, "parser"), (130, "random"), (520, "keys"), (2048, ""), (64, ""), (130, "keys"), (64, "checksums"),
-         (520, "random"), (100, "parser"), (64, "stacks"), (130, "stacks"))  # fmt: skip
+         (520, "random"), (100, "parser"), (64, "stacks"), (130, "stacks"), (64, "passes"),
+         (130, "passes"))  # fmt: skip
+REQUESTS = tuple(ir.FieldRef("#hidden", name, 16) for name in ("clone", "list", "resubmit", "recirculate"))
 STACK = ("stack0", "stack1", "stack2")
 NEXT = ir.FieldRef("#hidden", "stack#next", 32)
 MOST_VARBIT = 96  # bits; half of the programs have varbit fields that take two limbs
@@ -93,6 +95,7 @@ class _ProgramMaker:
             checksums=tuple(
                 self._checksum(i, calculations) for i in range(6 if draws.focus == "checksums" else draws.count(0, 3))
             ),
+            passes=self._passes() if draws.focus == "passes" else None,
             varbits={"h0": VARBIT} if draws.focus == "stacks" else {},
         )
 
@@ -109,6 +112,9 @@ class _ProgramMaker:
             headers += [replace(element, name=name) for name in STACK]
             hidden = [ir.Field(each.field, each.width) for each in (NEXT, VARBIT.value, VARBIT.length)]
             headers.append(ir.Header(NEXT.header, tuple(hidden), True))
+        if draws.focus == "passes":
+            hidden = [ir.Field(each.field, each.width) for each in REQUESTS]
+            headers.append(ir.Header(NEXT.header, tuple(hidden), True))
         headers += [ir.Header("meta", members, True), ir.Header(STANDARD, STANDARD_FIELDS, True)]
         return {header.name: header for header in headers}
 
@@ -120,6 +126,11 @@ class _ProgramMaker:
         if missing:
             fields.insert(draws.count(0, len(fields)), ir.Field("pad", missing))
         return tuple(fields)
+
+    def _passes(self) -> ir.Passes:
+        lists = {number: tuple(self._draws.some(self._fields, 1, 4)) for number in (1, 2)}
+        clone, number, resubmit, recirculate = REQUESTS
+        return ir.Passes(clone, number, resubmit, recirculate, lists | {3: ()})
 
     # -- checksums -------------------------------------------------------
 

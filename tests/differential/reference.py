@@ -8,6 +8,7 @@ they are stored, as in bmv2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from differential.checksums import DIGESTS
@@ -17,6 +18,7 @@ from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, K
 STANDARD = "standard_metadata"
 DROP_PORT = 511
 REPLICATED = 5
+MOST_PASSES = 256  # clones, resubmits and recirculations that come from one frame
 MOST_STATES = 16384  # that a packet passes in the parser
 FAR_SHIFT = 1 << 14  # a number shifted left this far is 0 in any field
 
@@ -84,6 +86,8 @@ class Reference:
         self.counters = {
             name: [[0, 0] for _ in range(array.size)] for name, array in program.counters.items() if array.table is None
         }
+        self.sessions: dict[int, tuple[tuple[tuple[int, int], ...], int]] = {}
+        self.lost_passes = 0
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.tables = {name: self._table(table) for name, table in program.tables.items()}
         self.messages: list[str] = []
@@ -107,6 +111,8 @@ class Reference:
     # -- a packet's way --------------------------------------------------
 
     def process(self, port: int, frame: bytes) -> Frames:
+        if self.program.passes is not None:
+            return _Passes(self, self.program.passes, port).run(frame)
         packet = self._arrive(port, frame)
         self._parse(packet)
         self._verify(packet)
@@ -330,7 +336,8 @@ class Reference:
                     self.counters[counter][at][1] += len(packet.frame)
             case ir.MarkToDrop():
                 self._set(packet, egress_spec=DROP_PORT, mcast_grp=0)
-            case ir.Truncate(length):
+            case ir.Truncate(wanted):
+                length = self.value(wanted, packet, args)
                 packet.limit = length if packet.limit is None else min(packet.limit, length)
             case ir.Random(target, low, high):
                 bottom, top = self.value(low, packet, args), self.value(high, packet, args)
@@ -514,3 +521,109 @@ def _operate(op: str, left: int, right: int) -> int:  # noqa: PLR0912
         case "or":
             return int(bool(left) or bool(right))
     raise AssertionError(op)
+
+
+class _Passes:
+    """The passes that come from one frame, in the order in which they were asked for."""
+
+    def __init__(self, reference: Reference, passes: ir.Passes, port: int) -> None:
+        self._reference = reference
+        self._passes = passes
+        self._port = port
+        self._left = MOST_PASSES
+        self._queue: list[Callable[[], None]] = []
+        self._out: Frames = []
+
+    def run(self, frame: bytes) -> Frames:
+        self._ingress(self._reference._arrive(self._port, frame))
+        while self._queue:
+            self._queue.pop(0)()
+        return self._out
+
+    def _allowed(self) -> bool:
+        if self._left == 0:
+            self._reference.lost_passes += 1
+            return False
+        self._left -= 1
+        return True
+
+    def _take(self, packet: Packet, request: ir.FieldRef) -> int:
+        """The request's value, which is 0 afterwards."""
+        key = request.header, request.field
+        value, packet.values[key] = packet.values[key], 0
+        return value
+
+    def _without_metadata(self, packet: Packet, number: int, origin: Packet, kind: int) -> None:
+        for header in self._reference.program.headers.values():
+            if header.metadata and header.name != self._passes.clone.header:
+                for member in header.fields:
+                    packet.values[header.name, member.name] = 0
+        for request in self._passes.requests:
+            self._take(packet, request)
+        for kept in self._passes.lists[number]:
+            packet.values[kept.header, kept.field] = origin.values[kept.header, kept.field]
+        self._reference._set(packet, instance_type=kind)
+
+    def _ingress(self, packet: Packet) -> None:
+        reference = self._reference
+        frame, length = packet.frame, packet.length
+        reference._parse(packet)
+        reference._verify(packet)
+        reference._pipeline(reference.program.ingress, packet)
+        asked, number = self._take(packet, self._passes.clone), self._take(packet, self._passes.clone_list)
+        if asked and asked % 2**15 in reference.sessions and self._allowed():
+            clone = reference._arrive(self._port, frame)
+            reference._set(clone, ingress_global_timestamp=0, packet_length=0, parser_error=0)
+            reference._parse(clone)
+            clone.length = length
+            self._without_metadata(clone, number, packet, 1)
+            self._copies(clone, asked % 2**15)
+        number = self._take(packet, self._passes.resubmit)
+        if number:
+            self._again(packet, frame, number, 6)
+            return
+        group = packet.values[STANDARD, "mcast_grp"]
+        if group:
+            self._take(packet, self._passes.recirculate)
+            packet.limit = None
+        for port, instance in reference._replicas(packet):
+            if not group:
+                reference._set(packet, instance_type=0)
+            self._later(packet, port, instance)
+
+    def _again(self, packet: Packet, frame: bytes, number: int, kind: int) -> None:
+        if not self._allowed():
+            return
+        again = self._reference._arrive(self._port, frame)
+        self._without_metadata(again, number, packet, kind)
+        error = self._reference.program.errors["NoError"]
+        self._reference._set(again, packet_length=len(frame), parser_error=error, checksum_error=0)
+        self._queue.append(lambda: self._ingress(again))
+
+    def _copies(self, packet: Packet, session: int) -> None:
+        replicas, group = self._reference.sessions[session]
+        for port, instance in (*self._reference.groups.get(group, ()), *replicas):
+            self._later(packet, port, instance)
+
+    def _later(self, packet: Packet, port: int, instance: int) -> None:
+        copied = replace(packet, values=dict(packet.values), valid=set(packet.valid))
+        self._queue.append(lambda: self._egress(copied, port, instance))
+
+    def _egress(self, packet: Packet, port: int, instance: int) -> None:
+        reference = self._reference
+        reference._set(packet, egress_spec=0, egress_port=port, egress_rid=instance, packet_length=packet.length)
+        reference._set(packet, egress_global_timestamp=reference._now_us)
+        reference._pipeline(reference.program.egress, packet)
+        asked, number = self._take(packet, self._passes.clone), self._take(packet, self._passes.clone_list)
+        if asked and asked % 2**15 in reference.sessions and self._allowed():
+            clone = replace(packet, values=dict(packet.values), valid=set(packet.valid), limit=None)
+            self._without_metadata(clone, number, packet, 2)
+            self._copies(clone, asked % 2**15)
+        if packet.values[STANDARD, "egress_spec"] == DROP_PORT:
+            return
+        reference._update(packet)
+        number = packet.values[self._passes.recirculate.header, self._passes.recirculate.field]
+        if number:
+            self._again(packet, reference._deparse(replace(packet, limit=None)), number, 4)
+        else:
+            self._out.append((port, reference._deparse(packet)))

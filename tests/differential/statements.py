@@ -67,6 +67,8 @@ class Statements:
         if draws.focus == "random" and draws.chance(0.15):
             wide = [member for member in declared.targets() if member.width > 64 and member.width % 64]
             return self._random(draws.one([target, *wide]), depth)
+        if draws.focus == "passes" and draws.chance(0.12):
+            return self._request()
         match draws.one(["assign"] * 12 + ["read", "write", "write", "count", "send", "send", "send", "replicate",
                                            "valid", "invalid", "copy", "random", "hash", "log", "cut",
                                            "drop"]):  # fmt: skip
@@ -100,11 +102,26 @@ class Statements:
                     ir.If(expressions.boolean(2), (ir.MarkToDrop(),)) if depth > 2 else ir.SetValid(declared.names[0])
                 )
             case "cut":
-                return ir.Truncate(draws.one([0, 1, 14, 40, 70, 2000]))
+                length = ir.Const(draws.one([0, 1, 14, 40, 70, 2000]))
+                return ir.Truncate(draws.one([length, length, self._expressions.typed(16, depth=1)]))
             case "log":
                 values = tuple(expressions.typed(draws.width(), signed=draws.chance(0.3), depth=1) for _ in range(2))
                 return ir.LogMessage("first {} second {}", values)
         return ir.Assign(target, expressions.loose(target.width, signed=target.signed, depth=depth))
+
+    def _request(self) -> ir.Statement:
+        """A clone, resubmit or recirculation, mostly of packets that are none yet: seldom without end."""
+        draws = self._draws
+        clone, number, resubmit, recirculate = (
+            ir.FieldRef("#hidden", name, 16) for name in ("clone", "list", "resubmit", "recirculate")
+        )
+        fields = ir.Const(draws.count(1, 3))
+        session = ir.Const(ir.CLONE_REQUESTED | draws.count(0, 3))
+        wanted: tuple[ir.Statement, ...] = (ir.Assign(draws.one([resubmit, recirculate]), fields),)
+        if draws.chance(0.5):
+            wanted = (ir.Assign(clone, session), ir.Assign(number, fields))
+        first = ir.Binary("<=", self._declared.standard("instance_type"), ir.Const(0 if draws.chance(0.97) else 6))
+        return ir.If(first, wanted)
 
     def _index(self, depth: int) -> ir.Expr:
         draws = self._draws

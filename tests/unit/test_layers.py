@@ -43,7 +43,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "softswitch": (
         "switch",
         {"nativelib", "sumwire_protocol"},
-        "errors | program | runtime | python native | switch | device | p4runtime fuzz faithful | cli",
+        "errors | program | runtime | python native | switch | device | p4runtime fuzz | cli",
     ),
     "sumwire_lab": (
         "mininet",

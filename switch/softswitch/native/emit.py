@@ -17,6 +17,7 @@ from softswitch.native.emit_checksums import emit_update, emit_verify
 from softswitch.native.emit_context import Context, Message
 from softswitch.native.emit_deparser import emit_deparser
 from softswitch.native.emit_parser import emit_parser
+from softswitch.native.emit_passes import HEAD, emit_passes
 from softswitch.native.emit_pipeline import emit_actions, emit_pipeline, emit_tables
 from softswitch.native.emit_replication import emit_late, emit_replication, emit_send
 from softswitch.native.emit_state import emit_state, emit_types
@@ -102,19 +103,24 @@ def _emit(program: ir.Program, coverage: bool) -> CProgram:
         *emit_verify(context),
         *emit_update(context),
         *emit_deparser(context),
-        *emit_late(context),
-        *emit_send(context),
-        *_process(context),
+        *_processing(context),
         *_export(context),
     ]
     text = "\n".join(body)
     points = tuple(context.points or ())
     counters = _REACHED.replace("POINTS", str(max(1, len(points)))).splitlines() if coverage else []
-    source = "\n".join([*_HEAD.splitlines(), *counters, *emit_types(text), "", text, ""])
+    passes = HEAD.splitlines() if program.passes is not None else []
+    source = "\n".join([*_HEAD.splitlines(), *passes, *counters, *emit_types(text), "", text, ""])
     return CProgram(source, tuple(context.messages), points)
 
 
 # ---------------------------------------------------------------- the program
+
+
+def _processing(context: Context) -> list[str]:
+    if context.program.passes is not None:
+        return emit_passes(context, context.program.passes)
+    return [*emit_late(context), *emit_send(context), *_process(context)]
 
 
 def _process(context: Context) -> list[str]:

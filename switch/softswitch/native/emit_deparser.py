@@ -15,30 +15,66 @@ from softswitch.program import ir
 
 def emit_deparser(context: Context) -> list[str]:
     """Lines of C: ``deparse(p, port)`` sends the packet to ``port``."""
-    usage, storage = context.usage, context.storage
-    order = [name for name in context.program.deparser if name in usage.extracted or name in usage.changed]
-    headers = [context.program.headers[name] for name in order]
+    if context.program.passes is not None:
+        return _emit_apart(context)
+    headers = _headers(context)
     code = context.code()
     code.line("const size_t rest = p->size - p->payload;")
     code.line("size_t length = rest;")
+    _add_lengths(headers, context, code)
+    code.line("uint8_t *out = ss_reserve(p->sink, length);")
+    code.line("if (out == NULL) return;")
+    _write_all(headers, context, code)
+    if context.usage.truncates:
+        code.line("if (length > p->limit) length = p->limit;")
+    code.line("ss_commit(p->sink, port, length);")
+    return ["static void deparse(struct packet *p, uint32_t port) {", *code.lines, "}", ""]
+
+
+def _emit_apart(context: Context) -> list[str]:
+    """``frame_length(p)`` and ``write_frame(p, out)`` as well: a frame may go to ingress again."""
+    headers = _headers(context)
+    size, write, send = context.code(), context.code(), context.code()
+    size.line("size_t length = p->size - p->payload;")
+    _add_lengths(headers, context, size)
+    size.line("return length;")
+    write.line("const size_t rest = p->size - p->payload;")
+    _write_all(headers, context, write)
+    send.line("size_t length = frame_length(p);")
+    send.line("uint8_t *out = ss_reserve(p->sink, length);")
+    send.line("if (out == NULL) return;")
+    send.line("write_frame(p, out);")
+    send.line("if (length > p->limit) length = p->limit;")
+    send.line("ss_commit(p->sink, port, length);")
+    return [
+        *("static size_t frame_length(const struct packet *p) {", *size.lines, "}", ""),
+        *("static void write_frame(struct packet *p, uint8_t *out) {", *write.lines, "}", ""),
+        *("static void deparse(struct packet *p, uint32_t port) {", *send.lines, "}", ""),
+    ]
+
+
+def _headers(context: Context) -> list[ir.Header]:
+    usage = context.usage
+    order = [name for name in context.program.deparser if name in usage.extracted or name in usage.changed]
+    return [context.program.headers[name] for name in order]
+
+
+def _add_lengths(headers: list[ir.Header], context: Context, code: Code) -> None:
     for header in headers:
         varbit = context.program.varbits.get(header.name)
         more = "" if varbit is None else f" + (p->{_member(varbit.length, context)} >> 3)"
-        code.line(f"if (p->{storage.valid[header.name]}) length += {header.size_bytes}{more};")
-    code.line("uint8_t *out = ss_reserve(p->sink, length);")
-    code.line("if (out == NULL) return;")
+        code.line(f"if (p->{context.storage.valid[header.name]}) length += {header.size_bytes}{more};")
+
+
+def _write_all(headers: list[ir.Header], context: Context, code: Code) -> None:
     for header in headers:
-        with code.block(f"if (p->{storage.valid[header.name]})"):
+        with code.block(f"if (p->{context.storage.valid[header.name]})"):
             _write(header, context, code)
             code.line(f"out += {header.size_bytes};")
             varbit = context.program.varbits.get(header.name)
             if varbit is not None:
                 _write_varbit(varbit, context, code)
     code.line("memcpy(out, p->frame + p->payload, rest);")
-    if context.usage.truncates:
-        code.line("if (length > p->limit) length = p->limit;")
-    code.line("ss_commit(p->sink, port, length);")
-    return ["static void deparse(struct packet *p, uint32_t port) {", *code.lines, "}", ""]
 
 
 def _member(field: ir.FieldRef, context: Context) -> str:

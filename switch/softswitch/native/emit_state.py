@@ -27,13 +27,14 @@ def _members(context: Context) -> tuple[list[str], list[str]]:
     """Declarations of members that start at 0, and of members that are written before they are read."""
     storage = context.storage
     wide = [key for key in storage.fields if storage.carrier(key).kind is Kind.VECTOR]
-    unset = unset_fields(context.program, context.usage, wide)
+    general = context.program.passes is not None
+    unset = frozenset() if general else unset_fields(context.program, context.usage, wide)
     lines = ["uint64_t exited;"]
     lines += [f"uint8_t {name};" for name in storage.valid.values()]
     lines += [f"int64_t {name};" for name in storage.positions.values()]
     if context.track_length:
         lines.append(f"uint64_t {PACKET_LENGTH};")
-    if context.usage.truncates:
+    if context.usage.truncates or general:
         lines.append("size_t limit;  // bytes that may leave; set before egress")
     declared = {key: f"{storage.carrier(key).name} {name};" for key, name in storage.fields.items()}
     lines += [line for key, line in declared.items() if key not in unset]
@@ -43,6 +44,7 @@ def _members(context: Context) -> tuple[list[str], list[str]]:
 def emit_state(context: Context) -> list[str]:
     """Declaration of ``struct packet``; its members before ``machine`` start at 0."""
     zeroed, unset = _members(context)
+    passes = context.program.passes is not None
     return [
         "struct packet {",
         *(INDENT + line for line in zeroed),
@@ -52,6 +54,7 @@ def emit_state(context: Context) -> list[str]:
         "  size_t payload;  // where in the frame what was not parsed starts",
         "  uint64_t now;",
         "  struct ss_sink *sink;",
+        *(("  struct passes *passes;", "  uint32_t port;  // where the frame came in") if passes else ()),
         *(INDENT + line for line in unset),
         "};",
         "",

@@ -65,7 +65,8 @@ class StatementEmitter:
             case ir.MarkToDrop():
                 self._mark_to_drop()
             case ir.Truncate(length):
-                self._code.line(f"if (p->limit > {length}u) p->limit = {length}u;")
+                text = self._expressions.wrapped(length, LIMB_BITS)
+                self._code.line(f"if (p->limit > {text}) p->limit = {text};")
             case ir.Random(target, low, high):
                 self._random(target, low, high)
             case ir.Hash(target, base, calculation, modulus):

@@ -13,6 +13,7 @@
 
 #define SS_DROP_PORT 511u
 #define SS_GROUPS 65536u
+#define SS_SESSIONS 32768u
 // Numbers of this width and more are aligned to it, so that they load as whole vectors.
 #define SS_WIDE_BITS 512u
 
@@ -87,6 +88,14 @@ struct ss_group {
   uint32_t count;  // 0: no such group
 };
 
+// Where the clones of a session go: to its own replicas, and to those of a multicast group (0: none).
+struct ss_session {
+  const struct ss_replica *replicas;
+  uint32_t count;
+  uint32_t group;
+  uint32_t set;  // 0: no such session
+};
+
 // `stride`: limbs from one cell to the next. Arrays start on a cache line.
 struct ss_array {
   uint32_t size;
@@ -120,6 +129,8 @@ struct ss_machine {
   uint64_t **registers;      // in the order of ir.Program.registers
   uint64_t **counters;       // in the order of the indirect ones of ir.Program.counters
   struct ss_group *groups;   // SS_GROUPS of them
+  struct ss_session *sessions;  // SS_SESSIONS of them
+  uint64_t lost_passes;      // clones, resubmits and recirculations that were too many for one frame
   uint64_t *random;          // state of the switch's generator
   // P4's log_msg: the number of the message in the program, and its values one after the other.
   void (*log)(struct ss_machine *machine, uint32_t message, const uint64_t *values);

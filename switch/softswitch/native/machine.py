@@ -18,7 +18,7 @@ from softswitch.native.table import NativeRow, NativeTable
 from softswitch.program import ir
 from softswitch.program.limits import FRAME_BYTES
 from softswitch.program.load.program import load_program
-from softswitch.runtime.machine import TIMESTAMP_MASK
+from softswitch.runtime.machine import TIMESTAMP_MASK, Session
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
@@ -67,6 +67,7 @@ class NativeMachine:
         self.registers = self._map_registers()
         self.counters = self._map_counters()
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.sessions: dict[int, Session] = {}
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """The frames that leave, with their ports."""
@@ -111,6 +112,22 @@ class NativeMachine:
         if not self._library.ss_machine_set_group(self.address, group, pairs, len(replicas)):
             present(None)
         self.groups[group] = tuple(replicas)
+
+    @property
+    def lost_passes(self) -> int:
+        lost: int = self._library.ss_machine_lost_passes(self.address)
+        return lost
+
+    def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
+        pairs = (Replica * len(replicas))(*(Replica(*replica) for replica in replicas))
+        if not self._library.ss_machine_set_session(self.address, session, pairs, len(replicas), group, 1):
+            present(None)
+        self.sessions[session] = tuple(replicas), group
+
+    def delete_session(self, session: int) -> None:
+        """Raises KeyError if there is no such session."""
+        del self.sessions[session]
+        self._library.ss_machine_set_session(self.address, session, None, 0, 0, 0)
 
     def delete_group(self, group: int) -> None:
         """Raises KeyError if there is no such group."""

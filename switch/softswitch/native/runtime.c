@@ -43,7 +43,8 @@ struct ss_machine *ss_machine_new(const struct ss_program *program, uint64_t *ra
   machine->registers = make_arrays(program->register_arrays, program->registers, 0);
   machine->counters = make_arrays(program->counter_arrays, program->counters, 2);
   machine->groups = calloc(SS_GROUPS, sizeof *machine->groups);
-  if (machine->tables && machine->registers && machine->counters && machine->groups) return machine;
+  machine->sessions = calloc(SS_SESSIONS, sizeof *machine->sessions);
+  if (machine->tables && machine->registers && machine->counters && machine->groups && machine->sessions) return machine;
   ss_machine_free(machine);
   return NULL;
 }
@@ -54,7 +55,9 @@ void ss_machine_free(struct ss_machine *machine) {
   free_arrays(machine->registers, machine->program->registers);
   free_arrays(machine->counters, machine->program->counters);
   free(machine->tables);
+  for (uint32_t i = 0; machine->sessions != NULL && i < SS_SESSIONS; i++) free((void *)machine->sessions[i].replicas);
   free(machine->groups);
+  free(machine->sessions);
   free(machine);
 }
 
@@ -81,19 +84,37 @@ uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number, uint64
   return cells(program->counter_arrays, program->counters, machine->counters, number, size);
 }
 
+// A copy of `replicas`; `*done` is 0 without memory.
+static struct ss_replica *copied(const struct ss_replica *replicas, uint32_t count, int *done) {
+  struct ss_replica *own = count == 0 ? NULL : ss_memory(count * sizeof *own);
+  *done = count == 0 || own != NULL;
+  if (own != NULL) memcpy(own, replicas, count * sizeof *own);
+  return own;
+}
+
 int ss_machine_set_group(struct ss_machine *machine, uint32_t group, const struct ss_replica *replicas,
                          uint32_t count) {
-  struct ss_replica *own = NULL;
   if (group >= SS_GROUPS) return 0;
-  if (count != 0) {
-    own = ss_memory(count * sizeof *own);
-    if (own == NULL) return 0;
-    memcpy(own, replicas, count * sizeof *own);
-  }
+  int done;
+  struct ss_replica *own = copied(replicas, count, &done);
+  if (!done) return 0;
   free((void *)machine->groups[group].replicas);
   machine->groups[group] = (struct ss_group){own, count};
   return 1;
 }
+
+int ss_machine_set_session(struct ss_machine *machine, uint32_t session, const struct ss_replica *replicas,
+                           uint32_t count, uint32_t group, uint32_t set) {
+  if (session >= SS_SESSIONS || group >= SS_GROUPS) return 0;
+  int done;
+  struct ss_replica *own = copied(replicas, count, &done);
+  if (!done) return 0;
+  free((void *)machine->sessions[session].replicas);
+  machine->sessions[session] = (struct ss_session){own, count, group, set};
+  return 1;
+}
+
+uint64_t ss_machine_lost_passes(const struct ss_machine *machine) { return machine->lost_passes; }
 
 // ---------------------------------------------------------------- single packets
 

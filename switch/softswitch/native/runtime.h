@@ -60,6 +60,10 @@ uint64_t *ss_machine_register(struct ss_machine *machine, uint32_t number, uint6
 uint64_t *ss_machine_counter(struct ss_machine *machine, uint32_t number, uint64_t size);
 // 0 without memory, or for a group from SS_GROUPS on.
 int ss_machine_set_group(struct ss_machine *machine, uint32_t group, const struct ss_replica *replicas, uint32_t count);
+// Likewise, from SS_SESSIONS on. Without `set` the session is deleted.
+int ss_machine_set_session(struct ss_machine *machine, uint32_t session, const struct ss_replica *replicas,
+                           uint32_t count, uint32_t group, uint32_t set);
+uint64_t ss_machine_lost_passes(const struct ss_machine *machine);
 
 // ---- single packets
 

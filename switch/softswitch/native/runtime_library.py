@@ -50,6 +50,11 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_machine_register": (c_void_p, (c_void_p, c_uint32, c_uint64)),
     "ss_machine_counter": (c_void_p, (c_void_p, c_uint32, c_uint64)),
     "ss_machine_set_group": (c_int, (c_void_p, c_uint32, ctypes.POINTER(Replica), c_uint32)),
+    "ss_machine_set_session": (
+        c_int,
+        (c_void_p, c_uint32, ctypes.POINTER(Replica), c_uint32, c_uint32, c_uint32),
+    ),
+    "ss_machine_lost_passes": (c_uint64, (c_void_p,)),
     "ss_collector_new": (c_void_p, ()),
     "ss_collector_free": (None, (c_void_p,)),
     "ss_collect": (c_int64, (c_void_p, c_uint32, c_char_p, c_uint32, c_uint64, c_void_p)),

@@ -141,6 +141,9 @@ def analyse(program: ir.Program) -> Usage:
     early.pipeline(program.ingress, program)
     late.pipeline(program.egress, program)
     late.checksums(program, update=True)
+    if program.passes is not None:
+        kept = [*program.passes.requests, *(each for fields in program.passes.lists.values() for each in fields)]
+        late.reads.update((each.header, each.field) for each in kept)
     written = early.writes | late.writes
     changed = {header for header, _ in written} | early.touched | late.touched
     for varbit in program.varbits.values():

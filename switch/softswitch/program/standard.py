@@ -6,7 +6,12 @@ STANDARD = "standard_metadata"
 HIDDEN = "#hidden"  # metadata of the loader's own: next elements of stacks, lengths, requests to the architecture
 PACKET_LENGTH = "packet_length"
 DROP_PORT = 511  # mark_to_drop's egress_spec
-INSTANCE_REPLICA = 5  # instance_type of a packet that replication made
+# instance_type of a packet that did not come in at a port as it is
+INSTANCE_INGRESS_CLONE = 1
+INSTANCE_EGRESS_CLONE = 2
+INSTANCE_RECIRCULATED = 4
+INSTANCE_REPLICA = 5
+INSTANCE_RESUBMITTED = 6
 # Bits. The engines write these fields, and rely on the widths where they leave out a check of an index.
 STANDARD_WIDTHS = {
     "ingress_port": 9,

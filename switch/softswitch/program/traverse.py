@@ -43,6 +43,8 @@ def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 -
             return values
         case ir.If(condition, _, _):
             return (condition,)
+        case ir.Truncate(length):
+            return (length,)
     return ()
 
 

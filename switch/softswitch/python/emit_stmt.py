@@ -74,7 +74,7 @@ class StatementEmitter:
             case ir.MarkToDrop():
                 self._mark_to_drop()
             case ir.Truncate(length):
-                self._out.line(f"limit = min(limit, {length})")
+                self._out.line(f"limit = min(limit, {bare(self._expressions.data(length).text)})")
             case ir.Random(target, low, high):
                 self._random(target, low, high, changed)
             case ir.Hash(target, base, calculation, modulus):

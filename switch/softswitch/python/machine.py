@@ -17,7 +17,7 @@ from softswitch.python.emit import Emitted, emit_program
 from softswitch.python.emit_specialised import is_specialised, specialised_source
 from softswitch.python.hashes import RUNTIME
 from softswitch.python.lookup import Cell, Compiled, PythonRow, PythonTable
-from softswitch.runtime.machine import TIMESTAMP_MASK
+from softswitch.runtime.machine import TIMESTAMP_MASK, Session
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
@@ -37,6 +37,8 @@ class PythonMachine:
     def __init__(self, program: str | ir.Program, generator: SplitMix, clock: Callable[[], int]) -> None:
         self.program = load_program(program) if isinstance(program, str) else program
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.sessions: dict[int, Session] = {}
+        self._lost_passes = [0]
         self.registers = {name: [0] * register.size for name, register in self.program.registers.items()}
         self.counters: dict[str, list[Cell]] = {
             name: [[0, 0] for _ in range(array.size)]
@@ -64,6 +66,8 @@ class PythonMachine:
             "now": lambda: clock() & TIMESTAMP_MASK,
             "log_message": log_message,
             "groups": self.groups,
+            "sessions": self.sessions,
+            "lost_passes": self._lost_passes,
         }
         space |= {f"unpack_{name}": struct.Struct(text).unpack_from for name, text in emitted.unpack.items()}
         space |= {f"pack_{name}": struct.Struct(text).pack for name, text in emitted.pack.items()}
@@ -93,6 +97,17 @@ class PythonMachine:
         source = specialised_source(self._context, action, args)
         _execute(source, f"<softswitch {action.name} {next(_numbers)}>", space)
         return (position, cell, space["specialised"])
+
+    @property
+    def lost_passes(self) -> int:
+        return self._lost_passes[0]
+
+    def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
+        self.sessions[session] = tuple(replicas), group
+
+    def delete_session(self, session: int) -> None:
+        """Raises KeyError if there is no such session."""
+        del self.sessions[session]
 
     def set_group(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
         self.groups[group] = tuple(replicas)

@@ -13,6 +13,9 @@ from softswitch.runtime.tables import RuntimeTable
 TIMESTAMP_MASK = (1 << 48) - 1  # P4's timestamps have 48 bits
 
 
+Session = tuple[tuple[tuple[int, int], ...], int]  # where clones go: (port, instance) pairs, a multicast group or 0
+
+
 class RegisterCells(Protocol):
     """The cells of one register array."""
 
@@ -45,7 +48,8 @@ class Machine(Protocol):
     """One loaded program in an engine. Not thread-safe: callers hold the engine's lock.
 
     ``source`` is the generated code. ``registers`` and ``counters`` (the indirect ones) are the live cells by name.
-    ``groups`` maps a multicast group to ``(port, instance)`` pairs.
+    ``groups`` maps a multicast group to ``(port, instance)`` pairs. ``sessions``: by the number of a clone session.
+    ``lost_passes``: clones, resubmitted and recirculated packets that were too many for the frame they came from.
     """
 
     @property
@@ -66,6 +70,12 @@ class Machine(Protocol):
     @property
     def groups(self) -> Mapping[int, tuple[tuple[int, int], ...]]: ...
 
+    @property
+    def sessions(self) -> Mapping[int, Session]: ...
+
+    @property
+    def lost_passes(self) -> int: ...
+
     def process(self, port: int, frame: bytes, /) -> list[tuple[int, bytes]]:
         """Run one frame; returns the frames that leave, with their ports."""
 
@@ -74,3 +84,9 @@ class Machine(Protocol):
 
     def delete_group(self, group: int) -> None:
         """Raises KeyError if there is no such group."""
+
+    def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
+        """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""
+
+    def delete_session(self, session: int) -> None:
+        """Raises KeyError if there is no such session."""

@@ -31,6 +31,7 @@ from softswitch.program.ir.parser import (
     ParserState,
     Verify,
 )
+from softswitch.program.ir.passes import CLONE_REQUESTED, Passes
 from softswitch.program.ir.pipeline import (
     Action,
     Conditional,
@@ -65,6 +66,7 @@ from softswitch.program.ir.statements import (
 from softswitch.program.ir.storage import CounterArray, Field, Header, Register, Varbit
 
 __all__ = [
+    "CLONE_REQUESTED",
     "UNKNOWN_SOURCE",
     "Action",
     "Advance",
@@ -102,6 +104,7 @@ __all__ = [
     "Parser",
     "ParserOp",
     "ParserState",
+    "Passes",
     "Pattern",
     "Pipeline",
     "Program",

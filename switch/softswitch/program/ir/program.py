@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from softswitch.program.ir.checksums import Calculation, Checksum
 from softswitch.program.ir.parser import Parser
+from softswitch.program.ir.passes import Passes
 from softswitch.program.ir.pipeline import Action, Pipeline, Table
 from softswitch.program.ir.storage import CounterArray, Header, Register, Varbit
 
@@ -16,7 +17,8 @@ from softswitch.program.ir.storage import CounterArray, Header, Register, Varbit
 class Program:
     """Nothing changes it, so switches may share it.
 
-    ``varbits``: by the header behind which the bits of a varbit field leave.
+    ``varbits``: by the header behind which the bits of a varbit field leave. ``passes``: None for a program that never
+    clones, resubmits or recirculates, and truncates in egress only.
     """
 
     headers: dict[str, Header]
@@ -31,6 +33,7 @@ class Program:
     calculations: dict[str, Calculation] = field(default_factory=dict)
     checksums: tuple[Checksum, ...] = ()
     varbits: dict[str, Varbit] = field(default_factory=dict)
+    passes: Passes | None = None
 
     @property
     def tables(self) -> dict[str, Table]:

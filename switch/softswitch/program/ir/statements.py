@@ -71,9 +71,9 @@ class MarkToDrop:
 
 @dataclass(frozen=True)
 class Truncate:
-    """What leaves has at most ``length`` bytes. Without effect in ingress: every replica starts whole."""
+    """What leaves has at most ``length`` bytes. In ingress it reaches a packet for one port, and not its replicas."""
 
-    length: int
+    length: Expr
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,13 @@ from softswitch.program.limits import CELLS, IF_DEPTH, OBJECTS, PARAMETERS, STAT
 from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.lowering import Lowering
 from softswitch.program.load.node import Node, shown, source_of, unsupported
+from softswitch.program.load.passes import PassLoader
 from softswitch.program.load.references import Scope
 
 _Primitive = Callable[[Node, Scope], tuple[ir.Statement, ...]]
-_ONLY_IN_CONTROLS = frozenset(["exit", "truncate"])
+_ONLY_IN_CONTROLS = frozenset(
+    ["exit", "truncate", "clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress", "resubmit", "recirculate"]
+)
 
 
 class ActionLoader:
@@ -27,6 +30,7 @@ class ActionLoader:
         registers: dict[str, ir.Register],
         counters: dict[str, ir.CounterArray],
         calculations: dict[str, ir.Calculation],
+        passes: PassLoader,
     ) -> None:
         self._expressions = expressions
         self._registers = registers
@@ -49,6 +53,10 @@ class ActionLoader:
             "drop": lambda _p, _s: (ir.MarkToDrop(),),
             "truncate": self._truncate,
             "exit": lambda _p, _s: (ir.Exit(),),
+            "clone_ingress_pkt_to_egress": passes.clone,
+            "clone_egress_pkt_to_egress": passes.clone,
+            "resubmit": passes.resubmit,
+            "recirculate": passes.recirculate,
             "no_op": lambda _p, _s: (),
             "register_read": self._register_read,
             "register_write": self._register_write,
@@ -224,12 +232,7 @@ class ActionLoader:
         return (ir.Hash(target, base, calculation, modulus),)
 
     def _truncate(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
-        length = self._expressions.expr(p[0], scope)
-        if not isinstance(length, ir.Const):
-            raise unsupported("a truncate to a computed length", scope.source)
-        if not 0 <= length.value < 1 << 32:
-            raise p[0].wrong("is not a length of 32 bits")
-        return (ir.Truncate(length.value),)
+        return (ir.Truncate(self._expressions.unsigned(p[0], scope, "a truncate to a length", (1 << 32) - 1)),)
 
     def _log(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
         parts = p.items(2)

@@ -20,6 +20,7 @@ from softswitch.program.load.checksums import load_calculations, load_checksum
 from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.node import Node, source_of, unsupported
 from softswitch.program.load.parser import load_parser
+from softswitch.program.load.passes import PassLoader
 from softswitch.program.load.pipeline import load_pipeline
 from softswitch.program.load.storage import (
     check_memory,
@@ -56,11 +57,13 @@ def load_program(text: str) -> ir.Program:
     registers, counters = load_registers(root), load_counters(root)
     check_memory(root, registers, counters)
     calculations = load_calculations(root, expressions)
-    loader = ActionLoader(expressions, registers, counters, calculations)
+    passes = PassLoader(root, expressions)
+    loader = ActionLoader(expressions, registers, counters, calculations, passes)
     actions = loader.actions(root)
     pipelines = {name: load_pipeline(node, expressions, actions) for name, node in _pipelines(root).items()}
     _check_tables(root, pipelines, actions)
-    _refuse_early_truncates(pipelines["ingress"], actions)
+    if _truncates(pipelines["ingress"], actions):
+        passes.need()
     parser = load_parser(root["parsers"][0], expressions, loader)
     deparser = _deparser(root["deparsers"][0], expressions)
     checksums = tuple(load_checksum(node, expressions, calculations) for node in root.section("checksums"))
@@ -76,6 +79,7 @@ def load_program(text: str) -> ir.Program:
         counters=counters,
         calculations=calculations,
         checksums=checksums,
+        passes=passes.passes,
         varbits={name: varbit.varbit for name, varbit in declared.varbits.items()},
     )
 
@@ -116,12 +120,9 @@ def _entry_bytes(table: ir.Table, actions: dict[int, ir.Action]) -> int:
     return ENTRY_BYTES + (2 * sum(key.width for key in table.keys) + data) // 8
 
 
-def _refuse_early_truncates(ingress: ir.Pipeline, actions: dict[int, ir.Action]) -> None:
-    """In bmv2 a truncate in ingress reaches a packet for one port, and not its replicas."""
-    for node in ingress.nodes.values():
-        for index in node.actions if isinstance(node, ir.Table) else ():
-            if any(isinstance(statement, ir.Truncate) for statement in flatten(actions[index].body)):
-                raise unsupported("a truncate in ingress", actions[index].source)
+def _truncates(ingress: ir.Pipeline, actions: dict[int, ir.Action]) -> bool:
+    indices = {index for node in ingress.nodes.values() if isinstance(node, ir.Table) for index in node.actions}
+    return any(isinstance(each, ir.Truncate) for index in indices for each in flatten(actions[index].body))
 
 
 def _deparser(node: Node, expressions: ExprLoader) -> tuple[str, ...]:

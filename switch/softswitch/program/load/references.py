@@ -152,6 +152,13 @@ class References:
             raise unsupported(f"field [{shown(header)}, {shown(name)}]", source)
         return known
 
+    def fields_of(self, node: Node, source: ir.Source) -> list[ir.FieldRef]:
+        """All fields of a header or of metadata."""
+        if not isinstance(node.value, str) or node.value not in self.headers:
+            raise unsupported(f"header {shown(node.value)}", source)
+        header = self.headers[node.value]
+        return [self._fields[header.name, member.name] for member in header.fields]
+
     def varbit(self, node: Node, source: ir.Source) -> ir.Varbit | None:
         """The varbit field that an operand names, None for any other operand."""
         node = inside(node)

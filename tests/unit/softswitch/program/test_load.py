@@ -45,19 +45,19 @@ def test_whole_sections(tables: Json, section: str, what: str) -> None:
     assert refuse(tables) == f"some.p4:77: {what} 'thing' is not supported by the soft switch"
 
 
-@pytest.mark.parametrize("op", ["recirculate", "clone_ingress_pkt_to_egress", "resubmit", "assert"])
+@pytest.mark.parametrize("op", ["execute_meter", "generate_digest", "assert"])
 def test_primitives(tables: Json, op: str) -> None:
     tables["actions"][0]["primitives"] = [{"op": op, "parameters": [], "source_info": HERE}]
     assert refuse(tables) == f"some.p4:77: primitive {op!r} is not supported by the soft switch"
 
 
-def test_truncate_runs_in_egress_and_to_a_length_that_is_written_down(tables: Json) -> None:
+def test_requests_of_more_passes_name_a_field_list(tables: Json) -> None:
     action = tables["actions"][0]
-    length = {"type": "hexstr", "value": "0x42"}
-    action["primitives"] = [{"op": "truncate", "parameters": [length], "source_info": HERE}]
-    assert refuse(tables) == "some.p4:77: a truncate in ingress is not supported by the soft switch"
-    length |= {"type": "field", "value": ["standard_metadata", "packet_length"]}
-    assert refuse(tables) == "some.p4:77: a truncate to a computed length is not supported by the soft switch"
+    number = {"type": "hexstr", "value": "0x5"}
+    action["primitives"] = [{"op": "resubmit", "parameters": [number], "source_info": HERE}]
+    assert "is no field list's id" in refuse(tables)
+    number |= {"type": "field", "value": ["standard_metadata", "packet_length"]}
+    assert refuse(tables) == "some.p4:77: a field list whose number is not constant is not supported by the soft switch"
 
 
 def test_operands_operators_and_targets(tables: Json) -> None:

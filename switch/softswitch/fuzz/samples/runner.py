@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from softswitch.errors import DeviceError
-from softswitch.faithful.stf import Add, Call, Command, Expect, Send, SetDefault, Statement, number
+from softswitch.fuzz.samples.stf import Add, Call, Command, Expect, Send, SetDefault, Statement, number
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Replica, Ternary
 from softswitch.switch import SoftSwitch
@@ -111,6 +111,12 @@ class StfRunner:
                     for port in self._ports[handle]
                 ]
                 self._switch.set_group(numbers[1], replicas)
+            case "mirroring_add":
+                self._switch.set_session(numbers[1], [Replica(numbers[2], 0)])
+            case "mirroring_add_mc":
+                self._switch.set_session(numbers[1], [], numbers[2])
+            case "mirroring_delete":
+                self._switch.delete_session(numbers[1])
             case "register_write":
                 self._switch.write_register(_only(words[1], list(self._program.registers), "register"), *numbers[2:4])
             case "register_reset":
