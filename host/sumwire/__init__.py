@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     from sumwire.errors import UsageError as UsageError
     from sumwire.job.change import Change as Change
     from sumwire.job.job import Job as Job
+    from sumwire.start import init as init
     from sumwire.training.all_reduce import all_reduce as all_reduce
     from sumwire.training.ddp import DdpState as DdpState
     from sumwire.training.ddp import ddp_hook as ddp_hook
     from sumwire.training.ddp import local_hook as local_hook
+    from sumwire.training.node import NodeJob as NodeJob
     from sumwire.transport.stats import JobStats as JobStats
 
 _HOMES: Final = {
@@ -65,6 +67,7 @@ _HOMES: Final = {
     "JobStats": "transport.stats",
     "LaneOverflowError": "errors",
     "MismatchError": "errors",
+    "NodeJob": "training.node",
     "NonFiniteError": "errors",
     "OrderError": "errors",
     "PeerLostError": "errors",
@@ -79,6 +82,7 @@ _HOMES: Final = {
     "UsageError": "errors",
     "all_reduce": "training.all_reduce",
     "ddp_hook": "training.ddp",
+    "init": "start",
     "load_job": "config",
     "local_hook": "training.ddp",
 }
@@ -98,6 +102,7 @@ _MODULES: Final = frozenset(
         "multihop",
         "optim",
         "reductions",
+        "start",
         "systems",
         "wire",
     }

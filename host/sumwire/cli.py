@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `sumwire decode`, `inspect`, `profile-loss` and `tune`.
+"""The command line: `sumwire up`, `decode`, `inspect`, `profile-loss` and `tune`.
 
-What a command needs is imported when it runs: torch alone takes seconds, and `decode` needs none.
+What a command needs is imported when it runs: torch alone takes seconds, and `up` and `decode` need none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from sumwire.errors import CaptureError, SumwireError, UsageError
 from sumwire.see import live, lives, show, wording
 from sumwire.see.captures import CaptureReader, Frame
 from sumwire.see.following import Event
+from sumwire.start import options as start_options
+from sumwire.start import up as start
 
 if TYPE_CHECKING:
     from sumwire.dlcp.tags import Policy
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 # Commands that need no torch.
-_LIGHT: Final = ("decode",)
+_LIGHT: Final = ("decode", "up")
 _STANDARD_INPUT: Final = "-"
 
 
@@ -59,10 +61,18 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sumwire", description="Sums gradients inside the network.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="make a job, start its aggregator, and let scripts find both")
+    start_options.add_to(up)
+    up.set_defaults(run=_up)
     _add_decode(commands)
     if not light:
         _add_others(commands)
     return parser
+
+
+def _up(options: argparse.Namespace) -> int:
+    start.up(start_options.chosen(options), lambda line: print(line, flush=True))
+    return 0
 
 
 def _add_decode(commands: Commands) -> None:

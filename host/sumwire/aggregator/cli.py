@@ -21,7 +21,8 @@ from sumwire_protocol import privileges
 from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
 
-from sumwire.aggregator.jobs import aggregator_of, load_jobs
+from sumwire.aggregator import parent
+from sumwire.aggregator.jobs import STDIN, aggregator_of, load_jobs
 from sumwire.aggregator.processes import Fleet, signals_held
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, Shared
 from sumwire.config import JobConfig
@@ -52,8 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 privileges.become(account)
             with fleet:
                 names = ", ".join(map(_described, jobs))
+                if options.with_parent:
+                    parent.end_with_it()
                 print(f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}", flush=True)
-                fleet.wait()
+                fleet.wait(_Reporter(fleet.shared).tell, options.report)
             print(report(fleet.shared), flush=True)
     except (SumwireError, PrivilegeError, OSError) as error:
         print(error, file=sys.stderr)
@@ -73,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Do a Sumwire switch's work on this server.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    parser.add_argument("jobs", metavar="JOB.json", nargs="+", help="the job file that the job's workers use")
+    parser.add_argument(
+        "jobs", metavar="JOB.json", nargs="+", help=f"the job file that the job's workers use; {STDIN}: a line of stdin"
+    )
     parser.add_argument(
         "--listen", metavar="ADDRESS[:PORT]", type=_listen, help="default: the aggregator's address in the job files"
     )
@@ -81,6 +86,12 @@ def _parser() -> argparse.ArgumentParser:
         "--processes", metavar="N", type=_processes, default=1, help="divide the slots among N processes"
     )
     parser.add_argument("--user", metavar="NAME", help="become this user once the port is open; needs root")
+    parser.add_argument(
+        "--report", metavar="SECONDS", type=_seconds, help="print the counters so often, if they changed"
+    )
+    parser.add_argument(
+        "--with-parent", action="store_true", help="end with the program that started this one, or with standard input"
+    )
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return parser
 
@@ -101,6 +112,30 @@ def _processes(text: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= _PROCESSES_MAX):
         raise argparse.ArgumentTypeError(f"{text!r}: must be an integer in 1..{_PROCESSES_MAX}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: must be above 0 seconds")
+    return seconds
+
+
+class _Reporter:
+    """Prints the counters when they have changed."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._told = ""
+
+    def tell(self) -> None:
+        told = report(self._shared).partition("\n")[0]
+        if self._told and told != self._told:
+            print(told, flush=True)
+        self._told = told
 
 
 def report(shared: Shared) -> str:

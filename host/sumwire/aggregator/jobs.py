@@ -7,25 +7,47 @@ To the aggregator each lane is a job: it has a number, slots, rounds, and a UDP 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO, Final
 
-from sumwire.config import JobConfig, load_job
+from sumwire_protocol.outside import OutsideError, json_of
+
+from sumwire.config import JobConfig, load_job, parse_job
 from sumwire.errors import ConfigError
+
+STDIN: Final = "-"
+_LINE_BYTES_MOST: Final = 1 << 16
 
 
 def load_jobs(paths: Sequence[str | Path]) -> tuple[JobConfig, ...]:
-    """The jobs of job files.
+    """The jobs of job files. "-" is one line of standard input.
 
     Raises ConfigError for a file that breaks a rule, or for two that do not fit together, JobFileError for one that
     cannot be read.
     """
     # The aggregator needs no worker's own part of it, so any worker's will do.
-    jobs = tuple(load_job(path, 0) for path in paths)
+    jobs = tuple(job_of_line(sys.stdin.buffer) if path == STDIN else load_job(path, 0) for path in paths)
     for job, path in zip(jobs, paths, strict=True):
         _check_one_level(job, where=str(path))
     check_together(jobs, [str(path) for path in paths])
     return jobs
+
+
+def job_of_line(stream: BinaryIO) -> JobConfig:
+    """The job of a line of JSON. Raises ConfigError."""
+    line = stream.readline(_LINE_BYTES_MOST + 1)
+    cure = "give a job file's content in one line, or name a job file"
+    try:
+        if len(line) > _LINE_BYTES_MOST:
+            raise OutsideError(f"must have at most {_LINE_BYTES_MOST} bytes")
+        data = json_of(line.decode())
+    except (OutsideError, UnicodeDecodeError) as error:
+        raise ConfigError("line", STDIN, str(error), where="standard input", cure=cure) from error
+    if not isinstance(data, dict):
+        raise ConfigError("line", STDIN, "must hold one JSON object", where="standard input", cure=cure)
+    return parse_job(data, 0, where="standard input")
 
 
 def lanes_of(jobs: Sequence[JobConfig]) -> tuple[JobConfig, ...]:

@@ -149,13 +149,25 @@ class Fleet:
             self._stop_reader
         )
 
-    def wait(self) -> None:
-        """Wait for a signal to stop. Raises ProcessError if a process ends without one."""
-        while signal.sigwait(_SIGNALS) not in _STOP:
+    def wait(self, tell: Callable[[], object] = lambda: None, every_s: float | None = None) -> None:
+        """Wait for a signal to stop. ``tell`` is called every so many seconds. Raises ProcessError if a process ends
+        without a signal."""
+        while (caught := _signal_within(every_s)) not in _STOP:
+            if caught is None:
+                tell()
+                continue
             ended = [process for process in self._processes if not process.is_alive()]
             if ended:
                 status = f"{ended[0].name} ended with status {ended[0].exitcode}"
                 raise ProcessError(f"{status}: see the log, then start sumwire-aggregator again")
+
+
+def _signal_within(seconds: float | None) -> int | None:
+    """The next signal; None if none comes within the time."""
+    if seconds is None:
+        return signal.sigwait(_SIGNALS)
+    found = signal.sigtimedwait(_SIGNALS, seconds)
+    return None if found is None else found.si_signo
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol import tables
 from sumwire_protocol.outside import OutsideError, bounded_text, escaped, json_of, shown
 
+from sumwire.config import brief
 from sumwire.config.job_config import (
     LANES_MAX,
     OP_CODES,
@@ -60,7 +61,11 @@ def load_job(path: str | Path, worker: int) -> JobConfig:
 
 
 def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> JobConfig:
-    """Check the content of a job file. Raises ConfigError at the first broken rule; ``where`` begins its message."""
+    """Check the content of a job file. Raises ConfigError at the first broken rule; ``where`` begins its message.
+
+    One of five fields is completed first (:mod:`sumwire.config.brief`).
+    """
+    data = brief.completed(data, where=where)
     fields = _Fields(data, where)
     newest = fields.integer("format", _FORMAT_MIN, FORMAT) == FORMAT
     fields.only(_FIELDS | _FIELDS_OF_FORMAT_3 if newest else _FIELDS)

@@ -172,7 +172,7 @@ class GlooGroup(_Collectives):
     """
 
     def __init__(self, ranks: Ranks | None = None) -> None:
-        super().__init__(dist.new_group(backend="gloo", timeout=_timeout()) if ranks is None else ranks.gloo())
+        super().__init__(dist.new_group(backend="gloo", timeout=default_timeout()) if ranks is None else ranks.gloo())
 
     def close(self) -> None:
         """Destroy the group. Its connections end, so other ranks that still wait in it get an error."""
@@ -190,7 +190,7 @@ def _never_destroy(group: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
-def _timeout() -> timedelta:
+def default_timeout() -> timedelta:
     """The default group's time-out."""
     group = dist.distributed_c10d._get_default_group()
     for device in group._device_types:

@@ -203,6 +203,11 @@ class Job(Saved):
         return self._grouped
 
     @property
+    def summands(self) -> int:
+        """How many tensors a mean is of: one of each worker."""
+        return self.config.workers
+
+    @property
     def fallen_back(self) -> bool:
         """Whether operations now use the process group instead of the switch."""
         return self._session.fallen_back

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, Literal
 
 import torch
@@ -15,6 +15,7 @@ from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.job.job import Job
 from sumwire.training.integers import sum_integers
+from sumwire.training.node import AnyJob, NodeJob
 from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
 
 DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
@@ -23,7 +24,7 @@ INTEGERS: Final = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint
 
 def all_reduce(
     tensor: Tensor,
-    job: Job,
+    job: AnyJob,
     *,
     op: Literal["mean", "sum", "sign"] = "mean",
     precision: Precision = DEFAULT,
@@ -65,10 +66,10 @@ def all_reduce(
         result = _mean(flat, job, precision, feedback, bucket=bucket, given=given, into=into)
     with torch.no_grad():
         if result is not into:
-            total = result * job.config.workers if op == "sum" else result
+            total = result * job.summands if op == "sum" else result
             tensor.copy_(total.view(tensor.shape))
         elif op == "sum":
-            tensor.mul_(job.config.workers)
+            tensor.mul_(job.summands)
         else:
             # Autograd only notices what torch writes.
             increment_version(tensor)
@@ -89,22 +90,28 @@ def _given(op: str, dtype: torch.dtype, precision: Precision) -> str:
     return " ".join(filter(None, (operation, type_, chosen)))
 
 
-def _integers(tensor: Tensor, job: Job, op: str, feedback: Hashable | None, bucket: int) -> Tensor:
+def _integers(tensor: Tensor, job: AnyJob, op: str, feedback: Hashable | None, bucket: int) -> Tensor:
     if op != "sum" or feedback is not None:
         raise UsageError(f"op = {op!r} of {tensor.dtype}: must be op='sum' without feedback: give floats for others")
     with torch.no_grad():
-        return tensor.copy_(sum_integers(job, tensor.detach().reshape(-1), bucket).view(tensor.shape))
+        return tensor.copy_(_total(tensor, job, lambda own, x: sum_integers(own, x, bucket)).view(tensor.shape))
 
 
-def _exact_sum(tensor: Tensor, job: Job, bucket: int) -> Tensor:
+def _exact_sum(tensor: Tensor, job: AnyJob, bucket: int) -> Tensor:
     """In the tensor's own type: with the bits of the group's all-reduce."""
     with torch.no_grad():
-        return tensor.copy_(job.total(tensor.detach().reshape(-1), bucket).view(tensor.shape))
+        return tensor.copy_(_total(tensor, job, lambda own, x: own.total(x, bucket)).view(tensor.shape))
+
+
+def _total(tensor: Tensor, job: AnyJob, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
+    """The sum over all ranks, flat: ``make`` gives that over the workers."""
+    flat = tensor.detach().reshape(-1)
+    return job.total(flat, make) if isinstance(job, NodeJob) else make(job, flat)
 
 
 def _mean(
     flat: Tensor,
-    job: Job,
+    job: AnyJob,
     precision: Precision,
     feedback: Hashable | None,
     *,
@@ -113,14 +120,17 @@ def _mean(
     into: Tensor | None,
 ) -> Tensor:
     x = flat if feedback is None else job.feedback.compensate(feedback, flat)
-    mean, residual = mean_at(precision, job, x, bucket, given=given, into=into)
+    if isinstance(job, NodeJob):
+        mean, residual = job.mean(x, lambda own, node: mean_at(precision, own, node, bucket, given=given))
+    else:
+        mean, residual = mean_at(precision, job, x, bucket, given=given, into=into)
     if feedback is not None and all_finite(mean):
         job.feedback.store(feedback, residual())
     return mean
 
 
 def _signs(
-    flat: Tensor, job: Job, feedback: Hashable | None, bucket: int, given: str, *, into: Tensor | None
+    flat: Tensor, job: AnyJob, feedback: Hashable | None, bucket: int, given: str, *, into: Tensor | None
 ) -> Tensor:
     if feedback is not None:
         raise UsageError(

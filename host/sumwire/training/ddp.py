@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, SupportsIndex
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 from torch.futures import Future
@@ -38,6 +39,7 @@ from sumwire.errors import ClosedError, UsageError
 from sumwire.job.job import Job, Residual
 from sumwire.training.buckets import Buckets, Model, Parameters
 from sumwire.training.comm_thread import CommThread, wait_for
+from sumwire.training.node import AnyJob, Node, NodeJob
 from sumwire.training.steps import Step
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ class Task:
     step: Step | None
     # On a GPU: when the gradients are in the buffer.
     filled: torch.cuda.Event | None
+    # With several ranks a node: waits until the buffer has the node's mean.
+    summed: Callable[[], None] | None = None
     # Seconds on time.monotonic's clock.
     handed_over: float = field(default_factory=time.monotonic)
 
@@ -81,6 +85,10 @@ class DdpState(Saved):
     parameter that no worker used, and a residual in it would be lost. One state serves one DistributedDataParallel
     instance.
 
+    With several ranks a node, ``job`` is what :func:`sumwire.init` returns, or ``local_group`` has the ranks of this
+    node and ``job`` is on its first rank alone, None on the others (:mod:`sumwire.training.node`). Residuals are then
+    those of the node's mean, on its first rank.
+
     `state_dict` has the residuals by the parameters' names, and what is known of the job's or the reduction's state
     (:func:`sumwire.checkpoint.owner_of`). It needs ``model``, DDP's or the one within, or the model's parameters in
     their order: DDP names no parameters. In the first step after `load_state_dict` the gradients are reduced in the
@@ -92,18 +100,23 @@ class DdpState(Saved):
 
     def __init__(
         self,
-        job: Job | None,
+        job: AnyJob | None,
         *,
+        local_group: dist.ProcessGroup | None = None,
         reduce: Reduce | None = None,
         error_feedback: bool = True,
         model: Model | None = None,
         scaler: GradScaler | None = None,
     ) -> None:
-        if reduce is None and job is None:
+        if reduce is None and job is None and local_group is None:
             raise UsageError("a DDP hook needs a job, or a reduction that does without")
-        self.job = job
-        self._reduction = reduce or (job.reduce if job else None)
-        self.feedback = ParameterFeedback() if error_feedback else None
+        shared = _of_node(job, local_group)
+        # Several ranks have one worker: the node, and whether this rank is that worker.
+        self._node = None if shared is None else shared.node
+        self.job = shared.job if shared is not None else job if isinstance(job, Job) else None
+        leads = self._node is None or self._node.leads
+        self._reduction = reduce or (shared.across if shared else self.job.reduce if self.job else None)
+        self.feedback = ParameterFeedback() if error_feedback and leads else None
         self._parameters = Parameters(model)
         self._buckets = Buckets(self._parameters)
         # The latest step that has begun.
@@ -111,9 +124,10 @@ class DdpState(Saved):
         self.scaler = scaler
         # Of the residuals; None before the first step with a scaler.
         self._scale: float | None = None
-        self._thread = CommThread(f"job {job.config.name}" if job else "hook without switch")
-        if job is not None:
-            job.on_close(self.close)
+        self._thread = CommThread(_name_of(shared, self.job))
+        closing = shared if isinstance(job, NodeJob) else self.job
+        if closing is not None:
+            closing.on_close(self.close)
 
     def submit(self, bucket: GradBucket) -> Future[Tensor]:
         """Queue a bucket. The future holds the bucket's buffer, filled with the mean gradient.
@@ -129,7 +143,9 @@ class DdpState(Saved):
 
     def _queue(self, bucket: GradBucket, buffer: Tensor) -> Future[Tensor]:
         """Queue a bucket whose values are in ``buffer``; the future holds that, filled with the mean gradient."""
-        task = Task(buffer, bucket.index(), self._parts(bucket), self._step_of(bucket), _filled(buffer))
+        # Begun here, in the order of the buckets: the node's ranks sum this one while the last one is in the network.
+        summed = None if self._node is None else self._node.sum_up(buffer)
+        task = Task(buffer, bucket.index(), self._parts(bucket), self._step_of(bucket), _filled(buffer), summed=summed)
         try:
             return self._thread_for(task).submit(partial(self._reduce, task), buffer.device)
         except Exception:
@@ -173,6 +189,20 @@ class DdpState(Saved):
     def _reduce(self, task: Task) -> Tensor:
         if task.filled is not None:
             task.filled.synchronize()
+        if self._node is None or task.summed is None:
+            return self._reduce_own(task)
+        if self._node.leads:
+            return self._node.give(partial(self._reduce_summed, task, task.summed))
+        task.summed()
+        self._node.take(task.buffer)
+        return task.buffer
+
+    def _reduce_summed(self, task: Task, summed: Callable[[], None]) -> Tensor:
+        summed()
+        return self._reduce_own(task)
+
+    def _reduce_own(self, task: Task) -> Tensor:
+        """Of this rank, or of its node."""
         if task.step is None:
             return task.buffer.copy_(self._aggregate(task.buffer, task)[0])
         try:
@@ -285,6 +315,21 @@ class DdpState(Saved):
     def close(self) -> None:
         """End the thread after all queued buckets. A job that closes calls this."""
         self._thread.close()
+
+
+def _of_node(job: AnyJob | None, local_group: dist.ProcessGroup | None) -> NodeJob | None:
+    """The job of a node with several ranks; None if this rank is a worker by itself."""
+    if isinstance(job, NodeJob):
+        return job
+    if local_group is None:
+        return None
+    name = "of this node" if job is None else job.config.name
+    return NodeJob(name, job, Node.of(local_group), dist.get_world_size())
+
+
+def _name_of(shared: NodeJob | None, job: Job | None) -> str:
+    name = shared.name if shared is not None else None if job is None else job.config.name
+    return "hook without switch" if name is None else f"job {name}"
 
 
 def _all_zero(x: Tensor) -> bool:

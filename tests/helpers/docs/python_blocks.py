@@ -7,9 +7,12 @@ Each ``before`` returns the names; each ``after`` checks, and returns what must 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,11 @@ import sumwire
 import torch
 import torch.distributed as dist
 from sumwire import checkpoint
+from sumwire.config import parse_job
 from sumwire.delivery import Delivery
 from sumwire.dlcp.sync import LaneState, lane_hook
+from sumwire.job.gloo_group import Ranks
+from sumwire.start.service import serving
 from sumwire.training.reductions import through_group
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -259,12 +265,64 @@ def merged(names: Names) -> Tensor:
     return torch.cat([names["merged"].float(), names["mean"]])
 
 
+def beside_a_service(rank: int) -> Names:
+    """Of the job of digits.json, on rank 0, which knows it by the environment."""
+    names = {**training(rank), "model": DistributedDataParallel(small_model()), "services": ExitStack()}
+    names["optimizer"] = torch.optim.SGD(names["model"].parameters(), lr=0.1)
+    if rank == 0:
+        job = json.loads(Path("digits.json").read_text())
+        address = job["addresses"][0]["aggregator"]
+        port = names["services"].enter_context(serving(job, address, 0))
+        os.environ["SUMWIRE_SERVICE"] = f"{address}:{port}"
+    return names
+
+
+def trained_through_service(names: Names) -> Tensor:
+    os.environ.pop("SUMWIRE_SERVICE", None)
+    names["services"].close()
+    parameters = trained_by_a_step(names)
+    assert names["job"].stats.operations > 0
+    return parameters
+
+
+def without_service(rank: int) -> Names:
+    os.environ["SUMWIRE_ADDRESS"] = json.loads(Path("digits.json").read_text())["addresses"][0]["aggregator"]
+    return {"sumwire": sumwire}
+
+
+def in_one_node(rank: int) -> Names:
+    """The ranks are those of one machine: its worker is the only one, so it falls back at once."""
+    names = {**training(rank), "model": DistributedDataParallel(small_model()), "dist": dist, "job": None}
+    names["optimizer"] = torch.optim.SGD(names["model"].parameters(), lr=0.1)
+    if rank == 0:
+        brief = {"format": 3, "name": "one", "job": 9, "aggregator": "127.1.1.250", "hosts": ["127.1.1.1"]}
+        ranks = Ranks(dist.HashStore(), 0, 1, timedelta(seconds=30))
+        names["job"] = sumwire.Job(parse_job(brief, 0), ranks=ranks, fallback="always", silence_s=0.2)
+    return names
+
+
+def trained_in_one_node(names: Names) -> Tensor:
+    names["model"].register_comm_hook(names["state"], sumwire.ddp_hook)
+    parameters = trained_by_a_step(names)
+    names["state"].close()
+    if names["job"] is not None:
+        names["job"].close()
+    return parameters
+
+
 _THC = ("thc", "max32")
 SETTINGS: dict[str, Setting] = {
-    "README.md: In your training loop": Setting(training, trained, _THC, own_group=True),
-    "README.md: In your training loop (2)": Setting(
+    "README.md: In your training loop": Setting(beside_a_service, trained_through_service, _THC, closes=("job",)),
+    "README.md: In your training loop (2)": Setting(training, trained, _THC, own_group=True),
+    "README.md: In your training loop (3)": Setting(
         with_job, trained_by_a_step, ("sign", "sum32", "max32"), closes=("job",)
     ),
+    "start.md: Three lines in the script": Setting(
+        beside_a_service, trained_through_service, _THC, closes=("job",)
+    ),
+    "start.md: Without any service": Setting(without_service, lambda names: names["job"].mean(true_mean()),
+                                             closes=("job",)),
+    "start.md: Many ranks a node": Setting(in_one_node, trained_in_one_node),
     "host.md: Entry points": Setting(
         lambda rank: {**training(rank), "tensor": tensor_of(rank),
                       "model": DistributedDataParallel(small_model())},

@@ -154,7 +154,7 @@ def test_readmes_controller_commands_run(checkout: Path) -> None:
     star = checkout / "controller" / "examples" / "star4.yaml"
     with soft_switch(SoftSwitch(engine="python")) as address:
         star.write_text(star.read_text().replace("127.0.0.1:9559", address))
-        for program, *arguments in commands_of("README.md: In your training loop"):
+        for program, *arguments in commands_of("README.md: In your training loop (2)"):
             assert main_of(program)(arguments) == 0
     described = json.loads((checkout / "digits.json").read_text())
     assert parse_job(described, 0).name == "digits"
@@ -172,10 +172,10 @@ def test_inspect_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_job_files_on_pages_are_valid() -> None:
     found = pages.blocks("json")
-    assert {block.path.name for block in found} == {"aggregator.md", "controller.md"}
+    assert {block.path.name for block in found} == {"aggregator.md", "controller.md", "start.md"}
     for block in found:
         described = json.loads(block.text)
-        for worker in range(described["workers"]):
+        for worker in range(parse_job(described, 0).workers):
             assert parse_job(described, worker).worker == worker
 
 

@@ -1,0 +1,23 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of finding and serving a job."""
+
+from __future__ import annotations
+
+from sumwire.errors import UsageError
+
+
+class ServiceError(UsageError):
+    """No description of a job could be had from a service, or none can be served."""
+
+
+class PlaceError(UsageError):
+    """The ranks and the workers of a job do not fit together."""
+
+
+class ReachError(UsageError):
+    """The aggregator and a worker do not reach each other."""
+
+
+class StartError(UsageError):
+    """A program that the start needs has failed."""

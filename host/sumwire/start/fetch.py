@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a training script asks a service of `sumwire up`."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from sumwire_protocol.outside import OutsideError, json_of, shown
+
+from sumwire.start.description import completed
+from sumwire.start.errors import ServiceError
+from sumwire.start.service import PORT
+
+_ANSWER_S: Final = 5.0
+_BYTES_MOST: Final = 1 << 16
+_PORT_MOST: Final = 0xFFFF
+
+
+@dataclass(frozen=True)
+class Service:
+    """The address of a service."""
+
+    host: str
+    port: int = PORT
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read HOST or HOST:PORT, also behind ``http://``. Raises ServiceError."""
+        host, colon, port = text.removeprefix("http://").removesuffix("/").partition(":")
+        number = int(port) if port.isascii() and port.isdecimal() and len(port) < 6 else 0
+        number = number if colon else PORT
+        if not host or not host.isprintable() or set(host) & set("/@?# ") or not 0 < number <= _PORT_MOST:
+            raise ServiceError(f"service = {shown(text)}: must be HOST or HOST:PORT, as `sumwire up` prints it")
+        return cls(host, number)
+
+    def __str__(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    def job(self) -> dict[str, Any]:
+        """The description that it serves. Raises ServiceError, and ConfigError for a description that breaks a rule."""
+        status, content = self._get("/job")
+        if status != http.client.OK:
+            raise ServiceError(f"{self} answers with status {status}: give the address that `sumwire up` has printed")
+        try:
+            data = json_of(content.decode())
+        except (OutsideError, UnicodeDecodeError) as error:
+            raise ServiceError(
+                f"{self} answers, but not with a job ({error}): give the address that `sumwire up` has printed"
+            ) from error
+        if not isinstance(data, Mapping):
+            raise ServiceError(f"{self} answers, but not with a job: give the address that `sumwire up` has printed")
+        return completed(data, where=str(self))
+
+    def probe(self, ip: str, udp_port: int) -> bool:
+        """Let it send a datagram to this address and UDP port of this machine. Returns whether it has. Raises
+        ServiceError."""
+        return self._get(f"/probe?port={udp_port}", source=(ip, 0))[0] == http.client.OK
+
+    def _get(self, path: str, source: tuple[str, int] | None = None) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_ANSWER_S, source_address=source)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            content = answer.read(_BYTES_MOST + 1)
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise ServiceError(
+                f"no service at {self}: {reason}; start it: `sumwire up --hosts A,B`, or set "
+                "SUMWIRE_SERVICE to its address"
+            ) from error
+        finally:
+            connection.close()
+        if len(content) > _BYTES_MOST:
+            raise ServiceError(f"{self} answers with too much: give the address that `sumwire up` has printed")
+        return answer.status, content

@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `sumwire up`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sumwire.start import child, description
+from sumwire.start.errors import ServiceError
+from sumwire.start.fetch import Service
+from sumwire.start.service import PORT
+from sumwire.start.up import Up
+
+
+def add_to(start: argparse.ArgumentParser) -> None:
+    """Add them to a parser."""
+    start.add_argument("--hosts", type=_names, default=(), metavar="HOST,HOST,...", help="the workers, one a server")
+    start.add_argument("--bits", type=int, metavar="N", help="of THC's indices, 1 to 4 (default: 4)")
+    start.add_argument("--name", default=description.DEFAULT_NAME, help="of the job (default: %(default)s)")
+    start.add_argument("--number", type=int, default=description.DEFAULT_NUMBER, help="of the job (default: 1)")
+    start.add_argument(
+        "--gbit", type=float, default=description.DEFAULT_GBIT, help="rate of a worker's link (default: %(default)g)"
+    )
+    start.add_argument(
+        "--rtt-ms",
+        type=float,
+        default=description.DEFAULT_RTT_MS,
+        metavar="MS",
+        help="round trip to the aggregator (default: %(default)g)",
+    )
+    start.add_argument("--aggregator", metavar="ADDRESS", help="the aggregator's (default: this machine's)")
+    start.add_argument("--ssh", metavar="[USER@]HOST", help="start the aggregator there")
+    start.add_argument(
+        "--remote-command", default=child.REMOTE_COMMAND, metavar="COMMAND", help="with --ssh (default: %(default)s)"
+    )
+    start.add_argument(
+        "--listen",
+        type=_listen,
+        metavar="ADDRESS[:PORT]",
+        help=f"where the job is served (default: this machine's address, {PORT})",
+    )
+    start.add_argument(
+        "--switches",
+        type=Path,
+        metavar="FILE",
+        help="apply the job of this name in a controller's configuration to its switches, without an aggregator",
+    )
+
+
+def chosen(options: argparse.Namespace) -> Up:
+    """What the parsed options want."""
+    wanted = description.Wanted(options.name, options.number, options.bits, options.gbit, options.rtt_ms)
+    return Up(
+        options.hosts, wanted, options.aggregator, options.ssh, options.remote_command, options.listen, options.switches
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+def _listen(text: str) -> tuple[str, int]:
+    try:
+        at = Service.parse(text)
+        return description.address_of(at.host), at.port
+    except ServiceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

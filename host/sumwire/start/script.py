@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`sumwire.init()`: the job of this rank, in a training script.
+
+import sumwire
+
+job = sumwire.init()                                                       # after init_process_group
+model.register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+
+from sumwire.job.gloo_group import available, default_timeout
+from sumwire.job.job import Job
+from sumwire.start.description import Wanted
+from sumwire.start.errors import PlaceError
+from sumwire.start.place import Place, Source, job_for
+from sumwire.training.node import AnyJob, Node, NodeJob
+
+_LOG: Final = logging.getLogger("sumwire")
+_RENDEZVOUS: Final = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def init(
+    service: str | None = None,
+    *,
+    job: str | Path | None = None,
+    aggregator: str | None = None,
+    address: str | None = None,
+    bits: int | None = None,
+    quiet: bool = False,
+    **options: Any,
+) -> AnyJob:
+    """The job of this rank: a collective call of all ranks, after `init_process_group` or without.
+
+    Without a process group it makes one, of gloo and, on GPUs, NCCL, if the environment is torchrun's.
+
+    The job is that of a service, which `sumwire up` starts: at ``service``, HOST or HOST:PORT; at SUMWIRE_SERVICE of
+    any rank's environment; or on rank 0's machine. ``job``: a job file instead. ``aggregator="rank0"``: an aggregator
+    beside rank 0, which ends with it; ``address``: this machine's own, where the way to rank 0's machine does not tell
+    it, or SUMWIRE_ADDRESS; ``bits``: of THC's indices.
+
+    A machine with one address in the job and several ranks gets a :class:`NodeJob`: its ranks share a worker. With
+    "rank0", ranks that are all on one machine are a worker each. ``options`` are those of :class:`sumwire.Job`.
+
+    Rank 0 says in one line on stderr what was chosen, if not ``quiet``. The job is closed when the process ends, if it
+    was not before. Raises ServiceError, PlaceError, ReachError and StartError of :mod:`sumwire.start.errors`, and the
+    errors of a Job.
+    """
+    _enter_group()
+    source = Source(service, job, aggregator, address, Wanted(bits=bits))
+    store = dist.distributed_c10d._get_default_store()
+    check = options.get("fallback") != "always"
+    place = job_for(store, dist.get_rank(), dist.get_world_size(), source, check=check, timeout=default_timeout())
+    try:
+        made = _job_of(place, options)
+    except BaseException:
+        if place.aggregator is not None:
+            place.aggregator.close()
+        raise
+    if place.aggregator is not None:
+        made.on_close(place.aggregator.close)
+    _close_at_exit(made)
+    _say(place, made, quiet=quiet)
+    return made
+
+
+def _enter_group() -> None:
+    if available():
+        return
+    missing = [name for name in _RENDEZVOUS if name not in os.environ]
+    if missing:
+        raise PlaceError(
+            f"no process group, and no {', '.join(missing)} in the environment: start the script by torchrun, or call "
+            "torch.distributed.init_process_group first"
+        )
+    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+
+
+def _job_of(place: Place, options: dict[str, Any]) -> AnyJob:
+    job = Job(place.config, ranks=place.workers(), **options) if place.is_worker else None
+    if job is not None and all(len(node) == 1 for node in place.nodes):
+        return job
+    return NodeJob(place.config.name, job, Node.among(place.nodes), dist.get_world_size())
+
+
+def _close_at_exit(job: AnyJob) -> None:
+    def close() -> None:
+        # Python sets it when an exception ends the program: the others must not wait for this rank then.
+        job.close(agree=getattr(sys, "last_value", None) is None)
+
+    atexit.register(close)
+    job.on_close(lambda: atexit.unregister(close))
+
+
+def _say(place: Place, job: AnyJob, *, quiet: bool) -> None:
+    config = place.config
+    sizes = sorted({len(node) for node in place.nodes})
+    shared = "" if sizes == [1] else f", {'-'.join(map(str, sizes))} ranks each"
+    thc = "" if config.thc is None else f", thc with {config.thc.bits} bits"
+    line = (
+        f"sumwire: job {config.name} {place.found}: worker {config.worker} of {config.workers} at "
+        f"{config.own_address.ip}{shared}, aggregator {config.aggregator}{thc}, {config.slots} slots"
+    )
+    _LOG.info(line)
+    if place.rendezvous.rank == 0 and not quiet:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

@@ -1,0 +1,294 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Many ranks a node: the ranks of one machine share a worker.
+
+Their tensors are summed inside the node, by NCCL or gloo, to the node's first rank. That one is the worker: it takes
+the node's mean through the network and gives the result to the others. So a node sends what one rank would send,
+however many ranks it has.
+
+Sums go up in one group and results down in another. So the sum of the next bucket is made while the results of the last
+one come from the network, and all ranks still begin the collectives of each group in the same order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from sumwire.checkpoint import Place
+from sumwire.codec.feedback import ErrorFeedback
+from sumwire.errors import ClosedError, PeerLostError, SumwireError, UsageError
+from sumwire.job.change import Change
+from sumwire.job.gloo_group import first_clause, looks
+from sumwire.job.job import Job, Residual
+from sumwire.job.standing import Failure
+from sumwire.transport.stats import JobStats
+
+# Bytes of an error that the worker's rank tells the others.
+_FAILURE_BYTES: Final = 4096
+_GOOD, _BAD = 0, 1
+# From a worker's job and its node's mean: the mean over the workers, and the function for the residual.
+Mean = Callable[[Job, Tensor], tuple[Tensor, Residual]]
+
+
+class Node:
+    """The ranks that share a worker, as this one sees them. ``size``: how many; ``leads``: this one is the worker.
+
+    ``up``, ``down``: two groups of the same ranks. Use :meth:`of` or :meth:`among`.
+    """
+
+    def __init__(self, up: dist.ProcessGroup, down: dist.ProcessGroup) -> None:
+        self.size = dist.get_world_size(up)
+        self.leads = dist.get_rank(up) == 0
+        self._first = dist.get_global_rank(up, 0)
+        self._up, self._down = up, down
+        self._gloo_on_gpu = dist.get_backend(up) == "gloo"
+
+    @classmethod
+    def of(cls, local_group: dist.ProcessGroup) -> Self:
+        """The ranks of a group: a collective call of these. Raises UsageError on a rank that is not in it."""
+        if dist.get_rank(local_group) < 0:
+            raise UsageError(
+                "local_group: this rank is not in it: give every rank the group of its own machine, as "
+                "torch.distributed.new_subgroups() makes it"
+            )
+        ranks = dist.get_process_group_ranks(local_group)
+        return cls(local_group, dist.new_group(ranks, use_local_synchronization=True))
+
+    @classmethod
+    def among(cls, nodes: Sequence[Sequence[int]]) -> Self:
+        """This rank's node among all: a collective call of all ranks, which give the same list of ranks by node."""
+        mine = dist.get_rank()
+        found = None
+        for ranks in nodes:
+            groups = dist.new_group([*ranks]), dist.new_group([*ranks])
+            if mine in ranks:
+                found = cls(*groups)
+        if found is None:
+            raise UsageError(f"rank {mine} is in no node: every rank must be in one")
+        return found
+
+    def sum_up(self, x: Tensor, *, divided: bool = True) -> Callable[[], None]:
+        """Begin to make ``x`` the mean of the node's ranks, or, not ``divided``, their sum, on the first rank; on the
+        others its content is lost.
+
+        Returns what waits for it, which raises PeerLostError. A collective call, in the same order on all ranks.
+        """
+        # Half precision is divided first, since the sum may exceed its range.
+        if divided:
+            x.div_(self.size)
+        if x.is_cuda and self._gloo_on_gpu:
+            work = dist.all_reduce(x, group=self._up, async_op=True)
+        else:
+            work = dist.reduce(x, self._first, group=self._up, async_op=True)
+        return lambda: _await(work)
+
+    def give(self, make: Callable[[], Tensor]) -> Tensor:
+        """On the first rank: make a result, give it to the others and return it. If making it fails, they get the
+        error."""
+        try:
+            result = make()
+        except Exception as error:
+            self._tell(error)
+            raise
+        self._down_from_first(torch.full((1,), _GOOD, device=result.device))
+        self._down_from_first(result)
+        return result
+
+    def take(self, into: Tensor) -> None:
+        """On the other ranks: get the result of :meth:`give`. Raises its error."""
+        state = torch.empty(1, dtype=torch.int64, device=into.device)
+        self._down_from_first(state)
+        if int(state) != _GOOD:
+            content = torch.empty(_FAILURE_BYTES, dtype=torch.uint8, device=into.device)
+            self._down_from_first(content)
+            raise Failure(**json.loads(bytes(content.cpu().numpy()))).error()
+        self._down_from_first(into)
+
+    def _tell(self, error: Exception) -> None:
+        failure = Failure.of(error) if isinstance(error, SumwireError) else _foreign(error)
+        text = json.dumps({"kind": failure.kind, "text": failure.text[: _FAILURE_BYTES // 8]}).encode()
+        device = self._device()
+        try:
+            self._down_from_first(torch.full((1,), _BAD, device=device))
+            content = torch.frombuffer(bytearray(text.ljust(_FAILURE_BYTES)), dtype=torch.uint8)
+            self._down_from_first(content.to(device))
+        except PeerLostError:
+            pass  # nobody is left to be told
+
+    def _device(self) -> torch.device:
+        """One that the group's tensors may be on."""
+        cpu = torch.device("cpu")
+        return cpu if cpu in self._down._device_types else torch.device("cuda", torch.cuda.current_device())
+
+    def _down_from_first(self, x: Tensor) -> None:
+        _await(dist.broadcast(x, self._first, group=self._down, async_op=True))
+
+
+def _await(work: Any) -> None:
+    """Wait without blocking in torch's code, which could abort the process at its exit."""
+    try:
+        for _ in looks():
+            if work.is_completed():
+                break
+        work.wait()
+    except RuntimeError as error:
+        raise PeerLostError(
+            f"a rank of this node has ended or cannot be reached ({first_clause(str(error))}); start the training on "
+            "every worker again, as torchrun --max-restarts does"
+        ) from error
+
+
+def _foreign(error: Exception) -> Failure:
+    text = f"{type(error).__name__}: {error}"
+    return Failure("PeerLostError", f"the rank that is this node's worker has failed: {text}; see its log")
+
+
+class NodeJob:
+    """A job whose workers are nodes with several ranks; every rank has one. `sumwire.init` makes it.
+
+    ``job``: this node's, on its first rank; None on the others. ``ranks``: of all nodes. It takes a job's place in
+    :func:`sumwire.all_reduce` and :class:`sumwire.DdpState`: all ranks make the same calls in the same order, and get
+    the mean over all ranks. A node counts for as much as it has ranks. Marsit and the systems by name need a rank for
+    each worker. Raises UsageError for a job on another rank than the first, or none there.
+    """
+
+    def __init__(self, name: str, job: Job | None, node: Node, ranks: int) -> None:
+        if node.leads == (job is None):
+            rank = "first" if node.leads else "only the first"
+            raise UsageError(f"job {name}: {rank} rank of a node is its worker: give a job to that one and to no other")
+        self.name = name
+        self.job = job
+        self.node = node
+        self.ranks = ranks
+        # Residuals are the worker's: on other ranks it stays empty.
+        self.feedback = ErrorFeedback()
+        self._lock = threading.Lock()
+        self._closers: list[Callable[[], None]] = []
+        self._closed = False
+        self._stats = JobStats()
+
+    @property
+    def summands(self) -> int:
+        """Ranks, whose tensors a mean is of."""
+        return self.ranks
+
+    @property
+    def stats(self) -> JobStats:
+        """Those of the node's job; on the other ranks zeros."""
+        return self._stats if self.job is None else self.job.stats
+
+    @property
+    def fallen_back(self) -> bool:
+        """Whether the node's operations use the process group now; False on ranks that are no worker."""
+        return self.job is not None and self.job.fallen_back
+
+    def on_change(self, callback: Callable[[Change], None]) -> None:
+        """See :meth:`Job.on_change`. On ranks that are no worker it is never called."""
+        if self.job is not None:
+            self.job.on_change(callback)
+
+    def on_close(self, closer: Callable[[], None]) -> None:
+        """See :meth:`Job.on_close`."""
+        self._closers.append(closer)
+
+    def place(self) -> Place:
+        """This rank's."""
+        return Place.here()
+
+    def reduce(
+        self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None
+    ) -> tuple[Tensor, Residual]:
+        """Mean of all ranks' flat tensors, see :meth:`Job.reduce` and :meth:`mean`."""
+        return self.mean(x, lambda job, node: job.reduce(node, bucket, given=given))
+
+    def mean(self, x: Tensor, make: Mean) -> tuple[Tensor, Residual]:
+        """Mean of all ranks' flat tensors, float32: ``make(job, x)`` gives that of the workers' x, and the residual.
+
+        The residual is that of the node's mean, times the ranks of the node, on its first rank; zero on the others.
+        """
+        mean = x.detach().to(torch.float32, copy=True)
+        with self._lock:
+            self._check_usable()
+            self.node.sum_up(mean)()
+            if not self.node.leads:
+                self.node.take(mean)
+                return mean, lambda: torch.zeros_like(mean)
+            kept: list[Residual] = []
+
+            def made() -> Tensor:
+                result, residual = self._weighted(mean, make)
+                kept.append(residual)
+                return result
+
+            return self.node.give(made), lambda: kept[0]() * self.node.size
+
+    def total(self, x: Tensor, make: Callable[[Job, Tensor], Tensor]) -> Tensor:
+        """Sum of all ranks' flat tensors, in their dtype: ``make(job, x)`` gives that of the workers' x."""
+        total = x.detach().clone()
+        with self._lock:
+            self._check_usable()
+            self.node.sum_up(total, divided=False)()
+            if not self.node.leads:
+                self.node.take(total)
+                return total
+            return self.node.give(lambda: make(self._own(), total))
+
+    def across(self, x: Tensor, bucket: int) -> tuple[Tensor, Residual]:
+        """On a worker: the mean over all ranks from its node's mean, and the function for the residual of that."""
+        return self._weighted(x, lambda job, node: job.reduce(node, bucket))
+
+    def _weighted(self, x: Tensor, make: Mean) -> tuple[Tensor, Residual]:
+        job = self._own()
+        weight = self.node.size * job.workers / self.ranks
+        if weight == 1:
+            return make(job, x)
+        result, residual = make(job, x * weight)
+        return result, lambda: residual() / weight
+
+    def _own(self) -> Job:
+        assert self.job is not None, "to be called on a worker"
+        return self.job
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise ClosedError(f"job {self.name} is closed; make a new one: sumwire.init()")
+
+    def merged_signs(self, x: Tensor, bucket: int = 0, *, given: str = "", into: Tensor | None = None) -> Tensor:
+        """Raises UsageError: signs of several ranks have no merged sign inside a node."""
+        raise UsageError("op = 'sign': needs a rank for each worker; start one rank a node, or use op='mean'")
+
+    def pause(self) -> contextlib.AbstractContextManager[None]:
+        """See :meth:`Job.pause`."""
+        return contextlib.nullcontext() if self.job is None else self.job.pause()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[None]:
+        self.close(agree=error is None)
+
+    def close(self, *, agree: bool = True) -> None:
+        """End this rank's part, see :meth:`Job.close`."""
+        if self.job is not None and not agree:
+            self.job.give_up()
+        for closer in self._closers:
+            closer()
+        self._closers.clear()
+        self._closed = True
+        if self.job is not None:
+            self.job.close(agree=agree)
+
+
+AnyJob = Job | NodeJob
+"""What `sumwire.init` returns."""

@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of the tests of `sumwire.init` do. Each function runs on every rank and returns plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sumwire
+import torch
+import torch.distributed as dist
+from helpers.gloo.ddp_cases import Net, flat_grads
+from helpers.transport.udp_bridge import SILENCE_S
+from sumwire.training.node import AnyJob, Node
+from torch.nn.parallel import DistributedDataParallel
+
+LENGTH = 5000
+
+
+def tensor_of(rank: int) -> torch.Tensor:
+    return torch.randn(LENGTH, generator=torch.Generator().manual_seed(rank))
+
+
+def opened(options: dict[str, Any]) -> AnyJob:
+    return sumwire.init(quiet=True, block=1024, silence_s=SILENCE_S, **options)
+
+
+def reduced(rank: int, options: dict[str, Any]) -> dict[str, Any]:
+    """A mean, a sum, and what this rank's worker has sent."""
+    with opened(options) as job:
+        mean = sumwire.all_reduce(tensor_of(rank), job)
+        total = sumwire.all_reduce(tensor_of(rank), job, op="sum")
+        sent = job.stats.bytes_sent
+        kind = type(job).__name__
+    return {"mean": mean.tolist(), "sum": total.tolist(), "bytes": sent, "kind": kind}
+
+
+def with_feedback(rank: int, options: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """One tensor again and again: with feedback the sum of the means comes near."""
+    total = torch.zeros(LENGTH)
+    with opened(options) as job:
+        for _ in range(rounds):
+            total += sumwire.all_reduce(tensor_of(rank), job, feedback="x")
+    return {"mean": (total / rounds).tolist()}
+
+
+def trained(rank: int, options: dict[str, Any], steps: int) -> dict[str, Any]:
+    """DDP steps over the job, beside DDP's own."""
+    torch.manual_seed(1)
+    ours = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
+    torch.manual_seed(1)
+    theirs = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
+    sums, exact = torch.zeros(0), torch.zeros(0)
+    generator = torch.Generator().manual_seed(100 + rank)
+    with opened(options) as job:
+        state = sumwire.DdpState(job)
+        ours.register_comm_hook(state, sumwire.ddp_hook)
+        for step in range(steps):
+            batch = torch.randn(8, 20, generator=generator)
+            for model in (ours, theirs):
+                model.zero_grad()
+                model(batch, True).square().mean().backward()
+            got, want = flat_grads(ours), flat_grads(theirs)
+            sums, exact = (got, want) if step == 0 else (sums + got, exact + want)
+        fallbacks, residuals = job.stats.fallbacks, 0 if state.feedback is None else len(state.feedback)
+    error = float((sums - exact).square().sum() / exact.square().sum())
+    return {"error": error, "grads": got.tolist(), "fallbacks": fallbacks, "residuals": residuals}
+
+
+def raised(rank: int, options: dict[str, Any]) -> str:
+    """The error that `init`, or a mean with its job, ends with."""
+    try:
+        with opened(options) as job:
+            sumwire.all_reduce(tensor_of(rank), job)
+    except sumwire.SumwireError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def in_local_groups(rank: int, mapping: dict[str, Any], size: int) -> dict[str, Any]:
+    """`DdpState(job, local_group=...)`, with a job that the caller makes on the first rank of each group."""
+    from sumwire.config import parse_job
+    from sumwire.start.rendezvous import Rendezvous
+    from sumwire.start.script import default_timeout
+
+    ranks = dist.get_world_size()
+    local, _ = dist.new_subgroups(size)
+    firsts = tuple(range(0, ranks, size))
+    meeting = Rendezvous(dist.distributed_c10d._get_default_store(), rank, ranks, default_timeout())
+    meeting.gather(None)
+    job = None
+    if rank in firsts:
+        config = parse_job(mapping, firsts.index(rank))
+        job = sumwire.Job(config, ranks=meeting.among(firsts), block=1024, silence_s=SILENCE_S)
+    torch.manual_seed(1)
+    model = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
+    state = sumwire.DdpState(job, local_group=local)
+    model.register_comm_hook(state, sumwire.ddp_hook)
+    batch = torch.randn(8, 20, generator=torch.Generator().manual_seed(rank))
+    model(batch, True).square().mean().backward()
+    state.close()
+    if job is not None:
+        job.close()
+    return {"grads": flat_grads(model).tolist()}
+
+
+def order_of_collectives(rank: int, nodes: list[list[int]]) -> list[str]:
+    """Whether the sum of a second bucket is made before the first one has its result."""
+    node = Node.among(nodes)
+    first, second = torch.full((1000,), float(rank)), torch.full((1000,), 10.0 + rank)
+    ready = [node.sum_up(first), node.sum_up(second)]
+    said = []
+    if node.leads:
+        ready[1]()
+        said = [f"second {float(second[0])}"]
+        ready[0]()
+        node.give(lambda: first)
+        node.give(lambda: second)
+    else:
+        node.take(first)
+        node.take(second)
+    return [*said, f"{float(first[0])} {float(second[0])}"]

@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`sumwire.init` on four real gloo ranks of this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.aggregator.served import serving as aggregator_serving
+from helpers.gloo import start_cases
+from helpers.gloo.ranks import Ranks
+from helpers.transport.udp_bridge import addresses
+from sumwire.start.description import Wanted, described
+from sumwire.start.service import serving
+
+RANKS = 4
+NMSE_MAX = 0.03
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with Ranks(RANKS, Path(tmp_path_factory.mktemp("ranks"))) as started:
+        yield started
+
+
+def job_of(hosts: int) -> dict[str, Any]:
+    aggregator, ips = addresses(hosts)
+    return described(ips, aggregator, Wanted())
+
+
+@contextmanager
+def service_of(description: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """The options of `sumwire.init` for a service of this job."""
+    address = description["addresses"][0]["aggregator"]
+    with serving(description, address, 0) as port:
+        yield {"service": f"{address}:{port}"}
+
+
+def assert_mean(outcomes: list[dict[str, Any]]) -> None:
+    exact = torch.stack([start_cases.tensor_of(rank) for rank in range(RANKS)]).mean(0)
+    assert all(outcome["mean"] == outcomes[0]["mean"] for outcome in outcomes)
+    for name, factor in (("mean", 1), ("sum", RANKS)):
+        found = torch.tensor(outcomes[0][name])
+        assert float((found - factor * exact).square().sum() / (factor * exact).square().sum()) < NMSE_MAX
+
+
+def test_an_aggregator_beside_rank_0(ranks: Ranks) -> None:
+    """Twice: the first one has ended with its job, and left its port."""
+    address, _ = addresses(1)
+    for _ in range(2):
+        outcomes = ranks.run(start_cases.reduced, {"aggregator": "rank0", "address": address})
+        assert [outcome["kind"] for outcome in outcomes] == ["Job"] * RANKS
+        assert_mean(outcomes)
+
+
+def test_ranks_share_the_workers_of_their_machine(ranks: Ranks) -> None:
+    """Two workers of two ranks each. All ranks together send half of what four workers send."""
+    sent = {}
+    for hosts in (2, RANKS):
+        description = job_of(hosts)
+        with aggregator_serving(description), service_of(description) as options:
+            outcomes = ranks.run(start_cases.reduced, options)
+        assert_mean(outcomes)
+        assert {outcome["kind"] for outcome in outcomes} == {"NodeJob" if hosts < RANKS else "Job"}
+        sent[hosts] = [outcome["bytes"] for outcome in outcomes]
+    assert [bool(count) for count in sent[2]] == [True, False, True, False]
+    assert sum(sent[2]) / sum(sent[RANKS]) == pytest.approx(1 / 2, rel=0.1)
+
+
+def test_feedback_of_a_node(ranks: Ranks) -> None:
+    """The worker keeps what its node's mean lacks."""
+    description = job_of(2)
+    with aggregator_serving(description), service_of(description) as options:
+        outcomes = ranks.run(start_cases.with_feedback, options, 8)
+    exact = torch.stack([start_cases.tensor_of(rank) for rank in range(RANKS)]).mean(0)
+    error = float((torch.tensor(outcomes[0]["mean"]) - exact).square().sum() / exact.square().sum())
+    assert error < NMSE_MAX / 16
+
+
+def test_ddp_with_several_ranks_a_node(ranks: Ranks) -> None:
+    description = job_of(2)
+    with aggregator_serving(description), service_of(description) as options:
+        outcomes = ranks.run(start_cases.trained, options, 6)
+    assert all(outcome["grads"] == outcomes[0]["grads"] for outcome in outcomes)
+    # Six steps with error feedback: far below one step's error.
+    assert outcomes[0]["error"] < NMSE_MAX / 3
+    assert [bool(outcome["residuals"]) for outcome in outcomes] == [True, False, True, False]
+
+
+def test_nodes_fall_back_together(ranks: Ranks) -> None:
+    """No aggregator at all: exact sums by gloo between the nodes."""
+    description = job_of(2)
+    with service_of(description) as options:
+        outcomes = ranks.run(start_cases.trained, {**options, "fallback": "always"}, 2)
+    assert all(outcome["grads"] == outcomes[0]["grads"] for outcome in outcomes)
+    assert outcomes[0]["error"] < 1e-9
+    assert [outcome["fallbacks"] for outcome in outcomes] == [1, 0, 1, 0]
+
+
+def test_local_groups_that_the_caller_makes(ranks: Ranks) -> None:
+    description = job_of(2)
+    with aggregator_serving(description):
+        outcomes = ranks.run(start_cases.in_local_groups, description, 2)
+    assert all(outcome["grads"] == outcomes[0]["grads"] for outcome in outcomes)
+    assert any(outcomes[0]["grads"])
+
+
+def test_the_next_bucket_is_summed_meanwhile(ranks: Ranks) -> None:
+    """Its sum is there while the first result is not, in both nodes."""
+    said = ranks.run(start_cases.order_of_collectives, [[0, 1], [2, 3]])
+    assert said == [["second 10.5", "0.5 10.5"], ["0.5 10.5"], ["second 12.5", "2.5 12.5"], ["2.5 12.5"]]
+
+
+def test_an_aggregator_that_does_not_answer(ranks: Ranks) -> None:
+    description = job_of(2)
+    with service_of(description) as options:
+        errors = ranks.run(start_cases.raised, options)
+    assert errors[0].startswith("ReachError: job sumwire: the aggregator"), errors[0]
+    assert "reach this worker, so those of this worker get lost" in errors[0]
+    # The other ranks of its node have nothing to ask, and learn it.
+    assert errors[1].startswith("PlaceError: rank 0 cannot start: ReachError")
+
+
+def test_a_job_file(ranks: Ranks, tmp_path: Path) -> None:
+    aggregator, ips = addresses(2)
+    brief = {"format": 3, "name": "by hand", "job": 5, "aggregator": aggregator, "hosts": ips}
+    (tmp_path / "job.json").write_text(json.dumps(brief))
+    with aggregator_serving(described(ips, aggregator, Wanted(number=5))):
+        assert_mean(ranks.run(start_cases.reduced, {"job": str(tmp_path / "job.json")}))
+
+
+def test_no_service(ranks: Ranks) -> None:
+    errors = ranks.run(start_cases.raised, {})
+    assert errors[0].startswith("ServiceError: no service is known: start `sumwire up")
+    assert all(error.startswith("PlaceError: rank 0 cannot start: ServiceError: no service") for error in errors[1:])

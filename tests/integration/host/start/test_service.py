@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The service of `sumwire up`: what it tells whom, and what it bears."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from helpers.transport.udp_bridge import addresses
+from sumwire.errors import ConfigError
+from sumwire.start import service
+from sumwire.start.description import Wanted, described
+from sumwire.start.errors import ServiceError
+from sumwire.start.fetch import Service
+from sumwire.start.service import PROBE, serving
+
+
+@pytest.fixture(scope="module")
+def job() -> dict[str, Any]:
+    aggregator, ips = addresses(2)
+    return described(ips, aggregator, Wanted())
+
+
+@pytest.fixture(scope="module")
+def served(job: dict[str, Any]) -> Iterator[Service]:
+    address = job["addresses"][0]["aggregator"]
+    with serving(job, address, 0) as port:
+        yield Service(address, port)
+
+
+def request(served: Service, text: bytes) -> bytes:
+    with socket.create_connection((served.host, served.port), timeout=10) as connection:
+        connection.sendall(text)
+        answer = b""
+        while part := connection.recv(4096):
+            answer += part
+    return answer
+
+
+def test_the_job_as_it_was_described(served: Service, job: dict[str, Any]) -> None:
+    assert served.job() == job
+
+
+@pytest.mark.parametrize("path", ["/", "/job/..", "/etc/passwd", "/jobs"])
+def test_nothing_else(served: Service, path: str) -> None:
+    assert request(served, f"GET {path} HTTP/1.0\r\n\r\n".encode()).startswith(b"HTTP/1.0 404 ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"GET " + b"x" * 70_000 + b" HTTP/1.0\r\n\r\n", b"POST /job HTTP/1.0\r\n\r\n", b"\0\r\n\r\n",
+     b"GET /job HTTP/1.0\r\n" + b"a: b\r\n" * 200 + b"\r\n"],
+    ids=["long", "post", "nul", "headers"],
+)  # fmt: skip
+def test_bad_requests_end(served: Service, text: bytes, job: dict[str, Any]) -> None:
+    try:
+        answer = request(served, text)
+    except ConnectionError:
+        answer = b""
+    assert b'"addresses"' not in answer
+    assert served.job() == job
+
+
+def test_a_probe_goes_to_a_worker_alone(served: Service, job: dict[str, Any]) -> None:
+    worker = job["addresses"][1]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.settimeout(10)
+        udp.bind((worker["ip"], worker["udp_port"]))
+        assert served.probe(worker["ip"], worker["udp_port"])
+        assert udp.recv(100) == PROBE
+        assert not served.probe(worker["ip"], worker["udp_port"] + 1)
+        # An address that is no worker's.
+        assert not served.probe(served.host, worker["udp_port"])
+
+
+def test_callers_that_say_nothing_take_no_place_for_long(job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than there are places: the service answers again once they have had their time."""
+    monkeypatch.setattr(service, "_CALL_S", 0.5)
+    monkeypatch.setattr(service._Handler, "timeout", 0.5)
+    address = job["addresses"][0]["aggregator"]
+    with serving(job, address, 0) as port:
+        silent = [socket.create_connection((address, port), timeout=10) for _ in range(service._CALLERS_MOST + 4)]
+        for connection in silent:
+            # Its end comes from the service.
+            assert connection.recv(100) == b""
+            connection.close()
+        assert Service(address, port).job() == job
+
+
+def test_a_secret_is_not_served(job: dict[str, Any]) -> None:
+    with pytest.raises(ServiceError, match="plain HTTP would tell it"), serving({**job, "key": "00"}, "127.0.0.1", 0):
+        pass
+
+
+def test_a_port_that_is_taken(served: Service, job: dict[str, Any]) -> None:
+    with pytest.raises(ServiceError, match=r"cannot listen at .*--listen"), serving(job, served.host, served.port):
+        pass
+
+
+def test_no_service_there(job: dict[str, Any]) -> None:
+    with serving(job, "127.0.0.1", 0) as port:
+        pass
+    with pytest.raises(
+        ServiceError, match=r"no service at http://127\.0\.0\.1.*Connection refused; start it: sumwire up"
+    ):
+        Service("127.0.0.1", port).job()
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b'{"format": 3}', b"\xff", b"[" * 70_000])
+def test_answers_that_are_no_job(content: bytes, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "public", lambda _: {})
+    monkeypatch.setattr(service._Server, "content", property(lambda _: content, lambda *_: None), raising=False)
+    with serving(job, "127.0.0.1", 0) as port, pytest.raises((ServiceError, ConfigError)):
+        Service("127.0.0.1", port).job()

@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`sumwire up` as a program of its own, with the scripts that find it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+from helpers.transport.udp_bridge import addresses
+from sumwire import cli
+from sumwire.start.fetch import Service
+
+PATH = os.pathsep.join(str(ROOT / folder) for folder in ("protocol", "host", "native"))
+
+
+@contextmanager
+def started(*options: str, path: str = "") -> Iterator[subprocess.Popen[str]]:
+    """`sumwire up`; its lines are in `stdout`."""
+    environment = {**os.environ, "PYTHONPATH": PATH, "PATH": path + os.environ["PATH"]}
+    command = [sys.executable, "-m", "sumwire.cli", "up", *options]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(process: subprocess.Popen[str], words: str) -> list[str]:
+    """Lines up to the first one with these words."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if words in line:
+            return lines
+    raise AssertionError(f"{words!r} is in none of: {''.join(lines)}")
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for task in Path(f"/proc/{pid}/task").glob("*/children") for word in task.read_text().split()]
+
+
+def options_of(hosts: int) -> tuple[str, list[str]]:
+    aggregator, ips = addresses(hosts)
+    return aggregator, ["--hosts", ",".join(ips), "--aggregator", aggregator, "--listen", f"{aggregator}:21334"]
+
+
+def test_a_job_is_served_and_comes_back(tmp_path: Path) -> None:
+    """The aggregator is killed, and another one takes its place. Ctrl-C ends both."""
+    aggregator, options = options_of(8)
+    with started(*options, "--bits", "3", "--gbit", "100") as process:
+        lines = until(process, "ready: ")
+        assert "8 workers" in lines[0] and "thc with 3 bits, 4096 slots" in lines[0]
+        job = Service(aggregator).job()
+        assert (job["workers"], job["thc"]["bits"], job["slots"]) == (8, 3, 4096)
+        [first] = children(process.pid)
+        os.kill(first, signal.SIGKILL)
+        until(process, "the next one starts in 1 s")
+        until(process, "ready: ")
+        [second] = children(process.pid)
+        assert second != first
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.endswith("stopped\n"), out
+    assert not Path(f"/proc/{second}").exists()
+
+
+def test_the_aggregator_ends_with_a_killed_program() -> None:
+    _, options = options_of(2)
+    with started(*options) as process:
+        until(process, "ready: ")
+        [aggregator] = children(process.pid)
+        end = os.pidfd_open(aggregator)
+        os.kill(process.pid, signal.SIGKILL)
+        assert select.select([end], [], [], 60)[0]
+        os.close(end)
+
+
+def test_by_ssh(tmp_path: Path) -> None:
+    """A stand-in for ssh does with the words what a shell at the other end does."""
+    aggregator, options = options_of(2)
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\necho "$@" > "$0.log"\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec sh -c "$*"\n')
+    ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+    remote = f"{sys.executable} -m sumwire.aggregator.cli"
+    with started(*options, "--ssh", "me@b", "--remote-command", remote, path=f"{tmp_path}:") as process:
+        until(process, f"ready: {aggregator}:21335")
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.endswith("stopped\n"), out
+    assert "-o BatchMode=yes -- me@b " in (tmp_path / "ssh.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--hosts", "10.0.0.1,127.0.0.1"], "which no other server reaches"),
+        ([], "no hosts: name the workers"),
+        (["--hosts", "no-such-host.invalid"], "write its IPv4 address in place of the name"),
+        (["--hosts", "127.0.0.1", "--bits", "9"], "bits = 9"),
+        (["--hosts", "127.0.0.1", "--rtt-ms", "0"], "both must be above 0"),
+        (["--hosts", "127.0.0.1", "--aggregator", "127.0.0.1", "--ssh=-x"], "must be HOST or USER@HOST"),
+        (["--switches", "x.yaml"], "sumwire-controller is not installed: install it with pip install"),
+    ],
+)
+def test_what_cannot_be(options: list[str], message: str, capsys: pytest.CaptureFixture[str],
+                        monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert cli.main(["up", *options]) == 1
+    assert message in capsys.readouterr().err

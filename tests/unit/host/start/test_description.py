@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Descriptions of jobs: slots for the link, and no secret in what is served."""
+
+from __future__ import annotations
+
+import pytest
+from sumwire.config import parse_job
+from sumwire.errors import ConfigError, UsageError
+from sumwire.start import child
+from sumwire.start.description import Wanted, check_loopback, described, public, slots_for
+from sumwire.start.errors import ServiceError, StartError
+from sumwire.start.fetch import Service
+
+HOSTS = [f"10.0.0.{number}" for number in range(1, 9)]
+
+
+def test_a_job_for_eight_hosts() -> None:
+    description = described(HOSTS, "10.0.0.1", Wanted(bits=2, number=3))
+    config = parse_job(description, 7)
+    assert (config.job, config.workers, config.slots, config.own_address.ip) == (3, 8, 512, "10.0.0.8")
+    assert config.thc is not None and len(config.thc.table) == 4
+    # On the aggregator's own machine.
+    assert config.addresses[0].udp_port != config.addresses[1].udp_port == 21335
+
+
+@pytest.mark.parametrize(
+    ("gbit", "rtt_ms", "slots"),
+    # A result is 42 + 32 + 1024 bytes: 10 Gbit/s and 0.5 ms are 569.2 of them, so 1139 slots in steps of 64.
+    [(1, 0.1, 512), (10, 0.5, 1152), (100, 0.2, 4096), (400, 5, 4096)],
+)
+def test_slots_for_a_link(gbit: float, rtt_ms: float, slots: int) -> None:
+    assert slots_for(gbit, rtt_ms) == slots
+
+
+def test_no_such_link() -> None:
+    with pytest.raises(UsageError, match="must be above 0"):
+        slots_for(0, 1)
+
+
+def test_no_such_job() -> None:
+    with pytest.raises(ConfigError, match="bits"):
+        described(HOSTS, "10.0.0.9", Wanted(bits=9))
+    with pytest.raises(ConfigError, match=r"seat = 32: must be an integer in 0\.\.31"):
+        described(HOSTS * 16, "10.0.0.9", Wanted())
+
+
+def test_what_could_be_secret_is_not_served() -> None:
+    description = described(HOSTS, "10.0.0.9", Wanted())
+    assert public(description) == description
+    with pytest.raises(ServiceError, match=r"the job has key, .*sumwire\.init\(job=\"FILE\"\)"):
+        public({**description, "key": "00ff"})
+
+
+def test_a_host_that_is_this_machine_s_own_only_here() -> None:
+    check_loopback({"a": "127.0.0.1", "b": "127.0.0.2"})
+    with pytest.raises(ServiceError, match=r"host 'a' is 127\.0\.1\.1 here"):
+        check_loopback({"a": "127.0.1.1", "b": "10.0.0.2"})
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("10.0.0.1", "10.0.0.1", 21334), ("a.example:5", "a.example", 5), ("http://10.0.0.1:77/", "10.0.0.1", 77)],
+)
+def test_addresses_of_services(text: str, host: str, port: int) -> None:
+    assert Service.parse(text) == Service(host, port)
+
+
+@pytest.mark.parametrize("text", ["", "a:", "a:0", "a:99999", "a:1x", "a b", "user@a", "a/b", "a\nb", ":5"])
+def test_no_address_of_a_service(text: str) -> None:
+    with pytest.raises(ServiceError, match="must be HOST or HOST:PORT"):
+        Service.parse(text)
+
+
+def test_words_for_ssh_are_quoted() -> None:
+    command = child.by_ssh("user@b", "'/opt/a b/aggregator' -v", "--report", "$(reboot)")
+    assert command[-3:] == ["--", "user@b", "'/opt/a b/aggregator' -v - --with-parent --report '$(reboot)'"]
+
+
+@pytest.mark.parametrize("host", ["", "-oProxyCommand=reboot", "a\nb"])
+def test_no_host_for_ssh(host: str) -> None:
+    with pytest.raises(StartError, match="must be HOST or USER@HOST"):
+        child.by_ssh(host, "sumwire-aggregator")
