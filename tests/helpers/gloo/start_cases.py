@@ -120,3 +120,11 @@ def order_of_collectives(rank: int, nodes: list[list[int]]) -> list[str]:
         node.take(first)
         node.take(second)
     return [*said, f"{float(first[0])} {float(second[0])}"]
+
+
+def totals(rank: int, options: dict[str, Any]) -> dict[str, Any]:
+    """Exact sums over all ranks of integers, and a mean at eight bits."""
+    with opened(options) as job:
+        integers = sumwire.all_reduce(torch.arange(100, dtype=torch.int32) * (rank + 1), job, op="sum")
+        mean = sumwire.all_reduce(tensor_of(rank), job, precision="8bit")
+    return {"integers": integers.tolist(), "mean": mean.tolist()}

@@ -73,6 +73,18 @@ def test_ranks_share_the_workers_of_their_machine(ranks: Ranks) -> None:
     assert sum(sent[2]) / sum(sent[RANKS]) == pytest.approx(1 / 2, rel=0.1)
 
 
+def test_sums_and_precision_of_nodes(ranks: Ranks) -> None:
+    description = job_of(2)
+    with aggregator_serving(description), service_of(description) as options:
+        outcomes = ranks.run(start_cases.totals, options)
+    exact = torch.stack([start_cases.tensor_of(rank) for rank in range(RANKS)]).mean(0)
+    for outcome in outcomes:
+        assert outcome["integers"] == [10 * number for number in range(100)]
+        assert outcome["mean"] == outcomes[0]["mean"]
+    error = float((torch.tensor(outcomes[0]["mean"]) - exact).square().sum() / exact.square().sum())
+    assert error < NMSE_MAX / 10
+
+
 def test_feedback_of_a_node(ranks: Ranks) -> None:
     """The worker keeps what its node's mean lacks."""
     description = job_of(2)

@@ -104,7 +104,7 @@ def test_no_service_there(job: dict[str, Any]) -> None:
     with serving(job, "127.0.0.1", 0) as port:
         pass
     with pytest.raises(
-        ServiceError, match=r"no service at http://127\.0\.0\.1.*Connection refused; start it: sumwire up"
+        ServiceError, match=r"no service at http://127\.0\.0\.1.*Connection refused; start it: `sumwire up"
     ):
         Service("127.0.0.1", port).job()
 
