@@ -11,7 +11,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.p4runtime import values
-from softswitch.p4runtime.errors import AlreadyExistsError, InvalidArgumentError, NotThereError, UnimplementedError
+from softswitch.p4runtime.errors import AlreadyExistsError, InvalidArgumentError, NotThereError
 from softswitch.p4runtime.pipeline import GroupNote
 from softswitch.runtime.entries import Replica
 
@@ -36,10 +36,9 @@ def write(device: Device, notes: dict[int, GroupNote], update_type: int, entry: 
         device.delete_group(group_id)
         notes.pop(group_id, None)
         return
-    replicas = _decode_replicas(group_id, group.replicas)
+    replicas = decode_replicas(f"multicast group {group_id}", group.replicas)
     device.set_group(group_id, tuple(replicas))
-    byte_ports = frozenset((r.port, r.instance) for r, as_bytes in replicas.items() if as_bytes)
-    notes[group_id] = GroupNote(group.metadata, byte_ports)
+    notes[group_id] = GroupNote(group.metadata, byte_ports(replicas))
 
 
 def wanted(found: Mapping[int, tuple[Replica, ...]], entry: Any) -> dict[int, tuple[Replica, ...]]:
@@ -62,8 +61,6 @@ def _group_of(entry: Any) -> Any:
     kind = entry.WhichOneof("type")
     if kind is None:
         raise InvalidArgumentError("the packet replication engine entry is empty")
-    if kind != "multicast_group_entry":
-        raise UnimplementedError(f"{kind} is not offered; multicast_group_entry is")
     return entry.multicast_group_entry
 
 
@@ -73,11 +70,11 @@ def _decode_id(group_id: int) -> int:
     return group_id
 
 
-def _decode_replicas(group_id: int, messages: Any) -> dict[Replica, bool]:
-    """Each replica, with True where its port came as a bytestring."""
+def decode_replicas(owner: str, messages: Any) -> dict[Replica, bool]:
+    """Each replica, with True where its port came as a bytestring. Raises InvalidArgumentError, with ``owner``."""
     replicas: dict[Replica, bool] = {}
     for position, message in enumerate(messages):
-        what = f"multicast group {group_id}, replica {position}"
+        what = f"{owner}, replica {position}"
         kind = message.WhichOneof("port_kind")
         if kind is None:
             raise InvalidArgumentError(f"{what}: has no port")
@@ -91,6 +88,20 @@ def _decode_replicas(group_id: int, messages: Any) -> dict[Replica, bool]:
     return replicas
 
 
+def byte_ports(replicas: Mapping[Replica, bool]) -> frozenset[tuple[int, int]]:
+    """Those (port, instance) pairs whose port came as a bytestring."""
+    return frozenset((each.port, each.instance) for each, as_bytes in replicas.items() if as_bytes)
+
+
+def encode_replicas(messages: Any, replicas: tuple[Replica, ...], as_bytes: frozenset[tuple[int, int]]) -> None:
+    for replica in replicas:
+        message = messages.add(instance=replica.instance)
+        if (replica.port, replica.instance) in as_bytes:
+            message.port = values.encode(replica.port)
+        else:
+            message.egress_port = replica.port
+
+
 def _check_width(what: str, value: int, width: int) -> None:
     if value >= 1 << width:
         raise InvalidArgumentError(f"{what}: value {value:#x} does not fit bit<{width}>")
@@ -101,10 +112,5 @@ def _encode(group_id: int, replicas: tuple[Replica, ...], note: GroupNote) -> An
     group = entity.packet_replication_engine_entry.multicast_group_entry
     group.multicast_group_id = group_id
     group.metadata = note.metadata
-    for replica in replicas:
-        message = group.replicas.add(instance=replica.instance)
-        if (replica.port, replica.instance) in note.byte_ports:
-            message.port = values.encode(replica.port)
-        else:
-            message.egress_port = replica.port
+    encode_replicas(group.replicas, replicas, note.byte_ports)
     return entity

@@ -39,6 +39,14 @@ class GroupNote:
     byte_ports: frozenset[tuple[int, int]] = frozenset()
 
 
+@dataclass(frozen=True)
+class SessionNote:
+    """``byte_ports`` as a group's."""
+
+    class_of_service: int = 0
+    byte_ports: frozenset[tuple[int, int]] = frozenset()
+
+
 @dataclass
 class Notes:
     """Opaque data of the controller; goes with the pipeline it was written for."""
@@ -46,6 +54,7 @@ class Notes:
     entries: dict[EntryKey, EntryNote] = field(default_factory=dict)
     defaults: dict[str, EntryNote] = field(default_factory=dict)
     groups: dict[int, GroupNote] = field(default_factory=dict)
+    sessions: dict[int, SessionNote] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

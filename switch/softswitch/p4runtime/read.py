@@ -18,14 +18,13 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError, NotFoundError
-from softswitch.p4runtime import absent, counters, groups, tables
+from softswitch.p4runtime import absent, counters, groups, sessions, tables
 from softswitch.p4runtime.access import FULL, Access, entity_id
 from softswitch.p4runtime.entries import decode_key, encode_action, encode_key
 from softswitch.p4runtime.errors import (
     AbortedError,
     BatchError,
     InvalidArgumentError,
-    NotThereError,
     P4RuntimeError,
     ResourceExhaustedError,
     from_device,
@@ -137,7 +136,7 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
         case "packet_replication_engine_entry":
             entry = request.packet_replication_engine_entry
             if entry.WhichOneof("type") == "clone_session_entry":
-                return _clone_sessions(entry.clone_session_entry)
+                return _clone_sessions(snapshot, pipeline, entry.clone_session_entry)
             found = groups.wanted(snapshot.groups, entry)
             steps = sum(1 + len(replicas) for replicas in found.values())
             return [Part(steps, partial(groups.entities, found, pipeline.notes.groups))]
@@ -148,10 +147,10 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
             return []
 
 
-def _clone_sessions(asked: Any) -> list[Part]:
-    if asked.session_id:
-        raise NotThereError(f"clone session {asked.session_id} does not exist")
-    return []
+def _clone_sessions(snapshot: Snapshot, pipeline: Pipeline, asked: Any) -> list[Part]:
+    found = sessions.wanted(snapshot.sessions, asked)
+    steps = sum(1 + len(replicas) for replicas, _ in found.values())
+    return [Part(steps, partial(sessions.entities, found, pipeline.notes.sessions))]
 
 
 def _table_entries(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:

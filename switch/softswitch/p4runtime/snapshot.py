@@ -24,6 +24,10 @@ class Snapshot:
     def groups(self) -> Mapping[int, tuple[Replica, ...]]:
         return self.device.groups()
 
+    @cached_property
+    def sessions(self) -> Mapping[int, tuple[tuple[Replica, ...], int]]:
+        return self.device.sessions()
+
     def rows(self, table: str) -> list[Entry]:
         if table not in self._rows:
             self._rows[table] = self.device.entries(table)

@@ -11,7 +11,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError
-from softswitch.p4runtime import counters, groups, tables
+from softswitch.p4runtime import counters, groups, sessions, tables
 from softswitch.p4runtime.access import FULL, Access, entity_id
 from softswitch.p4runtime.errors import (
     BatchError,
@@ -73,7 +73,10 @@ def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
             tables.write_direct_counter(device, pipeline, update.entity.direct_counter_entry)
         case "packet_replication_engine_entry":
             entry = update.entity.packet_replication_engine_entry
-            groups.write(device, pipeline.notes.groups, update.type, entry)
+            if entry.WhichOneof("type") == "clone_session_entry":
+                sessions.write(device, pipeline.notes.sessions, update.type, entry.clone_session_entry)
+            else:
+                groups.write(device, pipeline.notes.groups, update.type, entry)
         case None:
             raise InvalidArgumentError("the update has no entity")
         case _:

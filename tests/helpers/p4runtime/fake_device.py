@@ -56,6 +56,7 @@ class FakeDevice:
         self._tables: dict[str, _Table] = {}
         self._counters: dict[str, list[CounterValue]] = {}
         self._groups: dict[int, tuple[Replica, ...]] = {}
+        self._sessions: dict[int, tuple[tuple[Replica, ...], int]] = {}
         self._on_cpu_frame: Callable[[bytes], None] | None = None
         self.loads = 0
         self.injected: list[tuple[int, bytes]] = []
@@ -67,6 +68,7 @@ class FakeDevice:
             self._tables = {name: self._table(table, actions) for name, table in program.tables.items()}
             self._counters = {array.name: [CounterValue()] * array.size for array in arrays}
             self._groups = {}
+            self._sessions = {}
             self.loads += 1
 
     def _table(self, table: ir.Table, actions: dict[int, str]) -> _Table:
@@ -171,6 +173,19 @@ class FakeDevice:
     def groups(self) -> dict[int, tuple[Replica, ...]]:
         with self._lock:
             return dict(self._groups)
+
+    def set_session(self, session: int, replicas: Sequence[Replica], group: int = 0) -> None:
+        with self._lock:
+            self._sessions[session] = (tuple(replicas), group)
+
+    def delete_session(self, session: int) -> None:
+        with self._lock:
+            if self._sessions.pop(session, None) is None:
+                raise NotFoundError(f"no clone session {session}")
+
+    def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]:
+        with self._lock:
+            return dict(self._sessions)
 
     def inject(self, port: int, frame: bytes) -> None:
         self.injected.append((port, frame))

@@ -138,10 +138,15 @@ def _groups(model: Model, asked: Any, faults: Faults) -> Entities:
         case "multicast_group_entry":
             number = asked.multicast_group_entry.multicast_group_id
         case "clone_session_entry":
-            if asked.clone_session_entry.session_id:
-                faults.add(ABSENT, "clone session not there")
-            return []
+            return _sessions(model, asked.clone_session_entry.session_id, faults)
     if number and number not in model.groups:
         faults.add(ABSENT, "group not there")
         return []
     return [model.group(each) for each in ([number] if number else model.groups)]
+
+
+def _sessions(model: Model, number: int, faults: Faults) -> Entities:
+    if number and number not in model.sessions:
+        faults.add(ABSENT, "clone session not there")
+        return []
+    return [model.session(each) for each in ([number] if number else model.sessions)]

@@ -32,7 +32,9 @@ class Draw:
         kind, number = self._random.choice(self._owned)
         if kind == "table":
             return self._table_update(self._model.schema.tables[number])
-        return self._counter_update(number) if kind == "counter" else self._group_update(number)
+        if kind == "counter":
+            return self._counter_update(number)
+        return self._group_update(number) if kind == "group" else self._session_update(number)
 
     def read(self) -> Any:
         kind, number = self._random.choice(self._owned)
@@ -41,6 +43,10 @@ class Draw:
         if kind == "group":
             entity = p4runtime_pb2.Entity()
             entity.packet_replication_engine_entry.multicast_group_entry.multicast_group_id = number
+            return entity
+        if kind == "session":
+            entity = p4runtime_pb2.Entity()
+            entity.packet_replication_engine_entry.clone_session_entry.session_id = number
             return entity
         return self._table_read(self._model.schema.tables[number])
 
@@ -167,13 +173,24 @@ class Draw:
         group = entity.packet_replication_engine_entry.multicast_group_entry
         group.multicast_group_id = number
         group.metadata = self._random.choice((b"", b"g"))
+        self._give_replicas(group)
+        return p4runtime_pb2.Update(type=self._type(there=number in self._model.groups), entity=entity)
+
+    def _session_update(self, number: int) -> Any:
+        entity = p4runtime_pb2.Entity()
+        session = entity.packet_replication_engine_entry.clone_session_entry
+        session.session_id = number
+        session.class_of_service = self._random.choice((0, 1, 2**32 - 1))
+        self._give_replicas(session)
+        return p4runtime_pb2.Update(type=self._type(there=number in self._model.sessions), entity=entity)
+
+    def _give_replicas(self, message: Any) -> None:
         for port in self._random.sample(range(511), self._random.choice((0, 1, 2, 8))):
             instance = self._random.choice((0, 1, 65535))
             if self._random.random() < 0.5:
-                group.replicas.add(egress_port=port, instance=instance)
+                message.replicas.add(egress_port=port, instance=instance)
             else:
-                group.replicas.add(port=port.to_bytes(2, "big"), instance=instance)
-        return p4runtime_pb2.Update(type=self._type(there=number in self._model.groups), entity=entity)
+                message.replicas.add(port=port.to_bytes(2, "big"), instance=instance)
 
 
 def _modify(entity: Any) -> Any:

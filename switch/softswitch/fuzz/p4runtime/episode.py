@@ -39,6 +39,7 @@ _MUTATED = 0.35  # of the updates and reads
 _RAW = 0.03  # of the requests: bytes are changed
 _READS = 0.25  # of the requests
 _GROUPS = (*range(1, 13), 65535)
+_SESSIONS = (*range(1, 8), 32767)
 _REQUEST = p4runtime_pb2.WriteRequest
 _NEVER = (code_pb2.UNKNOWN, code_pb2.INTERNAL)
 
@@ -141,7 +142,8 @@ def _part(schema: Schema, number: int) -> list[Resource]:
     everything_there: list[Resource] = [("table", table) for table in sorted(schema.tables)]
     everything_there += [("counter", counter) for counter in sorted(schema.counters)]
     groups: list[Resource] = [("group", group) for group in _GROUPS[number::CLIENTS]]
-    return everything_there[number::CLIENTS] * 4 + groups
+    sessions: list[Resource] = [("session", session) for session in _SESSIONS[number::CLIENTS]]
+    return everything_there[number::CLIENTS] * 4 + groups + sessions
 
 
 def _check(report: Report, what: str, outcome: Outcome, codes: set[int]) -> None:
@@ -171,6 +173,11 @@ def adopt(model: Model, client: Client, device_id: int, resource: Resource | Non
         asked.multicast_group_entry.multicast_group_id = number
         found = _read(client, device_id, packet_replication_engine_entry=asked)
         model.adopt_group(number, [each.packet_replication_engine_entry.multicast_group_entry for each in found])
+    elif kind == "session" and number:
+        asked = p4runtime_pb2.PacketReplicationEngineEntry()
+        asked.clone_session_entry.session_id = number
+        found = _read(client, device_id, packet_replication_engine_entry=asked)
+        model.adopt_session(number, [each.packet_replication_engine_entry.clone_session_entry for each in found])
 
 
 def _read(client: Client, device_id: int, **entity: Any) -> tuple[Any, ...]:
@@ -232,6 +239,7 @@ class Worker:
         schema = self._episode.schema
         # Ids that are nobody's must be refused. 0 asks for everything.
         known = {"table": number in schema.tables, "counter": number in schema.counters, "group": number < 1 << 16}
+        known["session"] = number < 1 << 15
         return number != 0 and not known[kind]
 
     # -- writes ----------------------------------------------------------

@@ -31,6 +31,7 @@ _UPDATE = p4runtime_pb2.Update
 _TYPES = (_UPDATE.INSERT, _UPDATE.MODIFY, _UPDATE.DELETE)
 _PORTS = 511  # the last is the one that drops
 _WIDEST = 1 << 16  # of a group's id and of an instance
+_SESSIONS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -272,9 +273,8 @@ def _group(model: Model, kind: int, entry: Any, faults: Faults) -> Callable[[], 
             return _nothing
         case "multicast_group_entry":
             message = entry.multicast_group_entry
-        case other:
-            faults.add(UNIMPLEMENTED, str(other))
-            return _nothing
+        case _:
+            return _session(model, kind, entry.clone_session_entry, faults)
     number = message.multicast_group_id
     if not 0 < number < _WIDEST:
         faults.add(INVALID, "group id")
@@ -286,6 +286,26 @@ def _group(model: Model, kind: int, entry: Any, faults: Faults) -> Callable[[], 
         return lambda: _forget_group(model, number)
     replicas = _replicas(message.replicas, faults)
     return lambda: model.groups.update({number: (message.metadata, replicas)})
+
+
+def _session(model: Model, kind: int, message: Any, faults: Faults) -> Callable[[], None]:
+    number = message.session_id
+    if not 0 < number < _SESSIONS:
+        faults.add(INVALID, "clone session id")
+    elif kind == _UPDATE.INSERT and number in model.sessions:
+        faults.add(THERE, "clone session there already")
+    elif kind != _UPDATE.INSERT and number not in model.sessions:
+        faults.add(ABSENT, "clone session not there")
+    if kind == _UPDATE.DELETE:
+        return lambda: _forget_session(model, number)
+    if message.packet_length_bytes:
+        faults.add(UNIMPLEMENTED, "clone session that cuts")
+    replicas = _replicas(message.replicas, faults)
+    return lambda: model.sessions.update({number: (message.class_of_service, replicas)})
+
+
+def _forget_session(model: Model, number: int) -> None:
+    del model.sessions[number]
 
 
 def _forget_group(model: Model, number: int) -> None:

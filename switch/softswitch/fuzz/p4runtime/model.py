@@ -15,7 +15,7 @@ from softswitch.fuzz.p4runtime.decode import Call, Faults, Identity, action_of, 
 from softswitch.fuzz.p4runtime.schema import Schema, Table
 
 Counts = tuple[int, int]  # packets, bytes
-#: A table's id, a counter's id, or a group's id, with its kind: what one client of a campaign writes alone.
+#: A table's id, a counter's, a group's or a clone session's, with its kind: what one client of a campaign writes alone.
 Resource = tuple[str, int]
 
 
@@ -57,6 +57,8 @@ class Model:
     programs_own: dict[int, Default] = field(default_factory=dict)
     cells: dict[int, list[Counts]] = field(default_factory=dict)
     groups: dict[int, tuple[bytes, frozenset[Replica]]] = field(default_factory=dict)
+    #: Class of service and replicas of clone sessions.
+    sessions: dict[int, tuple[int, frozenset[Replica]]] = field(default_factory=dict)
 
     def adopt_entries(self, table: Table, messages: list[Any]) -> None:
         """Believe a read of a table, with counter data: what the program brings is in no P4Info."""
@@ -86,13 +88,12 @@ class Model:
     def adopt_group(self, group: int, messages: list[Any]) -> None:
         self.groups.pop(group, None)
         for message in messages:
-            replicas = frozenset(
-                (int.from_bytes(each.port, "big"), each.instance, True)
-                if each.WhichOneof("port_kind") == "port"
-                else (each.egress_port, each.instance, False)
-                for each in message.replicas
-            )
-            self.groups[group] = (message.metadata, replicas)
+            self.groups[group] = (message.metadata, _read_replicas(message))
+
+    def adopt_session(self, session: int, messages: list[Any]) -> None:
+        self.sessions.pop(session, None)
+        for message in messages:
+            self.sessions[session] = (message.class_of_service, _read_replicas(message))
 
     # -- as messages -----------------------------------------------------
 
@@ -144,12 +145,33 @@ class Model:
         message = entity.packet_replication_engine_entry.multicast_group_entry
         message.multicast_group_id = number
         message.metadata, replicas = self.groups[number]
-        for port, instance, as_bytes in sorted(replicas):
-            if as_bytes:
-                message.replicas.add(port=shortest(port), instance=instance)
-            else:
-                message.replicas.add(egress_port=port, instance=instance)
+        _write_replicas(message, replicas)
         return entity
+
+    def session(self, number: int) -> Any:
+        entity = p4runtime_pb2.Entity()
+        message = entity.packet_replication_engine_entry.clone_session_entry
+        message.session_id = number
+        message.class_of_service, replicas = self.sessions[number]
+        _write_replicas(message, replicas)
+        return entity
+
+
+def _read_replicas(message: Any) -> frozenset[Replica]:
+    return frozenset(
+        (int.from_bytes(each.port, "big"), each.instance, True)
+        if each.WhichOneof("port_kind") == "port"
+        else (each.egress_port, each.instance, False)
+        for each in message.replicas
+    )
+
+
+def _write_replicas(message: Any, replicas: frozenset[Replica]) -> None:
+    for port, instance, as_bytes in sorted(replicas):
+        if as_bytes:
+            message.replicas.add(port=shortest(port), instance=instance)
+        else:
+            message.replicas.add(egress_port=port, instance=instance)
 
 
 def set_counts(message: Any, counts: Counts) -> None:
@@ -170,13 +192,16 @@ def resource_of(entity: Any) -> Resource | None:
             replication = entity.packet_replication_engine_entry
             if replication.WhichOneof("type") == "multicast_group_entry":
                 return ("group", replication.multicast_group_entry.multicast_group_id)
+            if replication.WhichOneof("type") == "clone_session_entry":
+                return ("session", replication.clone_session_entry.session_id)
     return None
 
 
 def normal(entity: Any) -> bytes:
     """An entity as bytes, the same for replicas in any order."""
     if entity.WhichOneof("entity") == "packet_replication_engine_entry":
-        group = entity.packet_replication_engine_entry.multicast_group_entry
+        replication = entity.packet_replication_engine_entry
+        group = getattr(replication, replication.WhichOneof("type") or "multicast_group_entry")
         group.replicas.sort(key=lambda each: (int.from_bytes(each.port, "big") or each.egress_port, each.instance))
     return bytes(entity.SerializeToString(deterministic=True))
 
@@ -194,6 +219,9 @@ def everything(model: Model) -> Iterator[Any]:
     groups = p4runtime_pb2.Entity()
     groups.packet_replication_engine_entry.multicast_group_entry.SetInParent()
     yield groups
+    sessions = p4runtime_pb2.Entity()
+    sessions.packet_replication_engine_entry.clone_session_entry.SetInParent()
+    yield sessions
 
 
 def name_of(code: int) -> str:

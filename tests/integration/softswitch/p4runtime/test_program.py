@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled program of these tests is what p4c makes of its source."""
+"""The compiled programs of these tests are what p4c makes of their sources."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from helpers.p4runtime.client import PROGRAMS
 
 
 @pytest.mark.p4c
-def test_compiled_program_is_current(tmp_path: Path) -> None:
-    shutil.copy(PROGRAMS / "tables.p4", tmp_path)
-    command = ["p4c-bm2-ss", "--std", "p4-16", "-o", "tables.json", "--p4runtime-files", "tables.p4info.txtpb"]
-    subprocess.run([*command, "tables.p4"], cwd=tmp_path, check=True, timeout=60)
-    for name in ("tables.json", "tables.p4info.txtpb"):
-        assert (tmp_path / name).read_bytes() == (PROGRAMS / name).read_bytes(), name
+@pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.json")))
+def test_compiled_program_is_current(tmp_path: Path, name: str) -> None:
+    for source in PROGRAMS.glob("*.p4"):
+        shutil.copy(source, tmp_path)
+    command = ["p4c-bm2-ss", "--std", "p4-16", "-o", f"{name}.json", "--p4runtime-files", f"{name}.p4info.txtpb"]
+    subprocess.run([*command, f"{name}.p4"], cwd=tmp_path, check=True, timeout=60)
+    for made in (f"{name}.json", f"{name}.p4info.txtpb"):
+        assert (tmp_path / made).read_bytes() == (PROGRAMS / made).read_bytes(), made

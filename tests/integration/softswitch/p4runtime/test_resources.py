@@ -201,15 +201,55 @@ def test_group_read_of_no_group(primary: Controller) -> None:
     assert error.canonical_code == code_pb2.NOT_FOUND
 
 
-def test_clone_sessions_are_not_offered(primary: Controller) -> None:
+def session(number: int, *replicas: tuple[Any, int], **fields: int) -> Any:
     entity = p4rt.Entity()
-    entity.packet_replication_engine_entry.clone_session_entry.session_id = 1
-    [error] = primary.refused(update(INSERT, entity))
-    assert error.canonical_code == code_pb2.UNIMPLEMENTED
-    assert "clone_session_entry" in error.message
-    [error] = primary.read_refused(entity)
+    entry = entity.packet_replication_engine_entry.clone_session_entry
+    entry.session_id = number
+    for port, instance in replicas:
+        name = "port" if isinstance(port, bytes) else "egress_port"
+        entry.replicas.add(instance=instance, **{name: port})
+    for name, value in fields.items():
+        setattr(entry, name, value)
+    return entity
+
+
+def test_clone_sessions(primary: Controller) -> None:
+    first, second = session(1, (3, 0), (b"\x04", 7), class_of_service=2), session(32767)
+    primary.write(update(INSERT, first), update(INSERT, second))
+    assert primary.read(session(0)) == [first, second]
+    other = session(1, (5, 1))
+    primary.write(update(MODIFY, other), update(DELETE, second))
+    assert primary.read(session(1)) == primary.read(session(0)) == [other]
+    assert primary.read(group(0)) == []
+
+
+@pytest.mark.parametrize(
+    ("update_type", "entity", "code", "text"),
+    [
+        (INSERT, session(0), "INVALID_ARGUMENT", "id 0 is not in 1..32767"),
+        (INSERT, session(32768), "INVALID_ARGUMENT", "id 32768"),
+        (INSERT, session(4), "ALREADY_EXISTS", "session 4"),
+        (MODIFY, session(5), "NOT_FOUND", "session 5"),
+        (DELETE, session(5), "NOT_FOUND", "session 5"),
+        (INSERT, session(5, (512, 0)), "INVALID_ARGUMENT", "port"),
+        (INSERT, session(5, (1, 65536)), "INVALID_ARGUMENT", "instance"),
+        (INSERT, session(5, (1, 0), (b"\x01", 0)), "INVALID_ARGUMENT", "twice"),
+        (INSERT, session(5, packet_length_bytes=64), "UNIMPLEMENTED", "packet_length_bytes is 64"),
+    ],
+)
+def test_clone_session_write_is_refused(
+    primary: Controller, update_type: int, entity: Any, code: str, text: str
+) -> None:
+    primary.write(update(INSERT, session(4)))
+    [error] = primary.refused(update(update_type, entity))
+    assert code_pb2.Code.Name(error.canonical_code) == code
+    assert text in error.message
+    [error] = primary.read_refused(session(5))
     assert error.canonical_code == code_pb2.NOT_FOUND
-    entity.packet_replication_engine_entry.ClearField("clone_session_entry")
+
+
+def test_a_replication_entry_of_no_kind(primary: Controller) -> None:
+    entity = p4rt.Entity()
     entity.packet_replication_engine_entry.SetInParent()
     [error] = primary.read_refused(entity)
     assert error.canonical_code == code_pb2.INVALID_ARGUMENT
