@@ -245,7 +245,7 @@ def _tuned(table: TuningTable) -> str:
     lines = [f"{'codec':6} {'values':>10} {'switch, ms':>11} {'group, ms':>11}  goes by"]
     for codec, samples in table.samples.items():
         for sample in samples:
-            way = "group" if sample.group_is_faster else "switch"
+            way = "group" if sample.prefers_group else "switch"
             times = f"{sample.switch_s * 1e3:11.3f} {sample.group_s * 1e3:11.3f}"
             lines.append(f"{codec:6} {sample.values:10} {times}  {way}")
     return "\n".join(lines)

@@ -59,9 +59,9 @@ class AgreedFallback:
         """The result of an operation that goes by the process group in every phase, and in the same way: some ranks may
         have learned of a fall-back when they begin it, and others not."""
         self.control.begin(call, by_choice=True)
-        compared = self.stats.group_operations < _COMPARED
+        operation.compared = self.stats.group_operations < _COMPARED
         try:
-            result = self._by_group(operation, call if compared else None)
+            result = self._by_group(operation, call if operation.compared else None)
         except SumwireError as error:
             raise self.control.fail(error) from error
         self.control.finish_by_choice(operation.kept(result))

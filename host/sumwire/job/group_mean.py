@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mean of a tensor by the process group, by choice.
+"""The mean of a tensor by the process group, by choice; or its sum.
 
 The tag of the call travels behind a small tensor, in one collective, and before a large one, in its own: then that
 needs no copy. So workers that make different calls find out: the sums of a number and of its square are n times those
@@ -33,18 +33,22 @@ LARGE: Final = 1 << 18
 class GroupMean(Operation):
     """``codec``: the name of the one that it takes the place of. Nothing is left out of the mean.
 
-    ``into``: where the mean of a large tensor is written; may be the tensor itself.
+    ``into``: where the result of a large tensor is written; may be the tensor itself. ``total``: the sum is made,
+    which saves the division: a pass over the whole tensor.
     """
 
     by_group: ClassVar[bool] = True
 
-    def __init__(self, codec: str, x: Tensor, *, bucket: int, memory: Recycler, into: Tensor | None = None) -> None:
+    def __init__(
+        self, codec: str, x: Tensor, bucket: int, memory: Recycler, *, into: Tensor | None = None, total: bool = False
+    ) -> None:
         self.what = f"mean by {codec}, by the process group"
         self.values = x.numel()
         self.bucket = bucket
         self._x = x.detach()
         self._memory = memory
         self._into = into
+        self._total = total
 
     def residual(self) -> Tensor:
         """Zeros."""
@@ -59,22 +63,30 @@ class GroupMean(Operation):
     def _in_one(self, fallback: Fallback, marks: Tensor) -> Tensor:
         """By a single collective, of a copy with the marks behind it."""
         total = self._memory.empty(self.values + _MARKS, torch.float32)
-        # Divided before it is added, as DDP does it.
-        _divided(self._x, fallback.ranks, out=total[: self.values])
+        self._put(total[: self.values], fallback.ranks)
         total[self.values :] = marks
         fallback.add_(total)
         self._check(total[self.values :], marks * fallback.ranks)
         return total[: self.values].to(self._x.device)
 
     def _in_place(self, fallback: Fallback, marks: Tensor) -> Tensor:
-        """By a collective of the marks, and one of the tensor where the mean is to be."""
-        total = marks.clone()
-        fallback.add_(total)
-        self._check(total, marks * fallback.ranks)
-        mean = self._memory.empty(self.values, torch.float32) if self._into is None else self._into
-        _divided(self._x, fallback.ranks, out=mean)
-        fallback.add_(mean)
-        return mean if mean is self._into else mean.to(self._x.device)
+        """By a collective of the tensor where the result is to be; before it one of the marks, unless the calls were
+        compared."""
+        if not self.compared:
+            total = marks.clone()
+            fallback.add_(total)
+            self._check(total, marks * fallback.ranks)
+        result = self._memory.empty(self.values, torch.float32) if self._into is None else self._into
+        self._put(result, fallback.ranks)
+        fallback.add_(result)
+        return result if result is self._into else result.to(self._x.device)
+
+    def _put(self, out: Tensor, ranks: int) -> None:
+        """Write this worker's part of the result to ``out``: divided before it is added, as DDP does it."""
+        if not self._total:
+            _divided(self._x, ranks, out=out)
+        elif out.data_ptr() != self._x.data_ptr():
+            out.copy_(self._x)
 
     def _check(self, total: Tensor, expected: Tensor) -> None:
         if not torch.equal(total, expected):

@@ -302,17 +302,17 @@ class Job(Saved):
         tag: Tagging | None = None,
         given: str = "",
         into: Tensor | None = None,
+        total: bool = False,
     ) -> tuple[Tensor, Residual]:
         """Mean of the workers' flat tensors by THC, and a function that returns this worker's residual.
 
         Both are float32 of x's length. The mean has equal bits on all workers and must not be changed. The residual is
         x minus what the mean contains of it; it is only computed when the function is called, and needs x unchanged.
         ``bucket``: a number equal on all workers. Calls that differ in it, in length or in order end with OrderError.
-        ``tag``, ``given``, ``into``: see :meth:`reduce_with`. Raises the errors of :mod:`sumwire.errors`.
+        ``tag``, ``given``, ``into``, ``total``: see :meth:`reduce_with`. Raises the errors of :mod:`sumwire.errors`.
         """
-        return self.reduce_with(
-            self._thc_for("to reduce gradients with THC"), x, bucket, tag=tag, given=given, into=into
-        )
+        thc = self._thc_for("to reduce gradients with THC")
+        return self.reduce_with(thc, x, bucket, tag=tag, given=given, into=into, total=total)
 
     def reduce_with(
         self,
@@ -323,13 +323,15 @@ class Job(Saved):
         tag: Tagging | None = None,
         given: str = "",
         into: Tensor | None = None,
+        total: bool = False,
     ) -> tuple[Tensor, Residual]:
         """Like :meth:`reduce`, with ``codec`` instead of THC. The job must have the codec's ops.
 
         ``tag``: maps the magnitudes of the tensor's chunks, float32 (chunks,), to the IPv4 TOS bytes of their packets,
         uint8 (chunks,). ``given``: a text that must be equal on all workers, for what the caller makes of the mean.
         ``into``: a contiguous float32 CPU tensor, which may be x itself. Where that saves time the mean is written
-        there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual.
+        there, once all of it has arrived, and ``into`` is returned; if it is x, there is no residual. ``total``: the
+        mean times the workers instead of the mean. All workers must say the same, for example by ``given``.
         """
         check_codec(self.config, codec, tagged=tag is not None)
         # "raise" leaves the caller's tensor as it was. What is masked is not kept in the op's words.
@@ -343,14 +345,18 @@ class Job(Saved):
 
         def make(sequence: int) -> Operation:
             if by_group:
-                kept.append(GroupMean(codec.info.name, x, bucket=bucket % _BUCKETS, memory=self._memory, into=target))
+                group = GroupMean(codec.info.name, x, bucket % _BUCKETS, self._memory, into=target, total=total)
+                kept.append(group)
             else:
                 kept.append(self._codec_operation(codec, x, bucket, sequence, options))
             return kept[0]
 
         asked = _Asked((OP_NAMES[codec.info.op],), mean_by(codec), x.numel(), bucket, given, by_group=by_group)
-        result = self._run(make, asked, x.to(torch.float32))
-        return self._checked(result, bucket), residual
+        result = self._checked(self._run(make, asked, x.to(torch.float32)), bucket)
+        if total and not by_group:
+            # What is not the caller's tensor may be kept for other ranks.
+            result = result.mul_(self.workers) if result is into else result * self.workers
+        return result, residual
 
     def results_ahead(self) -> bool:
         """Return True if the other workers have finished chunks of an operation that this worker has not started, so
@@ -463,7 +469,7 @@ class Job(Saved):
             codecs["thc"] = self._thc
         fallbacks, before = self.stats.fallbacks, self._session.choice
         try:
-            ways = {name: timed_by(partial(self.reduce_with, codec), self._choose) for name, codec in codecs.items()}
+            ways = {name: timed_by(partial(self._in_place, codec), self._choose) for name, codec in codecs.items()}
             table = measured(ways, self._slowest, sizes)
         finally:
             self._session.choice = before
@@ -472,6 +478,9 @@ class Job(Saved):
         self._session.choice = PathChoice("auto", table)
         save_table(self.config, table)
         return table
+
+    def _in_place(self, codec: GradientCodec, x: Tensor) -> None:
+        self.reduce_with(codec, x, into=x)
 
     def _choose(self, through: Through) -> None:
         self._session.choice = PathChoice(through)

@@ -43,7 +43,8 @@ _HALF: Final = (1 << _HALF_BITS) - 1
 
 class Operation(ABC):
     """One collective call. ``values``: its length. ``what``, ``bucket``: for its description, which workers compare.
-    ``tag``: in every packet. ``by_group``: it goes by the process group by choice, whether there is a switch or not."""
+    ``tag``: in every packet. ``by_group``: it goes by the process group by choice, whether there is a switch or not.
+    ``compared``: the workers have just found its description equal."""
 
     ops: ClassVar[tuple[str, ...]]
     by_group: ClassVar[bool] = False
@@ -51,6 +52,7 @@ class Operation(ABC):
     values: int
     bucket: int
     tag: int = 0
+    compared: bool = False
 
     @abstractmethod
     def through_switch(self, transport: Transport, config: JobConfig, stats: JobStats) -> Tensor:

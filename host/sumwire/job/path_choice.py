@@ -38,7 +38,7 @@ class PathChoice:
         # The group's mean is in float32.
         if codec not in CODECS or x.dtype == torch.float64 or self.through == "switch":
             return False
-        return self.through == "group" or (self.table is not None and self.table.group_is_faster(codec, x.numel()))
+        return self.through == "group" or (self.table is not None and self.table.prefers_group(codec, x.numel()))
 
 
 def agreed_choice(

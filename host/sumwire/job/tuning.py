@@ -19,7 +19,7 @@ SIZES: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000
 _WARM_UPS: Final = 2
 # Seconds to spend on one size, and how many reductions in each way that may be.
 _SPENT_S: Final = 0.2
-_REPEATS: Final = (3, 25)
+_REPEATS: Final = (5, 25)
 _WAYS: Final[tuple[Through, ...]] = ("switch", "group")
 # Larger tensors are not measured once a reduction takes longer in both ways.
 _LONG_S: Final = 0.5

@@ -18,6 +18,11 @@ _ENTRIES_MOST: Final = 64
 _NUMBER_MOST: Final = sys.float_info.max
 
 
+# The most of the group's time that the switch may take for a size that goes by it: the group's mean is exact, and a
+# measurement beside other work may be off by more than a tenth.
+SWITCH_SHARE: Final = 0.8
+
+
 class BrokenTableError(ValueError):
     """A table cannot be read: the text says why."""
 
@@ -31,9 +36,9 @@ class Sample:
     group_s: float
 
     @property
-    def group_is_faster(self) -> bool:
-        """Whether the process group took less time."""
-        return self.group_s < self.switch_s
+    def prefers_group(self) -> bool:
+        """Whether the switch was not faster by so much that an inexact mean pays."""
+        return self.group_s * SWITCH_SHARE < self.switch_s
 
 
 @dataclass(frozen=True)
@@ -42,15 +47,15 @@ class TuningTable:
 
     samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
 
-    def group_is_faster(self, codec: str, values: int) -> bool:
-        """What was measured of the size nearest to this one, as a ratio. False for a codec that was not measured.
+    def prefers_group(self, codec: str, values: int) -> bool:
+        """What was found for the size nearest to this one, as a ratio. False for a codec that was not measured.
 
         Example: 1,000 and 10,000 values were measured. 3,000 go as 1,000 do, and 4,000 as 10,000 do.
         """
         samples = self.samples.get(codec)
         if not samples:
             return False
-        return min(samples, key=lambda sample: abs(math.log(sample.values / max(values, 1)))).group_is_faster
+        return min(samples, key=lambda sample: abs(math.log(sample.values / max(values, 1)))).prefers_group
 
     def content(self) -> dict[str, list[list[float]]]:
         """For JSON."""

@@ -57,19 +57,21 @@ def all_reduce(
         raise UsageError(f"tensor of {tensor.dtype}: must be one of {', '.join(map(str, (*DTYPES, *INTEGERS)))}")
     if op == "sum" and precision == "exact":
         return _exact_sum(tensor, job, bucket)
-    flat = tensor.detach().reshape(-1)
+    flat, factor = tensor.detach().reshape(-1), 1
     given = _given(op, tensor.dtype, precision)
     into = flat if _is_writable(tensor) else None
     if op == "sign":
         result = _signs(flat, job, feedback, bucket, given, into=into)
     else:
-        result = _mean(flat, job, precision, feedback, bucket=bucket, given=given, into=into)
+        # As the sum that it is, where that saves a division.
+        total = op == "sum" and precision == DEFAULT and isinstance(job, Job)
+        result = _mean(flat, job, precision, feedback, bucket=bucket, given=given, into=into, total=total)
+        factor = job.summands if op == "sum" and not total else 1
     with torch.no_grad():
         if result is not into:
-            total = result * job.summands if op == "sum" else result
-            tensor.copy_(total.view(tensor.shape))
-        elif op == "sum":
-            tensor.mul_(job.summands)
+            tensor.copy_((result if factor == 1 else result * factor).view(tensor.shape))
+        elif factor != 1:
+            tensor.mul_(factor)
         else:
             # Autograd only notices what torch writes.
             increment_version(tensor)
@@ -118,9 +120,13 @@ def _mean(
     bucket: int,
     given: str,
     into: Tensor | None,
+    total: bool,
 ) -> Tensor:
+    """``total``: the sum instead, of a plain job at the default precision."""
     x = flat if feedback is None else job.feedback.compensate(feedback, flat)
-    if isinstance(job, NodeJob):
+    if total and isinstance(job, Job):
+        mean, residual = job.reduce(x, bucket, given=given, into=into, total=True)
+    elif isinstance(job, NodeJob):
         mean, residual = job.mean(x, lambda own, node: mean_at(precision, own, node, bucket, given=given))
     else:
         mean, residual = mean_at(precision, job, x, bucket, given=given, into=into)

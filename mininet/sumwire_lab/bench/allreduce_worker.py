@@ -50,7 +50,7 @@ def make(spec: dict[str, Any], rank: int) -> AllReduce:
     """The all-reduce of the spec's system: gloo without a job, else THC, or that of the systems `sign` and `sum32`.
 
     `asking` is THC that asks for the norms of small tensors every time. `auto` measures both ways of the spec's sizes,
-    and then goes by the faster one.
+    and then goes by the faster one; it makes sums, as gloo does.
     """
     if spec["job_file"] is None:
         return AllReduce(dist.all_reduce, rank)
@@ -61,7 +61,8 @@ def make(spec: dict[str, Any], rank: int) -> AllReduce:
         job.tune(sorted(spec["sizes"]))
     if spec["system"] == "sum32":
         return AllReduce(lambda tensor: tensor.copy_(job.mean(tensor)), rank, job)
-    op: Literal["mean", "sign"] = "sign" if spec["system"] == "sign" else "mean"
+    ops: dict[str, Literal["mean", "sum", "sign"]] = {"auto": "sum", "sign": "sign"}
+    op = ops.get(spec["system"], "mean")
     return AllReduce(lambda tensor: sumwire.all_reduce(tensor, job, op=op), rank, job)
 
 

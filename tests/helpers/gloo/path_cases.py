@@ -11,6 +11,7 @@ import sumwire
 import torch
 from helpers.gloo.control_cases import log_lines, text_of
 from helpers.gloo.ddp_cases import open_job
+from sumwire.job.path_choice import Through
 from sumwire.job.tuning_file import save_table, tuning_path
 from sumwire.job.tuning_table import TuningTable
 
@@ -60,6 +61,15 @@ def different_calls(rank: int, mapping: dict[str, Any], lengths: list[int], buck
     finally:
         job.close(agree=False)
     return ""
+
+
+def sums(rank: int, mapping: dict[str, Any], through: Through, length: int) -> list[float]:
+    """A sum in place of ones and, at the end, of this rank's number: the first value and the last."""
+    with open_job(rank, mapping, through=through) as job:
+        x = torch.ones(length)
+        x[-1] = rank
+        sumwire.all_reduce(x, job, op="sum")
+    return [float(x[0]), float(x[-1])]
 
 
 def tuned(rank: int, mapping: dict[str, Any], cache: str, sizes: list[int]) -> dict[str, Any]:

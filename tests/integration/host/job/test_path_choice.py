@@ -15,6 +15,7 @@ from golden import model
 from helpers.gloo import path_cases
 from helpers.gloo.ranks import Ranks
 from helpers.transport.udp_bridge import Bridge, golden_switch, job_mapping
+from sumwire.job.group_mean import LARGE
 
 RANKS = 4
 # By the group up to some 3,000 values.
@@ -103,6 +104,12 @@ def test_workers_that_disagree_are_never_summed(
     for error in errors:
         assert error.startswith("OrderError")
         assert "make the same calls" in error
+
+
+@pytest.mark.parametrize("length", [1000, LARGE])
+def test_a_sum_by_the_group_is_exact(ranks: Ranks, length: int) -> None:
+    outcomes = ranks.run(path_cases.sums, job_mapping(RANKS, 8), "group", length)
+    assert outcomes == [[RANKS, sum(range(RANKS))]] * RANKS
 
 
 def test_what_tune_measures_is_kept_and_found(ranks: Ranks, tmp_path: Path) -> None:

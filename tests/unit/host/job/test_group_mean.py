@@ -22,15 +22,17 @@ class Alike:
 
     def __init__(self, other_tag: int | None = None) -> None:
         self.other_tag = other_tag
+        self.collectives = 0
 
     def add_(self, total: Tensor) -> None:
+        self.collectives += 1
         if self.other_tag is not None:
             total[-3] += self.other_tag
         total.mul_(RANKS)
 
 
-def mean(x: Tensor, group: Alike) -> Tensor:
-    operation = GroupMean("thc", x, bucket=1, memory=Recycler())
+def mean(x: Tensor, group: Alike, *, total: bool = False) -> Tensor:
+    operation = GroupMean("thc", x, 1, Recycler(), total=total)
     operation.tag = 7
     return operation.ordinary(cast(Fallback, group))
 
@@ -53,7 +55,7 @@ def test_calls_that_differ_end() -> None:
 def test_a_large_tensor_is_added_where_its_mean_is_to_be() -> None:
     x = torch.randn(LARGE)
     expected = mean(x.clone(), Alike())
-    operation = GroupMean("thc", x, bucket=1, memory=Recycler(), into=x)
+    operation = GroupMean("thc", x, 1, Recycler(), into=x)
     result = operation.ordinary(cast(Fallback, Alike()))
     assert result is x
     assert torch.equal(result, expected)
@@ -63,7 +65,33 @@ def test_a_large_tensor_is_added_where_its_mean_is_to_be() -> None:
 
 def test_large_tensors_of_other_calls_are_left_alone() -> None:
     x = torch.ones(LARGE)
-    operation = GroupMean("thc", x, bucket=1, memory=Recycler(), into=x)
+    operation = GroupMean("thc", x, 1, Recycler(), into=x)
     with pytest.raises(OrderError, match="by the process group"):
         operation.ordinary(cast(Fallback, Alike(other_tag=1)))
     assert torch.equal(x, torch.ones(LARGE))
+
+
+@pytest.mark.parametrize("values", [5, LARGE])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_total_is_not_divided(values: int, dtype: torch.dtype) -> None:
+    x = torch.arange(values).remainder(100).to(dtype)
+    assert torch.equal(mean(x, Alike(), total=True), x.float() * RANKS)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_large_total_is_made_where_it_is_to_be(elsewhere: bool) -> None:
+    x = torch.arange(LARGE).remainder(100).float()
+    expected = x * RANKS
+    into = torch.empty_like(x) if elsewhere else x
+    result = GroupMean("thc", x, 1, Recycler(), into=into, total=True).ordinary(cast(Fallback, Alike()))
+    assert result is into
+    assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_calls_that_were_compared_need_no_marks(compared: bool) -> None:
+    group = Alike()
+    operation = GroupMean("thc", torch.ones(LARGE), 1, Recycler())
+    operation.compared = compared
+    operation.ordinary(cast(Fallback, group))
+    assert group.collectives == (1 if compared else 2)

@@ -50,8 +50,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [(1, True), (1000, True), (3000, True), (4000, False), (31_000, False), (32_000, True), (10**9, True)],
 )
 def test_the_nearest_measured_size_decides(values: int, group: bool) -> None:
-    assert TABLE.group_is_faster("thc", values) is group
-    assert not TABLE.group_is_faster("sum32", values)
+    assert TABLE.prefers_group("thc", values) is group
+    assert not TABLE.prefers_group("sum32", values)
+
+
+@pytest.mark.parametrize(("switch_ms", "group"), [(7.9, False), (8.1, True), (10.0, True), (12.0, True)])
+def test_the_switch_must_be_a_fifth_faster(switch_ms: float, group: bool) -> None:
+    """The group's mean is exact."""
+    assert Sample(1000, switch_ms, 10.0).prefers_group is group
 
 
 @pytest.mark.parametrize(
@@ -170,17 +176,20 @@ def test_only_means_go_by_the_group() -> None:
 
 
 def test_medians_of_the_slowest_rank_are_kept() -> None:
-    """Two reductions to warm up and three that count, in both ways in turn."""
-    seconds: dict[Through, list[float]] = {"switch": [9.0, 8.0, 0.1, 0.3, 0.2], "group": [7.0, 7.0, 0.4, 0.5, 0.6]}
+    """Two reductions to warm up and five that count, in both ways in turn."""
+    seconds: dict[Through, list[float]] = {
+        "switch": [9.0, 8.0, 0.1, 0.3, 0.2, 0.9, 0.1],
+        "group": [7.0, 7.0, 0.4, 0.5, 0.6, 0.1, 0.9],
+    }
     calls: list[tuple[int, Through]] = []
 
     def timed(x: Tensor, through: Through) -> float:
         calls.append((len(x), through))
-        return seconds[through][(len(calls) - 1) // 2 % 5]
+        return seconds[through][(len(calls) - 1) // 2 % 7]
 
     table = measured({"thc": timed}, lambda own_s: own_s + 0.25, (10, 20))
     assert table.content() == {"thc": [[10, 0.45, 0.75], [20, 0.45, 0.75]]}
-    assert calls == [(size, through) for size in (10, 20) for _ in range(5) for through in ("switch", "group")]
+    assert calls == [(size, through) for size in (10, 20) for _ in range(7) for through in ("switch", "group")]
 
 
 def test_larger_tensors_are_not_measured_for_minutes() -> None:
