@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from sumwire_protocol import constants as p4
 from sumwire_protocol.digest import job_digest
 from sumwire_protocol.ops import CODES, COUNT_MAX, OPS
 
@@ -151,6 +152,11 @@ class JobConfig:
         """What the switch's digest of the job must be, see :func:`sumwire_protocol.digest.job_digest`."""
         table = None if self.thc is None else self.thc.table
         return job_digest(self.job, self.ops, self.job_workers, self.job_quorum, self.slots, table, self.quorum_least)
+
+    @property
+    def tag_bytes(self) -> int:
+        """Bytes of the authentication tag behind every packet."""
+        return 0 if self.key is None else p4.TAG_BYTES
 
     @property
     def own_address(self) -> Address:

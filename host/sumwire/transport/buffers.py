@@ -83,8 +83,9 @@ class Pool:
 class Buffers:
     """Packets and results of the chunks of one exchange.
 
-    ``packets``: uint8 (chunks, bytes of one), with their headers. ``payload``: uint8 (chunks, up words, 128), the part
-    of them that the caller fills. ``results``: filled by :meth:`accept`. ``tos``: uint8 (chunks,) or None.
+    ``packets``: uint8 (chunks, bytes of one), with their headers, and ``tag_bytes`` of room for an
+    authentication tag. ``payload``: uint8 (chunks, up words, 128), the part of them that the caller fills.
+    ``results``: filled by :meth:`accept`. ``tos``: uint8 (chunks,) or None.
     ``expected``: heads of their plain results.
     ``token``: that of the run. ``complete``: how many contributions every result must have; 0 if some may be missing.
     ``ignored``: flags of results that say nothing.
@@ -115,8 +116,11 @@ class Buffers:
         self.bucket = bucket
         self.token = token
         self.chunks = chunks
-        up_bytes = HEADER_BYTES + up_words * WORD_BYTES
-        self.packets = up.take(chunks * up_bytes).reshape(chunks, up_bytes)
+        # Without the authentication tag, for which there is room behind it in a job with a key.
+        self._up_bytes = HEADER_BYTES + up_words * WORD_BYTES
+        row_bytes = self._up_bytes + config.tag_bytes
+        self.tag_bytes = config.tag_bytes
+        self.packets = up.take(chunks * row_bytes).reshape(chunks, row_bytes)
         write_headers(
             self.packets,
             op=op,
@@ -133,7 +137,7 @@ class Buffers:
         self._kept_flags = np.uint8(0xFF & ~ignored)
         self.expected = ExpectedHeads(result_heads(self.packets, down_words, complete), mask)
         self._quorum = config.run_quorum
-        self.payload = self.packets[:, HEADER_BYTES:].reshape(chunks, up_words, WORD_BYTES)
+        self.payload = self.packets[:, HEADER_BYTES : self._up_bytes].reshape(chunks, up_words, WORD_BYTES)
         self.results = Results(
             down.take(chunks * down_words * WORD_BYTES).reshape(chunks, down_words, WORD_BYTES),
             np.zeros(chunks, np.uint8),
@@ -179,9 +183,13 @@ class Buffers:
         record["contributors"], record["flags"], record["words"] = 0, 0, 0
         return probe
 
+    def contribution(self, chunk: int) -> NDArray[np.uint8]:
+        """The packet of a chunk as it is now, without its authentication tag, uint8 (bytes of one)."""
+        return self.packets[chunk, : self._up_bytes]
+
     def closing_flush(self, chunk: int) -> NDArray[np.uint8]:
         """A contribution with FLUSH that closes its slot whoever has contributed, uint8 (bytes of one)."""
-        packet: NDArray[np.uint8] = self.packets[chunk].copy()
+        packet = self.contribution(chunk).copy()
         record = headers(packet.reshape(1, -1))
         own = 0 if self._own_flags is None else self._own_flags[chunk]
         record["flags"], record["contributors"] = p4.FLAG_RESYNC | p4.FLAG_FLUSH | own, 0

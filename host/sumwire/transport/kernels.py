@@ -48,6 +48,7 @@ class RunsExchange(ctypes.Structure):
         ("mask", c_uint64 * (HEADER_BYTES // 8)),
         ("chunks", c_uint64),
         ("payload_bytes", c_uint64),
+        ("tag_bytes", c_uint64),
         ("flying", c_void_p),
         ("words", c_void_p),
         ("counts", c_void_p),

@@ -20,6 +20,8 @@ from sumwire.errors import AddressError, JobBusyError, SwitchLostError, Transpor
 from sumwire.transport.runs import Run
 from sumwire.transport.stats import JobStats
 from sumwire.transport.switch_errors import too_narrow, who
+from sumwire.wire.authentication.keys import key_record
+from sumwire.wire.authentication.tags import Tags, without_tags
 from sumwire.wire.batch import BatchSocket, enlarge_buffers
 from sumwire.wire.header import HEADER_BYTES, LOWER_HEADER_BYTES, WORD_BYTES
 from sumwire.wire.messages import MessagePlaces
@@ -56,7 +58,8 @@ class Link:
 
     ``places``: where received messages lie; None if that is not told.
     ``received``: uint8 rows with the datagrams of the last :meth:`receive`; ``records`` are their headers, ``heads``
-    the same headers as 64-bit numbers, ``sizes`` the bytes in each row. ``last_failure``: a text about the last passing
+    the same headers as 64-bit numbers, ``sizes`` the bytes in each row, without an authentication
+    tag. ``last_failure``: a text about the last passing
     error, or "".
     Raises AddressError if the worker's address cannot be used here, JobBusyError if its port is taken, UsageError on a
     system that is not Linux.
@@ -64,7 +67,13 @@ class Link:
 
     def __init__(self, config: JobConfig, stats: JobStats) -> None:
         self.udp = _open_socket(config)
-        self.socket = BatchSocket(self.udp, row_bytes=_ROW_BYTES, batch=_BATCH, usual_bytes=_LONGEST_BYTES)
+        extra = config.tag_bytes
+        key = key_record(config.key, config.job, config.aggregator)
+        self._tags = None if config.key is None else Tags(key)
+        self._rows = np.zeros((0, 0), np.uint8)
+        self.socket = BatchSocket(
+            self.udp, row_bytes=_ROW_BYTES + extra, batch=_BATCH, usual_bytes=_LONGEST_BYTES + extra
+        )
         self.places: MessagePlaces | None = self.socket.places
         self._show_received()
         self.last_failure = ""
@@ -91,12 +100,16 @@ class Link:
     def load(self, packets: NDArray[np.uint8], tos: NDArray[np.uint8] | None, first_slot: int) -> None:
         """Packets (n, bytes of one) that :meth:`send` sends by index, their TOS bytes, and the slot of the first."""
         self.socket.load(packets, tos=tos, phase=first_slot)
+        self._rows = packets
         self._packet_bytes = packets.shape[1]
 
     def send(self, chunks: NDArray[np.int64], train: int) -> int:
         """Send loaded packets, in trains of at most ``train``. Returns how many the socket accepted, or lost with a
         passing error: the first ones."""
         done = sent = 0
+        if self._tags is not None:
+            # Only now: flags of a packet change until it is sent.
+            self._tags.write(self._rows, chunks)
         messages = self.socket.messages_sent
         while done < len(chunks):
             try:
@@ -117,6 +130,7 @@ class Link:
 
     def send_one(self, packet: NDArray[np.uint8], tos: int | None) -> None:
         """Send a single packet, with this TOS byte if it is not None. A full socket loses it."""
+        packet = packet if self._tags is None else self._tags.tagged(packet)
         control = [] if tos is None else [(socket.IPPROTO_IP, socket.IP_TOS, bytes([tos]))]
         try:
             self.udp.sendmsg([packet.data], control, socket.MSG_DONTWAIT)
@@ -146,6 +160,8 @@ class Link:
             return 0
         self.drained = messages < _BATCH
         self._stats.messages_received += messages
+        if self._tags is not None and self._tags.is_native and self.places is not None:
+            self._stats.forged += self._tags.check_messages(self.places, messages)
         return messages
 
     def take_apart(self) -> int:
@@ -178,6 +194,10 @@ class Link:
 
     def _show_received(self) -> None:
         self.received, self.sizes = self.socket.received, self.socket.sizes
+        if self._tags is not None and len(self.sizes):
+            if not self._tags.is_native:
+                self._stats.forged += self._tags.check(self.received, self.sizes)
+            self.sizes = without_tags(self.received, self.sizes)
         self.records, self.heads = headers(self.received), heads(self.received)
 
     def _note_trains(self) -> None:

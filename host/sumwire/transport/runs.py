@@ -45,6 +45,7 @@ class Runs:
             tuple(expected.mask.tolist()),
             buffers.chunks,
             math.prod(results.words.shape[1:]),
+            buffers.tag_bytes,
             address_of(flying),
             address_of(results.words),
             address_of(results.counts),
@@ -58,5 +59,5 @@ class Runs:
         """
         exchange = self._exchange
         count = self._take(self._messages, messages, exchange)
-        size = HEADER_BYTES + exchange.payload_bytes
+        size = HEADER_BYTES + exchange.payload_bytes + exchange.tag_bytes
         return Run(exchange.first, count, exchange.longest, size) if count else None

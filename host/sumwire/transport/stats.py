@@ -36,7 +36,8 @@ class JobStats:
 
     Packets: ``retransmissions`` is the sum of ``_quick`` (overtaken, or asked for by the switch) and ``_timeout``;
     ``flushed`` are those of them with FLUSH; ``probes`` (and HELLOs) were sent; ``stale`` and ``informs``
-    were received; ``duplicates`` are repeated or late results; ``ignored`` are malformed or foreign.
+    were received; ``duplicates`` are repeated or late results; ``ignored`` are malformed or foreign, and
+    ``forged`` those of them in a job with a key whose authentication tag is wrong.
     ``messages_sent`` and ``messages_received``: what the kernel moved in one piece each, a packet or a train of them.
     ``without_trains``: in how many of the two directions packets go one by one, because kernel or device cannot
     otherwise.
@@ -70,6 +71,7 @@ class JobStats:
     duplicates: int = 0
     stale: int = 0
     ignored: int = 0
+    forged: int = 0
     send_failures: int = 0
     operation_s: float = 0.0
     exchange_s: float = 0.0

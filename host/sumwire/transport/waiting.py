@@ -42,6 +42,8 @@ _COPIES_FROM: Final = 2
 _COPIES: Final = 4
 # A refusal is believed when it comes again after so many seconds: the configuration may just be written.
 REFUSED_AGAIN_S: Final = 0.4
+# How long a job with a key goes on without a result before it believes a REFUSED, which has no authentication tag.
+_UNPROVEN_S: Final = 3.0
 
 OnHello = Callable[[SwitchState], None]
 
@@ -134,9 +136,12 @@ class Waiting:
         own_call = (op, bucket, int(record["token"])) == (buffers.op, buffers.bucket, buffers.token)
         if op != p4.OP_NONE and not (own_call and window.waits_for(slot, round_)):
             return False
+        now = self._connection.clock()
+        if config.key is not None and now - window.progress_at < _UNPROVEN_S:
+            # A link may have changed bits of the packet or of the answer, and the next copy may get through.
+            return True
         if reason == p4.REJECT_CALL:
             raise other_call(config, slot, round_, op)
-        now = self._connection.clock()
         if reason in (p4.REJECT_TOKEN, p4.REJECT_ROUND):
             self._patience.switch_lost(forgotten_run(config, slot, round_, now - window.progress_at))
             return True
@@ -191,7 +196,7 @@ class Waiting:
         if self._narrow >= _COPIES_FROM and self._window.contributes and oldest < self._window.filled:
             buffers.prepare(np.array([oldest]), SendKind.RESEND, 0)
             for _ in range(_COPIES):
-                link.send_one(buffers.packets[oldest], tos)
+                link.send_one(buffers.contribution(oldest), tos)
 
     def _lost(self, text: str, waited_s: float) -> SwitchLostError:
         window = self._window

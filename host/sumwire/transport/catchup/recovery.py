@@ -34,6 +34,7 @@ from sumwire.transport.catchup.recovery_service import (
     RecoveryService,
     recovery_port,
     recovery_socket,
+    recovery_tags,
     same_question,
 )
 from sumwire.wire.header import HEADER_BYTES, Header, pack
@@ -90,6 +91,7 @@ class Recovery:
         # A stable sort keeps that order among the workers of one switch.
         numbers.sort(key=lambda number: config.addresses[number].aggregator != config.aggregator)
         self._peers = [(config.addresses[n].ip, recovery_port(config.addresses[n])) for n in numbers]
+        self._tags = [recovery_tags(config, config.addresses[n]) for n in numbers]
         elsewhere = [n for n in numbers if config.addresses[n].aggregator != config.aggregator]
         self._elsewhere = {self._peers[numbers.index(n)] for n in elsewhere}
         self._all_seats = sum(1 << seat for seat in config.seats)
@@ -100,8 +102,8 @@ class Recovery:
         self._asked: dict[Place, _Question] = {}
         # What this worker's switch has said of partial results that it has passed up: who is in them.
         self._passed_up: dict[Place, int] = {}
-        # One byte more than the longest result, so that a longer datagram shows as too long.
-        self._received = np.zeros((_BATCH, ROW_BYTES + 1), np.uint8)
+        # One byte more than the longest answer, so that a longer datagram shows as too long.
+        self._received = np.zeros((_BATCH, ROW_BYTES + config.tag_bytes + 1), np.uint8)
         self._sizes = np.zeros(_BATCH, np.int64)
         self._udp = recovery_socket(config.own_address.ip, 0)
         try:
@@ -261,7 +263,8 @@ class Recovery:
 
     def _send(self, question: _Question, peer: int) -> None:
         try:
-            self._udp.sendto(question.header + self._nonces[peer], self._peers[peer])
+            data, tags = question.header + self._nonces[peer], self._tags[peer]
+            self._udp.sendto(data if tags is None else tags.sealed(data), self._peers[peer])
             self.counters.asked += 1
         except OSError:
             # A full queue, or a network that is down: the same as a lost question.
@@ -275,6 +278,14 @@ class Recovery:
             except OSError:
                 # Nothing more is there, or an error of an earlier question, after which the next call continues.
                 break
-            self._sizes[len(senders)] = size
+            self._sizes[len(senders)] = self._opened(len(senders), size, sender)
             senders.append(sender)
         return senders
+
+    def _opened(self, row: int, size: int, sender: tuple[str, int]) -> int:
+        """The bytes of a datagram without its authentication tag; 0 if that is wrong."""
+        if self._config.key is None:
+            return size
+        tags = self._tags[self._peers.index(sender)] if sender in self._peers else None
+        opened = None if tags is None else tags.opened(self._received[row, :size].tobytes())
+        return 0 if opened is None else len(opened)

@@ -24,8 +24,10 @@ from sumwire_protocol import constants as p4
 
 from sumwire.config import Address, JobConfig
 from sumwire.errors import ConfigError
-from sumwire.transport.catchup.askers import NONCE_BYTES, Askers
+from sumwire.transport.catchup.askers import NONCE_BYTES, Asker, Askers
 from sumwire.transport.catchup.kept_results import KeptResults
+from sumwire.wire.authentication.keys import key_record
+from sumwire.wire.authentication.tags import Tags
 from sumwire.wire.header import HEADER_BYTES
 from sumwire.wire.packets import OP_WORDS, TOKEN_AT, first_byte
 
@@ -84,6 +86,13 @@ def recovery_socket(ip: str, port: int) -> socket.socket:
     return udp
 
 
+def recovery_tags(config: JobConfig, answers: Address) -> Tags | None:
+    """The tags of questions to a worker and of its answers; None in a job without a key."""
+    if config.key is None:
+        return None
+    return Tags(key_record(config.key, config.job, answers.ip, recovery=True))
+
+
 def same_question(answer: bytes, header: bytes) -> bool:
     """Whether an answer with a nonce is that to the question of this header: all but the count is the same."""
     return answer[:_COUNT_AT] == header[:_COUNT_AT] and answer[_COUNT_AT + 1 : HEADER_BYTES] == header[_COUNT_AT + 1 :]
@@ -97,6 +106,7 @@ class RecoveryService:
         self._job = config.job
         self._kept = kept
         self._askers = Askers(config)
+        self._tags = recovery_tags(config, config.own_address)
         own = config.own_address
         self._udp = recovery_socket(own.ip, recovery_port(own))
         self._wake_reader, self._wake_writer = os.pipe()
@@ -122,9 +132,14 @@ class RecoveryService:
         if asker is None:
             self.counters.strangers += 1
             return None
-        if len(question) != QUESTION_BYTES:
+        opened = question if self._tags is None else self._tags.opened(question)
+        if opened is None or len(opened) != QUESTION_BYTES:
             self.counters.malformed += 1
             return None
+        answer = self._answer(opened, sender, asker, now)
+        return answer if answer is None or self._tags is None else bytearray(self._tags.sealed(answer))
+
+    def _answer(self, question: bytes, sender: tuple[str, int], asker: Asker, now: float) -> bytearray | None:
         first, op, job, slot, seat, count, round_, _, _, words = QUESTION.unpack_from(question)
         right = (first, job, count, words) == (_PROBE, self._job, 0, 0)
         if not right or seat not in asker.seats or op not in OP_WORDS:
@@ -161,7 +176,7 @@ class RecoveryService:
             # An error is an ICMP error of an earlier answer, or a full queue. The asker asks again.
             with contextlib.suppress(OSError):
                 for _ in range(_BATCH):
-                    question, sender = self._udp.recvfrom(QUESTION_BYTES + 1)
+                    question, sender = self._udp.recvfrom(QUESTION_BYTES + p4.TAG_BYTES + 1)
                     answer = self.answer(question, sender, time.monotonic())
                     if answer is not None:
                         self._udp.sendto(answer, sender)

@@ -27,6 +27,8 @@ struct runs_exchange {
   uint64_t mask[HEAD_NUMBERS];
   uint64_t chunks;
   uint64_t payload_bytes;
+  // Of the authentication tag behind it, which has been checked.
+  uint64_t tag_bytes;
   const uint8_t *flying;
   uint8_t *words;
   uint8_t *counts;
@@ -63,7 +65,7 @@ static int is_result(const struct runs_exchange *exchange, const uint8_t *datagr
 
 // The number of datagrams in the messages, if they are a run; else 0.
 static uint64_t check(const struct runs_messages *in, uint64_t messages, struct runs_exchange *exchange) {
-  const uint64_t size = HEADER_BYTES + exchange->payload_bytes;
+  const uint64_t size = HEADER_BYTES + exchange->payload_bytes + exchange->tag_bytes;
   uint64_t count = 0;
   exchange->longest = 0;
   for (uint64_t message = 0; message < messages; message++) {
@@ -85,7 +87,7 @@ uint64_t runs_take(const struct runs_messages *in, uint64_t messages, struct run
   for (uint64_t message = 0; count && message < messages; message++) {
     const uint8_t *datagram = in->memory + message * in->message_bytes;
     const uint8_t *end = datagram + number_at(in->lengths + message * in->length_bytes);
-    for (; datagram < end; datagram += HEADER_BYTES + bytes, chunk++) {
+    for (; datagram < end; datagram += HEADER_BYTES + bytes + exchange->tag_bytes, chunk++) {
       const uint32_t contributors = big_endian(datagram + CONTRIBUTORS_AT);
       memcpy(exchange->words + chunk * bytes, datagram + HEADER_BYTES, bytes);
       memcpy(exchange->contributors + chunk * sizeof contributors, &contributors, sizeof contributors);

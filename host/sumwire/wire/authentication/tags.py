@@ -16,6 +16,14 @@ from sumwire.wire.authentication.reference import tags_of
 
 _REFUSED: Final = p4.KIND_REFUSED
 _PAYLOAD_MOST: Final = p4.SLOT_WORDS * p4.WORD_BYTES
+# NH takes two numbers at a time. The header has a multiple of that.
+_PAIR_BYTES: Final = 16
+
+
+def without_tags(rows: NDArray[np.uint8], sizes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The bytes of received datagrams, (n,), without the tags that all but REFUSED have."""
+    bare = (sizes == p4.SUMWIRE_BYTES) & (rows[: len(sizes), 0] & 0xF == _REFUSED)
+    return np.where(bare, sizes, np.maximum(sizes, p4.TAG_BYTES) - p4.TAG_BYTES).astype(np.uint32)
 
 
 class Tags:
@@ -52,6 +60,21 @@ class Tags:
         self.write(row, np.zeros(1, np.int64))
         return row.reshape(-1)
 
+    def sealed(self, datagram: bytes | bytearray) -> bytes:
+        """A datagram with its tag behind it. A payload of any length is hashed with zeros up to a multiple of 16."""
+        return bytes(datagram) + self._tag(bytes(datagram))
+
+    def opened(self, datagram: bytes) -> bytes | None:
+        """A datagram of :meth:`sealed` without its tag; None if that is wrong."""
+        bare = datagram[: -p4.TAG_BYTES]
+        right = p4.SUMWIRE_BYTES <= len(bare) <= p4.SUMWIRE_BYTES + _PAYLOAD_MOST
+        return bare if right and self._tag(bare) == datagram[-p4.TAG_BYTES :] else None
+
+    def _tag(self, datagram: bytes) -> bytes:
+        filled = datagram + bytes(-len(datagram) % _PAIR_BYTES)
+        tag = self._tags(np.frombuffer(filled, np.uint8).reshape(1, -1))
+        return bytes(tag.astype(">u8").tobytes())
+
     def check_messages(self, places: Sequence[int], messages: int) -> int:
         """Check the datagrams of so many received messages. Returns how many have a wrong tag: these lose their first
         byte, so that nobody takes them for anything.
@@ -62,8 +85,8 @@ class Tags:
         return int(self._library.tags_check(self._key.ctypes.data, TagsMessages(*places), messages))
 
     def check(self, rows: NDArray[np.uint8], sizes: NDArray[np.integer[Any]]) -> int:
-        """:meth:`check_messages` for datagrams, uint8 (n, at least the longest), of so many bytes each."""
-        wrong = np.ones(len(rows), np.bool_)
+        """:meth:`check_messages` for datagrams, uint8 (n or more, at least the longest), of so many bytes, (n,)."""
+        rows, wrong = rows[: len(sizes)], np.ones(len(sizes), np.bool_)
         wrong[(sizes == p4.SUMWIRE_BYTES) & (rows[:, 0] & 0xF == _REFUSED)] = False
         for size in np.unique(sizes).tolist():
             payload = size - p4.SUMWIRE_BYTES - p4.TAG_BYTES
