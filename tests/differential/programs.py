@@ -12,7 +12,7 @@ from dataclasses import replace
 from differential.draws import Draws, full
 from differential.expressions import Expressions, Scope
 from differential.pipelines import PipelineMaker
-from differential.statements import Declared, Statements
+from differential.statements import ROUNDS, Declared, Statements
 from softswitch.program import ir
 
 STANDARD = "standard_metadata"
@@ -65,6 +65,7 @@ class _ProgramMaker:
         }
         counters = {f"c{i}": ir.CounterArray(f"c{i}", draws.one([1, 5, 64])) for i in range(draws.count(1, 3))}
         calculations = {f"calc{i}": self._calculation(f"calc{i}") for i in range(draws.count(2, 5))}
+        payload = replace(self._calculation("payload"), payload=True)
         order = draws.some(self._names, max(1, len(self._names) - 2), len(self._names))
         if draws.chance(0.1):
             order.append(draws.one(order))
@@ -91,7 +92,7 @@ class _ProgramMaker:
             actions=tuple(pipelines.actions),
             registers=registers,
             counters=counters | {f"direct_{name}": ir.CounterArray(f"direct_{name}", 0, name) for name in direct},
-            calculations=calculations,
+            calculations=calculations | {"payload": payload},
             checksums=tuple(
                 self._checksum(i, calculations) for i in range(6 if draws.focus == "checksums" else draws.count(0, 3))
             ),
@@ -110,10 +111,10 @@ class _ProgramMaker:
         if draws.focus == "stacks":
             element = ir.Header("", self._header_fields(), False)
             headers += [replace(element, name=name) for name in STACK]
-            hidden = [ir.Field(each.field, each.width) for each in (NEXT, VARBIT.value, VARBIT.length)]
+            hidden = [ir.Field(each.field, each.width) for each in (NEXT, VARBIT.value, VARBIT.length, ROUNDS)]
             headers.append(ir.Header(NEXT.header, tuple(hidden), True))
         if draws.focus == "passes":
-            hidden = [ir.Field(each.field, each.width) for each in REQUESTS]
+            hidden = [ir.Field(each.field, each.width) for each in (*REQUESTS, ROUNDS)]
             headers.append(ir.Header(NEXT.header, tuple(hidden), True))
         headers += [ir.Header("meta", members, True), ir.Header(STANDARD, STANDARD_FIELDS, True)]
         return {header.name: header for header in headers}
@@ -145,6 +146,8 @@ class _ProgramMaker:
             if draws.chance(0.2):
                 width = draws.one([8, 16, 3, 24])
                 chunks.append(ir.Chunk(ir.Const(draws.number(width)), width))
+        if draws.focus == "stacks":
+            chunks.insert(draws.count(0, len(chunks)), ir.Chunk(VARBIT.value, MOST_VARBIT, VARBIT.length, "h0"))
         return ir.Calculation(name, draws.one(ALGORITHMS), tuple(chunks))
 
     def _checksum(self, number: int, calculations: dict[str, ir.Calculation]) -> ir.Checksum:
@@ -156,7 +159,8 @@ class _ProgramMaker:
             ir.Const(1), ir.Const(1), valid, ir.Binary("and", valid, expressions.boolean(1)), expressions.boolean(2)
         ])  # fmt: skip
         verify, update = draws.one([(True, False), (False, True), (True, True)])
-        return ir.Checksum(f"checksum{number}", target, draws.one(list(calculations)), condition, verify, update)
+        calculation = draws.one([*calculations, "payload"])
+        return ir.Checksum(f"checksum{number}", target, calculation, condition, verify, update)
 
     # -- parser ----------------------------------------------------------
 

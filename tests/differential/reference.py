@@ -19,6 +19,7 @@ STANDARD = "standard_metadata"
 DROP_PORT = 511
 REPLICATED = 5
 MOST_PASSES = 256  # clones, resubmits and recirculations that come from one frame
+MOST_BLOCKS = 65536  # that one run of a loop passes
 MOST_STATES = 16384  # that a packet passes in the parser
 FAR_SHIFT = 1 << 14  # a number shifted left this far is 0 in any field
 
@@ -350,11 +351,23 @@ class Reference:
                 for value in values:
                     text = text.replace("{}", str(self.value(value, packet, args)), 1)
                 self.messages.append(text)
+            case ir.Loop(blocks):
+                self._loop(blocks, packet, args)
             case ir.Exit():
                 raise ExitReachedError
             case ir.If(condition, then, otherwise):
                 for inner in then if self.value(condition, packet, args) else otherwise:
                     self._statement(inner, packet, args)
+
+    def _loop(self, blocks: tuple[ir.Block, ...], packet: Packet, args: tuple[int, ...]) -> None:
+        at: int | None = 0
+        for _ in range(MOST_BLOCKS):
+            if at is None:
+                return
+            block = blocks[at]
+            for inner in block.statements:
+                self._statement(inner, packet, args)
+            at = block.then if block.condition is None or self.value(block.condition, packet, args) else block.otherwise
 
     def _copy(self, packet: Packet, to: str, source: str) -> None:
         if source not in packet.valid:
@@ -371,15 +384,19 @@ class Reference:
         bits = ""
         for chunk in calculation.chunks:
             if isinstance(chunk.value, ir.FieldRef):
-                if chunk.value.header not in packet.valid:
+                if (chunk.owner or chunk.value.header) not in packet.valid:
                     continue
                 value = packet.values[chunk.value.header, chunk.value.field]
             else:
                 value = chunk.value.value
-            bits += f"{value % (1 << chunk.width):0{chunk.width}b}"
+            width = chunk.width
+            if chunk.length is not None:
+                width = packet.values[chunk.length.header, chunk.length.field]
+            bits += f"{value % (1 << width):0{width}b}" if width else ""
         bits += "0" * (-len(bits) % 8)
         data = bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits), 8))
-        return DIGESTS[calculation.algorithm](data)
+        payload = packet.frame[packet.position // 8 :] if calculation.payload else b""
+        return DIGESTS[calculation.algorithm](data + payload)
 
     def _verify(self, packet: Packet) -> None:
         for checksum in self.program.checksums:

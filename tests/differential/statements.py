@@ -15,6 +15,8 @@ WRITABLE = ("egress_spec", "mcast_grp", "priority", "egress_rid", "enq_qdepth")
 PORTS = (1, 2, 2, 3, 7, 510, 0, 511)
 GROUPS = (0, 1, 2, 3, 4)
 
+ROUNDS = ir.FieldRef("#hidden", "rounds", 8)  # that a loop has made
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -67,6 +69,8 @@ class Statements:
         if draws.focus == "random" and draws.chance(0.15):
             wide = [member for member in declared.targets() if member.width > 64 and member.width % 64]
             return self._random(draws.one([target, *wide]), depth)
+        if draws.focus in ("passes", "stacks") and depth > 2 and draws.chance(0.1):
+            return self._loop()
         if draws.focus == "passes" and draws.chance(0.12):
             return self._request()
         match draws.one(["assign"] * 12 + ["read", "write", "write", "count", "send", "send", "send", "replicate",
@@ -108,6 +112,15 @@ class Statements:
                 values = tuple(expressions.typed(draws.width(), signed=draws.chance(0.3), depth=1) for _ in range(2))
                 return ir.LogMessage("first {} second {}", values)
         return ir.Assign(target, expressions.loose(target.width, signed=target.signed, depth=depth))
+
+    def _loop(self) -> ir.Statement:
+        """Counts to a small number, with a jump out of the middle."""
+        first = ir.Block((ir.Assign(ROUNDS, ir.Const(0)),), None, 1, 1)
+        head = ir.Block((), ir.Binary("<", ROUNDS, ir.Const(self._draws.count(0, 5))), 2, None)
+        count = ir.Assign(ROUNDS, ir.Binary("+", ROUNDS, ir.Const(1)))
+        body = ir.Block((self.simple(2), self.simple(2), count), self._expressions.boolean(1), 3, 1)
+        last = ir.Block((self.simple(2),), self._expressions.boolean(1), 1, None)
+        return ir.Loop((first, head, body, last))
 
     def _request(self) -> ir.Statement:
         """A clone, resubmit or recirculation, mostly of packets that are none yet: seldom without end."""

@@ -82,11 +82,16 @@ class _Flow:
                 return written | {(target.header, target.field)}
             case ir.SetValid(header):
                 return written | self._header(header)
+            case ir.Loop(blocks):
+                for block in blocks:
+                    self._body(block.statements, written)
         return written
 
     def _calculation(self, name: str, written: Fields) -> None:
         for chunk in self._program.calculations[name].chunks:
             self._read_expr(chunk.value, written)
+            if chunk.length is not None:
+                self._read_expr(chunk.length, written)
 
     def _checksums(self, written: Fields, *, update: bool) -> None:
         for checksum in self._program.checksums:

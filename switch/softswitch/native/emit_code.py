@@ -85,6 +85,10 @@ class Code:
             self.line(f"p->{member} = {text};")
             self._members[member] = text
 
+    def forget(self) -> None:
+        """Members are read anew from here on."""
+        self._members.clear()
+
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """A block of C. Values computed inside are not known after it."""

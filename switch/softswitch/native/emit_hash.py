@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from softswitch.native.emit_bounds import Temp
 from softswitch.native.emit_carrier import LIMB, carrier
@@ -31,7 +31,7 @@ def hash_value(calculation: ir.Calculation, context: Context, code: Code, expres
         if calculation.algorithm == "csum16" and is_word_aligned(calculation, context.program):
             emitter.sum(name)
         else:
-            emitter.join(name, calculation.algorithm)
+            emitter.join(name, calculation.algorithm, payload=calculation.payload)
     return Temp(name, LIMB, 0, full(HASH_WIDTHS[calculation.algorithm]))
 
 
@@ -39,6 +39,7 @@ class _HashEmitter:
     def __init__(self, runs: Runs, context: Context, code: Code, expressions: ExprEmitter) -> None:
         self._runs = runs
         self._valid = context.storage.valid
+        self._fields = context.storage.fields
         self._code = code
         self._expressions = expressions
 
@@ -55,17 +56,34 @@ class _HashEmitter:
                     code.line(f"{total} += {self._folded(chunk)} << {end % 16};")
         code.line(f"{name} = ss_checksum({total});")
 
-    def join(self, name: str, algorithm: str) -> None:
+    def join(self, name: str, algorithm: str, *, payload: bool) -> None:
         code = self._code
         joined = code.name()
         size_bytes = sum(-(-chunk.width // 8) for _, chunks in self._runs for chunk in chunks)
-        code.line(f"uint8_t {joined}_bytes[{max(1, size_bytes)}] = {{0}};")
+        if payload:
+            code.line(f"uint8_t *{joined}_bytes = calloc(1, {max(1, size_bytes)} + p->size - p->payload);")
+            code.line(f"{name} = 0;")
+        else:
+            code.line(f"uint8_t {joined}_bytes[{max(1, size_bytes)}] = {{0}};")
         code.line(f"struct ss_joined {joined} = {{{joined}_bytes, 0}};")
+        with code.block(f"if ({joined}_bytes != NULL)") if payload else nullcontext():
+            self._join(name, algorithm, joined, payload=payload)
+
+    def _join(self, name: str, algorithm: str, joined: str, *, payload: bool) -> None:
+        code = self._code
         for header, chunks in self._runs:
             with self._if_valid(header):
                 for chunk in chunks:
-                    code.line(f"ss_join(&{joined}, {chunk.width}, {self._saved(chunk)});")
+                    width = str(chunk.width)
+                    if chunk.length is not None:
+                        member = self._fields[chunk.length.header, chunk.length.field]
+                        width = f"(uint32_t){code.read(member, LIMB)}"
+                    code.line(f"ss_join(&{joined}, {width}, {self._saved(chunk)});")
+        if payload:
+            code.line(f"ss_join_bytes(&{joined}, p->frame + p->payload, p->size - p->payload);")
         code.line(f"{name} = ss_hash_{algorithm}(&{joined});")
+        if payload:
+            code.line(f"free({joined}_bytes);")
 
     @contextmanager
     def _if_valid(self, header: str) -> Iterator[None]:

@@ -15,6 +15,7 @@ from softswitch.native.emit_expr import ExprEmitter
 from softswitch.native.emit_hash import hash_value
 from softswitch.native.limbs import LIMB_BITS, argument_offsets, limbs
 from softswitch.program import ir
+from softswitch.program.limits import LOOP_BLOCKS
 from softswitch.program.numbers import full
 from softswitch.program.standard import PACKET_LENGTH
 
@@ -32,6 +33,9 @@ class StatementEmitter:
 
     def body(self, statements: Sequence[ir.Statement]) -> None:
         for statement in statements:
+            if isinstance(statement, ir.Loop):
+                self._loop(statement.blocks)
+                continue
             if not isinstance(statement, ir.If):
                 self._simple(statement)
                 continue
@@ -45,6 +49,24 @@ class StatementEmitter:
                 with self._code.block("else"):
                     self._code.lines_of(otherwise)
                     self.body(statement.otherwise)
+
+    def _loop(self, blocks: tuple[ir.Block, ...]) -> None:
+        """What is known of members before the loop, and in another block, need not hold in a block."""
+        code, end = self._code, len(blocks)
+        code.forget()
+        head = f"for (uint32_t block = 0, left = {LOOP_BLOCKS}u; block != {end}u && left != 0; left--)"
+        with code.block(head), code.block("switch (block)"):
+            for number, block in enumerate(blocks):
+                code.forget()
+                with code.block(f"case {number}:"):
+                    self.body(block.statements)
+                    then, otherwise = (end if each is None else each for each in (block.then, block.otherwise))
+                    if block.condition is None or then == otherwise:
+                        code.line(f"block = {then};")
+                    else:
+                        code.line(f"block = {self._expressions.boolean(block.condition)} ? {then} : {otherwise};")
+                    code.line("break;")
+        code.forget()
 
     def _simple(self, statement: ir.Statement) -> None:  # noqa: PLR0912 - one case per statement
         match statement:

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "limbs are kept as little-endian bytes");
@@ -327,6 +328,13 @@ struct ss_joined {
 static inline void ss_join(struct ss_joined *joined, uint32_t width, const uint64_t *limbs) {
   ss_put_bits(joined->bytes, joined->bits, width, limbs);
   joined->bits += width;
+}
+
+// Whole bytes, from the next byte on.
+static inline void ss_join_bytes(struct ss_joined *joined, const uint8_t *bytes, size_t count) {
+  joined->bits = (joined->bits + 7) / 8 * 8;
+  memcpy(joined->bytes + joined->bits / 8, bytes, count);
+  joined->bits += (uint32_t)count * 8;
 }
 
 static inline uint32_t ss_joined_size(const struct ss_joined *joined) { return (joined->bits + 7) / 8; }

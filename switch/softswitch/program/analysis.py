@@ -63,6 +63,8 @@ class Effects:
     def calculation(self, calculation: ir.Calculation) -> None:
         for chunk in calculation.chunks:
             self.reads.update(expr_fields(chunk.value))
+            if chunk.length is not None:
+                self.reads.update(expr_fields(chunk.length))
 
     def pipeline(self, pipeline: ir.Pipeline, program: ir.Program) -> None:
         by_index = {action.index: action for action in program.actions}

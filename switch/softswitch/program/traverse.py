@@ -45,6 +45,8 @@ def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 -
             return (condition,)
         case ir.Truncate(length):
             return (length,)
+        case ir.Loop(blocks):
+            return tuple(block.condition for block in blocks if block.condition is not None)
     return ()
 
 
@@ -55,6 +57,9 @@ def flatten(statements: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
         if isinstance(statement, ir.If):
             yield from flatten(statement.then)
             yield from flatten(statement.otherwise)
+        elif isinstance(statement, ir.Loop):
+            for block in statement.blocks:
+                yield from flatten(block.statements)
 
 
 def written_field(statement: ir.Statement) -> FieldKey | None:

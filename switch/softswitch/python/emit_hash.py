@@ -60,11 +60,19 @@ def _join(calculation: ir.Calculation, storage: Storage, program: ir.Program, ou
     for header, chunks in runs_of(calculation, program):
         width = sum(chunk.width for chunk in chunks)
         text = "joined"
+        lengths = str(width)
         for chunk in chunks:
-            text = f"({text} << {chunk.width} | {_chunk(chunk, storage)})"
-        lines = [f"joined = {text}", f"joined_bits += {width}"]
+            shift = str(chunk.width)
+            if chunk.length is not None:
+                shift = storage.fields[chunk.length.header, chunk.length.field]
+                lengths = f"{lengths} - {chunk.width} + {shift}"
+            text = f"({text} << {shift} | {_chunk(chunk, storage)})"
+        lines = [f"joined = {text}", f"joined_bits += {lengths}"]
         if header and header != valid:
             with out.block(f"if {storage.valid(header)}:"):
                 out.extend(lines)
         else:
             out.extend(lines)
+    if calculation.payload:
+        out.line("joined = joined << -joined_bits % 8 << 8 * (size - payload) | from_bytes(frame[payload:])")
+        out.line("joined_bits += -joined_bits % 8 + 8 * (size - payload)")

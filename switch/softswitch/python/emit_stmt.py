@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from softswitch.errors import UnsupportedProgramError
 from softswitch.program import ir
 from softswitch.program.emitted_text import literal
+from softswitch.program.limits import LOOP_BLOCKS
 from softswitch.program.standard import DROP_PORT, PACKET_LENGTH, STANDARD
 from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
@@ -44,6 +45,9 @@ class StatementEmitter:
                     if otherwise:
                         with self._out.block("else:"):
                             self.body(otherwise, set(changed), source, tail=last)
+                case ir.Loop(blocks):
+                    self._loop(blocks, source)
+                    changed.clear()
                 case ir.Exit():
                     if not last:
                         raise UnsupportedProgramError(
@@ -52,6 +56,20 @@ class StatementEmitter:
                     self._out.line("break")
                 case _:
                     self._simple(statement, changed)
+
+    def _loop(self, blocks: tuple[ir.Block, ...], source: ir.Source) -> None:
+        self._out.line("block = 0")
+        with self._out.block(f"for _ in range({LOOP_BLOCKS}):"):
+            for number, block in enumerate(blocks):
+                with self._out.block(f"{'elif' if number else 'if'} block == {number}:"):
+                    self.body(block.statements, set(), source, tail=False)
+                    if block.condition is None or block.then == block.otherwise:
+                        self._out.line("break" if block.then is None else f"block = {block.then}")
+                        continue
+                    with self._out.block(f"if {bare(self._expressions.boolean(block.condition))}:"):
+                        self._out.line("break" if block.then is None else f"block = {block.then}")
+                    with self._out.block("else:"):
+                        self._out.line("break" if block.otherwise is None else f"block = {block.otherwise}")
 
     # -- single statements -----------------------------------------------
 

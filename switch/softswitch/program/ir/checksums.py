@@ -12,20 +12,29 @@ from softswitch.program.ir.source import UNKNOWN_SOURCE, Source
 
 @dataclass(frozen=True)
 class Chunk:
-    """``width`` bits of a calculation's input. Chunks of an invalid header are skipped."""
+    """``width`` bits of a calculation's input. Chunks of an invalid header are skipped.
+
+    Of a varbit field: the bits that ``length`` counts, at most ``width``, if header ``owner`` is valid.
+    """
 
     value: FieldRef | Const
     width: int
+    length: FieldRef | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True)
 class Calculation:
-    """``algorithm`` (csum16, xor16, crc16, crc32 or identity) over the joined chunks, padded on the right to a byte."""
+    """``algorithm`` (csum16, xor16, crc16, crc32 or identity) over the joined chunks, padded on the right to a byte.
+
+    ``payload``: what was not parsed follows them.
+    """
 
     name: str
     algorithm: str
     chunks: tuple[Chunk, ...]
     source: Source = UNKNOWN_SOURCE
+    payload: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from softswitch.program.ir.expressions import Expr, FieldRef, Valid
+from softswitch.program.ir.expressions import Expr
 from softswitch.program.ir.source import UNKNOWN_SOURCE, Source
 from softswitch.program.ir.statements import Statement
 
@@ -38,11 +38,11 @@ class MatchKind(Enum):
 
 @dataclass(frozen=True)
 class Key:
-    """One field of a table key. ``target`` is a FieldRef or, for header validity, Valid."""
+    """One field of a table key. ``target`` is never negative: a FieldRef or, for header validity, Valid, mostly."""
 
     name: str
     kind: MatchKind
-    target: FieldRef | Valid
+    target: Expr
     width: int
     mask: int | None = None
 

@@ -113,6 +113,23 @@ class If:
     otherwise: tuple[Statement, ...] = ()
 
 
+@dataclass(frozen=True)
+class Block:
+    """Statements, and the number of the block that follows; None ends."""
+
+    statements: tuple[Statement, ...]
+    condition: Expr | None
+    then: int | None
+    otherwise: int | None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A body with loops, from block 0 on. A packet leaves it after LOOP_BLOCKS blocks, wherever it is."""
+
+    blocks: tuple[Block, ...]
+
+
 Statement = (
     Assign
     | AssignHeader
@@ -128,4 +145,5 @@ Statement = (
     | LogMessage
     | Exit
     | If
+    | Loop
 )

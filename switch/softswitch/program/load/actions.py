@@ -57,6 +57,8 @@ class ActionLoader:
             "clone_egress_pkt_to_egress": passes.clone,
             "resubmit": passes.resubmit,
             "recirculate": passes.recirculate,
+            "assert": lambda p, s: self._check("assert", p, s),
+            "assume": lambda p, s: self._check("assume", p, s),
             "no_op": lambda _p, _s: (),
             "register_read": self._register_read,
             "register_write": self._register_write,
@@ -127,8 +129,8 @@ class ActionLoader:
 
         try:
             join = joins(0 if primitives else None, following)
-        except CycleError as error:
-            raise unsupported("a loop in an action", source_of(primitives[error.args[0]], scope.source)) from error
+        except CycleError:
+            return (self._loop(primitives, following, scope),)
 
         def block(index: int | None, stop: int | None, depth: int) -> tuple[ir.Statement, ...]:
             statements: list[ir.Statement] = []
@@ -153,6 +155,30 @@ class ActionLoader:
             return tuple(statements)
 
         return block(0 if primitives else None, None, 0)
+
+    def _loop(self, primitives: list[Node], following: Callable[[int], list[int | None]], scope: Scope) -> ir.Statement:
+        """One block for each primitive that is jumped to, and for each behind a jump."""
+        jumps = [i for i, node in enumerate(primitives) if node["op"].value in ("_jump", "_jump_if_zero")]
+        ends = {target for index in jumps for target in following(index)} | {index + 1 for index in jumps}
+        starts = sorted({0, *(each for each in ends if each is not None and each < len(primitives))})
+        numbers: dict[int | None, int | None] = {start: number for number, start in enumerate(starts)}
+        blocks: list[ir.Block] = []
+        for start, end in zip(starts, [*starts[1:], len(primitives)], strict=True):
+            statements: list[ir.Statement] = []
+            condition = None
+            for node in primitives[start:end]:
+                op = node["op"].value
+                if op == "exit":
+                    raise unsupported("exit in an action with a loop", source_of(node, scope.source))
+                if op == "_jump_if_zero":
+                    self._count_statement(node)
+                    own = Scope(source_of(node, scope.source), scope.params)
+                    condition = ir.Unary("d2b", self._expressions.expr(node["parameters"][0], own))
+                elif op != "_jump":
+                    statements.extend(self._statement(node, scope))
+            after = [numbers.get(each) for each in following(end - 1)]
+            blocks.append(ir.Block(tuple(statements), condition, after[0], after[-1]))
+        return ir.Loop(tuple(blocks))
 
     def _jump_target(self, node: Node, scope: Scope) -> int:
         target = self._expressions.expr(node, scope)
@@ -180,6 +206,12 @@ class ActionLoader:
         return tuple(self.lowering.copy_varbit(target, source))
 
     def _assign_header(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        metadata = self._expressions.metadata(p[1], scope.source)
+        if metadata is not None:
+            target = self._expressions.choices(p[0], scope)
+            return self.lowering.each(
+                target, lambda name: self.lowering.copy_metadata(name, metadata, scope.source), scope.source
+            )
         targets, sources = (self._expressions.choices(p[index], scope) for index in (0, 1))
 
         def copies(target: str) -> tuple[ir.Statement, ...]:
@@ -227,6 +259,8 @@ class ActionLoader:
     def _hash(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
         target = self._expressions.target(p[0], scope.source)
         calculation = self._declared(p[2], self._calculations, "calculation", scope.source)
+        if self._calculations[calculation].payload:
+            raise unsupported(f"a hash over the payload, {calculation!r}, outside a checksum", scope.source)
         base = self._expressions.expr(p[1], scope)
         modulus = self._expressions.unsigned(p[3], scope, "a hash modulo a number")
         return (ir.Hash(target, base, calculation, modulus),)
@@ -234,9 +268,15 @@ class ActionLoader:
     def _truncate(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
         return (ir.Truncate(self._expressions.unsigned(p[0], scope, "a truncate to a length", (1 << 32) - 1)),)
 
+    def _check(self, what: str, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
+        """bmv2 ends where the condition fails."""
+        failed = ir.Binary("==", self._expressions.expr(p[0], scope), ir.Const(0))
+        place = str(scope.source).replace("{", "").replace("}", "")
+        return (ir.If(failed, (ir.LogMessage(f"{what} failed: {place}", ()),)),)
+
     def _log(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
         parts = p.items(2)
-        values = (
-            [self._expressions.expr(node, scope) for node in parts[1]["value"].items(PARAMETERS)] if parts[1:] else []
-        )
+        # p4c writes {} for no values.
+        given = parts[1]["value"] if parts[1:] and parts[1]["value"].value != {} else None
+        values = [] if given is None else [self._expressions.expr(node, scope) for node in given.items(PARAMETERS)]
         return (ir.LogMessage(p[0]["value"].text(), tuple(values)),)

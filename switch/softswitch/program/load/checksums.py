@@ -24,10 +24,12 @@ def load_calculations(root: Node, expressions: ExprLoader) -> dict[str, ir.Calcu
 def _calculation(node: Node, expressions: ExprLoader) -> ir.Calculation:
     source = source_of(node)
     algorithm = node["algo"].choice(HASH_WIDTHS, "hash algorithm")
-    chunks = tuple(chunk for part in node["input"].items() for chunk in _chunks(part, expressions, source))
+    parts = node["input"].items()
+    chunks = tuple(chunk for part in parts for chunk in _chunks(part, expressions, source))
+    payload = any(part["type"].value == "payload" for part in parts)
     if sum(chunk.width for chunk in chunks) > CALCULATION_BITS:
         raise node["input"].too_large("an input of more bits", CALCULATION_BITS)
-    return ir.Calculation(node["name"].name(), algorithm, chunks, source)
+    return ir.Calculation(node["name"].name(), algorithm, chunks, source, payload)
 
 
 def _chunks(part: Node, expressions: ExprLoader, source: ir.Source) -> list[ir.Chunk]:
@@ -35,12 +37,20 @@ def _chunks(part: Node, expressions: ExprLoader, source: ir.Source) -> list[ir.C
     if kind == "hexstr":
         width = part["bitwidth"].integer(1, WIDTH)
         return [ir.Chunk(ir.Const(part["value"].hexadecimal(width)), width)]
+    if kind == "payload":
+        return []
+    varbit = expressions.varbit(part, source) if kind == "field" else None
+    if varbit is not None:
+        owner = expressions.header(part["value"][0], source).name
+        return [ir.Chunk(varbit.value, varbit.value.width, varbit.length, owner)]
     if kind == "field":
         field = expressions.field(part["value"], source)
         return [ir.Chunk(field, field.width)]
     if kind == "header":
         header = expressions.header(part["value"], source)
-        return [ir.Chunk(ir.FieldRef(header.name, f.name, f.width, f.signed), f.width) for f in header.fields]
+        if header.name in expressions.varbits:
+            raise unsupported(f"all of header {header.name!r} with a varbit field in a checksum or hash", source)
+        return [ir.Chunk(each, each.width) for each in expressions.fields_of(part["value"], source)]
     raise unsupported(f"an input of type {shown(kind)} in a checksum or hash", source)
 
 

@@ -113,6 +113,9 @@ class ExprLoader(References):
         if op in ("==", "!=") and self._is_header(node["left"]):
             same = self._same(node, scope)
             return same if op == "==" else ir.Unary("not", same)
+        if op in ("==", "!=") and (left := self.varbit(node["left"], scope.source)) is not None:
+            equal = self._same_varbits(left, node["right"], scope)
+            return equal if op == "==" else ir.Unary("not", equal)
         if op in DATA_OPS or op in COMPARE_OPS or op in BOOL_OPS:
             return ir.Binary(op, self.expr(node["left"], scope), self.expr(node["right"], scope))
         if op in UNARY_OPS:
@@ -148,6 +151,12 @@ class ExprLoader(References):
         if "op" in members_of(node):
             return node["op"].value in HEADER_OPS
         return "type" in members_of(node) and node["type"].value in ("header", "header_union")
+
+    def _same_varbits(self, left: ir.Varbit, node: Node, scope: Scope) -> ir.Expr:
+        right = self.varbit(node, scope.source)
+        if right is None:
+            raise unsupported("a comparison of a varbit field with another value", scope.source)
+        return all_of([ir.Binary("==", left.value, right.value), ir.Binary("==", left.length, right.length)])
 
     def _same(self, node: Node, scope: Scope) -> ir.Expr:
         """Equal headers: both invalid, or both valid with equal fields. Of unions one must be valid."""

@@ -70,6 +70,20 @@ class Lowering:
             statements.append(ir.If(ir.Unary("d2b", ir.Valid(target)), siblings))
         return tuple(statements)
 
+    def copy_metadata(self, target: str, source: str, place: ir.Source) -> Statements:
+        """Metadata is always valid."""
+        headers, varbits = self._expressions.headers, self._expressions.varbits
+        if target in varbits or source in varbits or headers[target].fields != headers[source].fields:
+            raise unsupported(f"a copy from {source!r} to {target!r}, a header of another type", place)
+        fields = [
+            (
+                ir.FieldRef(target, each.name, each.width, each.signed),
+                ir.FieldRef(source, each.name, each.width, each.signed),
+            )
+            for each in headers[target].fields
+        ]
+        return (*self.set_valid(target), *(ir.Assign(to, value) for to, value in fields))
+
     def copy_varbit(self, target: ir.Varbit, source: ir.Varbit) -> list[ir.Statement]:
         return [ir.Assign(target.value, source.value), ir.Assign(target.length, source.length)]
 

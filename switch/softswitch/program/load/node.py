@@ -18,8 +18,8 @@ from softswitch.program.limits import CONSTANT_BITS, NAME_LENGTH, OBJECTS, TEXT_
 
 Json = Any
 
-_NAME = re.compile(rf"[A-Za-z0-9_.$:|()\[\]-]{{1,{NAME_LENGTH}}}")
-_NAME_RULE = f"is not a name: 1 to {NAME_LENGTH} letters, digits and _ . $ : | ( ) [ ] -"
+_NAME = re.compile(rf"[A-Za-z0-9_.$:|@()\[\]-]{{1,{NAME_LENGTH}}}")
+_NAME_RULE = f"is not a name: 1 to {NAME_LENGTH} letters, digits and _ . $ : | @ ( ) [ ] -"
 _HEXADECIMAL = re.compile(rf"-?(0[xX])?[0-9a-fA-F]{{1,{CONSTANT_BITS // 4}}}")
 _CURE = "compile the P4 program again with p4c"
 _SHOWN = 60

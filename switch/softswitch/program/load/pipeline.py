@@ -10,7 +10,7 @@ from softswitch.program.graph import CycleError, topological
 from softswitch.program.limits import CELLS, KEY_FIELDS, PARAMETERS, PATTERNS, TABLE_ENTRIES
 from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
-from softswitch.program.load.references import Scope
+from softswitch.program.load.references import Scope, chosen
 from softswitch.program.numbers import full
 
 _STRENGTH = [ir.MatchKind.EXACT, ir.MatchKind.LPM, ir.MatchKind.TERNARY, ir.MatchKind.RANGE]
@@ -147,15 +147,30 @@ class _TableLoader:
             return ir.Key(_key_name(node, header), ir.MatchKind.EXACT, ir.Valid(header), 1)
         if not isinstance(kind, str) or kind not in _KINDS:
             raise unsupported(f"match kind {shown(kind)}", self._source)
-        target = self._expressions.readable(node["target"], self._source)
-        width = target.width if isinstance(target, ir.FieldRef) else 1
-        if isinstance(target, ir.FieldRef) and target.signed:
-            raise unsupported(f"signed table key {target.header}.{target.field}", self._source)
         mask = node.get("mask")
-        name = _key_name(node, ".".join(str(part.value) for part in node["target"].items()))
+        if isinstance(node["target"].value, dict):
+            target, width = self._computed(node["target"])
+            name = _key_name(node, "a computed key")
+        else:
+            target, width = self._field(node["target"])
+            name = _key_name(node, ".".join(str(part.value) for part in node["target"].items()))
         return ir.Key(
             name, ir.MatchKind(_KINDS[kind]), target, width, None if mask is None else mask.hexadecimal(width)
         )
+
+    def _field(self, node: Node) -> tuple[ir.Expr, int]:
+        target = self._expressions.readable(node, self._source)
+        if not isinstance(target, ir.FieldRef):
+            return target, 1
+        # Signed fields are matched by their bits.
+        return ir.Binary("&", target, ir.Const(full(target.width))) if target.signed else target, target.width
+
+    def _computed(self, node: Node) -> tuple[ir.Expr, int]:
+        """A field of an element of a stack at an index known at run time."""
+        fields = self._expressions.targets(node, Scope(self._source))
+        width = fields[0][1].width
+        bits = ir.Const(full(width))
+        return ir.Binary("&", chosen(fields), bits) if fields[0][1].signed else chosen(fields), width
 
     def _entry(self, node: Node, keys: tuple[ir.Key, ...], ids: tuple[int, ...]) -> ir.ConstEntry:
         matches = node["match_key"].items(KEY_FIELDS)

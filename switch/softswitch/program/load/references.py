@@ -93,6 +93,12 @@ class References:
             raise unsupported(f"header operand of type {shown(node['type'].value)}", scope.source)
         return [(None, self.header(node["value"], scope.source).name)]
 
+    def metadata(self, node: Node, source: ir.Source) -> str | None:
+        """The metadata that an operand names, None for any other operand."""
+        node = inside(node)
+        name = node["value"].value if "op" not in members_of(node) and node["type"].value == "header" else None
+        return name if isinstance(name, str) and name in self.headers and self.headers[name].metadata else None
+
     def header_name(self, node: Node, source: ir.Source) -> str:
         """The header that a ``{"type": "header"}`` parameter names."""
         choices = self.choices(node, Scope(source))

@@ -85,8 +85,9 @@ def _load_varbit(node: Node, declared: Node, found: Headers) -> int:
     name = node["name"].name()
     parts = declared["fields"].items()
     at = [part[1].value == _VARIABLE for part in parts]
-    if at.count(True) > 1 or node["metadata"].flag():
-        raise unsupported(f"header {name!r} with two varbit fields, or metadata with one", source_of(node))
+    metadata = node["metadata"].flag()
+    if at.count(True) > 1:
+        raise unsupported(f"header {name!r} with two varbit fields", source_of(node))
     place = at.index(True)
     sides = [tuple(_field(part, name, node) for part in side) for side in (parts[:place], parts[place + 1 :])]
     if any(sum(member.width for member in side) % 8 for side in sides):
@@ -100,9 +101,9 @@ def _load_varbit(node: Node, declared: Node, found: Headers) -> int:
     if not 1 <= width <= VARBIT:
         raise unsupported(f"varbit field {name}.{own} of up to {width} bits (1..{VARBIT})", source_of(node))
     rest = f"{name}#rest" if sides[1] else None
-    found.headers[name] = ir.Header(name, sides[0], metadata=False)
+    found.headers[name] = ir.Header(name, sides[0], metadata)
     if rest is not None:
-        found.headers[rest] = ir.Header(rest, sides[1], metadata=False)
+        found.headers[rest] = ir.Header(rest, sides[1], metadata)
     value = found.hidden.field(f"{name}.{own}", width)
     varbit = ir.Varbit(value, found.hidden.field(f"{name}.{own}#bits", _LENGTH_BITS))
     found.varbits[name] = VarbitHeader(own, varbit, rest, most_bytes)

@@ -69,7 +69,9 @@ def test_names_are_from_a_whitelist(tables: Json, attack: str) -> None:
     state["name"] = tables["parsers"][0]["init_state"] = attack
     error = refusal(tables)
     assert error.place == "parsers[0].parse_states[0].name"
-    assert "is not a name: 1 to 255 letters, digits and _ . $ : | ( ) [ ] -; compile the P4 program again" in str(error)
+    assert "is not a name: 1 to 255 letters, digits and _ . $ : | @ ( ) [ ] -; compile the P4 program again" in str(
+        error
+    )
     assert str(error).isascii()
     assert str(error).isprintable()
     assert len(str(error)) < 300
