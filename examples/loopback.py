@@ -81,6 +81,23 @@ def _rank(work: Work, rank: int, ranks: int, job: Path) -> None:
     dist.destroy_process_group()
 
 
+def address() -> str:
+    """A loopback address of the aggregator and all ranks of one run."""
+    return os.environ.setdefault("SUMWIRE_ADDRESS", f"127.{2 + os.getpid() // 254 % 253}.{1 + os.getpid() % 254}.1")
+
+
+def under_torchrun(script: str, main: Callable[[], object], *, ranks: int) -> None:
+    """Run ``main`` in every rank: here if torchrun has started this process, else let torchrun start the script."""
+    if "RANK" in os.environ:
+        torch.set_num_threads(1)
+        main()
+        return
+    address()
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", script]
+    raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
+
+
 def say(rank: int, text: str) -> None:
     """Print on rank 0 only."""
     if rank == 0:

@@ -9,24 +9,30 @@ import re
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.gloo.ranks import fork_context
 from helpers.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 110.0
 # What a script prints last. A script that is not here fails the test below.
 ENDS_WITH = {
+    "accelerate_ddp.py": r"parameters are equal on all ranks",
     "all_reduce.py": r"error of the mean \(NMSE\): 0\.0\d+, ",
     "custom_codec.py": r"largest error of the mean: .*e-06",
     "ddp.py": r"parameters are equal on all ranks",
+    "lightning_ddp.py": r"parameters are equal on all ranks",
     "marsit.py": r"loss .* after 60 rounds of signs",
     "min32.py": r"100 minima of 4 ranks, the smallest \d+",
     "soft_switch.py": r"to port 2: maximum 9 of 2 workers",
     "systems_over_group.py": r"marsit-ring +loss ",
+    "three_lines.py": r"[1-9]\d+ packets sent by this rank",
     "train_digits.py": r"accuracy: 0\.\d+",
+    "trainer_ddp.py": r"parameters are equal on all ranks",
 }
+FRAMEWORKS = ("accelerate_ddp.py", "lightning_ddp.py", "trainer_ddp.py")
 ARGUMENTS = {"train_digits.py": ["--epochs", "1", "--hidden", "64"]}
 
 
@@ -46,7 +52,10 @@ def test_every_example_has_an_entry() -> None:
     assert [name for name in scripts if f"[{name}]({name})" not in table] == []
 
 
-@pytest.mark.parametrize("name", sorted(ENDS_WITH))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.frameworks if name in FRAMEWORKS else ()) for name in sorted(ENDS_WITH)],
+)
 def test_example_runs(name: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = fork_context().Process(target=_run, args=(EXAMPLES / name, log))

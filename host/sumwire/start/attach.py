@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sumwire under a training framework: the hook of a model that the framework has wrapped, and its end."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any, Final
+
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from sumwire.job.gloo_group import available
+from sumwire.start.script import init
+from sumwire.training.ddp import DdpState, ddp_hook
+from sumwire.training.node import AnyJob
+
+_LOG: Final = logging.getLogger("sumwire")
+
+
+class Attachment:
+    """The job and the hook of one training. ``options``: those of :func:`sumwire.init`, and of Job.
+
+    :meth:`attach` and :meth:`close` may be called more than once.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._hooked: nn.Module | None = None
+        self.job: AnyJob | None = None
+
+    def attach(self, model: object) -> bool:
+        """Register the hook, if ``model`` is a DistributedDataParallel of several ranks; else say why nothing happens.
+
+        A collective call of all ranks. Returns whether gradients go through the job from now on.
+        """
+        if model is self._hooked and self.job is not None:
+            return True
+        why = reason_for_nothing(model)
+        if why:
+            _tell(f"sumwire does nothing: {why}")
+            return False
+        assert isinstance(model, DistributedDataParallel)
+        if self.job is None:
+            self.job = init(**self._options)
+        model.register_comm_hook(DdpState(self.job), ddp_hook)
+        self._hooked = model
+        return True
+
+    def close(self, *, agree: bool = True) -> None:
+        """End the job, see :meth:`sumwire.Job.close`."""
+        if self.job is not None:
+            self.job.close(agree=agree)
+            self.job = None
+            self._hooked = None
+
+
+def reason_for_nothing(model: object) -> str:
+    """Why there is nothing to do for a model; "" if there is."""
+    if not isinstance(model, DistributedDataParallel):
+        return f"the model is a {type(model).__name__}, not a DistributedDataParallel: choose the strategy ddp"
+    if not available() or dist.get_world_size() == 1:
+        return "there is one rank only: start several"
+    return ""
+
+
+def _tell(line: str) -> None:
+    _LOG.warning(line)
+    if not _LOG.hasHandlers():
+        sys.stderr.write(line + "\n")

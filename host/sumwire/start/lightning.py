@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A callback for Lightning: gradients of the strategy ddp go through a job.
+
+from sumwire.start.lightning import SumwireCallback
+
+trainer = lightning.Trainer(strategy="ddp", callbacks=[SumwireCallback()])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning
+
+from sumwire.start.attach import Attachment
+
+
+class SumwireCallback(lightning.Callback):
+    """``options``: those of :func:`sumwire.init`.
+
+    With another strategy than ddp, or one rank, it does nothing and says so.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._attachment = Attachment(**options)
+
+    @property
+    def job(self) -> Any:
+        """The job of the training that is under way; None where there is none."""
+        return self._attachment.job
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Lightning has wrapped the model by now."""
+        self._attachment.attach(trainer.strategy.model)
+
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """All ranks come here together."""
+        self._attachment.close()
+
+    def on_exception(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
+    ) -> None:
+        """The other ranks may not come."""
+        self._attachment.close(agree=False)

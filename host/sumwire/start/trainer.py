@@ -1,0 +1,41 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A callback for the Trainer of HuggingFace's transformers.
+
+from sumwire.start.trainer import SumwireCallback
+
+trainer = transformers.Trainer(model, arguments, train_dataset=dataset)
+trainer.add_callback(SumwireCallback(trainer))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import transformers
+
+from sumwire.start.attach import Attachment
+
+
+class SumwireCallback(transformers.TrainerCallback):
+    """``trainer``: the one that it is added to. ``options``: those of :func:`sumwire.init`.
+
+    Where the Trainer has not wrapped its model for several ranks, it does nothing and says so.
+    """
+
+    def __init__(self, trainer: transformers.Trainer, **options: Any) -> None:
+        self._trainer = trainer
+        self._attachment = Attachment(**options)
+
+    @property
+    def job(self) -> Any:
+        """The job of the training that is under way; None where there is none."""
+        return self._attachment.job
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The Trainer has wrapped the model by now."""
+        self._attachment.attach(self._trainer.model_wrapped)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """All ranks come here together."""
+        self._attachment.close()

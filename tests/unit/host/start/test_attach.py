@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Under a framework: what gets the hook, and what is said where nothing does."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from sumwire.start import attach
+from sumwire.start.attach import Attachment, reason_for_nothing
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def wrapped(monkeypatch: pytest.MonkeyPatch, ranks: int) -> DistributedDataParallel:
+    """One that was never made, since that needs a process group."""
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: ranks)
+    return DistributedDataParallel.__new__(DistributedDataParallel)
+
+
+def test_a_plain_model_gets_nothing_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "sumwire"):
+        assert not Attachment().attach(nn.Linear(2, 2))
+    assert "sumwire does nothing: the model is a Linear, not a DistributedDataParallel" in caplog.text
+
+
+def test_one_rank_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "one rank only" in reason_for_nothing(wrapped(monkeypatch, 1))
+
+
+def test_the_hook_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+
+    class FakeJob:
+        def close(self, *, agree: bool) -> None:
+            closed.append(agree)
+
+    given: list[Any] = []
+    monkeypatch.setattr(attach, "init", lambda **options: given.append(options) or FakeJob())
+    monkeypatch.setattr(attach, "DdpState", lambda job: ("state", job))
+    monkeypatch.setattr(DistributedDataParallel, "register_comm_hook", lambda self, *hook: given.append(hook))
+    model = wrapped(monkeypatch, 2)
+    attachment = Attachment(aggregator="rank0")
+    assert attachment.attach(model) and attachment.attach(model)
+    assert given == [{"aggregator": "rank0"}, (("state", attachment.job), attach.ddp_hook)]
+    attachment.close(agree=False)
+    attachment.close()
+    assert closed == [False] and attachment.job is None
