@@ -52,10 +52,11 @@ def test_every_example_has_an_entry() -> None:
     assert [name for name in scripts if f"[{name}]({name})" not in table] == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.frameworks if name in FRAMEWORKS else ()) for name in sorted(ENDS_WITH)],
-)
+def marked(name: str) -> Any:
+    return pytest.param(name, marks=pytest.mark.frameworks if name in FRAMEWORKS else ())
+
+
+@pytest.mark.parametrize("name", map(marked, sorted(ENDS_WITH)))
 def test_example_runs(name: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = fork_context().Process(target=_run, args=(EXAMPLES / name, log))
