@@ -35,6 +35,8 @@ TRUST_FLAGS ?=
 PAPERS_FLAGS ?=
 # Options of `make verify-ways`, for example: --rows start,start-wheel; QUICK=1 for minutes
 WAYS_FLAGS ?=
+# Options of `make verify-faithful`, for example: --rows p4runtime-finsy; QUICK=1 for minutes
+FAITHFUL_FLAGS ?=
 # Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev); for trains gcc's do: CC=gcc.
 FUZZ_PACKETS ?= 10000000
 FUZZ_TRAINS ?= 10000000
@@ -67,7 +69,8 @@ endif
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
 .PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
-  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-ways simulate fuzz fuzz-trains \
+  verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-ways \
+  verify-faithful simulate fuzz fuzz-trains \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
 .DEFAULT_GOAL := help
 
@@ -93,6 +96,7 @@ help:
 	@echo "make verify-trust     attacks on jobs, switches and files, schedules, models (QUICK=1; TRUST_FLAGS=...)"
 	@echo "make verify-papers    what readers of the papers expect, paper by paper (QUICK=1; PAPERS_FLAGS=...)"
 	@echo "make verify-ways      the ways in: from a wheel to a training (QUICK=1; WAYS_FLAGS=...)"
+	@echo "make verify-faithful  P4 programs and P4Runtime clients of others (QUICK=1; FAITHFUL_FLAGS=...)"
 	@echo "make simulate         whole jobs in virtual time, a schedule of faults for each seed (SEEDS=$(SEEDS))"
 	@echo "make fuzz             mutated packets into the native engine under sanitizers (FUZZ_PACKETS=$(FUZZ_PACKETS)"
 	@echo "                      FUZZ_SEED=$(FUZZ_SEED); needs Debian's libclang-rt-16-dev), and fuzz-trains"
@@ -185,6 +189,9 @@ verify-papers: $(READY)
 
 verify-ways: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-ways $(if $(filter-out 0,$(QUICK)),--quick) $(WAYS_FLAGS)
+
+verify-faithful: $(READY)
+	$(SUDO) $(PYTHON) -m sumwire_lab verify-faithful $(if $(filter-out 0,$(QUICK)),--quick) $(FAITHFUL_FLAGS)
 
 simulate: $(READY)
 	PYTHONPATH=tests $(PYTHON) -m simulate --seeds $(SEEDS) --json results/simulate.json $(SIMULATE_FLAGS)

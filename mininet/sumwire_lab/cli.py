@@ -171,6 +171,13 @@ def _verify_ways(arguments: argparse.Namespace) -> int:
     return _verified(verify_ways(chosen, arguments.results, say))
 
 
+def _verify_faithful(arguments: argparse.Namespace) -> int:
+    chosen = options.faithful_options(arguments)
+    from sumwire_lab.verify.commands import verify_faithful
+
+    return _verified(verify_faithful(chosen, arguments.results, say))
+
+
 def _verified(done: list[Check]) -> int:
     from sumwire_lab.verify.check import table
 
@@ -212,6 +219,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "verify-trust": _verify_trust,
     "verify-papers": _verify_papers,
     "verify-ways": _verify_ways,
+    "verify-faithful": _verify_faithful,
     "models": _models,
     "clean": _clean,
 }

@@ -24,6 +24,7 @@ from sumwire_lab.options.bench_options import (
     parse_suites,
 )
 from sumwire_lab.options.conditions import Conditions, OfHost
+from sumwire_lab.options.faithful_options import GROUPS, FaithfulOptions
 from sumwire_lab.options.life_options import BMV2_SEEDS, ROWS, SEEDS, LifeOptions, parse_names, present
 from sumwire_lab.options.life_options import SWITCHES as LIFE_SWITCHES
 from sumwire_lab.options.papers_options import PAPERS, PapersOptions
@@ -74,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
         commands.add_parser("verify-papers", help="check what readers of the papers expect, paper by paper")
     )
     _ways_options(commands.add_parser("verify-ways", help="check the ways in: from a wheel to a training"))
+    _faithful_options(commands.add_parser("verify-faithful", help="check P4 programs and P4Runtime clients of others"))
     _models_options(commands.add_parser("models", help="search the protocol's models with Spin; no root"))
     commands.add_parser("clean", help="remove what crashed runs left")
     return top
@@ -191,6 +193,14 @@ def _ways_options(ways: argparse.ArgumentParser) -> None:
     ways.add_argument("--rows", default="all", help=f"with commas, of {', '.join(WAYS)}, or WAY-ROW; %(default)s")
     ways.add_argument("--quick", action="store_true", help="one seed, few steps, for a try of minutes")
     _results_option(ways)
+
+
+def _faithful_options(faithful: argparse.ArgumentParser) -> None:
+    faithful.add_argument(
+        "--rows", default="all", help=f"with commas, of {', '.join(GROUPS)}, or GROUP-ROW; %(default)s"
+    )
+    faithful.add_argument("--quick", action="store_true", help="a twentieth of everything, for a try of minutes")
+    _results_option(faithful)
 
 
 def _allreduce_options(allreduce: argparse.ArgumentParser) -> None:
@@ -412,6 +422,11 @@ def papers_options(arguments: argparse.Namespace) -> PapersOptions:
 def ways_options(arguments: argparse.Namespace) -> WaysOptions:
     """Options of the command `verify-ways`. Raises OptionError."""
     return WaysOptions(parse_names(arguments.rows, WAYS), arguments.quick)
+
+
+def faithful_options(arguments: argparse.Namespace) -> FaithfulOptions:
+    """Options of the command `verify-faithful`. Raises OptionError."""
+    return FaithfulOptions(parse_names(arguments.rows, GROUPS), arguments.quick)
 
 
 def codec_options(arguments: argparse.Namespace) -> CodecOptions:

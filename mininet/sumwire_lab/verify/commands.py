@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from sumwire_lab.options.faithful_options import FaithfulOptions
 from sumwire_lab.options.life_options import LifeOptions
 from sumwire_lab.options.papers_options import PapersOptions
 from sumwire_lab.options.trust_options import TrustOptions
@@ -15,7 +16,7 @@ from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.plans import acp, dlcp, life, papers, sign, speed, thc, trust, ways
+from sumwire_lab.verify.plans import acp, dlcp, faithful, life, papers, sign, speed, thc, trust, ways
 
 PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
     "thc": thc.plan,
@@ -49,3 +50,8 @@ def verify_papers(options: PapersOptions, results: Path, say: Say) -> list[Check
 def verify_ways(options: WaysOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-ways. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
     return ways.plan(results, say, options).carry_out(results, say)
+
+
+def verify_faithful(options: FaithfulOptions, results: Path, say: Say) -> list[Check]:
+    """Carry out some rows of verify-faithful. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
+    return faithful.plan(results, say, options).carry_out(results, say)

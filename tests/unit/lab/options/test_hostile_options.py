@@ -21,6 +21,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], object]] = {
     "verify-life": arguments.life_options,
     "verify-papers": arguments.papers_options,
     "verify-ways": arguments.ways_options,
+    "verify-faithful": arguments.faithful_options,
     "bench-codec": arguments.codec_options,
     "bench-thc": arguments.thc_options,
     "bench-rates": arguments.rates_options,

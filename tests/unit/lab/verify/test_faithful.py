@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options and rows of verify-faithful."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+from sumwire_lab.errors import OptionError
+from sumwire_lab.options import arguments
+from sumwire_lab.options.faithful_options import GROUPS, FaithfulOptions
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.verify.check import Check, equal
+from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.plans import faithful
+
+KNOWN = {"one": lambda: [equal("one", 1, 1)], "two": lambda: [equal("two", 1, 1)]}
+
+
+def parsed(*words: str) -> FaithfulOptions:
+    return arguments.faithful_options(arguments.parser().parse_args(["verify-faithful", *words]))
+
+
+def test_options() -> None:
+    assert parsed() == FaithfulOptions(GROUPS, quick=False)
+    assert parsed("--quick").quick
+    assert parsed("--rows", "p4runtime-two").wanted("p4runtime", KNOWN) == ["two"]
+
+
+@pytest.mark.parametrize("text", ["x", "", "p4runtime,", "x-one"])
+def test_no_such_group(text: str) -> None:
+    with pytest.raises(OptionError, match="rows="):
+        parsed("--rows", text)
+
+
+def test_no_such_row() -> None:
+    with pytest.raises(OptionError, match="rows=p4runtime-three: rows of p4runtime are one, two"):
+        parsed("--rows", "p4runtime-three").wanted("p4runtime", KNOWN)
+
+
+def test_rows_of_each_group_in_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def experiments(results: Path, say: Say, options: FaithfulOptions) -> dict[str, Experiment]:
+        return KNOWN
+
+    assert tuple(faithful.MODULES) == GROUPS
+    monkeypatch.setattr(faithful, "MODULES", {"p4runtime": experiments})
+    plan = faithful.plan(tmp_path, lambda _: None, FaithfulOptions(("p4runtime-two",)))
+    assert list(plan.experiments) == ["p4runtime-two"]
+    assert plan.carry_out(tmp_path, lambda _: None) == [Check("two", 1, "1", holds=True)]
+    assert (tmp_path / "verify-faithful.json").is_file()
+
+
+def test_the_page_has_every_row(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "lab.md").read_text()
+    for group, experiments in faithful.MODULES.items():
+        rows = experiments(tmp_path, lambda _: None, FaithfulOptions())
+        assert [row for row in rows if f"| `{group}-{row}` |" not in page] == []
