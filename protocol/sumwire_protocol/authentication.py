@@ -9,15 +9,50 @@ docs/security.md says how tags are computed.
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from sumwire_protocol import constants as p4
+from sumwire_protocol.outside import OutsideError
 
 KEY_BYTES: Final = 32
 """Bytes of a job's key."""
+_DIGITS: Final = re.compile(rb"[0-9a-fA-F]{64}")
+_MAKE: Final = "(umask 077; openssl rand -hex 32 > FILE)"
 _BLOCK_BYTES: Final = 64
 _SIP_BYTES: Final = 16
+
+
+def read_key(path: str) -> bytes:
+    """A job's key from a file with 64 hexadecimal digits.
+
+    Raises OutsideError, whose message is the rule that the file breaks, and never what is in it: it must have an
+    absolute name, be a regular file, and be closed to all but its owner.
+    """
+    if not Path(path).is_absolute():
+        raise OutsideError("must be the absolute name of a file with the key")
+    try:
+        # A pipe without a writer does not hold the reader.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no name of a file"
+        raise OutsideError(f"names a key file that cannot be read ({why}): {_MAKE}") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OutsideError(f"must name a regular file: {_MAKE}")
+        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise OutsideError("names a key file that others than its owner may open: chmod 600 FILE")
+        digits = os.read(descriptor, 2 * KEY_BYTES + 2).strip()
+    finally:
+        os.close(descriptor)
+    if not _DIGITS.fullmatch(digits):
+        raise OutsideError(f"names a file that must hold {2 * KEY_BYTES} hexadecimal digits: {_MAKE}")
+    return bytes.fromhex(digits.decode())
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": (
         "protocol",
         set(),
-        "version constants privileges | authentication digest ops outside program tables | layout"
+        "version constants privileges | digest ops outside program tables | authentication layout"
         " | scapy_layer wireshark",
     ),
     "nativelib": ("native", set(), "errors | trusted | cache | remembered | compiler | build"),

@@ -37,7 +37,8 @@ def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
     Worker k is the host `addresses[k]`. It sends to its `aggregator`, where its number is `seat`. Each of `lanes` has
     its own job number and slots; those of lane 0 are repeated at the top level. `paths` is the number of paths to a
     root; with more than one, results may overtake each other. `workers_min` is there if a run may have fewer workers,
-    and `blind` if hosts mask what they send.
+    `blind` if hosts mask what they send, and `key` if packets have authentication tags: the name of the file with the
+    key, never the key.
 
     :raises UnknownJobError: the configuration has no such job.
     :raises PartOfTreeError: the job runs over several switches and `source` is the configuration of only one.
@@ -61,6 +62,8 @@ def job_description(source: Config | Topology, name: str) -> dict[str, Any]:
         description["workers_min"] = job.workers_min
     if job.blind:
         description["blind"] = True
+    if job.key_file is not None:
+        description["key"] = job.key_file
     if job.thc is not None:
         description["thc"] = {"bits": job.thc.bits, "p": job.thc.p, "table": list(job.thc.table)}
     return description

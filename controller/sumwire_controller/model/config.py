@@ -173,7 +173,7 @@ class Job:
     `lane`. `workers_min` is the fewest workers that a run may have; None means all. `whole` is for a job with several
     switches; it is None where only one switch's configuration is known. `blind`: hosts mask what they send.
     `limit_mbit` is the most that its workers may send into one switch, in Mbit/s; None is any rate. `key`: 32 bytes,
-    with which packets get authentication tags; None for none.
+    with which packets get authentication tags, from the file `key_file`; None for none.
     """
 
     name: str
@@ -193,6 +193,7 @@ class Job:
     blind: bool = False
     limit_mbit: float | None = None
     whole: WholeJob | None = None
+    key_file: str | None = None
     key: bytes | None = field(default=None, repr=False)
 
     @property

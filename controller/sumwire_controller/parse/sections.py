@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from sumwire_protocol import tables
+from sumwire_protocol.authentication import read_key
 from sumwire_protocol.constants import SUMWIRE_PORT, THC_INDEX_PLANES
+from sumwire_protocol.outside import OutsideError
 
 from sumwire_controller.model.config import (
     SPRAYS,
@@ -31,7 +33,7 @@ T = TypeVar("T")
 _SWITCH_KEYS: Final = ("name", "grpc", "device_id")
 _AGGREGATOR_KEYS: Final = ("ip", "mac")
 _WORKER_KEYS: Final = ("name", "ip", "mac", "port", "udp_port", "stands_for")
-_OPTIONAL_JOB_KEYS: Final = ("workers_min", "thc", "lanes", "spray", "degrade", "limit_mbit", "blind")
+_OPTIONAL_JOB_KEYS: Final = ("workers_min", "thc", "lanes", "spray", "degrade", "limit_mbit", "blind", "key")
 _TREE_JOB_KEYS: Final = ("name", "id", "ops", "workers", "quorum", "slots", *_OPTIONAL_JOB_KEYS)
 _JOB_KEYS: Final = (*_TREE_JOB_KEYS, "parents", "stands_for")
 _PARENT_KEYS: Final = ("port", "ip", "mac", "worker")
@@ -107,6 +109,8 @@ def read_job(
     workers_min = read.integer("workers_min") if has("workers_min") else None
     lanes = read.integer("lanes") if has("lanes") else 1
     blind = read.boolean("blind") if has("blind") else False
+    key_file = read.text("key") if has("key") else None
+    key = None if key_file is None else _key(key_file, path, log)
     limit = read.number("limit_mbit") if has("limit_mbit") else None
     spray = read.text("spray") if has("spray") else SPRAYS[0]
     slots_node = read.node("slots")
@@ -128,7 +132,16 @@ def read_job(
         return None
     above = tuple(filter(None, parents))
     job = Job(name, number, ops, workers, quorum, slots, thc, above, stands_for, lanes, spray, degrade)
-    return replace(job, workers_min=workers_min, blind=blind, limit_mbit=limit)
+    return replace(job, workers_min=workers_min, blind=blind, limit_mbit=limit, key_file=key_file, key=key)
+
+
+def _key(name: str, path: str, log: Log) -> bytes | None:
+    try:
+        return read_key(name)
+    except OutsideError as error:
+        # Who has written the key itself shall not find it in a log.
+        log.add(path, "key", name if name.startswith("/") else "...", str(error))
+        return None
 
 
 def _parent(node: Node, path: str, log: Log) -> Parent | None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sumwire_protocol import constants as p4
 from sumwire_protocol import tables
+from sumwire_protocol.authentication import read_key
 from sumwire_protocol.outside import OutsideError, bounded_text, escaped, json_of, shown
 
 from sumwire.config import brief
@@ -40,7 +41,7 @@ _BYTES_MOST: Final = 1 << 16
 _WRITE: Final = "write the file again: sumwire-controller job-file CONFIG --job NAME -o FILE"
 
 _FIELDS: Final = frozenset({"format", "name", "job", "ops", "workers", "quorum", "slots", "addresses", "thc"})
-_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind"})
+_FIELDS_OF_FORMAT_3: Final = frozenset({"lanes", "paths", "workers_min", "blind", "key"})
 
 
 def load_job(path: str | Path, worker: int) -> JobConfig:
@@ -91,6 +92,7 @@ def parse_job(data: Mapping[str, Any], worker: int, *, where: str = "job") -> Jo
         paths=_paths(fields) if "paths" in data else 1,
         workers_min=_workers_min(fields, workers, addresses) if "workers_min" in data else workers,
         blind=fields.boolean("blind") if "blind" in data else False,
+        key=_key(fields) if "key" in data else None,
     )
 
 
@@ -194,6 +196,18 @@ def _lanes(fields: _Fields, first: Lane) -> tuple[Lane, ...]:
     if len({lane.job for lane in lanes}) != len(lanes):
         raise fields.error("lanes", "two lanes must not share a job number")
     return tuple(lanes)
+
+
+def _key(fields: _Fields) -> bytes:
+    """The key in the file that is named."""
+    name = fields.text("key")
+    try:
+        return read_key(name)
+    except OutsideError as error:
+        # Who has written the key itself shall not find it in a log.
+        shown = name if name.startswith("/") else "..."
+        cure = f"correct `key` in the job file of all workers, or {_WRITE}"
+        raise ConfigError("key", shown, str(error), where=fields.where, cure=cure) from error
 
 
 def _paths(fields: _Fields) -> int:

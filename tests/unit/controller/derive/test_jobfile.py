@@ -11,13 +11,17 @@ import pytest
 from helpers.controller.config_texts import PUBLISHED_TABLE, job, star, text
 from helpers.controller.topology_texts import leaf_spine, tree_job
 from sumwire.config.jobfile import parse_job
+from sumwire.errors import ConfigError as HostConfigError
 from sumwire_controller.cli import main
+from sumwire_controller.derive.desired import desired_entries
+from sumwire_controller.derive.entries import TableEntry
 from sumwire_controller.derive.jobfile import job_description, job_json
 from sumwire_controller.derive.switch_configs import configs_of
 from sumwire_controller.errors import ConfigError, PartOfTreeError, UnknownJobError
 from sumwire_controller.parse.any_file import parse_any
 from sumwire_controller.parse.config_file import parse_config
 from sumwire_controller.parse.topology_file import parse_topology
+from sumwire_protocol.authentication import tag_keys
 
 CONFIG = star(3, jobs=[job("digits", 7, 3, 64, 32, "thc max32"), job("m", 2, 1, 0, 8)])
 CONFIG["jobs"][0].update(workers=["h3", "h1"], quorum=1)
@@ -186,3 +190,72 @@ def test_a_job_that_cannot_be_blind(fields: dict[str, object], words: str) -> No
     blind = {**job("m", 2, 3, 0, 8, "max32 sum32"), "blind": True, **fields}
     with pytest.raises(ConfigError, match=words):
         parse_config(text(star(3, jobs=[blind])))
+
+
+KEY = bytes(range(32))
+
+
+def key_file(tmp_path: Path, content: str = KEY.hex() + "\n", mode: int = 0o600) -> str:
+    path = tmp_path / "job.key"
+    path.write_text(content)
+    path.chmod(mode)
+    return str(path)
+
+
+def test_a_job_file_names_the_key_file_and_has_no_key(tmp_path: Path) -> None:
+    keyed = {**job("m", 2, 3, 0, 8, "max32"), "key": key_file(tmp_path)}
+    config = parse_config(text(star(3, jobs=[keyed, job("n", 3, 3, 8, 8)])))
+    description = job_description(config, "m")
+    assert description["key"] == keyed["key"]
+    assert parse_job(description, 1).key == KEY
+    assert "key" not in job_description(config, "n")
+    entries = desired_entries(config, {2: 5, 3: 6}, 6)
+    shown = [job_json(config, "m"), repr(config), repr(parse_job(description, 1)), repr(entries), *map(str, entries)]
+    derived = tag_keys(KEY, 2)
+    secrets = [KEY.hex(), repr(KEY)[2:-1], *map(str, (*derived.words, *derived.sip)), f"{derived.sip[0]:x}"]
+    assert not [secret for secret in secrets for one in shown if secret in one]
+    (row,) = (entry for entry in entries if isinstance(entry, TableEntry) and (entry.table, entry.key) == ("job", (2,)))
+    assert row.args[-10:] == (*derived.words, *derived.sip)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [
+        (KEY.hex(), 0o640, "others than its owner may open: chmod 600 FILE"),
+        (KEY.hex(), 0o604, "others than its owner may open"),
+        (KEY.hex()[:-1], 0o600, "must hold 64 hexadecimal digits: .*openssl rand -hex 32"),
+        (KEY.hex() + "0", 0o600, "must hold 64 hexadecimal digits"),
+        ("x" * 64, 0o600, "must hold 64 hexadecimal digits"),
+        ("", 0o600, "must hold 64 hexadecimal digits"),
+    ],
+)
+def test_a_key_file_that_is_refused(tmp_path: Path, content: str, mode: int, words: str) -> None:
+    keyed = {**job("m", 2, 3, 0, 8, "max32"), "key": key_file(tmp_path, content, mode)}
+    with pytest.raises(ConfigError, match=words) as caught:
+        parse_config(text(star(3, jobs=[keyed])))
+    assert not content or content not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (KEY.hex(), "must be the absolute name of a file"),
+        ("job.key", "must be the absolute name of a file"),
+        ("/nowhere/job.key", "cannot be read .No such file or directory"),
+        ("/dev/zero", "must name a regular file"),
+        ("/tmp", "must name a regular file"),
+        ("/a\ufffdb", "cannot be read"),
+    ],
+)
+def test_a_key_that_is_no_file(name: str, words: str) -> None:
+    keyed = {**job("m", 2, 3, 0, 8, "max32"), "key": name}
+    with pytest.raises(ConfigError, match=words) as caught:
+        parse_config(text(star(3, jobs=[keyed])))
+    assert KEY.hex() not in str(caught.value)
+
+
+def test_a_job_file_whose_key_cannot_be_read_says_so(tmp_path: Path) -> None:
+    config = parse_config(text(star(3, jobs=[{**job("m", 2, 3, 0, 8, "max32"), "key": key_file(tmp_path)}])))
+    description = job_description(config, "m") | {"key": str(tmp_path / "other.key")}
+    with pytest.raises(HostConfigError, match=r"other\.key.*cannot be read"):
+        parse_job(description, 0)
