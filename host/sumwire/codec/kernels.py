@@ -95,11 +95,11 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
         *(c_void_p, c_void_p, c_uint64, c_double, c_double, c_double),
         *(c_void_p, c_void_p, c_void_p),
     ),
-    "codec_thc_shares": (
-        *(c_void_p, c_int64, c_uint64, c_void_p, c_int64, c_int64, c_int64),
-        *(c_void_p, c_void_p, c_void_p),
-    ),
     "codec_largest_sums": (c_void_p, c_int64, c_uint64, c_void_p),
+    "codec_thc_decode_usual": (
+        *(POINTER(Blocks), c_void_p, c_int64, c_void_p),
+        *(c_int64, c_int64, c_int64, c_void_p, c_void_p, c_uint64),
+    ),
     "codec_thc_decode": (POINTER(Blocks), c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64),
     "codec_sum32_exponents": (c_void_p, c_uint64, c_uint32, c_void_p),
     "codec_sum32_encode": (c_void_p, c_uint64, c_void_p, c_double, c_void_p, c_int64, c_uint64),
@@ -110,7 +110,7 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "codec_unpack_signs": (c_void_p, c_int64, c_uint64, c_float, c_void_p, c_uint64, c_uint64),
 }
 # Those that answer a question; the others return nothing.
-_ANSWERS: Final = ("codec_thc_norms", "codec_thc_scales", "codec_thc_shares", "codec_pack_signs")
+_ANSWERS: Final = ("codec_thc_norms", "codec_thc_scales", "codec_thc_decode_usual", "codec_pack_signs")
 
 
 def kernels(x: Tensor) -> ctypes.CDLL | None:

@@ -186,16 +186,14 @@ class ThcRound(CodecRound):
         Raises CountError for a count above max_workers or the workers, SumRangeError for a sum above
         count x granularity.
         """
-        middle, from_grid = self._usual_shares(first, last, words, counts) or self._shares(first, last, words, counts)
-        self._form.decode(self.layout.part(first, last), words, middle, from_grid, target)
-
-    def _usual_shares(
-        self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64]
-    ) -> _Shares | None:
-        """`_shares` by the kernels; None without them, and for what they leave to numpy."""
-        if not isinstance(self._form, NativeForm):
-            return None
-        return self._form.shares(words, counts, self._workers_divided_by, self._cell[first:last])
+        part, form = self.layout.part(first, last), self._form
+        divisor, cells = self._workers_divided_by, self._cell[first:last]
+        if isinstance(form, NativeForm) and form.decode_usual(
+            part, words, counts, target, divisor=divisor, cells=cells
+        ):
+            return
+        middle, from_grid = self._shares(first, last, words, counts)
+        form.decode(part, words, middle, from_grid, target)
 
     def _shares(self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64]) -> _Shares:
         """Return by chunk the middle of the sums, and what a grid cell adds to the result. Raises as `_decode_part`."""

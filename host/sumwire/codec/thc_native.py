@@ -94,20 +94,34 @@ class NativeForm:
             )
         )  # fmt: skip
 
-    def shares(
-        self, words: NDArray[np.uint8], counts: NDArray[np.int64], divisor: int | None, cells: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-        """Return `middle` and `from_grid` of `decode`; None if some count is 0 or too large, or some sum.
+    def decode_usual(
+        self,
+        part: tuple[BlockGroup, ...],
+        words: NDArray[np.uint8],
+        counts: NDArray[np.int64],
+        target: Tensor,
+        *,
+        divisor: int | None,
+        cells: NDArray[np.float64],
+    ) -> bool:
+        """`decode`, unless some count is 0 or too large, or some sum. Returns whether it has; if not, the part's place
+        in `target` means nothing.
 
         divisor: what sums are divided by, None for their own counts. cells: what a grid cell adds, by chunk.
         """
-        middle, from_grid = np.empty((2, len(counts)), np.float32)
         counts = np.ascontiguousarray(counts)
-        usual = self._kernels.codec_thc_shares(
-            address(words), words.strides[0], len(counts), address(counts), self._most, self._granularity, divisor or 0,
-            address(cells), address(middle), address(from_grid),
-        )  # fmt: skip
-        return (middle, from_grid) if usual else None
+        length, shared, first = len(target), threads(), part[0].first_chunk
+        at_words, stride, at_target = address(words), words.strides[0], target.data_ptr()
+        at_counts, at_cells = address(counts), address(cells)
+        for group in part:
+            place, chunk = group.first_value, group.first_chunk - first
+            if not self._kernels.codec_thc_decode_usual(
+                self._blocks(group, length, shared), at_words + stride * chunk, stride, at_counts + 8 * chunk,
+                self._most, self._granularity, divisor or 0, at_cells + 8 * chunk, at_target + 4 * place,
+                min(group.values, length - place),
+            ):  # fmt: skip
+                return False
+        return True
 
     def largest_sums(self, words: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the largest sum of every chunk, shape (chunks,)."""

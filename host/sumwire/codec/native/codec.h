@@ -53,10 +53,12 @@ int codec_thc_norms(const float *sums, uint64_t present, const intptr_t *block_c
 // to_grid by block; by chunk the value of a grid cell. Usual: norms from least to most.
 int codec_thc_scales(const float *norms, const intptr_t *block_chunks, uint64_t blocks, double least, double most,
                      double increment, float *to_grid, double *cells, float *from_grid);
-// By chunk, what codec_thc_decode takes. Sums are divided by `divisor`, or by their counts if it is 0. Usual: counts
-// from 1 to `most` and to `divisor`, and sums that so many contributors reach.
-int codec_thc_shares(const uint8_t *words, int64_t stride, uint64_t chunks, const int64_t *counts, int64_t most,
-                     int64_t granularity, int64_t divisor, const double *cells, float *middle, float *from_grid);
+// Sum planes to the `present` values at target, as codec_thc_decode does. Sums are divided by `divisor`, or by their
+// counts if it is 0. Usual: counts from 1 to `most` and to `divisor`, and sums that so many contributors reach. `cells`,
+// the value of a grid cell, and counts are by chunk.
+int codec_thc_decode_usual(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const int64_t *counts,
+                           int64_t most, int64_t granularity, int64_t divisor, const double *cells, float *target,
+                           uint64_t present);
 // Largest sum of every chunk.
 void codec_largest_sums(const uint8_t *words, int64_t stride, uint64_t chunks, uint8_t *largest);
 

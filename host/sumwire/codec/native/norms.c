@@ -21,35 +21,47 @@ INLINE vector square(const float *x) {
   return load(x) * load(x);
 }
 
+// The sum of a quarter of a chunk's values, by halves. Overwrites them.
+INLINE float add_vectors(vector *t) {
+  for (int half = QUARTER / WIDTH / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) t[i] += t[i + half];
+  return add_lanes(t[0]);
+}
+
 INLINE float square_sum(const float *x) {
   vector t[QUARTER / WIDTH];
   for (int i = 0; i < QUARTER / WIDTH; i++) {
     const float *here = x + (size_t)i * WIDTH;
     t[i] = (square(here) + square(here + HALF)) + (square(here + QUARTER) + square(here + HALF + QUARTER));
   }
-  for (int half = QUARTER / WIDTH / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; i++) t[i] += t[i + half];
-  return add_lanes(t[0]);
+  return add_vectors(t);
 }
 
-// x + y of a chunk, to `total` and to `sum`, which stays in the first-level cache. In the order of memory, which
-// prefetching follows.
-INLINE void add_chunk(const float *x, const float *y, float *total, float *sum, int past) {
-  for (int i = 0; i < VALUES; i += WIDTH) {
-    const vector here = load(x + i) + load(y + i);
-    store(sum + i, here);
-    if (past) stream(total + i, here);
-    else store(total + i, here);
+// The square of x + y, which goes to `total`.
+INLINE vector added(const float *x, const float *y, float *total, int past) {
+  const vector here = load(x) + load(y);
+  if (past) stream(total, here);
+  else store(total, here);
+  return here * here;
+}
+
+// The sum of squares of x + y of a chunk, which goes to `total`.
+INLINE float add_chunk(const float *x, const float *y, float *total, int past) {
+  vector t[QUARTER / WIDTH];
+  for (int i = 0; i < QUARTER / WIDTH; i++) {
+    const size_t a = (size_t)i * WIDTH, b = a + QUARTER, c = a + HALF, d = b + HALF;
+    const vector first = added(x + a, y + a, total + a, past) + added(x + c, y + c, total + c, past);
+    t[i] = first + (added(x + b, y + b, total + b, past) + added(x + d, y + d, total + d, past));
   }
+  return add_vectors(t);
 }
 
 // Of whole chunks first..last-1.
 INLINE void square_sums(const struct squares *job, uint64_t first, uint64_t last, int past) {
-  float sum[VALUES] __attribute__((aligned(64)));
   for (uint64_t chunk = first; chunk < last; chunk++) {
     const uint64_t at = chunk * VALUES;
-    if (job->y) add_chunk(job->x + at, job->y + at, job->total + at, sum, past);
-    job->sums[chunk] = square_sum(job->y ? sum : job->x + at);
+    const float *x = job->x + at;
+    job->sums[chunk] = job->y ? add_chunk(x, job->y + at, job->total + at, past) : square_sum(x);
   }
 }
 
@@ -59,8 +71,7 @@ static void last_square_sum(const struct squares *job, uint64_t chunk) {
   const uint64_t at = chunk * VALUES, size = (job->length - at) * sizeof *x;
   memcpy(x, job->x + at, size);
   if (job->y) memcpy(y, job->y + at, size);
-  add_chunk(x, y, total, x, 0);
-  job->sums[chunk] = square_sum(x);
+  job->sums[chunk] = add_chunk(x, y, total, 0);
   if (job->y) memcpy(job->total + at, total, size);
 }
 

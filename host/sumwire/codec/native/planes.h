@@ -66,11 +66,13 @@ INLINE void pack_indices(const uint_vector *index, uint8_t *words) {
   // Byte i of each eight is plane i's.
   const __m512i by_plane = _mm512_set_epi64(0, 0, 0, 0, 0x3B332B231B130B03, 0x3A322A221A120A02, 0x3931292119110901,
                                             0x3830282018100800);
-  uint64_t planes[CODEC_INDEX_PLANES];
   const __m256i all = _mm512_castsi512_si256(_mm512_permutexvar_epi8(by_plane, bits));
-  memcpy(planes, &all, sizeof planes);
-  UNROLL for (int plane = 0; plane < (int)CODEC_INDEX_PLANES; plane++)
-    memcpy(words + plane * PLANE_BYTES, planes + plane, sizeof *planes);
+  const __m128d first = _mm_castsi128_pd(_mm256_castsi256_si128(all));
+  const __m128d last = _mm_castsi128_pd(_mm256_extracti128_si256(all, 1));
+  _mm_storel_pd((double *)words, first);
+  _mm_storeh_pd((double *)(words + PLANE_BYTES), first);
+  _mm_storel_pd((double *)(words + 2 * PLANE_BYTES), last);
+  _mm_storeh_pd((double *)(words + 3 * PLANE_BYTES), last);
 }
 #else
 INLINE void pack_indices(const uint_vector *index, uint8_t *words) {

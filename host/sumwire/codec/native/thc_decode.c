@@ -13,10 +13,30 @@ struct decoding {
   const struct codec_blocks *at;
   const uint8_t *words;
   int64_t stride;
+  // By chunk: a sum's middle, and the value of a grid cell divided by what the sum is divided by.
   const float *middle, *from_grid;
   float *target;
   uint64_t present;
+  // In the place of these two, to be found and checked on the way; else NULL.
+  struct checked *checked;
 };
+
+struct checked {
+  const int64_t *counts;
+  int64_t most, granularity, divisor;
+  const double *cells;
+  _Atomic int unusual;
+};
+
+// Whether count and sums of a chunk are as usual, and then its middle and from_grid.
+static int check(const struct checked *of, const uint8_t *words, uint64_t chunk, float *middle, float *from_grid) {
+  const int64_t count = of->counts[chunk], divisor = of->divisor;
+  if (count < 1 || count > of->most || (divisor && count > divisor)) return 0;
+  if (planes_largest(words) > count * of->granularity) return 0;
+  *middle = (float)((double)count * ((double)of->granularity / 2));
+  *from_grid = (float)(of->cells[chunk] / (double)(divisor ? divisor : count));
+  return 1;
+}
 
 // The values of a chunk's sums to v, whose runs are rotated back.
 static void take_sums(const uint8_t *words, float middle, float from_grid, float *v) {
@@ -41,9 +61,18 @@ static void decode_blocks(const void *context, unsigned thread, uint64_t first, 
   float *v = room(job->at, own, thread);
   for (uint64_t block = first; block < last; block++) {
     const uint64_t start = block * d, here = present_of(job->at, start, job->present), chunk = start / CHUNK;
-    for (uint64_t i = 0; i < d / CHUNK; i++)
-      take_sums(job->words + (int64_t)(chunk + i) * job->stride, job->middle[chunk + i], job->from_grid[chunk + i],
-                v + i * CHUNK);
+    for (uint64_t i = 0; i < d / CHUNK; i++) {
+      const uint8_t *words = job->words + (int64_t)(chunk + i) * job->stride;
+      float middle, from_grid;
+      if (!job->checked) {
+        middle = job->middle[chunk + i];
+        from_grid = job->from_grid[chunk + i];
+      } else if (!check(job->checked, words, chunk + i, &middle, &from_grid)) {
+        job->checked->unusual = 1;
+        return;
+      }
+      take_sums(words, middle, from_grid, v + i * CHUNK);
+    }
     // The tensor may end within the block.
     float *whole = here == d ? job->target + start : v;
     give_back((struct back){past && here == d ? PAST : PLAIN, NULL, whole}, block_key(job->at, block), v, d);
@@ -54,6 +83,15 @@ static void decode_blocks(const void *context, unsigned thread, uint64_t first, 
 
 void codec_thc_decode(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const float *middle,
                       const float *from_grid, float *target, uint64_t present) {
-  const struct decoding job = {at, words, stride, middle, from_grid, target, present};
+  const struct decoding job = {at, words, stride, middle, from_grid, target, present, NULL};
   codec_share(decode_blocks, &job, at->blocks, at->threads);
+}
+
+int codec_thc_decode_usual(const struct codec_blocks *at, const uint8_t *words, int64_t stride, const int64_t *counts,
+                           int64_t most, int64_t granularity, int64_t divisor, const double *cells, float *target,
+                           uint64_t present) {
+  struct checked checked = {counts, most, granularity, divisor, cells, 0};
+  const struct decoding job = {at, words, stride, NULL, NULL, target, present, &checked};
+  codec_share(decode_blocks, &job, at->blocks, at->threads);
+  return !checked.unusual;
 }

@@ -39,7 +39,7 @@ struct grid {
 
 // The index of each value in bits 16 to 19: its real index in fixed point plus a random number, rounded down.
 INLINE uint_vector rounded(const struct grid *grid, vector v, uint_vector drawn, int cells) {
-  const vector w = clamp(v * grid->to_grid + grid->middle, all(grid->granularity));
+  const vector w = clamped_sum(v * grid->to_grid, all(grid->middle), all(grid->granularity));
   const int_vector cell = __builtin_convertvector(w, int_vector);
   const vector slope = look_up_of(cells ? grid->slope : grid->table->slope, cell, cells);
   const vector offset = look_up_of(cells ? grid->offset : grid->table->offset, cell, cells);

@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "codec.h"
-#include "planes.h"
 
 // Term i of the `left` terms that are left of `chunks` ones, which are added by halves.
 static float term(const float *sums, uint64_t present, uint64_t chunks, uint64_t left, uint64_t i) {
@@ -37,17 +36,6 @@ int codec_thc_scales(const float *norms, const intptr_t *block_chunks, uint64_t 
       *cells++ = value;
       *from_grid++ = (float)value;
     }
-  }
-  return 1;
-}
-
-int codec_thc_shares(const uint8_t *words, int64_t stride, uint64_t chunks, const int64_t *counts, int64_t most,
-                     int64_t granularity, int64_t divisor, const double *cells, float *middle, float *from_grid) {
-  for (uint64_t chunk = 0; chunk < chunks; chunk++, words += stride) {
-    const int64_t count = counts[chunk];
-    if (count < 1 || count > most || (divisor && count > divisor) || planes_largest(words) > count * granularity) return 0;
-    middle[chunk] = (float)((double)count * ((double)granularity / 2));
-    from_grid[chunk] = (float)(cells[chunk] / (double)(divisor ? divisor : count));
   }
   return 1;
 }

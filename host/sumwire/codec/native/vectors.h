@@ -178,13 +178,17 @@ INLINE float add_lanes(vector v) {
   return lane[0];
 }
 
-// v, but at least 0 and at most `top`.
-INLINE vector clamp(vector v, vector top) {
+// v + middle, but at least 0 and at most `top`, which is twice the middle and above 0.
+INLINE vector clamped_sum(vector v, vector middle, vector top) {
 #if defined(CODEC_AVX512)
-  return (vector)_mm512_min_ps(_mm512_max_ps((__m512)v, _mm512_setzero_ps()), (__m512)top);
+  // Before the sum: v or the middle, whichever is smaller, with the sign of v.
+  (void)top;
+  enum { SMALLER = 2 };
+  return (vector)_mm512_range_ps((__m512)v, (__m512)middle, SMALLER) + middle;
 #elif defined(CODEC_AVX2)
-  return (vector)_mm256_min_ps(_mm256_max_ps((__m256)v, _mm256_setzero_ps()), (__m256)top);
+  return (vector)_mm256_min_ps(_mm256_max_ps((__m256)(v + middle), _mm256_setzero_ps()), (__m256)top);
 #else
+  v += middle;
   const int_vector positive = (int_vector)v & (v > 0), below = (vector)positive < top;
   return (vector)((positive & below) | ((int_vector)top & ~below));
 #endif
