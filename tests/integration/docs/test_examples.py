@@ -56,7 +56,7 @@ def marked(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.frameworks if name in FRAMEWORKS else ())
 
 
-@pytest.mark.parametrize("name", map(marked, sorted(ENDS_WITH)))
+@pytest.mark.parametrize("name", [marked(name) for name in sorted(ENDS_WITH)])
 def test_example_runs(name: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = fork_context().Process(target=_run, args=(EXAMPLES / name, log))

@@ -4,23 +4,66 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final
 
+from sumwire_lab.errors import LabError
+from sumwire_lab.experiments import ways_lines
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.processes import run_tests
+from sumwire_lab.verify.processes import run_module, run_tests
 from sumwire_lab.verify.rows import trust
+from sumwire_lab.verify.rows import ways_start as rows
 
-_WHEEL_TESTS = "tests/system/test_wheel.py"
+_WHEEL: Final = "tests/system/test_wheel.py"
+_START: Final = "tests/system/test_start.py"
+# 64 ranks, and what tests and a quick try have.
+NODES, QUICK_NODES = (8, 8), (2, 4)
+QUICK_EPOCHS: Final = 2
 
 
 def experiments(results: Path, say: Say, options: WaysOptions) -> Mapping[str, Experiment]:
     """By row."""
-    return {"wheel": _wheel}
+    return {
+        "wheel": partial(
+            _tests, "the wheel in an environment with its dependencies: commands, a switch, four ranks", _WHEEL
+        ),
+        "empty": partial(
+            _tests, "wheel and torch from the package index in an empty environment, without the controller's protobuf",
+            f"{_START}::test_wheel_and_torch_in_an_empty_environment",
+        ),
+        "eight": partial(
+            _tests, "8 servers without a switch, as network namespaces: 8 installs, 8 starts, 1 `sumwire up`, no file",
+            f"{_START}::test_eight_servers",
+        ),
+        "examples": partial(_tests, "examples from the wheel", f"{_START}::test_examples_from_the_wheel"),
+        "lines": partial(_lines, options),
+        "nodes": partial(_nodes, options),
+    }  # fmt: skip
 
 
-def _wheel() -> list[Check]:
-    return [trust.tests("the wheel in an empty environment: its tests", "all pass", run_tests([_WHEEL_TESTS]))]
+def _tests(label: str, path: str) -> list[Check]:
+    return [trust.tests(label, "works", run_tests([path]))]
+
+
+def _lines(options: WaysOptions) -> list[Check]:
+    epochs = QUICK_EPOCHS if options.quick else ways_lines.EPOCHS
+    return rows.lines(ways_lines.measured(options.seeds, epochs))
+
+
+def _nodes(options: WaysOptions) -> list[Check]:
+    """In a process of its own, which forks its ranks."""
+    wanted = (QUICK_NODES,) if options.quick else (QUICK_NODES, NODES)
+    return [_one_size(*size) for size in wanted]
+
+
+def _one_size(nodes: int, ranks: int) -> Check:
+    ended = run_module(["sumwire_lab.experiments.ways_nodes", str(nodes), str(ranks)])
+    if ended.status:
+        raise LabError(f"{nodes} x {ranks} ranks ended with {ended.status}: {ended.last_line}")
+    return rows.nodes(json.loads(ended.last_line))

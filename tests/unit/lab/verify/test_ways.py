@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from helpers.paths import ROOT
 from sumwire_lab.errors import OptionError
+from sumwire_lab.experiments import ways_lines
 from sumwire_lab.options import arguments
 from sumwire_lab.options.ways_options import WAYS, WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check, equal
 from sumwire_lab.verify.plan import Experiment
 from sumwire_lab.verify.plans import ways
+from sumwire_lab.verify.rows import ways_start as rows
 
 KNOWN = {"one": lambda: [equal("one", 1, 1)], "two": lambda: [equal("two", 1, 1)]}
 
@@ -57,3 +59,25 @@ def test_the_page_has_every_row(tmp_path: Path) -> None:
     for way, experiments in ways.MODULES.items():
         rows = experiments(tmp_path, lambda _: None, WaysOptions())
         assert [row for row in rows if f"| `{way}-{row}` |" not in page] == []
+
+
+def test_three_lines_are_added_to_a_plain_script() -> None:
+    plain = ways_lines.PLAIN.read_text()
+    changed = ways_lines.with_sumwire(plain)
+    assert ways_lines.lines_added(plain, changed) == 3
+    assert ways_lines.lines_added("a\nb\n", "a\nc\n") == 2
+
+
+def test_rows_of_lines() -> None:
+    good = {"lines": 3, "gloo": [0.97, 0.96, 0.98], "sumwire": [0.965, 0.96, 0.98]}
+    assert [check.holds for check in rows.lines(good)] == [True, True]
+    assert [check.holds for check in rows.lines(good | {"lines": 4})] == [False, True]
+    assert [check.holds for check in rows.lines(good | {"sumwire": [0.95, 0.96, 0.98]})] == [True, False]
+    assert [check.holds for check in rows.lines(good | {"sumwire": [0.99, 0.96, 0.98]})] == [True, False]
+
+
+def test_rows_of_nodes() -> None:
+    record = {"nodes": 8, "ranks": 8, "node": 1000.0, "flat": 8000.0}
+    assert rows.nodes(record).holds
+    assert not rows.nodes(record | {"node": 1030.0}).holds
+    assert not rows.nodes(record | {"node": 8000.0}).holds

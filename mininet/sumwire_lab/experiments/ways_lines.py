@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""A plain script of DistributedDataParallel, and the same one with three lines of Sumwire: lines added, accuracy.
+
+Ranks are torchrun's, on loopback, with the aggregator beside rank 0. Rank 0 says how many packets it has sent.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab.errors import LabError
+
+RANKS: Final = 4
+EPOCHS: Final = 10
+PLAIN: Final = Path(__file__).with_name("plain_ddp.py")
+_SECONDS: Final = 600.0
+# Each after the line that has these words.
+_ADDED: Final = (
+    ("import torch.distributed as dist", "import sumwire"),
+    ("    optimizer = torch.optim.SGD", "    job = sumwire.init(aggregator='rank0')"),
+    ("    job = sumwire.init", "    model.register_comm_hook(sumwire.DdpState(job), sumwire.ddp_hook)"),
+)
+
+
+def with_sumwire(plain: str) -> str:
+    """The script with the three lines."""
+    lines = plain.splitlines()
+    for words, added in _ADDED:
+        [place] = [number for number, line in enumerate(lines) if line.startswith(words)]
+        lines.insert(place + 1, added)
+    return "\n".join(lines) + "\n"
+
+
+def lines_added(plain: str, changed: str) -> int:
+    """Lines that the second text has more; lines that it lacks count as well."""
+    found = difflib.ndiff(plain.splitlines(), changed.splitlines())
+    return sum(line.startswith(("+ ", "- ")) for line in found)
+
+
+def measured(seeds: Sequence[int], epochs: int = EPOCHS) -> dict[str, Any]:
+    """Lines added, and accuracies by script and seed. Raises LabError."""
+    plain = PLAIN.read_text()
+    changed = with_sumwire(plain)
+    with tempfile.TemporaryDirectory() as folder:
+        scripts = {"gloo": Path(folder, "plain.py"), "sumwire": Path(folder, "changed.py")}
+        scripts["gloo"].write_text(plain)
+        scripts["sumwire"].write_text(changed)
+        accuracies: dict[str, list[float]] = {name: [] for name in scripts}
+        for seed in seeds:
+            for name, script in scripts.items():
+                accuracies[name].append(_accuracy(script, seed, epochs))
+    return {"lines": lines_added(plain, changed), **accuracies}
+
+
+def _accuracy(script: Path, seed: int, epochs: int) -> float:
+    network = f"127.{3 + os.getpid() // 254 % 252}.{1 + os.getpid() % 254}.1"
+    path = os.pathsep.join([str(Path(__file__).resolve().parents[2]), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    words = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", str(script), str(seed)]
+    done = subprocess.run(
+        [sys.executable, *words, str(epochs)],
+        env={**environment, "SUMWIRE_ADDRESS": network},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or len(found) != 1:
+        raise LabError(f"{script.name} ended with {done.returncode}: {done.stderr[-800:]}")
+    return float(found[0]["accuracy"])
