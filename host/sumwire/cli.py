@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `sumwire up`, `decode`, `inspect`, `profile-loss` and `tune`.
+"""The command line: `sumwire up`, `doctor`, `decode`, `inspect`, `profile-loss` and `tune`.
 
-What a command needs is imported when it runs: torch alone takes seconds, and `up` and `decode` need none.
+What a command needs is imported when it runs: torch alone takes seconds, and `up`, `doctor` and `decode` need none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 # Commands that need no torch.
-_LIGHT: Final = ("decode", "up")
+_LIGHT: Final = ("decode", "doctor", "up")
 _STANDARD_INPUT: Final = "-"
 
 
@@ -64,6 +64,7 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="make a job, start its aggregator, and let scripts find both")
     start_options.add_to(up)
     up.set_defaults(run=_up)
+    _add_doctor(commands)
     _add_decode(commands)
     if not light:
         _add_others(commands)
@@ -73,6 +74,23 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
 def _up(options: argparse.Namespace) -> int:
     start.up(start_options.chosen(options), lambda line: print(line, flush=True))
     return 0
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="find out what stands in a job's way on this host, and what mends it",
+        description="Looks at the host, at the way to the job's switch, and at what the switch says. It changes "
+        "nothing, and a running job goes on. Exit status: 0 if nothing stands in the way, 1 else.",
+    )
+    doctor.add_argument("job_file", metavar="JOBFILE", type=Path, nargs="?", help="default: only what needs no job")
+    doctor.add_argument("--worker", type=int, metavar="NUMBER", help="default: the worker with this host's address")
+    doctor.add_argument(
+        "--config", type=Path, metavar="CONFIG", help="the switches' YAML file: ask the controller's side too"
+    )
+    doctor.add_argument("--p4", type=Path, metavar="DIR", help="with --config: the compiled program, as for apply")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor.set_defaults(run=_doctor)
 
 
 def _add_decode(commands: Commands) -> None:
@@ -140,6 +158,18 @@ def _add_others(commands: Commands) -> None:
     )
     tune.add_argument("job_file", metavar="JOBFILE", type=Path)
     tune.set_defaults(run=_tune)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from sumwire.doctor import findings
+    from sumwire.doctor.examination import examine
+
+    found = list(examine(options.job_file, options.worker, configuration=options.config, p4=options.p4))
+    if options.json:
+        print(json.dumps(findings.as_dict(found)))
+    else:
+        print("\n".join(findings.as_text(found)))
+    return 1 if findings.problems(found) else 0
 
 
 def _decode(options: argparse.Namespace) -> int:

@@ -12,10 +12,10 @@ import pytest
 from helpers.gloo.ranks import fork_context
 from sumwire_lab.faults.programs import wait_ended
 from sumwire_lab.life.case import Case, Outcome
-from sumwire_lab.life.rows import checkpoint, outage, overflow, repeated, setups, stopped
+from sumwire_lab.life.rows import checkpoint, doctor, outage, overflow, repeated, setups, stopped
 from sumwire_lab.life.rows.account import account
 from sumwire_lab.life.world import World, open_world
-from sumwire_lab.verify.rows import life
+from sumwire_lab.verify.rows import life, see
 
 pytestmark = [pytest.mark.mininet, pytest.mark.root]
 
@@ -79,4 +79,20 @@ def test_an_overflow_on_one_rank_is_skipped_on_all(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["unknown-job", "wrong-address", "wrong-worker", "second-run", "other-version"])
 def test_a_wrong_set_up_says_what_it_is(world: World, name: str) -> None:
-    assert problems("setups", setups.SETUPS[name].make(world), name) == []
+    assert problems("setups", setups.attempt(world, setups.SETUPS[name].make(world)), name) == []
+
+
+@pytest.mark.parametrize("name", ["unknown-job", "wrong-address", "second-run", "small-mtu"])
+def test_the_doctor_names_a_wrong_set_up(world: World, name: str) -> None:
+    mistake = setups.SETUPS[name].make(world)
+    try:
+        found = doctor.examined(world, 0, mistake)
+    finally:
+        host = world.session.fabric.hosts[0]
+        world.session.network.run(host, ["ip", "link", "set", host.host_interface, "mtu", "1500"])
+    assert see.examined(name, SWITCH, {"examined": [{**found, "seconds": 0.0}]}) == []
+
+
+def test_the_doctor_reports_nothing_on_a_right_set_up(world: World) -> None:
+    found = [doctor.examined(world, rank, setups.Mistake()) for rank in range(WORKERS)]
+    assert see.examined("right", SWITCH, {"examined": [{**one, "seconds": 0.0} for one in found]}) == []

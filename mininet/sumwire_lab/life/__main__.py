@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from sumwire_lab.life.case import RECORD, Case
-from sumwire_lab.life.rows.table import ROWS
+from sumwire_lab.life.rows.table import EVERY
 from sumwire_lab.system.leftovers import LEDGER_DIR
 
 
@@ -20,7 +20,7 @@ def main(folder: Path) -> None:
     LEDGER_DIR.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", str(LEDGER_DIR)], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    record = ROWS[case.row].carry_out(case, folder)
+    record = EVERY[case.row].carry_out(case, folder)
     (folder / RECORD).write_text(json.dumps(record))
 
 

@@ -141,9 +141,10 @@ def open_world(
     folder: Path,
     jobs: Callable[[Fabric], list[dict[str, Any]]] = control_plane.training_job,
     workers: int = WORKERS,
+    topology: str = "star",
 ) -> Iterator[World]:
     """The world of a case, for the time of the block."""
-    options = RunOptions(workers=workers, switch=case.switch, link=LINK)
+    options = RunOptions(workers=workers, switch=case.switch, link=LINK, topology=topology)
     kind = switches.choose(case.switch)
     with open_session(options, kind, folder, jobs) as session, programs_in(folder) as programs:
         yield World(case, session, GroupNetwork(session), programs, SwitchFault(session))

@@ -408,11 +408,13 @@ function sumwire.dissector(tvb, pinfo, tree)
     top:add_proto_expert_info(experts.version, "Version " .. packet.version .. ", this is of version " .. spec.version)
     return tvb:len()
   end
-  local begin, length, places, left = parts(tvb, packet)
   local own_ports = pinfo.src_port == spec.port or pinfo.dst_port == spec.port
-  if left == NONCE_BYTES and packet.kind == KIND.PROBE and not own_ports then
-    top:add(fields.nonce, tvb(begin, NONCE_BYTES))
-  elseif left ~= 0 then
+  if not own_ports and packet.kind == KIND.PROBE and tvb:len() == spec.header_bytes + NONCE_BYTES then
+    top:add(fields.nonce, tvb(spec.header_bytes, NONCE_BYTES))
+    return tvb:len()
+  end
+  local begin, length, places, left = parts(tvb, packet)
+  if left ~= 0 then
     local text = packet.words .. " words need " .. length .. " bytes, here are " .. (length + left)
     top:add_proto_expert_info(experts.length, text)
     return tvb:len()

@@ -11,7 +11,7 @@ from pathlib import Path
 from golden.packets import Packet
 from sumwire_protocol.wireshark.table import DISSECTOR
 
-FIELDS = tuple(name for name in Packet._fields if name != "payload")
+FIELDS = tuple(name for name in Packet._fields if name not in ("payload", "tag"))
 EXPERTS = ("stale", "resent", "lost", "duplicate", "flush", "incomplete", "refused", "bad_version", "bad_length",
            "bad_words", "bad_code")  # fmt: skip
 LINKS = ("answer_in", "answers", "time", "time_first", "copy_of", "copy")

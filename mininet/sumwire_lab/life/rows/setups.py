@@ -31,6 +31,7 @@ WORKERS: Final = 2
 P4_SWITCHES: Final = ("soft", "bmv2")
 EVERYWHERE: Final = (*P4_SWITCHES, AGGREGATOR)
 NFT: Final = "nft"
+SECOND_RUN: Final = "second-run"
 UNKNOWN_JOB: Final = 23
 OTHER_ADDRESS: Final = "10.0.0.77"
 OTHER_PORT: Final = 20_000
@@ -47,10 +48,20 @@ Attempt = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Mistake:
+    """What is wrong now: the workers' job file, None for the session's; the revision of the switch's program for which
+    hosts claim to be built; the compiled program that the controller is given."""
+
+    job_file: Path | None = None
+    revision: int | None = None
+    p4: Path | None = None
+
+
+@dataclass(frozen=True)
 class Setup:
     """A mistake, and the switches with which it can be made."""
 
-    make: Callable[[World], Attempt]
+    make: Callable[[World], Mistake]
     switches: tuple[str, ...] = EVERYWHERE
 
 
@@ -62,31 +73,48 @@ def cases(switch: str, seeds: int) -> list[Case]:
 def carry_out(case: Case, folder: Path) -> dict[str, Any]:
     """The attempt."""
     with open_world(case, folder, workers=WORKERS) as world:
-        return SETUPS[case.variant].make(world)
+        return attempt(world, SETUPS[case.variant].make(world))
 
 
 # -- attempts ------------------------------------------------------------------------------------------
 
 
-def _attempt(world: World, job_file: Path | None = None, *, revision: int | None = None) -> Attempt:
-    """Both workers try; what worker 0 says."""
-    path = job_file or world.session.job_file
-    more = [] if revision is None else [str(revision)]
+def attempt(world: World, mistake: Mistake) -> Attempt:
+    """Both workers try; what worker 0 says. With a wrong program, what the controller says."""
+    if mistake.p4 is not None:
+        return _applied(world, mistake.p4)
+    path = mistake.job_file or world.session.job_file
+    more = [] if mistake.revision is None else [str(mistake.revision)]
     results = [world.folder / f"attempt{rank}.json" for rank in range(WORKERS)]
     for rank, result in enumerate(results):
         result.unlink(missing_ok=True)
         world.start(f"newcomer{rank}", rank, _NEWCOMER, str(path), str(rank), str(result), *more)
-    return _told(results[0])
+    return told(results[0])
 
 
-def _told(result: Path) -> Attempt:
+def told(result: Path) -> dict[str, Any]:
+    """What a program on a host has written, once it is there. Raises DeadlineError."""
     end = time.monotonic() + _ATTEMPT_S
     while not result.exists():
         if time.monotonic() > end:
             raise DeadlineError(f"no word from the worker after {_ATTEMPT_S:g} s")
         time.sleep(_LOOK_SECONDS)
-    told: Attempt = json.loads(result.read_text())
-    return told
+    said: dict[str, Any] = json.loads(result.read_text())
+    return said
+
+
+def _applied(world: World, p4: Path) -> Attempt:
+    command = [sys.executable, "-m", "sumwire_controller.cli", "apply", "--p4", str(p4)]
+    began = time.monotonic()
+    done = subprocess.run(
+        [*command, str(world.folder / control_plane.CONFIGURATION)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=_ATTEMPT_S,
+    )
+    failed = None if done.returncode == 0 else f"exit status {done.returncode}"
+    return {"error": failed, "text": done.stderr.strip(), "seconds": time.monotonic() - began}
 
 
 def _changed(world: World, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -102,7 +130,8 @@ def _changed(world: World, change: Callable[[dict[str, Any]], None]) -> Path:
 def _apply(world: World, change: Callable[[dict[str, Any]], None]) -> None:
     """Apply the session's configuration, changed; of a software aggregator, start it with the changed job file."""
     path = world.folder / "changed.yaml"
-    content = yaml.safe_load((world.folder / control_plane.CONFIGURATION).read_text())
+    name = control_plane.CONFIGURATION if world.switch.programmed else control_plane.SERVER_CONFIGURATION
+    content = yaml.safe_load((world.folder / name).read_text())
     change(content)
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     config = sumwire_controller.load_config(path)
@@ -133,51 +162,51 @@ def _restart_aggregator(world: World, *arguments: str) -> None:
 # -- the mistakes --------------------------------------------------------------------------------------
 
 
-def _no_apply(world: World) -> Attempt:
+def _no_apply(world: World) -> Mistake:
     world.switch.kill()
     world.switch.start()
-    return _attempt(world)
+    return Mistake()
 
 
-def _unknown_job(world: World) -> Attempt:
+def _unknown_job(world: World) -> Mistake:
     def change(job: dict[str, Any]) -> None:
         job["job"] = job["lanes"][0]["job"] = UNKNOWN_JOB
 
-    return _attempt(world, _changed(world, change))
+    return Mistake(_changed(world, change))
 
 
-def _wrong_port(world: World) -> Attempt:
+def _wrong_port(world: World) -> Mistake:
     """The configuration has the workers at each other's ports; a software aggregator listens on another UDP port."""
     if not world.switch.programmed:
         server = world.session.fabric.server
         assert server is not None
         _restart_aggregator(world, str(world.session.job_file), "--listen", f"{server.ip}:{OTHER_PORT}")
-        return _attempt(world)
+        return Mistake()
 
     def change(content: dict[str, Any]) -> None:
         first, second = content["workers"]
         first["port"], second["port"] = second["port"], first["port"]
 
     _apply(world, change)
-    return _attempt(world)
+    return Mistake()
 
 
-def _wrong_address(world: World) -> Attempt:
+def _wrong_address(world: World) -> Mistake:
     def change(job: dict[str, Any]) -> None:
         job["addresses"][0]["ip"] = OTHER_ADDRESS
 
-    return _attempt(world, _changed(world, change))
+    return Mistake(_changed(world, change))
 
 
-def _wrong_worker(world: World) -> Attempt:
+def _wrong_worker(world: World) -> Mistake:
     def change(job: dict[str, Any]) -> None:
         first, second = job["addresses"]
         first["seat"], second["seat"] = second["seat"], first["seat"]
 
-    return _attempt(world, _changed(world, change))
+    return Mistake(_changed(world, change))
 
 
-def _other_controller(world: World) -> Attempt:
+def _other_controller(world: World) -> Mistake:
     """Another controller has applied its own idea of the job, with another table."""
 
     def change(content: dict[str, Any]) -> None:
@@ -185,10 +214,10 @@ def _other_controller(world: World) -> Attempt:
         job["thc"]["table"] = list(range(16))
 
     _apply(world, change)
-    return _attempt(world)
+    return Mistake()
 
 
-def _firewall(world: World) -> Attempt:
+def _firewall(world: World) -> Mistake:
     if shutil.which(NFT) is None:
         raise MissingToolError(f"{NFT} is not on PATH (Debian: nftables)")
     host = world.session.fabric.hosts[0]
@@ -200,21 +229,21 @@ def _firewall(world: World) -> Attempt:
     )
     for rule in rules:
         world.session.network.run(host, [NFT, rule])
-    return _attempt(world)
+    return Mistake()
 
 
-def _not_started(world: World) -> Attempt:
+def _not_started(world: World) -> Mistake:
     world.switch.kill()
-    return _attempt(world)
+    return Mistake()
 
 
-def _small_mtu(world: World) -> Attempt:
+def _small_mtu(world: World) -> Mistake:
     host = world.session.fabric.hosts[0]
     world.session.network.run(host, ["ip", "link", "set", host.host_interface, "mtu", str(SMALL_MTU)])
-    return _attempt(world)
+    return Mistake()
 
 
-def _second_run(world: World) -> Attempt:
+def _second_run(world: World) -> Mistake:
     """While a run is under way, another one is started on the same hosts."""
     spec = AdderSpec(
         str(world.session.job_file), world.workers, str(world.folder), seed=1, rounds=None, master="", interfaces=()
@@ -229,10 +258,10 @@ def _second_run(world: World) -> Attempt:
         if time.monotonic() > end:
             raise DeadlineError("the first run does not begin")
         time.sleep(_LOOK_SECONDS)
-    return _attempt(world)
+    return Mistake()
 
 
-def _wrong_p4info(world: World) -> Attempt:
+def _wrong_p4info(world: World) -> Mistake:
     """The controller is given the P4Info of another program."""
     folder = world.folder / "p4"
     folder.mkdir()
@@ -241,21 +270,11 @@ def _wrong_p4info(world: World) -> Attempt:
     (folder / program.P4INFO_NAME).write_text(text.replace("admit_job", "admit_any"))
     world.switch.kill()
     world.switch.start()
-    command = [sys.executable, "-m", "sumwire_controller.cli", "apply", "--p4", str(folder)]
-    began = time.monotonic()
-    done = subprocess.run(
-        [*command, str(world.folder / control_plane.CONFIGURATION)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=_ATTEMPT_S,
-    )
-    failed = None if done.returncode == 0 else f"exit status {done.returncode}"
-    return {"error": failed, "text": done.stderr.strip(), "seconds": time.monotonic() - began}
+    return Mistake(p4=folder)
 
 
-def _other_version(world: World) -> Attempt:
-    return _attempt(world, revision=int(vars(p4).get("PROGRAM_REVISION", 1)) - 1)
+def _other_version(world: World) -> Mistake:
+    return Mistake(revision=int(vars(p4).get("PROGRAM_REVISION", 1)) - 1)
 
 
 SETUPS: Final[Mapping[str, Setup]] = {
@@ -268,7 +287,7 @@ SETUPS: Final[Mapping[str, Setup]] = {
     "firewall": Setup(_firewall),
     "aggregator-not-started": Setup(_not_started, (AGGREGATOR,)),
     "small-mtu": Setup(_small_mtu),
-    "second-run": Setup(_second_run),
+    SECOND_RUN: Setup(_second_run),
     "wrong-p4info": Setup(_wrong_p4info, P4_SWITCHES),
     "other-version": Setup(_other_version),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.life.case import Case
-from sumwire_lab.life.rows import checkpoint, outage, overflow, repeated, restarts, setups, stopped
+from sumwire_lab.life.rows import checkpoint, doctor, outage, overflow, repeated, restarts, setups, stopped
 
 
 @dataclass(frozen=True)
@@ -31,3 +31,6 @@ ROWS: Final[Mapping[str, Row]] = {
     checkpoint.NAME: Row(checkpoint.cases, checkpoint.carry_out),
     setups.NAME: Row(setups.cases, setups.carry_out),
 }
+"""Those of verify-life."""
+
+EVERY: Final[Mapping[str, Row]] = {**ROWS, doctor.NAME: Row(doctor.cases, doctor.carry_out)}

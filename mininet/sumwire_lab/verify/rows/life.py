@@ -169,7 +169,7 @@ def said(outcome: Outcome, others: Sequence[Outcome]) -> list[str]:
     problems = []
     if record["seconds"] > SETUP_S_MAX:
         problems.append(f"only after {record['seconds']:.1f} s")
-    for what, wanted in zip(("cause", "cure"), _words(setup, outcome.case.switch), strict=True):
+    for what, wanted in zip(("cause", "cure"), words_of(setup, outcome.case.switch), strict=True):
         if not re.search(wanted, record["text"], re.IGNORECASE):
             problems.append(f"{what} is not named ({wanted!r}): {record['error']}: {record['text']}")
     return problems
@@ -201,7 +201,7 @@ _AT_AGGREGATOR: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def _words(setup: str, switch: str) -> tuple[str, str]:
+def words_of(setup: str, switch: str) -> tuple[str, str]:
     if switch == "aggregator" and setup in _AT_AGGREGATOR:
         return _AT_AGGREGATOR[setup]
     return _WORDS[setup]

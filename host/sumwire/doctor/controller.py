@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller's program says of the switches: `sumwire-controller status`, as a process of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire.doctor.findings import Finding, bad, good, unknown
+
+_PROGRAM: Final = "sumwire-controller"
+_LIMIT_S: Final = 15.0
+_CALL_S: Final = 2.0
+_DIFFERENCES_SHOWN: Final = 3
+_WORDS_MOST: Final = 600
+
+
+class Status:
+    """`sumwire-controller status` under way. It runs while the host is examined."""
+
+    def __init__(self, config: Path, p4: Path | None) -> None:
+        self._config = config
+        program = _program()
+        self._process: subprocess.Popen[str] | None = None
+        if program:
+            command = [*program, "status", str(config), "--json", "--timeout", str(_CALL_S)]
+            command += ["--p4", str(p4)] if p4 else []
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def end(self) -> None:
+        """Stop the program, if it still runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+    def findings(self) -> Iterator[Finding]:
+        """A finding for each switch, and for each job on it."""
+        if self._process is None:
+            yield unknown("entries", f"{_PROGRAM} is not installed here: pip install 'sumwire[controller]'")
+            return
+        try:
+            told, wrong = self._process.communicate(timeout=_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.end()
+            yield bad(
+                "entries", f"{_PROGRAM} status {self._config}: no end after {_LIMIT_S} s", "see its log: --verbose"
+            )
+            return
+        try:
+            switches = json.loads(told)
+        except json.JSONDecodeError:
+            said = " ".join(wrong.split())[-_WORDS_MOST:] or "it ends without a word"
+            shown = "".join(letter if letter.isprintable() else "?" for letter in said)
+            yield bad(
+                "entries",
+                f"{_PROGRAM} status: {shown}",
+                f"`{_PROGRAM} apply {self._config}`, with the right --p4 DIR if any",
+            )
+            return
+        for switch in switches if isinstance(switches, list) else [switches]:
+            yield from _of_switch(switch, self._config)
+
+
+def _program() -> list[str]:
+    if importlib.util.find_spec("sumwire_controller") is not None:
+        return [sys.executable, "-m", "sumwire_controller.cli"]
+    found = shutil.which(_PROGRAM)
+    return [found] if found else []
+
+
+def _of_switch(switch: dict[str, Any], config: Path) -> Iterator[Finding]:
+    name = switch["switch"]
+    cure = f"bring them there: `{_PROGRAM} apply {config}`"
+    if not switch["program_runs"]:
+        yield bad("entries", f"{name} runs {switch['program'] or 'no program'}: it has no entries of ours", cure)
+        return
+    if switch["in_sync"]:
+        yield good("entries", f"{name} has those of {config}")
+    else:
+        rows = switch["differences"]
+        more = f" and {len(rows) - _DIFFERENCES_SHOWN} more" if len(rows) > _DIFFERENCES_SHOWN else ""
+        yield bad("entries", f"{name} differs from {config}: {', '.join(rows[:_DIFFERENCES_SHOWN])}{more}", cure)
+    for job in switch["jobs"]:
+        yield good(
+            "generation",
+            f"{name}: job {job['id']} {job['name']} has generation {job['generation']}, quorum {job['quorum']}",
+        )
+    counted = {reason: cell["packets"] for reason, cell in switch["rejects"].items() if cell["packets"]}
+    if counted:
+        text = ", ".join(f"{count} {reason}" for reason, count in counted.items())
+        yield good("rejects", f"{name} has refused so far: {text}")

@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole examination, in the order in which one thing needs another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from sumwire.config import JobConfig, load_job
+from sumwire.doctor import machine, place
+from sumwire.doctor.asking import ask
+from sumwire.doctor.controller import Status
+from sumwire.doctor.findings import Finding, bad, good, unknown
+from sumwire.doctor.switch import judged
+from sumwire.errors import ConfigError, SumwireError
+
+
+def examine(
+    job_file: Path | None = None,
+    worker: int | None = None,
+    *,
+    configuration: Path | None = None,
+    p4: Path | None = None,
+) -> Iterator[Finding]:
+    """All findings, as they are made; within some 3 s.
+
+    ``job_file``: of the job, as ``worker``; by default the one whose address is this host's. ``configuration``: of the
+    switches, which needs the way to their P4Runtime servers; ``p4``: the compiled program that the controller is given.
+    Nothing of a running job changes.
+    """
+    with ExitStack() as stack:
+        status = None
+        if configuration is not None:
+            status = Status(configuration, p4)
+            stack.callback(status.end)
+        config = None
+        if job_file is not None:
+            config, finding = _loaded(job_file, worker)
+            yield finding
+        yield from machine.examined(config)
+        if config is not None:
+            yield from _network(config)
+        if status is not None:
+            yield from status.findings()
+        elif config is not None:
+            yield unknown("generation", "hosts are not told; the configuration of the switches tells: --config CONFIG")
+
+
+def _loaded(path: Path, worker: int | None) -> tuple[JobConfig | None, Finding]:
+    try:
+        config = load_job(path, 0 if worker is None else worker)
+        if worker is None:
+            config = load_job(path, _own(path, config))
+    except SumwireError as error:
+        return None, bad("job file", error)
+    return config, good(
+        "job file", f"{path}: job {config.job} {config.name}, {config.workers} workers, ops {', '.join(config.ops)}"
+    )
+
+
+def _own(path: Path, config: JobConfig) -> int:
+    """The number of the worker that this host is."""
+    found = place.own_worker([address.ip for address in config.addresses])
+    if len(found) == 1:
+        return found[0]
+    said = "several addresses are" if found else "none of the addresses is"
+    listed = ", ".join(dict.fromkeys(address.ip for address in config.addresses))
+    cure = "give this worker's number: --worker NUMBER; `ip address` shows what this host has"
+    raise ConfigError("addresses", listed, f"{said} this host's", where=str(path), cure=cure)
+
+
+def _network(config: JobConfig) -> Iterator[Finding]:
+    found, findings = place.examined(config)
+    yield from findings
+    if not found.here:
+        return
+    for lane in range(len(config.lanes)):
+        own = config.for_lane(lane)
+        answers = ask(own, found.device)
+        yield from judged(own, answers)
+        if not answers.answered:
+            return

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor finds: a line each, good or with what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+GOOD, BAD, NOTE, UNKNOWN = "good", "bad", "note", "unknown"
+"""BAD stands in a job's way. NOTE does not, and costs something. UNKNOWN was not looked at, and the text says why."""
+
+_NAME_WIDTH: Final = 10
+# A job's messages say the cause first, then what mends it.
+_BETWEEN: Final = re.compile(r"; |(?<=\?) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line. ``name``: what was looked at; ``cure``: what mends it, "" where there is nothing to mend."""
+
+    name: str
+    state: str
+    text: str
+    cure: str = ""
+
+
+def good(name: str, text: str) -> Finding:
+    """All is well."""
+    return Finding(name, GOOD, text)
+
+
+def unknown(name: str, why: str) -> Finding:
+    """It could not be looked at."""
+    return Finding(name, UNKNOWN, why)
+
+
+def bad(name: str, message: str | Exception, cure: str = "") -> Finding:
+    """Something is wrong. Without a cure, the message ends with it."""
+    if cure:
+        return Finding(name, BAD, str(message), cure)
+    text, *said = _BETWEEN.split(str(message), maxsplit=1)
+    return Finding(name, BAD, text, "".join(said))
+
+
+def problems(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that stand in the job's way."""
+    return [finding for finding in findings if finding.state == BAD]
+
+
+def as_text(findings: Sequence[Finding]) -> Iterator[str]:
+    """A line for each, and one more with what to do."""
+    for finding in findings:
+        yield f"{finding.state:<8} {finding.name:<{_NAME_WIDTH}} {finding.text}"
+        if finding.cure:
+            yield f"{'':<8} {'':<{_NAME_WIDTH}} -> {finding.cure}"
+    count = len(problems(findings))
+    yield "nothing stands in the job's way" if not count else f"{count} to mend"
+
+
+def as_dict(findings: Sequence[Finding]) -> dict[str, Any]:
+    """For JSON."""
+    return {"good": not problems(findings), "findings": [asdict(finding) for finding in findings]}

@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The worker's place in the network: its address, its UDP ports, the way to its switch."""
+
+from __future__ import annotations
+
+import errno
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fcntl import ioctl
+from pathlib import Path
+from typing import Final
+
+from sumwire_protocol import constants as p4
+
+from sumwire.config import JobConfig
+from sumwire.doctor.findings import Finding, bad, good, unknown
+from sumwire.doctor.machine import offloads, words_of
+from sumwire.transport.link import opening_error
+from sumwire.transport.switch_errors import least_mtu, too_narrow
+
+_GET_FLAGS: Final = 0x8913
+_GET_MTU: Final = 0x8921
+_RUNNING: Final = 0x40
+_COMMAND_MOST: Final = 60
+
+
+@dataclass(frozen=True)
+class Place:
+    """``here``: the worker's address is this host's. ``device``: towards the switch; "" if not known."""
+
+    here: bool
+    device: str
+
+
+def own_worker(addresses: list[str]) -> list[int]:
+    """The numbers of the workers whose address is this host's."""
+    return [number for number, address in enumerate(addresses) if _bind_error(address, 0) is None]
+
+
+def examined(config: JobConfig) -> tuple[Place, list[Finding]]:
+    """Where the worker is, and what was found."""
+    own = config.own_address
+    error = _bind_error(own.ip, 0)
+    if error is not None:
+        return Place(False, ""), [bad("address", opening_error(config, own.udp_port, error))]
+    findings = [good("address", f"{own.ip} is this host's, worker {config.worker}, seat {config.seat} at the switch")]
+    ports = list(_ports(config))
+    device, way = _way(config)
+    return Place(True, device), [*findings, *ports, *way]
+
+
+def _bind_error(address: str, port: int) -> OSError | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        try:
+            udp.bind((address, port))
+        except OSError as error:
+            return error
+    return None
+
+
+def _ports(config: JobConfig) -> Iterator[Finding]:
+    """The UDP port of each lane."""
+    for lane in range(len(config.lanes)):
+        own = config.for_lane(lane).own_address
+        error = _bind_error(own.ip, own.udp_port)
+        if error is None:
+            yield good("port", f"UDP {own.udp_port} is free")
+        elif error.errno == errno.EADDRINUSE:
+            who = _owner(own.udp_port) or "another process on this host (another user's, or root tells which)"
+            text = f"job {config.job}, worker {config.worker}: UDP port {own.udp_port} is in use by {who}"
+            yield bad("port", f"{text}: a run is under way, or an earlier one has not ended", "end that process first")
+        else:
+            yield bad("port", opening_error(config, own.udp_port, error))
+
+
+def _owner(port: int) -> str:
+    """The process that has a UDP port; "" if this user may not know."""
+    rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+    numbers = {f"socket:[{row[9]}]" for row in rows if int(row[1].rpartition(":")[2], 16) == port}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            found = any(str(link.readlink()) in numbers for link in (folder / "fd").iterdir())
+            if found:
+                command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ").strip()
+                shown = "".join(letter for letter in command if letter.isprintable())
+                return f"process {folder.name} ({shown[:_COMMAND_MOST]})"
+        # Ended meanwhile, or another user's.
+        except OSError:
+            continue
+    return ""
+
+
+def _way(config: JobConfig) -> tuple[str, list[Finding]]:
+    """The device towards the switch, and findings about route, MTU and offloads."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        try:
+            udp.bind((config.own_address.ip, 0))
+            udp.connect((config.aggregator, p4.SUMWIRE_PORT))
+        except OSError as error:
+            return "", [bad("route", opening_error(config, config.own_address.udp_port, error))]
+    told = words_of(["ip", "-json", "route", "get", config.aggregator, "from", config.own_address.ip])
+    if told is None:
+        return "", [unknown("route", "there is one; `ip` of iproute2 is not on PATH, which would name its device")]
+    route = json.loads(told)[0]
+    device = str(route.get("dev", ""))
+    mtu, running = _device(device)
+    via = f" by {route['gateway']}" if "gateway" in route else ""
+    if not running:
+        cure = f"ip link set dev {device} up; then look at the cable and the switch's port"
+        return device, [bad("route", f"to {config.aggregator}{via} at {device}, which is down", cure)]
+    need = least_mtu(config)
+    width = good("mtu", f"{device} takes {mtu} bytes, the job's packets need {need}")
+    narrow = bad("mtu", too_narrow(config, mtu).partition(": ")[2])
+    return device, [
+        good("route", f"to {config.aggregator}{via} at {device}"),
+        width if mtu >= need else narrow,
+        offloads(device),
+    ]
+
+
+def _device(name: str) -> tuple[int, bool]:
+    """A device's MTU, and whether it is up and connected."""
+    request = struct.pack("16s16x", name.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        (mtu,) = struct.unpack_from("i", ioctl(udp, _GET_MTU, request), 16)
+        (flags,) = struct.unpack_from("H", ioctl(udp, _GET_FLAGS, request), 16)
+    return mtu, bool(flags & _RUNNING)
