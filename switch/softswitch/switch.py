@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 from nativelib import NativeError
 
-from softswitch.errors import InvalidEntryError, NotFoundError, UnsupportedProgramError
+from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError, UnsupportedProgramError
 from softswitch.native.engine import NativeEngine
 from softswitch.program import ir
 from softswitch.program.limits import SESSIONS
@@ -22,7 +23,7 @@ from softswitch.python.engine import PythonEngine
 from softswitch.runtime.engine import Engine, PortRunner, Transmit
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
 from softswitch.runtime.impair import ImpairmentSpec
-from softswitch.runtime.machine import CounterCell, CounterCells, Machine
+from softswitch.runtime.machine import CounterCell, CounterCells, Machine, MeterRates
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
 from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
@@ -312,6 +313,39 @@ class SoftSwitch:
                 group: tuple(Replica(port, instance) for port, instance in replicas)
                 for group, replicas in self.loaded.groups.items()
             }
+
+    # -- value sets, meters, digests -------------------------------------
+
+    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
+        """Replace the members of a parser value set: a number for each field of the select's key."""
+        with self._lock:
+            declared = self.loaded.program.value_sets.get(name)
+            if declared is None:
+                raise NotFoundError(f"there is no value set {name}")
+            if len(members) > declared.size:
+                raise TableFullError(f"value set {name}: {len(members)} members, it takes {declared.size}")
+            for member in members:
+                fits = [0 <= value < 1 << width for value, width in zip(member, declared.widths, strict=False)]
+                if len(member) != len(declared.widths) or not all(fits):
+                    raise InvalidEntryError(f"value set {name}: {member} does not fit widths {declared.widths}")
+            self.loaded.set_value_set(name, list(dict.fromkeys(members)))
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        """Configure one meter of an array; None takes its configuration away, so that all its packets are green."""
+        with self._lock:
+            declared = self.loaded.program.meters.get(name)
+            if declared is None or not 0 <= index < declared.size:
+                raise NotFoundError(f"there is no meter {name}[{index}]")
+            if rates is not None and not (0 <= rates.committed <= rates.peak < math.inf):
+                raise InvalidEntryError(f"meter {name}[{index}]: {rates}: rates are 0 <= committed <= peak")
+            if rates is not None and not all(0 <= each < 1 << 63 for each in (rates.committed_burst, rates.peak_burst)):
+                raise InvalidEntryError(f"meter {name}[{index}]: {rates}: bursts are in 0..2^63 - 1")
+            self.loaded.set_meter(name, index, rates)
+
+    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
+        """``callback(name, values)`` gets every digest, while its packet runs; it must not block."""
+        with self._lock:
+            self.loaded.on_digest(callback)
 
     # -- clones ----------------------------------------------------------
 

@@ -89,6 +89,7 @@ class Reference:
         }
         self.sessions: dict[int, tuple[tuple[tuple[int, int], ...], int]] = {}
         self.lost_passes = 0
+        self.value_sets: dict[str, set[tuple[int, ...]]] = {name: set() for name in program.value_sets}
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.tables = {name: self._table(table) for name, table in program.tables.items()}
         self.messages: list[str] = []
@@ -239,6 +240,11 @@ class Reference:
     def _next_state(self, state: ir.ParserState, packet: Packet) -> str | None:
         key = [(self.value(part, packet, ()), part) for part in state.key]
         for case in state.cases:
+            if case.value_set is not None:
+                bits = tuple(value % (1 << _width(part)) for value, part in key)
+                if bits in self.value_sets[case.value_set]:
+                    return case.next_state
+                continue
             # The key is compared as bits, signed or not.
             if all(
                 value % (1 << _width(part)) & mask == wanted

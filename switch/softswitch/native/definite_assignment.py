@@ -40,6 +40,9 @@ class _Flow:
         written = self._parser()
         self._checksums(written, update=False)
         written = self._pipeline(self._program.ingress, written)
+        for digest in self._program.digests.values():
+            for value in digest.values:
+                self._read_expr(value, written)
         # Replication saves these fields, which reads them.
         late = self._usage.late | {key for key in self._candidates if key[0] in self._usage.late_headers}
         self._read(late, written)

@@ -16,6 +16,7 @@ from softswitch.native.emit_carrier import LIMB
 from softswitch.native.emit_checksums import emit_update, emit_verify
 from softswitch.native.emit_context import Context, Message
 from softswitch.native.emit_deparser import emit_deparser
+from softswitch.native.emit_digests import emit_learn
 from softswitch.native.emit_parser import emit_parser
 from softswitch.native.emit_passes import HEAD, emit_passes
 from softswitch.native.emit_pipeline import emit_actions, emit_pipeline, emit_tables
@@ -103,6 +104,7 @@ def _emit(program: ir.Program, coverage: bool) -> CProgram:
         *emit_verify(context),
         *emit_update(context),
         *emit_deparser(context),
+        *emit_learn(context),
         *_processing(context),
         *_export(context),
     ]
@@ -142,6 +144,8 @@ def _process(context: Context) -> list[str]:
     code.line("parse(p);")
     code.line("verify_checksums(p);")
     code.line(f"pipeline_{context.program.ingress.name}(p);")
+    if context.program.digest_request is not None:
+        code.line("learn(p);")
     emit_replication(context, code)
     arguments = "struct ss_machine *machine, uint32_t port, const uint8_t *frame, uint32_t length, uint64_t now_us"
     return [f"static void process({arguments},", "                    struct ss_sink *sink) {", *code.lines, "}", ""]
@@ -151,7 +155,12 @@ def _export(context: Context) -> list[str]:
     program = context.program
     registers = [_array(register.size, limbs(register.width)) for register in program.registers.values()]
     counters = [_array(program.counters[name].size, _COUNTER_LIMBS) for name in context.counter_numbers]
+    sizes = [f"{program.meters[name].size}u" for name in context.meter_numbers]
+    more = [f"    .value_sets = {len(program.value_sets)}u,"] if program.value_sets else []
+    if sizes:
+        more += [f"    .meters = {len(sizes)}u,", "    .meter_sizes = meter_sizes,"]
     return [
+        *([f"static const uint32_t meter_sizes[] = {{{', '.join(sizes)}}};"] if sizes else []),
         *_arrays("register_arrays", registers),
         *_arrays("counter_arrays", counters),
         "",
@@ -163,6 +172,7 @@ def _export(context: Context) -> list[str]:
         f"    .register_arrays = {'register_arrays' if registers else 'NULL'},",
         f"    .counter_arrays = {'counter_arrays' if counters else 'NULL'},",
         "    .process = process,",
+        *more,
         "};",
     ]
 

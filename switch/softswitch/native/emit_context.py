@@ -26,10 +26,11 @@ class MessageValue:
 
 @dataclass(frozen=True)
 class Message:
-    """A call of P4's log_msg: each ``{}`` in ``format`` stands for the next value."""
+    """A call of P4's log_msg: each ``{}`` in ``format`` stands for the next value. Of a digest it is the name."""
 
     format: str
     values: tuple[MessageValue, ...]
+    is_digest: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Context:
     table_numbers: dict[str, int]
     register_numbers: dict[str, int]
     counter_numbers: dict[str, int]
+    meter_numbers: dict[str, int]
+    set_numbers: dict[str, int]
     messages: list[Message] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)
     points: list[str] | None = None
@@ -67,6 +70,8 @@ class Context:
             {name: number for number, name in enumerate(program.tables)},
             {name: number for number, name in enumerate(program.registers)},
             {name: number for number, name in enumerate(indirect)},
+            {name: number for number, name in enumerate(n for n, each in program.meters.items() if each.table is None)},
+            {name: number for number, name in enumerate(program.value_sets)},
             points=[] if coverage else None,
         )
 

@@ -246,13 +246,27 @@ class _StateEmitter:
         width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1
         return Temp(self._expressions.wrapped(part, width), carrier(width), 0, full(width))
 
+    def _in_set(self, keys: list[Temp], name: str) -> str:
+        """A test whether the key is a member of the set; its array is written here."""
+        widths = self._context.program.value_sets[name].widths
+        array, total = self._code.name(), sum(map(limbs, widths))
+        self._code.line(f"uint64_t {array}[{total}];")
+        offset = 0
+        for key, width in zip(keys, widths, strict=True):
+            self._expressions.save(f"{array} + {offset}", key.text, width)
+            offset += limbs(width)
+        number = self._context.set_numbers[name]
+        return f"ss_in_set(&p->machine->value_sets[{number}], {array}, {total})"
+
     def _transition(self) -> None:
         for part in self._state.key:
             self._need_lookahead(part)
         keys = [self._key(part) for part in self._state.key]
         for number, case in enumerate(self._state.cases):
             tests: list[str] = []
-            for key, value, mask in zip(keys, case.values, case.masks, strict=True):
+            if case.value_set is not None:
+                tests.append(self._in_set(keys, case.value_set))
+            for key, value, mask in zip(keys, case.values, case.masks, strict=case.value_set is None):
                 if mask == 0:
                     continue
                 masked = key if mask == key.high else binary("&", key, ir.Const(mask))

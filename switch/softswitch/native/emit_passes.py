@@ -219,6 +219,8 @@ class _Emitter:
         code.line(f"pipeline_{self._context.program.ingress.name}(p);")
         code.line("p->exited = 0;")
         self._clone_request(code, "clone_ingress(p, session);")
+        if self._context.program.digest_request is not None:
+            code.line("learn(p);")
         with code.block(f"if (p->{self._resubmit})"):
             again = f"add_again(p, p->frame, p->size, p->{self._resubmit}, {INSTANCE_RESUBMITTED});"
             code.line(f"if (may_pass(p)) {again}")

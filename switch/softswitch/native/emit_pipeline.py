@@ -87,6 +87,10 @@ def _table(context: Context, table: ir.Table) -> list[str]:
     place = f"{table.source}, table {table.name}"
     if table.keys:
         code.lines_of(_either(context, "entry->hit", f"{place}: hit", f"{place}: miss"))
+    if table.meter_target is not None:
+        with code.block("if (entry->hit)"):  # rates of direct meters cannot be set: all packets are green
+            expressions = ExprEmitter(context.storage, code)
+            StatementEmitter(context, code, expressions, place).store(table.meter_target, ir.Const(0))
     if table.has_counter:
         code.line("if (entry->cell) count_packet(p, entry->cell);")
     with code.block("switch (entry->action)"):

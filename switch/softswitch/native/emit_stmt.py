@@ -84,6 +84,8 @@ class StatementEmitter:
                 self._register_write(register, index, value)
             case ir.Count(counter, index):
                 self._count(counter, index)
+            case ir.ExecuteMeter(target, meter, index):
+                self._meter(target, meter, index)
             case ir.MarkToDrop():
                 self._mark_to_drop()
             case ir.Truncate(length):
@@ -94,7 +96,7 @@ class StatementEmitter:
             case ir.Hash(target, base, calculation, modulus):
                 self._hash(target, base, calculation, modulus)
             case ir.LogMessage(text, values):
-                self._log(text, values)
+                self.log(text, values)
             case ir.Exit():
                 self._code.write("exited", "1")
 
@@ -184,6 +186,17 @@ class StatementEmitter:
         with self._code.block(f"if ({inside})" if inside else ""):
             self._code.line(f"count_packet(p, p->machine->counters[{number}] + {where} * 2u);")
 
+    def _meter(self, target: ir.FieldRef, meter: str, index: ir.Expr) -> None:
+        declared = self._context.program.meters[meter]
+        where, inside = self._expressions.index(index, declared.size)
+        number = self._context.meter_numbers[meter]
+        with self._code.block(f"if ({inside})" if inside else ""):
+            wanted = "p->size" if declared.counts_bytes else "1"
+            colour = self._code.name()
+            call = f"ss_execute_meter(p->machine->meters[{number}] + {where}, {wanted}, p->now)"
+            self._code.line(f"const uint64_t {colour} = {call};")
+            self.store(target, Temp(colour, LIMB, 0, 2))
+
     # -- random, hash, log -----------------------------------------------
 
     def _random(self, target: ir.FieldRef, low: ir.Expr, high: ir.Expr) -> None:
@@ -209,7 +222,8 @@ class StatementEmitter:
         rest = binary("%", digest, modulus)
         self.store(target, ir.Binary("+", rest, base))
 
-    def _log(self, text: str, values: tuple[ir.Expr, ...]) -> None:
+    def log(self, text: str, values: tuple[ir.Expr, ...], *, is_digest: bool = False) -> None:
+        """Write the call that logs a message or sends a digest."""
         number = len(self._context.messages)
         exact = [self._expressions.exact(value) for value in values]
         widths = tuple(value.carrier.bits for value in exact)
@@ -219,7 +233,7 @@ class StatementEmitter:
         for value, width, offset in zip(exact, widths, offsets, strict=True):
             self._expressions.save(f"{array} + {offset}", value.text, width)
         described = tuple(MessageValue(value.carrier.bits, value.low < 0) for value in exact)
-        self._context.messages.append(Message(text, described))
+        self._context.messages.append(Message(text, described, is_digest))
         self._code.line(f"if (p->machine->log) p->machine->log(p->machine, {number}, {array});")
 
 

@@ -96,6 +96,46 @@ struct ss_session {
   uint32_t set;  // 0: no such session
 };
 
+// Members of a parser value set: keys of `limbs` each, as those of a table.
+struct ss_value_set {
+  const uint64_t *keys;
+  uint32_t count;
+};
+
+static inline int ss_in_set(const struct ss_value_set *set, const uint64_t *key, uint32_t limbs) {
+  for (uint32_t i = 0; i < set->count; i++) {
+    if (memcmp(set->keys + (size_t)i * limbs, key, limbs * sizeof *key) == 0) return 1;
+  }
+  return 0;
+}
+
+// A token bucket. `rate`: tokens per microsecond.
+struct ss_bucket {
+  double rate;
+  uint64_t burst, tokens, last;
+};
+
+struct ss_meter {
+  struct ss_bucket buckets[2];  // peak, committed
+  uint64_t since_us;
+  uint64_t configured;
+};
+
+// The colour of a packet that takes `wanted` tokens: 0 green, 1 yellow, 2 red.
+static inline uint64_t ss_execute_meter(struct ss_meter *meter, uint64_t wanted, uint64_t now_us) {
+  for (uint32_t i = 0; meter->configured && i < 2; i++) {
+    struct ss_bucket *bucket = &meter->buckets[i];
+    const double all = (double)(now_us - meter->since_us) * bucket->rate;
+    const uint64_t earned = all < 9e18 ? (uint64_t)all : (uint64_t)9e18;
+    const uint64_t tokens = bucket->tokens + (earned > bucket->last ? earned - bucket->last : 0);
+    bucket->tokens = tokens < bucket->burst ? tokens : bucket->burst;
+    bucket->last = earned;
+    if (bucket->tokens < wanted) return 2 - i;
+    bucket->tokens -= wanted;
+  }
+  return 0;
+}
+
 // `stride`: limbs from one cell to the next. Arrays start on a cache line.
 struct ss_array {
   uint32_t size;
@@ -121,6 +161,9 @@ struct ss_program {
   const struct ss_array *register_arrays;
   const struct ss_array *counter_arrays;
   ss_process_fn *process;
+  uint32_t value_sets;
+  uint32_t meters;  // indirect ones
+  const uint32_t *meter_sizes;
 };
 
 struct ss_machine {
@@ -131,6 +174,8 @@ struct ss_machine {
   struct ss_group *groups;   // SS_GROUPS of them
   struct ss_session *sessions;  // SS_SESSIONS of them
   uint64_t lost_passes;      // clones, resubmits and recirculations that were too many for one frame
+  struct ss_value_set *value_sets;
+  struct ss_meter **meters;
   uint64_t *random;          // state of the switch's generator
   // P4's log_msg: the number of the message in the program, and its values one after the other.
   void (*log)(struct ss_machine *machine, uint32_t message, const uint64_t *values);

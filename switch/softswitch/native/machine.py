@@ -18,7 +18,7 @@ from softswitch.native.table import NativeRow, NativeTable
 from softswitch.program import ir
 from softswitch.program.limits import FRAME_BYTES
 from softswitch.program.load.program import load_program
-from softswitch.runtime.machine import TIMESTAMP_MASK, Session
+from softswitch.runtime.machine import TIMESTAMP_MASK, MeterRates, Session
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
@@ -68,6 +68,7 @@ class NativeMachine:
         self.counters = self._map_counters()
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.sessions: dict[int, Session] = {}
+        self._digest: Callable[[str, tuple[int, ...]], None] | None = None
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """The frames that leave, with their ports."""
@@ -135,7 +136,34 @@ class NativeMachine:
         self._library.ss_machine_set_group(self.address, group, None, 0)
 
     def _log_message(self, _machine: int, number: int, values: int) -> None:
-        log_message(*_read_message(self._messages[number], values))
+        message = self._messages[number]
+        text, read = _read_message(message, values)
+        if not message.is_digest:
+            log_message(text, read)
+        elif self._digest is not None:
+            self._digest(text, read)
+
+    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
+        self._digest = callback
+
+    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
+        widths = self.program.value_sets[name].widths
+        keys = b"".join(
+            to_limbs(value, width) for member in members for value, width in zip(member, widths, strict=True)
+        )
+        number = list(self.program.value_sets).index(name)
+        count = sum(map(limbs, widths))
+        if not self._library.ss_machine_set_values(self.address, number, keys, count, len(members)):
+            present(None)
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        number = [meter.name for meter in self.program.meters.values() if meter.table is None].index(name)
+        used = rates or MeterRates(0, 0, 0, 0)
+        numbers = used.committed / 1e6, used.committed_burst, used.peak / 1e6, used.peak_burst
+        now_us = self._clock() & TIMESTAMP_MASK
+        made = self._library.ss_machine_set_meter(self.address, number, index, *numbers, now_us, rates is not None)
+        if not made:
+            raise AssertionError(f"there is no meter {name}[{index}] in C")
 
 
 class NativeRegister:

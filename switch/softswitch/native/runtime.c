@@ -33,6 +33,16 @@ static uint64_t **make_arrays(const struct ss_array *kinds, uint32_t count, uint
   return arrays;
 }
 
+static int make_meters(struct ss_machine *machine) {
+  const struct ss_program *program = machine->program;
+  machine->meters = calloc(program->meters + 1, sizeof *machine->meters);
+  for (uint32_t i = 0; machine->meters != NULL && i < program->meters; i++) {
+    machine->meters[i] = calloc(program->meter_sizes[i] + 1, sizeof *machine->meters[i]);
+    if (machine->meters[i] == NULL) return 0;
+  }
+  return machine->meters != NULL;
+}
+
 struct ss_machine *ss_machine_new(const struct ss_program *program, uint64_t *random, ss_log_fn *log) {
   struct ss_machine *machine = ss_memory(sizeof *machine);
   if (machine == NULL) return NULL;
@@ -44,7 +54,12 @@ struct ss_machine *ss_machine_new(const struct ss_program *program, uint64_t *ra
   machine->counters = make_arrays(program->counter_arrays, program->counters, 2);
   machine->groups = calloc(SS_GROUPS, sizeof *machine->groups);
   machine->sessions = calloc(SS_SESSIONS, sizeof *machine->sessions);
-  if (machine->tables && machine->registers && machine->counters && machine->groups && machine->sessions) return machine;
+  machine->value_sets = calloc(program->value_sets + 1, sizeof *machine->value_sets);
+  int made = make_meters(machine);
+  if (machine->tables && machine->registers && machine->counters && machine->groups && machine->sessions &&
+      machine->value_sets && made) {
+    return machine;
+  }
   ss_machine_free(machine);
   return NULL;
 }
@@ -56,6 +71,12 @@ void ss_machine_free(struct ss_machine *machine) {
   free_arrays(machine->counters, machine->program->counters);
   free(machine->tables);
   for (uint32_t i = 0; machine->sessions != NULL && i < SS_SESSIONS; i++) free((void *)machine->sessions[i].replicas);
+  for (uint32_t i = 0; machine->value_sets != NULL && i < machine->program->value_sets; i++) {
+    free((void *)machine->value_sets[i].keys);
+  }
+  for (uint32_t i = 0; machine->meters != NULL && i < machine->program->meters; i++) free(machine->meters[i]);
+  free(machine->value_sets);
+  free(machine->meters);
   free(machine->groups);
   free(machine->sessions);
   free(machine);
@@ -111,6 +132,29 @@ int ss_machine_set_session(struct ss_machine *machine, uint32_t session, const s
   if (!done) return 0;
   free((void *)machine->sessions[session].replicas);
   machine->sessions[session] = (struct ss_session){own, count, group, set};
+  return 1;
+}
+
+int ss_machine_set_values(struct ss_machine *machine, uint32_t number, const uint64_t *keys, uint32_t limbs,
+                          uint32_t count) {
+  size_t size = (size_t)limbs * count * sizeof *keys;
+  uint64_t *own = count == 0 ? NULL : malloc(size);
+  if (number >= machine->program->value_sets || (count != 0 && own == NULL)) {
+    free(own);
+    return 0;
+  }
+  if (count != 0) memcpy(own, keys, size);
+  free((void *)machine->value_sets[number].keys);
+  machine->value_sets[number] = (struct ss_value_set){own, count};
+  return 1;
+}
+
+int ss_machine_set_meter(struct ss_machine *machine, uint32_t number, uint32_t index, double committed,
+                         uint64_t committed_burst, double peak, uint64_t peak_burst, uint64_t now_us,
+                         uint32_t configured) {
+  if (number >= machine->program->meters || index >= machine->program->meter_sizes[number]) return 0;
+  machine->meters[number][index] = (struct ss_meter){
+      {{peak, peak_burst, peak_burst, 0}, {committed, committed_burst, committed_burst, 0}}, now_us, configured};
   return 1;
 }
 

@@ -63,6 +63,13 @@ int ss_machine_set_group(struct ss_machine *machine, uint32_t group, const struc
 // Likewise, from SS_SESSIONS on. Without `set` the session is deleted.
 int ss_machine_set_session(struct ss_machine *machine, uint32_t session, const struct ss_replica *replicas,
                            uint32_t count, uint32_t group, uint32_t set);
+// `keys`: `count` keys of `limbs` each.
+int ss_machine_set_values(struct ss_machine *machine, uint32_t number, const uint64_t *keys, uint32_t limbs,
+                          uint32_t count);
+// Rates in units per microsecond; not `configured`: all packets are green. 0 if there is no such meter.
+int ss_machine_set_meter(struct ss_machine *machine, uint32_t number, uint32_t index, double committed,
+                         uint64_t committed_burst, double peak, uint64_t peak_burst, uint64_t now_us,
+                         uint32_t configured);
 uint64_t ss_machine_lost_passes(const struct ss_machine *machine);
 
 // ---- single packets

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from ctypes import c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,11 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ss_machine_set_session": (
         c_int,
         (c_void_p, c_uint32, ctypes.POINTER(Replica), c_uint32, c_uint32, c_uint32),
+    ),
+    "ss_machine_set_values": (c_int, (c_void_p, c_uint32, c_char_p, c_uint32, c_uint32)),
+    "ss_machine_set_meter": (
+        c_int,
+        (c_void_p, c_uint32, c_uint32, c_double, c_uint64, c_double, c_uint64, c_uint64, c_uint32),
     ),
     "ss_machine_lost_passes": (c_uint64, (c_void_p,)),
     "ss_collector_new": (c_void_p, ()),

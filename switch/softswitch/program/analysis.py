@@ -74,6 +74,8 @@ class Effects:
                 continue
             for key in node.keys:
                 self.reads.update(expr_fields(key.target))
+            if node.meter_target is not None:
+                self.writes.add((node.meter_target.header, node.meter_target.field))
             for index in node.actions:
                 self.statements(by_index[index].body, program)
 
@@ -141,6 +143,10 @@ def analyse(program: ir.Program) -> Usage:
     early.parser(program)
     early.checksums(program, update=False)
     early.pipeline(program.ingress, program)
+    if program.digest_request is not None:
+        learned = [value for digest in program.digests.values() for value in digest.values]
+        for value in (program.digest_request, *learned):
+            early.reads.update(expr_fields(value))
     late.pipeline(program.egress, program)
     late.checksums(program, update=True)
     if program.passes is not None:

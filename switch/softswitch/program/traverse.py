@@ -31,7 +31,7 @@ def operands(statement: ir.Statement) -> tuple[ir.Expr, ...]:  # noqa: PLR0911 -
     match statement:
         case ir.Assign(_, value):
             return (value,)
-        case ir.RegisterRead(_, _, index) | ir.Count(_, index):
+        case ir.RegisterRead(_, _, index) | ir.Count(_, index) | ir.ExecuteMeter(_, _, index):
             return (index,)
         case ir.RegisterWrite(_, index, value):
             return (index, value)
@@ -64,7 +64,7 @@ def flatten(statements: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
 
 def written_field(statement: ir.Statement) -> FieldKey | None:
     """The field that ``statement`` assigns, None if it assigns none."""
-    if isinstance(statement, ir.Assign | ir.RegisterRead | ir.Random | ir.Hash):
+    if isinstance(statement, ir.Assign | ir.RegisterRead | ir.Random | ir.Hash | ir.ExecuteMeter):
         return statement.target.header, statement.target.field
     return None
 

@@ -20,6 +20,8 @@ class Names:
     registers: dict[str, str] = field(default_factory=dict)
     counters: dict[str, str] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
+    meters: dict[str, str] = field(default_factory=dict)
+    value_sets: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: ir.Program) -> Names:
@@ -28,6 +30,8 @@ class Names:
             {name: identifier(f"R_{name}", taken) for name in program.registers},
             {name: identifier(f"C_{name}", taken) for name in program.counters},
             {name: identifier(name, taken) for name in program.tables},
+            {name: identifier(f"M_{name}", taken) for name in program.meters},
+            {name: identifier(f"S_{name}", taken) for name in program.value_sets},
         )
 
 

@@ -253,6 +253,8 @@ class ParserEmitter:
         self._state(state.default, at)
 
     def _condition(self, case: ir.Case, names: list[str], key: tuple[ir.Expr, ...]) -> str:
+        if case.value_set is not None:
+            return f"({', '.join(names)},) in {self._context.names.value_sets[case.value_set]}"
         parts = []
         for name, part, value, mask in zip(names, key, case.values, case.masks, strict=True):
             width = part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1

@@ -147,6 +147,7 @@ class PassesEmitter(ProcessEmitter):
         self._out.comment("ingress")
         PipelineEmitter(self._context, self._out, self._program.ingress).emit()
         self._request_clone()
+        self._learn()
         self._request_again(self._resubmit, INSTANCE_RESUBMITTED, "frame")
         with self._out.block(f"if {self._resubmit}:"):
             self._out.line("return")

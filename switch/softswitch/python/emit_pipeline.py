@@ -118,6 +118,10 @@ class PipelineEmitter:
         name = self._context.names.tables[table.name]
         self._out.comment(f"table {table.name}")
         self._look_up(table, name)
+        if table.meter_target is not None:
+            # Rates of direct meters cannot be set: all packets are green.
+            with self._out.block(f"if entry is not default_{name}:"):
+                self._statements.store(table.meter_target, constant(0), set())
         if table.has_counter:
             self._out.line("cell = entry[1]")
             with self._out.block("if cell:"):

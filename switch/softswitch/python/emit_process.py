@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from softswitch.program import ir
+from softswitch.program.emitted_text import literal
 from softswitch.program.standard import DROP_PORT, INSTANCE_REPLICA, PACKET_LENGTH, STANDARD
 from softswitch.python.emit_context import Context
 from softswitch.python.emit_deparser import DeparserEmitter
@@ -40,6 +41,7 @@ class ProcessEmitter:
         self._verify()
         self._out.comment("ingress")
         PipelineEmitter(self._context, self._out, self._program.ingress).emit()
+        self._learn()
         self._replicate()
         deparser = DeparserEmitter(self._context, self._out)
         deparser.before_replicas()
@@ -85,6 +87,18 @@ class ProcessEmitter:
         if self._context.track_length:
             self._out.line(f"{PACKET_LENGTH} = size")
         self._forget_limit()
+
+    def _learn(self) -> None:
+        """Send the digest that ingress asked for."""
+        request = self._program.digest_request
+        if request is None:
+            return
+        expressions = ExprEmitter(self._context)
+        local = self._fields[request.header, request.field]
+        for number, digest in self._program.digests.items():
+            with self._out.block(f"if {local} == {number}:"):
+                values = "".join(f"{expressions.data(value).text}, " for value in digest.values)
+                self._out.line(f"learn({literal(digest.name)}, ({values}))")
 
     # -- checksums -------------------------------------------------------
 

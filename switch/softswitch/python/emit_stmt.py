@@ -73,7 +73,7 @@ class StatementEmitter:
 
     # -- single statements -----------------------------------------------
 
-    def _simple(self, statement: ir.Statement, changed: set[str]) -> None:
+    def _simple(self, statement: ir.Statement, changed: set[str]) -> None:  # noqa: PLR0912 - one case per statement
         match statement:
             case ir.Assign(target, value):
                 self.store(target, self._expressions.data(value), changed)
@@ -89,6 +89,8 @@ class StatementEmitter:
                 self._register_write(register, index, value)
             case ir.Count(counter, index):
                 self._count(counter, index)
+            case ir.ExecuteMeter(target, meter, index):
+                self._meter(target, meter, index, changed)
             case ir.MarkToDrop():
                 self._mark_to_drop()
             case ir.Truncate(length):
@@ -188,6 +190,14 @@ class StatementEmitter:
         where, guard = self._index(self._expressions.data(index), declared.size)
         lines = ["cell[0] += 1", "cell[1] += size"]
         self._guarded(guard, [f"cell = {self._context.names.counters[counter]}[{bare(where)}]", *lines])
+
+    def _meter(self, target: ir.FieldRef, meter: str, index: ir.Expr, changed: set[str]) -> None:
+        where, guard = self._index(self._expressions.data(index), self._context.program.meters[meter].size)
+        local = self._context.storage.fields.get((target.header, target.field), "unused")
+        colour = Value(f"{self._context.names.meters[meter]}({bare(where)}, size, now())", 0, 2)
+        # Executed even if the target is never read: it takes tokens.
+        self._guarded(guard, [f"{local} = {bare(wrap(colour, target.width, signed=target.signed))}"])
+        self._mark(target.header, changed)
 
     def _mark_to_drop(self) -> None:
         fields = self._context.storage.fields

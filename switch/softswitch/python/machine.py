@@ -17,7 +17,8 @@ from softswitch.python.emit import Emitted, emit_program
 from softswitch.python.emit_specialised import is_specialised, specialised_source
 from softswitch.python.hashes import RUNTIME
 from softswitch.python.lookup import Cell, Compiled, PythonRow, PythonTable
-from softswitch.runtime.machine import TIMESTAMP_MASK, Session
+from softswitch.python.meters import Meters
+from softswitch.runtime.machine import TIMESTAMP_MASK, MeterRates, Session
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
@@ -39,6 +40,10 @@ class PythonMachine:
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.sessions: dict[int, Session] = {}
         self._lost_passes = [0]
+        self._value_sets: dict[str, set[tuple[int, ...]]] = {name: set() for name in self.program.value_sets}
+        self._meters = {name: Meters(meter.counts_bytes) for name, meter in self.program.meters.items()}
+        self._clock = clock
+        self._digest: Callable[[str, tuple[int, ...]], None] | None = None
         self.registers = {name: [0] * register.size for name, register in self.program.registers.items()}
         self.counters: dict[str, list[Cell]] = {
             name: [[0, 0] for _ in range(array.size)]
@@ -68,10 +73,13 @@ class PythonMachine:
             "groups": self.groups,
             "sessions": self.sessions,
             "lost_passes": self._lost_passes,
+            "learn": self._learn,
         }
         space |= {f"unpack_{name}": struct.Struct(text).unpack_from for name, text in emitted.unpack.items()}
         space |= {f"pack_{name}": struct.Struct(text).pack for name, text in emitted.pack.items()}
         space |= {names.registers[name]: cells for name, cells in self.registers.items()}
+        space |= {names.value_sets[name]: members for name, members in self._value_sets.items()}
+        space |= {names.meters[name]: meters.execute for name, meters in self._meters.items()}
         space |= {names.counters[name]: cells for name, cells in self.counters.items()}
         return space
 
@@ -97,6 +105,20 @@ class PythonMachine:
         source = specialised_source(self._context, action, args)
         _execute(source, f"<softswitch {action.name} {next(_numbers)}>", space)
         return (position, cell, space["specialised"])
+
+    def _learn(self, name: str, values: tuple[int, ...]) -> None:
+        if self._digest is not None:
+            self._digest(name, values)
+
+    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
+        self._digest = callback
+
+    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
+        self._value_sets[name].clear()
+        self._value_sets[name].update(members)
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        self._meters[name].set(index, rates, self._clock() & TIMESTAMP_MASK)
 
     @property
     def lost_passes(self) -> int:

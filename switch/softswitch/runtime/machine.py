@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from softswitch.program import ir
@@ -42,6 +43,16 @@ class CounterCells(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> CounterCell: ...
+
+
+@dataclass(frozen=True)
+class MeterRates:
+    """Of a committed and a peak bucket: units (bytes or packets) per second, and the most units that it holds."""
+
+    committed: float
+    committed_burst: int
+    peak: float
+    peak_burst: int
 
 
 class Machine(Protocol):
@@ -84,6 +95,15 @@ class Machine(Protocol):
 
     def delete_group(self, group: int) -> None:
         """Raises KeyError if there is no such group."""
+
+    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
+        """Replace the members of a parser value set: a number for each field of the key."""
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        """Configure one meter, whose buckets are full then; None: all packets are green."""
+
+    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
+        """``callback(name, values)`` gets every digest, while its packet runs."""
 
     def set_session(self, session: int, replicas: Sequence[tuple[int, int]], group: int) -> None:
         """Create or replace a clone session: clones go to ``replicas``, and to those of a multicast group (0: none)."""

@@ -51,6 +51,7 @@ from softswitch.program.ir.statements import (
     AssignHeader,
     Block,
     Count,
+    ExecuteMeter,
     Exit,
     Hash,
     If,
@@ -65,7 +66,7 @@ from softswitch.program.ir.statements import (
     Statement,
     Truncate,
 )
-from softswitch.program.ir.storage import CounterArray, Field, Header, Register, Varbit
+from softswitch.program.ir.storage import CounterArray, Digest, Field, Header, Meter, Register, ValueSet, Varbit
 
 __all__ = [
     "CLONE_REQUESTED",
@@ -87,6 +88,8 @@ __all__ = [
     "ConstEntry",
     "Count",
     "CounterArray",
+    "Digest",
+    "ExecuteMeter",
     "Exit",
     "Expr",
     "Extract",
@@ -102,6 +105,7 @@ __all__ = [
     "Loop",
     "MarkToDrop",
     "MatchKind",
+    "Meter",
     "Node",
     "Param",
     "Parameter",
@@ -125,6 +129,7 @@ __all__ = [
     "Truncate",
     "Unary",
     "Valid",
+    "ValueSet",
     "Varbit",
     "Verify",
 ]

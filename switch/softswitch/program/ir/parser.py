@@ -59,11 +59,15 @@ ParserOp = Extract | ExtractVarbit | Choose | Advance | Verify | Statement
 
 @dataclass(frozen=True)
 class Case:
-    """Matches if ``key & mask == value`` for every key expression. ``next_state`` None accepts."""
+    """Matches if ``key & mask == value`` for every key expression. ``next_state`` None accepts.
+
+    With ``value_set`` it matches if the key is a member of this set; there are no values and masks then.
+    """
 
     values: tuple[int, ...]
     masks: tuple[int, ...]
     next_state: str | None
+    value_set: str | None = None
 
 
 @dataclass(frozen=True)

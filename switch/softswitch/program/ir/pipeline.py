@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from softswitch.program.ir.expressions import Expr
+from softswitch.program.ir.expressions import Expr, FieldRef
 from softswitch.program.ir.source import UNKNOWN_SOURCE, Source
 from softswitch.program.ir.statements import Statement
 
@@ -74,7 +74,8 @@ class Table:
     others; the JSON does not tell.
 
     ``kind``: the strongest match kind of its keys. ``next``: the next node by action index; None ends the pipeline. If
-    the program asks for hit or miss, ``by_hit`` is set, and ``on_hit`` and ``on_miss`` are the next nodes.
+    the program asks for hit or miss, ``by_hit`` is set, and ``on_hit`` and ``on_miss`` are the next nodes. A hit writes
+    the colour of the table's direct meter to ``meter_target``.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Table:
     has_counter: bool = False
     entries_const: bool = True
     source: Source = UNKNOWN_SOURCE
+    meter_target: FieldRef | None = None
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from softswitch.program.ir.checksums import Calculation, Checksum
+from softswitch.program.ir.expressions import FieldRef
 from softswitch.program.ir.parser import Parser
 from softswitch.program.ir.passes import Passes
 from softswitch.program.ir.pipeline import Action, Pipeline, Table
-from softswitch.program.ir.storage import CounterArray, Header, Register, Varbit
+from softswitch.program.ir.storage import CounterArray, Digest, Header, Meter, Register, ValueSet, Varbit
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +19,8 @@ class Program:
     """Nothing changes it, so switches may share it.
 
     ``varbits``: by the header behind which the bits of a varbit field leave. ``passes``: None for a program that never
-    clones, resubmits or recirculates, and truncates in egress only.
+    clones, resubmits or recirculates, and truncates in egress only. Statements leave the number of one of the
+    ``digests`` in ``digest_request``; it is sent at the end of ingress.
     """
 
     headers: dict[str, Header]
@@ -34,6 +36,10 @@ class Program:
     checksums: tuple[Checksum, ...] = ()
     varbits: dict[str, Varbit] = field(default_factory=dict)
     passes: Passes | None = None
+    value_sets: dict[str, ValueSet] = field(default_factory=dict)
+    meters: dict[str, Meter] = field(default_factory=dict)
+    digests: dict[int, Digest] = field(default_factory=dict)
+    digest_request: FieldRef | None = None
 
     @property
     def tables(self) -> dict[str, Table]:

@@ -65,6 +65,15 @@ class Count:
 
 
 @dataclass(frozen=True)
+class ExecuteMeter:
+    """Assigns the colour (0 green, 1 yellow, 2 red). An index past the end leaves the target as it was."""
+
+    target: FieldRef
+    meter: str
+    index: Expr
+
+
+@dataclass(frozen=True)
 class MarkToDrop:
     """egress_spec = 511 and mcast_grp = 0."""
 
@@ -138,6 +147,7 @@ Statement = (
     | RegisterRead
     | RegisterWrite
     | Count
+    | ExecuteMeter
     | MarkToDrop
     | Truncate
     | Random

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from softswitch.program.ir.expressions import FieldRef
+from softswitch.program.ir.expressions import Expr, FieldRef
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,33 @@ class Register:
     size: int
     width: int
     signed: bool = False
+
+
+@dataclass(frozen=True)
+class ValueSet:
+    """Members are written by the control plane: a number for each of the ``widths`` of a select's key."""
+
+    name: str
+    widths: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class Meter:
+    """Of two rates; it counts bytes or packets. ``table`` names the table of a direct meter."""
+
+    name: str
+    size: int
+    counts_bytes: bool
+    table: str | None = None
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What the control plane learns of a packet."""
+
+    name: str
+    values: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from softswitch.program import ir
 from softswitch.program.graph import CycleError, joins
 from softswitch.program.limits import CELLS, IF_DEPTH, OBJECTS, PARAMETERS, STATEMENTS, WIDTH
 from softswitch.program.load.expressions import ExprLoader
+from softswitch.program.load.externs import Externs, execute_meter, request_digest
 from softswitch.program.load.lowering import Lowering
 from softswitch.program.load.node import Node, shown, source_of, unsupported
 from softswitch.program.load.passes import PassLoader
@@ -27,10 +28,12 @@ class ActionLoader:
     def __init__(
         self,
         expressions: ExprLoader,
+        *,
         registers: dict[str, ir.Register],
         counters: dict[str, ir.CounterArray],
         calculations: dict[str, ir.Calculation],
         passes: PassLoader,
+        externs: Externs,
     ) -> None:
         self._expressions = expressions
         self._registers = registers
@@ -57,6 +60,8 @@ class ActionLoader:
             "clone_egress_pkt_to_egress": passes.clone,
             "resubmit": passes.resubmit,
             "recirculate": passes.recirculate,
+            "execute_meter": lambda p, s: execute_meter(p, s, expressions, externs),
+            "generate_digest": lambda p, s: request_digest(p, s, expressions, externs),
             "assert": lambda p, s: self._check("assert", p, s),
             "assume": lambda p, s: self._check("assume", p, s),
             "no_op": lambda _p, _s: (),
@@ -207,6 +212,9 @@ class ActionLoader:
 
     def _assign_header(self, p: Node, scope: Scope) -> tuple[ir.Statement, ...]:
         metadata = self._expressions.metadata(p[1], scope.source)
+        into = self._expressions.metadata(p[0], scope.source)
+        if metadata is not None and into is not None:
+            return self.lowering.copy_metadata(into, metadata, scope.source)
         if metadata is not None:
             target = self._expressions.choices(p[0], scope)
             return self.lowering.each(

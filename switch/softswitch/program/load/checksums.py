@@ -48,9 +48,14 @@ def _chunks(part: Node, expressions: ExprLoader, source: ir.Source) -> list[ir.C
         return [ir.Chunk(field, field.width)]
     if kind == "header":
         header = expressions.header(part["value"], source)
-        if header.name in expressions.varbits:
-            raise unsupported(f"all of header {header.name!r} with a varbit field in a checksum or hash", source)
-        return [ir.Chunk(each, each.width) for each in expressions.fields_of(part["value"], source)]
+        chunks = [ir.Chunk(each, each.width) for each in expressions.fields_of(part["value"], source)]
+        taken_apart = expressions.varbits.get(header.name)
+        if taken_apart is not None:
+            own = taken_apart.varbit
+            chunks.append(ir.Chunk(own.value, own.value.width, own.length, header.name))
+            rest = expressions.headers[taken_apart.rest].fields if taken_apart.rest else ()
+            chunks += [ir.Chunk(ir.FieldRef(taken_apart.rest or "", f.name, f.width, f.signed), f.width) for f in rest]
+        return chunks
     raise unsupported(f"an input of type {shown(kind)} in a checksum or hash", source)
 
 

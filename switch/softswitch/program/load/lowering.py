@@ -82,7 +82,8 @@ class Lowering:
             )
             for each in headers[target].fields
         ]
-        return (*self.set_valid(target), *(ir.Assign(to, value) for to, value in fields))
+        valid = () if headers[target].metadata else self.set_valid(target)
+        return (*valid, *(ir.Assign(to, value) for to, value in fields))
 
     def copy_varbit(self, target: ir.Varbit, source: ir.Varbit) -> list[ir.Statement]:
         return [ir.Assign(target.value, source.value), ir.Assign(target.length, source.length)]

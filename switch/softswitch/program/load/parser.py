@@ -12,18 +12,19 @@ from softswitch.program.graph import CycleError, topological
 from softswitch.program.limits import KEY_FIELDS, PACKET_BYTES, PARSER_PATH
 from softswitch.program.load.actions import ActionLoader
 from softswitch.program.load.expressions import ExprLoader
+from softswitch.program.load.externs import Externs
 from softswitch.program.load.node import Node, declared_once, shown, source_of, unsupported
 from softswitch.program.load.references import Scope
 
 _MOST_BITS = (1 << 64) - 1
 
 
-def load_parser(node: Node, expressions: ExprLoader, loader: ActionLoader) -> ir.Parser:
+def load_parser(node: Node, expressions: ExprLoader, loader: ActionLoader, externs: Externs) -> ir.Parser:
     names: dict[str, Node] = {}
     for state in node["parse_states"].items():
         declared_once(state["name"], state["name"].name(), names)
         names[state["name"].name()] = state
-    states = {name: _StateLoader(state, names, expressions, loader).load() for name, state in names.items()}
+    states = {name: _StateLoader(state, names, expressions, loader, externs).load() for name, state in names.items()}
     parser = ir.Parser(node["name"].name(), node["init_state"].choice(names, "parser state"), states)
     try:
         order = topological(parser.start, lambda name: state_successors(states[name]))
@@ -45,7 +46,15 @@ def _check_paths(parser: ir.Parser, order: list[str], names: dict[str, Node]) ->
 
 
 class _StateLoader:
-    def __init__(self, node: Node, names: Container[str], expressions: ExprLoader, loader: ActionLoader) -> None:
+    def __init__(
+        self,
+        node: Node,
+        names: Container[str],
+        expressions: ExprLoader,
+        loader: ActionLoader,
+        externs: Externs,
+    ) -> None:
+        self._externs = externs
         self._node = node
         self._names = names
         self._expressions = expressions
@@ -64,6 +73,9 @@ class _StateLoader:
             if name == "default":
                 default = self._next_state(transition)
                 break
+            if name == "parse_vset":
+                cases.append(self._set_case(transition, tuple(widths)))
+                continue
             if name != "hexstr":
                 raise unsupported(
                     f"transition of type {shown(name)} in parser state {self._node['name'].value!r}", self._scope.source
@@ -111,6 +123,16 @@ class _StateLoader:
             value >>= padded
             mask = None if mask is None else mask >> padded
         return ir.Case(tuple(values), tuple(masks), self._next_state(node))
+
+    def _set_case(self, node: Node, widths: tuple[int, ...]) -> ir.Case:
+        sizes, known = self._externs.set_sizes, self._externs.value_sets
+        name = node["value"].choice(sizes, "value set")
+        if node["mask"].value is not None or not widths:
+            raise unsupported(f"value set {name!r} with a mask, or without a key", self._scope.source)
+        declared = known.setdefault(name, ir.ValueSet(name, widths, sizes[name]))
+        if declared.widths != widths:
+            raise unsupported(f"value set {name!r} for keys of different widths", self._scope.source)
+        return ir.Case((), (), self._next_state(node), name)
 
     def _op(self, node: Node) -> tuple[ir.ParserOp, ...]:  # noqa: PLR0911 - one case per operation
         scope = Scope(source_of(node, self._scope.source), lookahead=True)

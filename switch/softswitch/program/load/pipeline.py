@@ -9,6 +9,7 @@ from softswitch.program.flow import successors
 from softswitch.program.graph import CycleError, topological
 from softswitch.program.limits import CELLS, KEY_FIELDS, PARAMETERS, PATTERNS, TABLE_ENTRIES
 from softswitch.program.load.expressions import ExprLoader
+from softswitch.program.load.externs import Externs
 from softswitch.program.load.node import Node, declared_once, flag_of, shown, source_of, unsupported
 from softswitch.program.load.references import Scope, chosen
 from softswitch.program.numbers import full
@@ -18,9 +19,7 @@ _KINDS = {"exact": "exact", "lpm": "lpm", "ternary": "ternary", "optional": "ter
 _RANK_MAX = 2**31 - 1
 
 
-def load_pipeline(node: Node, expressions: ExprLoader, actions: dict[int, ir.Action]) -> ir.Pipeline:
-    for profile in node.section("action_profiles"):
-        raise unsupported(f"action profile {profile['name'].name()!r}", source_of(profile, source_of(node)))
+def load_pipeline(node: Node, expressions: ExprLoader, actions: dict[int, ir.Action], externs: Externs) -> ir.Pipeline:
     for call in node.section("action_calls"):
         raise unsupported("an action call outside a table", source_of(call, source_of(node)))
     declared: dict[str, Node] = {}
@@ -29,7 +28,7 @@ def load_pipeline(node: Node, expressions: ExprLoader, actions: dict[int, ir.Act
         declared[part["name"].name()] = part
     nodes: dict[str, ir.Node] = {}
     for table in node["tables"].items():
-        loaded = _TableLoader(table, declared, expressions, actions).load()
+        loaded = _TableLoader(table, declared, expressions, actions, externs).load()
         nodes[loaded.name] = loaded
     for part in node["conditionals"].items():
         conditional = _conditional(part, declared, expressions, source_of(node))
@@ -56,8 +55,14 @@ def _conditional(node: Node, declared: dict[str, Node], expressions: ExprLoader,
 
 class _TableLoader:
     def __init__(
-        self, node: Node, declared: dict[str, Node], expressions: ExprLoader, actions: dict[int, ir.Action]
+        self,
+        node: Node,
+        declared: dict[str, Node],
+        expressions: ExprLoader,
+        actions: dict[int, ir.Action],
+        externs: Externs,
     ) -> None:
+        self._externs = externs
         self._node = node
         self._declared = declared
         self._expressions = expressions
@@ -75,7 +80,8 @@ class _TableLoader:
         ids = self._action_ids()
         default = node.get("default_entry")
         if default is None:
-            raise unsupported(f"table {self._name!r} without default action", self._source)
+            ids = (*ids, self._nothing())
+            default = Node({"action_id": ids[-1]}, node, "default_entry")
         following = node["next_tables"]
         targets = {str(part.key): _next(part, self._declared) for part in following.members()}
         by_hit = "__HIT__" in targets or "__MISS__" in targets
@@ -100,18 +106,32 @@ class _TableLoader:
             on_miss=targets.get("__MISS__", base),
             has_counter=flag_of(node, "with_counters", default=False),
             source=self._source,
+            meter_target=self._externs.targets.get(self._name) if self._metered() else None,
         )
+
+    def _metered(self) -> bool:
+        name = self._node.get("direct_meters")
+        if name is None:
+            return False
+        meter = self._externs.meters.get(name.name())
+        if meter is None or meter.table != self._name:
+            raise name.wrong("is no direct meter of this table")
+        return True
+
+    def _nothing(self) -> int:
+        """An action that does nothing, for a table whose program names no default action."""
+        index = max(self._actions, default=-1) + 1
+        name = "NoAction (no default action)"
+        known = next((i for i, action in self._actions.items() if action.name == name), None)
+        if known is None:
+            self._actions[index] = ir.Action(index, name, (), (), self._source)
+        return index if known is None else known
 
     def _refuse(self) -> None:
         node, name = self._node, self._name
         kind = node.get("type")
-        if kind is not None and kind.value != "simple":
-            raise unsupported(f"table {name!r} of type {shown(kind.value)} (action profile or selector)", self._source)
-        meters = node.get("direct_meters")
-        if meters is not None and meters.value:
-            raise unsupported(f"direct meter {shown(meters.value)}", self._source)
-        if flag_of(node, "support_timeout", default=False):
-            raise unsupported(f"idle timeout on table {name!r}", self._source)
+        if kind is not None and kind.value not in ("simple", "indirect", "indirect_ws"):
+            raise unsupported(f"table {name!r} of type {shown(kind.value)}", self._source)
 
     def _action_ids(self) -> tuple[int, ...]:
         ids: dict[int, None] = {}

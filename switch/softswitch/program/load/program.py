@@ -18,6 +18,7 @@ from softswitch.program.load.actions import ActionLoader
 from softswitch.program.load.aggregates import load_aggregates
 from softswitch.program.load.checksums import load_calculations, load_checksum
 from softswitch.program.load.expressions import ExprLoader
+from softswitch.program.load.externs import load_externs
 from softswitch.program.load.node import Node, source_of, unsupported
 from softswitch.program.load.parser import load_parser
 from softswitch.program.load.passes import PassLoader
@@ -33,9 +34,6 @@ from softswitch.program.load.text import parse_program
 from softswitch.program.traverse import flatten
 
 _REFUSED_SECTIONS = {
-    "parse_vsets": "parser value set",
-    "meter_arrays": "meter",
-    "learn_lists": "digest",
     "extern_instances": "extern instance",
 }
 
@@ -58,13 +56,21 @@ def load_program(text: str) -> ir.Program:
     check_memory(root, registers, counters)
     calculations = load_calculations(root, expressions)
     passes = PassLoader(root, expressions)
-    loader = ActionLoader(expressions, registers, counters, calculations, passes)
+    externs = load_externs(root, expressions)
+    loader = ActionLoader(
+        expressions,
+        registers=registers,
+        counters=counters,
+        calculations=calculations,
+        passes=passes,
+        externs=externs,
+    )
     actions = loader.actions(root)
-    pipelines = {name: load_pipeline(node, expressions, actions) for name, node in _pipelines(root).items()}
+    pipelines = {name: load_pipeline(node, expressions, actions, externs) for name, node in _pipelines(root).items()}
     _check_tables(root, pipelines, actions)
     if _truncates(pipelines["ingress"], actions):
         passes.need()
-    parser = load_parser(root["parsers"][0], expressions, loader)
+    parser = load_parser(root["parsers"][0], expressions, loader, externs)
     deparser = _deparser(root["deparsers"][0], expressions)
     checksums = tuple(load_checksum(node, expressions, calculations) for node in root.section("checksums"))
     return ir.Program(
@@ -80,6 +86,10 @@ def load_program(text: str) -> ir.Program:
         calculations=calculations,
         checksums=checksums,
         passes=passes.passes,
+        value_sets=externs.value_sets,
+        meters=externs.meters,
+        digests=externs.digests,
+        digest_request=externs.digest_request,
         varbits={name: varbit.varbit for name, varbit in declared.varbits.items()},
     )
 

@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Value sets, meters, digests and action profiles, in both engines.
+
+A packet is what it asks for, an index, a colour and whether the value set knows it; it leaves by port 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError
+from softswitch.runtime.entries import ActionCall, Entry, Exact
+from softswitch.runtime.machine import MeterRates
+from softswitch.switch import EngineChoice, SoftSwitch
+
+PACKETS, BYTES, DIGEST = 1, 2, 3
+GREEN, YELLOW, RED, NOT_METERED = 0, 1, 2, 3
+KNOWN = "MyParser.known_pairs"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_us = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_us
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def switch(program_text: Callable[[str], str], engine: EngineChoice, clock: Clock) -> SoftSwitch:
+    return SoftSwitch(program_text("externs"), engine=engine, clock=clock)
+
+
+def ran(switch: SoftSwitch, what: int, index: int, more: int = 0) -> bytes:
+    ((port, frame),) = switch.process(5, bytes([what, index, 0, 0]) + bytes(more))
+    assert port == 1
+    return frame[:4]
+
+
+def colours(switch: SoftSwitch, what: int, count: int, more: int = 0) -> list[int]:
+    return [ran(switch, what, 2, more)[2] for _ in range(count)]
+
+
+def test_a_value_set(switch: SoftSwitch) -> None:
+    assert ran(switch, 9, 7)[3] == 0
+    switch.set_value_set(KNOWN, [(9, 7), (7, 9)])
+    assert [ran(switch, *pair)[3] for pair in ((9, 7), (7, 9), (9, 9), (7, 7))] == [1, 1, 0, 0]
+    switch.set_value_set(KNOWN, [(9, 9)])
+    assert [ran(switch, *pair)[3] for pair in ((9, 7), (9, 9))] == [0, 1]
+    switch.set_value_set(KNOWN, [])
+    assert ran(switch, 9, 9)[3] == 0
+
+
+def test_what_no_value_set_takes(switch: SoftSwitch) -> None:
+    with pytest.raises(NotFoundError):
+        switch.set_value_set("unknown", [])
+    for member in ((256, 0), (1,), (1, 2, 3), (-1, 0)):
+        with pytest.raises(InvalidEntryError, match="does not fit"):
+            switch.set_value_set(KNOWN, [member])
+    with pytest.raises(TableFullError):
+        switch.set_value_set(KNOWN, [(number, 0) for number in range(5)])
+
+
+def test_meters_that_nobody_configured_are_green(switch: SoftSwitch) -> None:
+    assert colours(switch, PACKETS, 3) == [GREEN] * 3
+    assert ran(switch, PACKETS, 4)[2] == NOT_METERED  # past the end: not written
+
+
+def test_a_meter_of_packets(switch: SoftSwitch, clock: Clock) -> None:
+    """Two buckets, full at first: two packets are green, one more is within the peak."""
+    switch.set_meter("MyIngress.packets", 2, MeterRates(committed=1, committed_burst=2, peak=10, peak_burst=3))
+    assert colours(switch, PACKETS, 5) == [GREEN, GREEN, YELLOW, RED, RED]
+    clock.now_us += 100_000  # one more in the peak bucket, none in the committed one
+    assert colours(switch, PACKETS, 2) == [YELLOW, RED]
+    clock.now_us += 900_000
+    assert colours(switch, PACKETS, 4) == [GREEN, YELLOW, YELLOW, RED]
+    switch.set_meter("MyIngress.packets", 2, None)
+    assert colours(switch, PACKETS, 4) == [GREEN] * 4
+
+
+def test_a_meter_of_bytes(switch: SoftSwitch) -> None:
+    switch.set_meter("MyIngress.bytes", 2, MeterRates(1, 100, 1, 150))
+    assert colours(switch, BYTES, 4, more=46) == [GREEN, GREEN, YELLOW, RED]
+
+
+def test_what_no_meter_takes(switch: SoftSwitch) -> None:
+    for name, index in (("unknown", 0), ("MyIngress.packets", 4), ("MyIngress.of_rows", 0)):
+        with pytest.raises(NotFoundError):
+            switch.set_meter(name, index, None)
+    for rates in (
+        MeterRates(2, 1, 1, 1),
+        MeterRates(-1, 1, 1, 1),
+        MeterRates(1, -1, 1, 1),
+        MeterRates(1, 1, 1, 1 << 63),
+    ):
+        with pytest.raises(InvalidEntryError, match="packets"):
+            switch.set_meter("MyIngress.packets", 0, rates)
+
+
+def test_a_direct_meter_writes_its_colour_on_a_hit(switch: SoftSwitch) -> None:
+    assert ran(switch, 9, 0)[2] == NOT_METERED
+    switch.insert("MyIngress.metered", Entry((Exact(9),), ActionCall("MyIngress.colour_row")))
+    assert ran(switch, 9, 0)[2] == GREEN
+
+
+def test_a_digest(switch: SoftSwitch) -> None:
+    learned: list[tuple[str, tuple[int, ...]]] = []
+    ran(switch, DIGEST, 3)  # nobody listens
+    switch.on_digest(lambda name, values: learned.append((name, values)))
+    ran(switch, DIGEST, 0x81)
+    ran(switch, PACKETS, 0)
+    switch.on_digest(None)
+    ran(switch, DIGEST, 3)
+    assert learned == [("learned_t", (5, DIGEST, 0x102))]
+
+
+@pytest.mark.parametrize("table", ["by_profile", "by_selector"])
+def test_an_action_profile(switch: SoftSwitch, table: str) -> None:
+    assert ran(switch, 9, 0)[1] == 0  # there is no default action
+    switch.insert(f"MyIngress.{table}", Entry((Exact(9),), ActionCall("MyIngress.mark", (0x42,))))
+    assert ran(switch, 9, 0)[1] == 0x42
