@@ -4,8 +4,8 @@
 // A run's token (docs/protocol.md, "Runs"): two workers in a run whose switch forgets all its slots at any moment, and
 // their next run after that. A slot may close before all are in, as with a loss bound.
 //
-// The network keeps every packet for ever, so each can be lost, come late or come again; but a packet that opens a run
-// does not outlive the switch that it was sent to. Greetings are one step here: renewal.pml has their own.
+// The network keeps every packet for ever, so each can be lost, come late or come again. Greetings are one step here:
+// renewal.pml has their own. What has opened a run may come once more and close its slots again, as by a quorum of one.
 //
 // WITHOUT_<RULE> takes a rule out.
 
@@ -41,7 +41,9 @@ byte first[RUNS * CHUNKS];
 
 // The switch: the job's run, 0 for none, and its first round; what each slot has. A sum is kept as the runs of the two
 // contributions, 0 for none.
-byte known, opened;
+byte known, opened, generation;
+// By run: the generation that its opening names.
+byte named[RUNS];
 bool used[SLOTS], closed[SLOTS];
 byte owner[SLOTS], round[SLOTS], in_0[SLOTS], in_1[SLOTS];
 byte stops;
@@ -139,7 +141,7 @@ inline take(w, k, sum) {
         printf("@ ends %d\n", w); ended[w] = 1 }
 
 inline forget() {
-    stops++;
+    stops++; generation++;
     used[0] = 0; used[1] = 0; closed[0] = 0; closed[1] = 0; owner[0] = 0; owner[1] = 0; round[0] = 0; round[1] = 0;
     in_0[0] = 0; in_0[1] = 0; in_1[0] = 0; in_1[1] = 0;
 #ifndef WITHOUT_FORGETS_RUN
@@ -147,9 +149,20 @@ inline forget() {
 #endif
 }
 
+// Packets of an opening that come again, where slot 0 has no newer round.
+#ifdef WITHOUT_GENERATION
+#define NAMES_IT(r) 1
+#else
+#define NAMES_IT(r) (named[(r) - 1] == generation)
+#endif
+#define REOPEN(r) \
+    :: d_step { now[0] >= r && known != (r) && NAMES_IT(r) && (!used[0] || base[(r) - 1] > round[0]) -> \
+        printf("@ reopens %d\n", r); known = (r); opened = base[(r) - 1]; \
+        used[0] = 1; closed[0] = 1; owner[0] = (r); round[0] = opened; in_0[0] = 0; in_1[0] = 0 }
+
 inline open_run(r) {
     base[r - 1] = (used[0] -> round[0] + APART : 0);
-    known = r; opened = base[r - 1];
+    known = r; opened = base[r - 1]; named[r - 1] = generation;
     used[0] = 1; closed[0] = 1; owner[0] = r; round[0] = opened; in_0[0] = 0; in_1[0] = 0;
     now[0] = r; now[1] = r; got[0] = 0; got[1] = 0; ended[0] = 0; ended[1] = 0
 }
@@ -163,7 +176,9 @@ active proctype workers() {
     FOR_EACH(TAKE)
     FOR_EACH(END)
     :: d_step { stops < STOPS -> printf("@ forget\n"); forget() }
+    REOPEN(1)
 #if RUNS == 2
+    REOPEN(2)
     :: d_step { ended[0] && ended[1] && now[0] == 1 -> printf("@ opens 2\n"); open_run(2) }
 #endif
     :: else ->

@@ -35,7 +35,7 @@ const port_t DROP_PORT = 511;
 const bit<16> SUMWIRE_PORT = 21335;
 const bit<4> SUMWIRE_VERSION = 2;
 // Of this program, in the answer to a HELLO. Counted up with every change of what hosts meet.
-const bit<8> PROGRAM_REVISION = 3;
+const bit<8> PROGRAM_REVISION = 4;
 
 // kind
 const bit<4> KIND_CONTRIBUTE = 1;
@@ -71,6 +71,8 @@ const bit<8> MIN32_WORDS = 1;
 
 // token: of packets that belong to no run. Those of a run's greeting have it.
 const token_t TOKEN_NONE = 0;
+// Runs have tokens from here on. Below are generations, which greetings have instead.
+const token_t TOKENS_OF_RUNS = 0x100000000;
 // bucket of the packets that open a run: they bring its token to the switch.
 const bit<16> BUCKET_OPENS_RUN = 0xFE00;
 

@@ -9,6 +9,7 @@ numbers of the wire format once more, on purpose: a wrong number in the project 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -52,6 +53,7 @@ from golden.packets import (
     RESYNC,
     REVISION,
     STALE,
+    TOKENS_OF_RUNS,
     TRIMMED,
     UDP_PORT,
     Host,
@@ -77,6 +79,7 @@ from golden.queues import (
 )
 from golden.refusals import *  # noqa: F403
 from golden.refusals import Refusals
+from golden.runs import generation_refusal, is_of_run, run_refusal
 from golden.tags import tag_of
 
 
@@ -174,6 +177,8 @@ class GoldenSwitch:
     # By port, whether of tagged packets, drop class and decision.
     decisions: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     now: int = 0  # us
+    # Of a job, by its number.
+    generation_of: Callable[[int], int] = lambda job: 1
 
     def __post_init__(self) -> None:
         self.refusals = Refusals(self.aggregator)
@@ -291,7 +296,10 @@ class GoldenSwitch:
         # Another call in the slot's round.
         differs = slot is not None and slot.round == packet.round
         differs = differs and (slot.op, slot.bucket, slot.token) != (packet.op, packet.bucket, packet.token)
-        run = self._run_refusal(packet, slot, lower=parent is not None) if self._is_of_run(job, packet) else None
+        if is_of_run(job, packet):
+            run = run_refusal(packet, slot, self.runs.get(job.number), lower=parent is not None)
+        else:
+            run = generation_refusal(packet, slot, self.generation_of(job.number))
         checks = (
             (not from_above and port != worker.port, "PORT"),
             (not from_above and (frame[6:12], frame[26:30]) != (worker.mac, worker.ip), "ADDRESS"),
@@ -319,28 +327,10 @@ class GoldenSwitch:
         )
         return next((reason for failed, reason in late_checks if failed), None)
 
-    @staticmethod
-    def _is_of_run(job: Job, packet: Packet) -> bool:
-        """Whether the packet's run matters. Else the round alone decides: in greetings, from switches above, and where
-        several roots share a slot."""
-        greets = packet.token == NO_TOKEN or packet.bucket == OPENS_RUN or is_hello(packet)
-        return not greets and packet.kind not in (RESULT, STALE, REFUSED) and not (job.sprays and not job.above(packet))
-
     def _slot_of(self, job: Job, packet: Packet) -> Slot | None:
         """The packet's slot; None if what it holds is another run's."""
         slot = self.slots.get((job.number, packet.slot))
-        return None if slot and self._is_of_run(job, packet) and slot.token != packet.token else slot
-
-    def _run_refusal(self, packet: Packet, slot: Slot | None, *, lower: bool) -> str | None:
-        """Why a run's packet is refused for its run."""
-        if slot is not None:
-            ahead = (packet.round - slot.round) % 2**32
-            return "ROUND" if 1 < ahead < 2**31 and not lower else None
-        token, opened = self.runs.get(packet.job, (NO_TOKEN, 0))
-        if token != packet.token:
-            return "TOKEN"
-        ahead = (packet.round - opened) % 2**32
-        return None if ahead <= 1 or (lower and ahead < 2**31) else "ROUND"
+        return None if slot and is_of_run(job, packet) and slot.token != packet.token else slot
 
     def _verdict(self, job: Job, packet: Packet, cuts: bool, ce: bool) -> str:
         key = (job.number, packet.slot)
@@ -415,7 +405,7 @@ class GoldenSwitch:
             slot.answer = ops.result(slot.op, slot.content, slot.count)
 
     def _note_run(self, job: Job, slot: Slot) -> None:
-        if slot.token != NO_TOKEN and slot.bucket == OPENS_RUN:
+        if slot.token >= TOKENS_OF_RUNS and slot.bucket == OPENS_RUN:
             self.runs[job.number] = slot.token, slot.round
 
     def _from_above(self, job: Job, packet: Packet, slot: Slot | None, *, older: bool) -> str:
@@ -482,7 +472,8 @@ class GoldenSwitch:
         """The answer to a HELLO: the slot as it is, whatever the round, and what there is to know of the switch."""
         slot = self.slots.get((packet.job, packet.slot))
         told = self._informed(job, packet._replace(round=slot.round if slot else packet.round))
-        return told._replace(bucket=job.digest >> 16, chunk=REVISION << 16 | job.digest & 0xFFFF)
+        chunk, generation = REVISION << 16 | job.digest & 0xFFFF, self.generation_of(job.number)
+        return told._replace(bucket=job.digest >> 16, chunk=chunk, token=generation)
 
     def _up(self, job: Job, slot: Slot, packet: Packet, request: bytes, flush: int) -> tuple[int, bytes]:
         parent = job.above(packet)

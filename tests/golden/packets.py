@@ -14,9 +14,10 @@ UDP_PORT = 21335
 VERSION = 2
 CONTRIBUTE, RESULT, STALE, PROBE, INFORM, REFUSED = 1, 2, 3, 4, 5, 6
 # The op of a HELLO, and what a switch says of its program.
-NO_OP, REVISION = 0, 3
-# The bucket of packets that open a run, and the token of those that belong to none.
-OPENS_RUN, NO_TOKEN = 0xFE00, 0
+NO_OP, REVISION = 0, 4
+# The bucket of packets that open a run, and the token of those that belong to none. Tokens below the first one of runs
+# are generations.
+OPENS_RUN, NO_TOKEN, TOKENS_OF_RUNS = 0xFE00, 0, 1 << 32
 FLUSH, INCOMPLETE, OVERFLOW, TRIMMED, CE, RESYNC, MISSING, CLOSED = (1 << k for k in range(8))
 # Flags of a contribution that are flags of the result as well.
 KEPT = INCOMPLETE | OVERFLOW | TRIMMED | CE | MISSING

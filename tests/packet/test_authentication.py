@@ -138,7 +138,7 @@ def test_jobs_without_a_key_take_no_tags(rig: Rig) -> None:
 def test_runs_of_a_job_with_a_key(rig: Rig) -> None:
     game = Game(rig)
     for worker in range(4):
-        game.contribute(KEYED, worker, 0, 40, op=model.MAX32, bucket=model.OPENS_RUN, token=TOKEN)
+        game.open_run(KEYED, worker, 0, 40, TOKEN)
     for worker in range(4):
         out = game.contribute(KEYED, worker, 1, 41, token=TOKEN)
     assert len(out) == 4

@@ -8,7 +8,7 @@ import random
 
 import pytest
 from golden import model
-from helpers.packet.play import Frames, Game, Rig, contribution
+from helpers.packet.play import Frames, Game, Rig, contribution, named
 from helpers.packet.star import EVERY, FULL, LEAF, QUORUM
 
 TOKEN, OTHER = 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210
@@ -17,8 +17,7 @@ OPS = pytest.mark.parametrize("op", model.OPS)
 
 
 def opening(game: Game, job: model.Job, worker: int, slot: int = 0, *, token: int = TOKEN, at: int = OPENED) -> Frames:
-    fields = {"bucket": model.OPENS_RUN, "token": token}
-    return game.contribute(job, worker, slot, at, op=model.MAX32, **fields)
+    return game.open_run(job, worker, slot, at, token)
 
 
 def opened(rig: Rig, job: model.Job, *, token: int = TOKEN, at: int = OPENED) -> Game:
@@ -136,6 +135,38 @@ def test_a_switch_that_has_forgotten_its_slots_takes_nothing_more_of_the_run(rig
     forgotten.check_counters()
 
 
+def test_what_would_open_a_run_of_an_earlier_generation_opens_nothing(rig: Rig) -> None:
+    """A straggler, or late copies, would otherwise bring a run back that the switch has forgotten."""
+    earlier = Game(rig).rig.generation(QUORUM.number)
+    game = Game(rig)
+    game.hello(QUORUM, 0, 0)
+    game = Game(rig)
+    assert rig.generation(QUORUM.number) != earlier
+    for generation in (earlier, 0):
+        packet = contribution(QUORUM, 0, 0, OPENED, named(generation), model.MAX32)
+        game.send(QUORUM, packet._replace(bucket=model.OPENS_RUN, token=TOKEN))
+    game.contribute(QUORUM, 0, 1, OPENED + 1, token=TOKEN)
+    assert game.golden.rejects == {"TOKEN": 3}
+    for worker in range(QUORUM.quorum):
+        opening(game, QUORUM, worker)
+    assert game.contribute(QUORUM, 0, 1, OPENED + 1, token=TOKEN) == []
+    game.check_counters()
+
+
+@OPS
+def test_a_greeting_may_name_the_generation_and_then_it_must_be_the_jobs(rig: Rig, op: int) -> None:
+    game = Game(rig)
+    generation = rig.generation(EVERY.number)
+    for round_, token in ((3, generation ^ 1), (4, generation), (4, generation ^ 1), (5, generation - 1), (6, 0)):
+        for worker in range(4):
+            out = game.contribute(EVERY, worker, 0, round_, op=op, bucket=0xFFFF, token=token)
+        assert (len(out) == 4) == (token in (0, generation))
+        assert {model.decode(frame[42:]).token for _, frame in out} <= {token}
+        game.later(model.GAP_US)
+    assert game.golden.rejects == {"TOKEN": 8, "CALL": 4}
+    game.check_counters()
+
+
 def test_a_new_run_is_greeted_and_opened_over_an_old_one(rig: Rig) -> None:
     game = opened(rig, FULL)
     game.contribute(FULL, 0, 0, OPENED + 1, token=TOKEN)
@@ -173,7 +204,8 @@ def test_questions_are_of_a_run_too_and_are_not_told_the_token(rig: Rig) -> None
     game.send(FULL, probe)
     for token in (model.NO_TOKEN, OTHER):
         told = game.hello(FULL, 2, 1, token=token)
-        assert (told.round, told.contributors, told.token) == (OPENED + 1, 1, token)
+        generation = game.rig.generation(FULL.number)
+        assert (told.round, told.contributors, told.token) == (OPENED + 1, 1, generation)
     assert game.golden.rejects == {"TOKEN": 1, "CALL": 1}
     game.check_counters()
 
@@ -223,7 +255,7 @@ def test_random_runs_one_over_another(rig: Rig, seed: int) -> None:
         round_ = at + rng.choice([0, 1, 1, 1, 2, 2, 3])
         if rng.random() < 0.05:
             at = runs[-1][1] + rng.choice([1, 16])
-            runs.append((rng.randrange(1, 2**64), at))
+            runs.append((rng.randrange(2**32, 2**64), at))
             for opener in range(QUORUM.quorum):
                 opening(game, QUORUM, opener, rng.randrange(4), token=runs[-1][0], at=at)
         elif rng.random() < 0.1:

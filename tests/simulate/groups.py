@@ -124,10 +124,10 @@ class Groups:
 
 
 class GlooGroup:
-    """sumwire.job.gloo_group.GlooGroup."""
+    """sumwire.job.gloo_group.GlooGroup, of all ranks."""
 
-    def __init__(self, groups: Groups | None) -> None:
-        assert groups is not None
+    def __init__(self, groups: Groups | None, ranks: None = None) -> None:
+        assert groups is not None and ranks is None
         self.rank, self.ranks = groups.rank(), groups.ranks
         self._world = groups.world
         self._group = groups.join()

@@ -208,13 +208,12 @@ class Network:
         if self.dead:
             return
         switches = [node for node in self.switches.values() if isinstance(node, Switch)]
-        if switches:
-            self._install(switches, (JOB,) if renew else ())
+        if switches and self._install(switches, (JOB,) if renew else ()):
             self.generation += 1
 
-    def _install(self, switches: Sequence[Switch], renew: Sequence[str]) -> None:
+    def _install(self, switches: Sequence[Switch], renew: Sequence[str]) -> bool:
         self._history += ("apply", *renew)
-        install(self.configs, switches, renew, self._history)
+        return install(self.configs, switches, renew, self._history)
 
     def fail(self, name: str) -> None:
         self.dead.add(name)

@@ -175,18 +175,22 @@ def cleared(count: int, seed: int, now_us: Callable[[], int]) -> list[Switch]:
     return _POOL[:count]
 
 
-def install(configs: Sequence[Config], switches: Sequence[Switch], renew: Sequence[str], history: History) -> None:
-    """The controller's apply, the last of a history. It writes what it wrote the last time in the same one."""
+def install(configs: Sequence[Config], switches: Sequence[Switch], renew: Sequence[str], history: History) -> bool:
+    """The controller's apply, the last of a history. It writes what it wrote the last time in the same one.
+
+    Returns whether it has written anything: entries that are right stay, with the job's generation.
+    """
     key = tuple(configs), history
     if key in _WRITTEN:
         for switch, writes in zip(switches, _WRITTEN[key], strict=True):
             switch.repeat(writes)
-        return
+        return any(_WRITTEN[key])
     for switch in switches:
         switch.start_recording()
     pairs = list(zip(configs, switches, strict=True))
     bring_all_about(pairs, program(), renew, _FIRST_TIME + len(history), force=True)
     _WRITTEN[key] = [switch.recorded() for switch in switches]
+    return any(_WRITTEN[key])
 
 
 def forget() -> None:

@@ -64,36 +64,43 @@ def choose_generations(config: Config, actual: Collection[Entry], renew: Collect
     :param renew: names of jobs that get a new generation in any case.
     :param now: unix time in seconds.
     """
-    current = admissions(actual)
-    last = last_generation(actual)
-    held = by_job(actual)
-    chosen: dict[int, int] = {}
-    for job in config.jobs:
-        row = current.get(job.id)
-        if row is not None and job.name not in renew:
-            generation = row.arg("generation")
-            if held[job.id] == set(job_entries(config, job, generation)):
-                chosen[job.id] = generation
-                continue
-        last = chosen[job.id] = next_generation(last, now)
-    return Generations(chosen, last)
+    (chosen,) = choose_generations_together([config], [actual], renew, now)
+    return chosen
 
 
 def choose_generations_together(
     configs: Sequence[Config], actual: Sequence[Collection[Entry]], renew: Collection[str], now: int
 ) -> list[Generations]:
-    """`choose_generations` for several switches. A job that gets a new generation on one gets a new one on all.
+    """`choose_generations` for several switches. A job that gets a new generation on one gets the same on all.
 
-    Otherwise the slots of one switch would start from round 0 while those of another still held a later round.
+    Otherwise the slots of one switch would start from round 0 while those of another still held a later round, and what
+    a greeting says to one switch would not be for the generation of another.
     """
-    pairs = list(zip(configs, actual, strict=True))
-    fresh = set(renew)
-    for config, held in pairs:
-        rows, chosen = admissions(held), choose_generations(config, held, renew, now)
-        for job in config.jobs:
-            if job.id not in rows or rows[job.id].arg("generation") != chosen.by_job[job.id]:
-                fresh.add(job.name)
-    return [choose_generations(config, held, fresh, now) for config, held in pairs]
+    kept = [_unchanged(config, held, renew) for config, held in zip(configs, actual, strict=True)]
+    last = max((last_generation(held) for held in actual), default=0)
+    jobs = [[job.id for job in config.jobs] for config in configs]
+    chosen: dict[int, int] = {}
+    for job in dict.fromkeys(job for ids in jobs for job in ids):
+        (known, *others) = {here.get(job) for ids, here in zip(jobs, kept, strict=True) if job in ids}
+        if others or known is None:
+            last = known = next_generation(last, now)
+        chosen[job] = known
+    return [
+        Generations(own := {job: chosen[job] for job in ids}, max(last_generation(held), *own.values(), 0))
+        for ids, held in zip(jobs, actual, strict=True)
+    ]
+
+
+def _unchanged(config: Config, actual: Collection[Entry], renew: Collection[str]) -> dict[int, int]:
+    """Job id -> generation for the jobs whose entries the switch has as they should be."""
+    current, held = admissions(actual), by_job(actual)
+    rows = {job: current[job.id] for job in config.jobs if job.id in current and job.name not in renew}
+    generations = {job: row.arg("generation") for job, row in rows.items()}
+    return {
+        job.id: generation
+        for job, generation in generations.items()
+        if held[job.id] == set(job_entries(config, job, generation))
+    }
 
 
 def by_job(entries: Iterable[Entry]) -> dict[int | None, set[Entry]]:

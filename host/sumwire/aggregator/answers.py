@@ -59,7 +59,7 @@ class Answers:
         replies.count = len(source)
         asked, slots = self._records[rows[source]], slots[source]
         _write_headers(replies, asked, slots, seat, _KINDS[verdicts[rows[source]]])
-        _introduce(replies, asked, self._state.jobs["digest"][self._index[rows[source]]])
+        _introduce(replies, asked, self._state.jobs[self._index[rows[source]]])
         replies.tos[: len(source)] = self._tos[rows[source]] & marks.PRIORITY_BITS | p4.ECN_ECT
         replies.payloads[: len(words), :WORDS_BYTES] = words.reshape(len(words), WORDS_BYTES)
         replies.payload_of[: len(source)] = source
@@ -105,10 +105,12 @@ def _authenticate(replies: Replies, jobs: NDArray[Any], index: NDArray[np.int32]
     replies.sizes[keyed] += np.uint32(p4.TAG_BYTES)
 
 
-def _introduce(replies: Replies, asked: NDArray[Any], digests: NDArray[np.uint32]) -> None:
-    """Write what HELLOs are told beside the slot's state: the digest of the job and the program's revision."""
+def _introduce(replies: Replies, asked: NDArray[Any], jobs: NDArray[Any]) -> None:
+    """Write what HELLOs are told beside the slot's state: the digest of the job, its generation and the program's
+    revision."""
     which = np.flatnonzero(are_hellos(asked))
-    heads = headers(replies.heads)
+    heads, digests = headers(replies.heads), jobs["digest"]
+    heads["token"][which] = jobs["generation"][which]
     heads["bucket"][which] = digests[which] >> np.uint32(16)
     cut = cuts_of(heads[which]).astype(np.uint32) << _CHUNK_BITS
     heads["cut_chunk"][which] = cut | p4.PROGRAM_REVISION << 16 | digests[which] & np.uint32(0xFFFF)

@@ -79,9 +79,9 @@ class _Step:
         self._probes = self._packets["version_kind"] & 0xF == p4.KIND_PROBE
         self._hellos = are_hellos(self._packets)
         self._trimmed = lost_planes(self._packets)
-        has_token = self._packets["token"] != p4.TOKEN_NONE
-        self._opens = has_token & (self._packets["bucket"] == p4.BUCKET_OPENS_RUN)
-        self._of_run = has_token & ~self._opens & ~self._hellos
+        has_run = self._packets["token"] >= p4.TOKENS_OF_RUNS
+        self._opens = has_run & (self._packets["bucket"] == p4.BUCKET_OPENS_RUN)
+        self._of_run = has_run & ~self._opens & ~self._hellos
         self.numbers = self._jobs["first_slot"] + self._packets["slot"]
         self.slots = state.slots[self.numbers]
         self._fresh = np.zeros(len(rows), np.bool_)
@@ -113,6 +113,7 @@ class _Step:
         others = self._of_run & (slots["token"] != packets["token"])
         older = (slots["used"] != 0) & (ahead != 0) & ~newer & ~others
         self._refuse_runs(others, newer & (ahead != 1))
+        self._refuse_generations((slots["used"] == 0) | newer)
         refused = self.reasons != p4.REJECT_NONE
         self._fresh = ((slots["used"] == 0) | newer | others) & ~refused
         self._forget()
@@ -145,6 +146,18 @@ class _Step:
         first = packets["round"].astype(np.uint32) - runs["round"] <= 1
         self.reasons[np.where(others, ~first, self._of_run & far)] = p4.REJECT_ROUND
         self.reasons[others & (runs["token"] != packets["token"])] = p4.REJECT_TOKEN
+
+    def _refuse_generations(self, begins: NDArray[np.bool_]) -> None:
+        """Refuse packets that greet or open a run for another generation. ``begins``: a new round of the slot."""
+        named = np.where(self._opens, self._first_elements(), self._packets["token"])
+        named = np.where(self._packets["token"] == p4.TOKEN_NONE, self._jobs["generation"], named)
+        looked_at = begins & ~self._of_run & ~self._hellos & ~self._probes
+        self.reasons[looked_at & (named != self._jobs["generation"])] = p4.REJECT_TOKEN
+
+    def _first_elements(self) -> NDArray[np.uint64]:
+        """The first element of each payload."""
+        first = self._batch.rows[self.rows, HEADER_BYTES : HEADER_BYTES + 4]
+        return np.ascontiguousarray(first).view(">u4")[:, 0].astype(np.uint64)
 
     def _open_runs(self, which: Numbers) -> None:
         runs = self._state.shared.runs

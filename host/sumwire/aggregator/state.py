@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import secrets
 from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
@@ -46,6 +47,9 @@ JOB: Final = np.dtype(
         ("quorum_least", np.uint32),
         ("ops", np.uint32),
         ("digest", np.uint32),
+        ("generation", np.uint32),
+        # C aligns the key.
+        ("unused", np.uint32),
         ("coefficients", np.uint32, (p4.SLOT_WORDS,)),
         ("places", np.int32, (p4.JOB_WORKERS_MAX,)),
         ("addresses", np.uint32, (p4.JOB_WORKERS_MAX,)),
@@ -58,18 +62,21 @@ _JOB_NUMBERS: Final = 1 << 16
 # Each process counts verdicts, reject reasons and, of its sockets, these.
 SENT, UNSENT, HANDED_OVER = range(3)
 _SOCKET_COUNTERS: Final = 3
+_GENERATION_MAX: Final = (1 << 32) - 1
 
 
 class Shared:
     """What the processes of an aggregator share: counters, the jobs' runs, and when a sender was last told or logged.
 
-    Processes that are forked later share the memory.
+    Processes that are forked later share the memory. ``generation``: of all jobs; an aggregator that is started again
+    has another one.
     """
 
-    def __init__(self, jobs: Sequence[JobConfig], processes: int = 1) -> None:
+    def __init__(self, jobs: Sequence[JobConfig], processes: int = 1, generation: int | None = None) -> None:
         counters = p4.VERDICTS + p4.REJECTS + _SOCKET_COUNTERS
         self.senders = Senders(jobs)
         self.counters = _shared((processes, counters), np.uint64)
+        self.generation = generation or 1 + secrets.randbelow(_GENERATION_MAX)
         # A run is opened in one slot, and so in one process.
         self.runs = _shared((len(jobs),), RUN)
         # By sender, and of the log also by reason.
@@ -89,14 +96,14 @@ class State:
     """The slots of all jobs and the tables for admission, in process number ``process``.
 
     ``configs``: the jobs. ``places``: the addresses and ports that replies go to, one for each worker of each job.
-    ``seed``: for SIGN's draws.
+    ``seed``: for SIGN's draws, and for a generation of its own.
     """
 
     def __init__(
         self, jobs: Sequence[JobConfig], shared: Shared | None = None, process: int = 0, seed: int | None = None
     ) -> None:
         self.configs = tuple(jobs)
-        self.shared = shared or Shared(jobs)
+        self.shared = shared or Shared(jobs, generation=None if seed is None else 1 + seed % _GENERATION_MAX)
         self.seed = int.from_bytes(os.urandom(8)) if seed is None else seed
         self.places: list[tuple[str, int]] = []
         self.job_of: NDArray[np.int32] = np.full(_JOB_NUMBERS, -1, np.int32)
@@ -119,7 +126,7 @@ class State:
         entry["first_slot"], entry["slots"], entry["quorum"] = first_slot, job.slots, job.quorum
         entry["quorum_least"] = job.quorum_least
         entry["ops"] = sum(1 << CODES[op] for op in job.ops)
-        entry["digest"] = job.digest
+        entry["digest"], entry["generation"] = job.digest, self.shared.generation
         entry["key"] = key_record(job.key, job.job, job.aggregator)
         if job.thc is not None:
             entry["coefficients"] = coefficients(job.thc.table)

@@ -129,11 +129,19 @@ class Greeting:
         if (own[:2] != highest[:2]).any():
             raise UnlikeError
 
-    def token(self, first_round: int) -> int:
-        """The token of the run that these workers have begun in ``first_round``: 64 bits that no other run has."""
-        seen = np.concatenate([self._nonces, self._settings]).astype(ELEMENT).tobytes()
-        token = hashlib.blake2b(seen + first_round.to_bytes(4), digest_size=_TOKEN_BYTES).digest()
-        return int.from_bytes(token) or 1
+    def token(self, first_round: int, generation: int) -> int:
+        """The token of the run that these workers have begun in ``first_round`` of the job's ``generation``: 64 bits
+        that no other run has."""
+        seen = np.concatenate([self._nonces, self._settings, [first_round, generation]]).astype(ELEMENT).tobytes()
+        token = int.from_bytes(hashlib.blake2b(seen, digest_size=_TOKEN_BYTES).digest())
+        return token if token >= p4.TOKENS_OF_RUNS else token + p4.TOKENS_OF_RUNS
+
+    @staticmethod
+    def opening(chunks: int, generation: int) -> NDArray[np.uint8]:
+        """The chunks that open a run, uint8 (chunks, 1, 128): each begins with the job's generation."""
+        elements = np.zeros((chunks, 1, ELEMENTS), ELEMENT)
+        elements[:, :, 0] = generation
+        return elements.view(np.uint8)
 
     def indices(self) -> NDArray[np.uint8]:
         """This worker's planes of known indices: uint8 (1, 4, 128)."""

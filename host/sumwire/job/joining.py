@@ -43,10 +43,9 @@ from sumwire.transport.buffers import Results
 from sumwire.transport.hello import SwitchState
 from sumwire.transport.options import ExchangeOptions
 from sumwire.transport.patience import DeadlinePassedError, Patience
-from sumwire.transport.switch_errors import check_switch, silence, wrong_quorum
+from sumwire.transport.switch_errors import ForgottenRunError, check_switch, silence, wrong_quorum
 from sumwire.transport.udp import Transport
 from sumwire.transport.waiting import SILENT_PROBES
-from sumwire.wire.header import WORD_BYTES
 from sumwire.wire.sequence import ROUNDS, Place, place_of, round_newer
 
 _LOG: Final = logging.getLogger("sumwire")
@@ -93,6 +92,7 @@ class _Joining:
         self._patience = patience
         self._greeting = Greeting(config, settings)
         self._first = 0
+        self._generation = p4.TOKEN_NONE
         self._step = 0
         self._place: Place = (0, 0)
 
@@ -104,6 +104,8 @@ class _Joining:
             self._transport.restart()
             self._first = self._choose(least)
             self._transport.rebase(self._first)
+            # A greeting names the generation, so that what it sends means nothing to a switch that has been renewed.
+            self._transport.enter_run(self._generation)
             try:
                 self._greet()
             except _StuckError:
@@ -116,7 +118,8 @@ class _Joining:
                 if spoiled > _SPOILED_MOST:
                     raise StaleRunError(
                         f"job {self._config.job}: {spoiled} greetings in a row were spoiled by packets of other runs "
-                        f"({error}); end the other processes of this job, then start all workers again"
+                        f"({error}); end the other processes of this job, apply the switches of a tree together, "
+                        "then start all workers again"
                     ) from error
                 least = self._next()
             except UnlikeError as error:
@@ -139,6 +142,7 @@ class _Joining:
     def _choose(self, least: int | None) -> int:
         """The first round of the run. ``least``: the least that it can be, if known."""
         state = self._ask()
+        self._generation = state.generation
         if least is not None and round_newer(least, state.round):
             return least
         # A quorum below the workers may close the first chunk without this one. Another call's chunk is refused.
@@ -177,14 +181,9 @@ class _Joining:
 
     def _open_run(self) -> None:
         """Bring the run's token to the switch."""
-        self._transport.enter_run(self._greeting.token(self._first))
-        chunks = min(_OPENING_CHUNKS, self._config.slots)
-        self._exchange(
-            p4.OP_MAX32,
-            np.zeros((chunks, 1, WORD_BYTES), np.uint8),
-            list(range(self._config.workers)),
-            bucket=p4.BUCKET_OPENS_RUN,
-        )
+        self._transport.enter_run(self._greeting.token(self._first, self._generation))
+        payload = self._greeting.opening(min(_OPENING_CHUNKS, self._config.slots), self._generation)
+        self._exchange(p4.OP_MAX32, payload, list(range(self._config.workers)), bucket=p4.BUCKET_OPENS_RUN)
 
     def _exchange(self, op: int, payload: NDArray[np.uint8], group: list[int], bucket: int | None = None) -> Results:
         """One step, to which the workers of ``group`` contribute."""
@@ -243,4 +242,7 @@ class _Greeting:
         self._joining._waiting(waited_s, missing, step=self._step)
 
     def switch_lost(self, error: SwitchLostError) -> None:
+        if isinstance(error, ForgottenRunError):
+            # The switch was renewed in the midst of the greeting, or another run has been opened.
+            raise SpoiledError(str(error))
         self._joining._patience.switch_lost(error)

@@ -25,7 +25,8 @@ class SwitchState:
 
     ``round``: the slot's. ``contributors``: bitmap of the seats at this worker's switch that are in it; 0 for a slot
     that nobody has used. ``closed``: its result is made. ``digest``: of the job's configuration at the switch, 0 if it
-    knows none (:func:`sumwire_protocol.digest.job_digest`). ``revision``: of the switch's program.
+    knows none (:func:`sumwire_protocol.digest.job_digest`). ``revision``: of the switch's program. ``generation``:
+    of the job's entries; another one once the switch has forgotten its slots.
     """
 
     round: int
@@ -33,6 +34,7 @@ class SwitchState:
     closed: bool
     digest: int
     revision: int
+    generation: int
 
 
 def hello_packet(config: JobConfig) -> NDArray[np.uint8]:
@@ -57,4 +59,5 @@ def state_of(record: Any) -> SwitchState:
         closed=bool(int(record["flags"]) & p4.FLAG_CLOSED),
         digest=int(record["bucket"]) << _HALF_BITS | told & (1 << _HALF_BITS) - 1,
         revision=told >> _HALF_BITS,
+        generation=int(record["token"]),
     )

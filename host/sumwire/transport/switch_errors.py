@@ -106,14 +106,18 @@ def other_call(config: JobConfig, slot: int, round_: int, op: int) -> OrderError
     )
 
 
-def forgotten_run(config: JobConfig, slot: int, round_: int, waited_s: float) -> SwitchLostError:
+class ForgottenRunError(SwitchLostError):
+    """The switch does not know this worker's run, or has another generation of the job."""
+
+
+def forgotten_run(config: JobConfig, slot: int, round_: int, waited_s: float) -> ForgottenRunError:
     """The error about a switch that takes no packets of this worker's run."""
     text = (
         f"job {config.job}: the switch {config.aggregator} takes no packets of this worker's run any more (slot "
         f"{slot}, round {round_}): it was restarted, its configuration was written anew, or another run of the job has "
         "begun; start all workers again"
     )
-    return SwitchLostError(text, job=config.job, slot=slot, round_=round_, waited_s=waited_s)
+    return ForgottenRunError(text, job=config.job, slot=slot, round_=round_, waited_s=waited_s)
 
 
 def check_switch(config: JobConfig, state: SwitchState) -> None:

@@ -153,6 +153,7 @@ _RUN: Final = Model(
     (
         Rule("TOKEN", "a contribution of another run than the job's is refused"),
         Rule("OPENING", "only the opening makes a run the job's"),
+        Rule("GENERATION", "what opens a run names the job's generation"),
         Rule("FORGETS_RUN", "a switch that has forgotten its slots has forgotten the run"),
     ),
 )

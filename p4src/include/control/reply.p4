@@ -90,6 +90,7 @@ control Reply(inout headers_t hdr,
     action fill_hello() {
         hdr.sumwire.bucket = meta.admission.digest[31:16];
         hdr.sumwire.chunk = PROGRAM_REVISION ++ meta.admission.digest[15:0];
+        hdr.sumwire.token = (token_t)OPENING_OWNER(meta.admission.opening);
     }
 
     action fill_stale() {

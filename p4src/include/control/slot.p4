@@ -69,6 +69,21 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         meta.state = meta.state | (1 << STATE_OPENS_AT);
     }
 
+    // The generation that the packet names, or the job's. A greeting's token is that generation, and the first element of
+    // what opens a run. So what was sent to a switch before it forgot its slots begins nothing in it afterwards.
+    action read_generation() {
+        meta.scratch = OPENING_OWNER(meta.admission.opening);
+        if (meta.traits & (TRAIT_FROM_ABOVE | TRAIT_BARE) == 0) {
+            if (hdr.sumwire.token >= TOKENS_OF_RUNS) {
+                if (hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
+                    meta.scratch = WORD0[1023:992];
+                }
+            } else if (hdr.sumwire.token != TOKEN_NONE) {
+                meta.scratch = hdr.sumwire.token[31:0];
+            }
+        }
+    }
+
     // How far the packet's round is ahead of the one in which the job's run was opened.
     action read_run() {
         runs.read(meta.joined, meta.admission.slot - (slot_t)hdr.sumwire.slot);
@@ -347,16 +362,21 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             if (STATE_RUN(meta.state) == OPENING_RUN(meta.admission.opening) && meta.scratch == 1) {
                 // Nearly always: the next round of the slot's run.
                 forget_state();
-            } else if (hdr.sumwire.token == TOKEN_NONE || hdr.sumwire.bucket == BUCKET_OPENS_RUN ||
+            } else if (hdr.sumwire.token < TOKENS_OF_RUNS || hdr.sumwire.bucket == BUCKET_OPENS_RUN ||
                        meta.traits & (TRAIT_FROM_ABOVE | TRAIT_ANY_CALL) != 0 ||
                        (meta.admission.sprays == 1 && !hdr.above.isValid())) {
                 // What belongs to no run, what a switch sends that knows the run, and all where a slot's rounds are
                 // divided among several roots: the round alone decides.
                 if (STATE_OWNER(meta.state) != OPENING_OWNER(meta.admission.opening) ||
                     (meta.scratch != 0 && meta.scratch < ROUNDS_HALF)) {
-                    forget_state();
-                    if (hdr.sumwire.token != TOKEN_NONE && hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
-                        opens_run();
+                    read_generation();
+                    if (meta.scratch != OPENING_OWNER(meta.admission.opening)) {
+                        is_of_another_run();
+                    } else {
+                        forget_state();
+                        if (hdr.sumwire.token >= TOKENS_OF_RUNS && hdr.sumwire.bucket == BUCKET_OPENS_RUN) {
+                            opens_run();
+                        }
                     }
                 } else if (meta.scratch != 0) {
                     is_older();

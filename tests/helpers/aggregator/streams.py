@@ -43,6 +43,10 @@ class Datagram(NamedTuple):
     port: int = model.UDP_PORT
 
 
+# Of the jobs of an aggregator with this seed.
+SEED, GENERATION = 99, 100
+
+
 class Reply(NamedTuple):
     place: int
     data: bytes
@@ -58,7 +62,7 @@ class Played(NamedTuple):
 
 def aggregator(*, native: bool, room: int = 64, shared: Shared | None = None) -> Aggregator:
     """With the star's jobs that are of one level, some elastic; the draws are always the same."""
-    state = State([job_config(job) for job in ELASTIC], shared, seed=99)
+    state = State([job_config(job) for job in ELASTIC], shared, seed=SEED)
     return Aggregator(state, batch=room, native=native)
 
 
@@ -144,6 +148,7 @@ def _sent(rng: np.random.Generator, packet: model.Packet) -> model.Packet:
 def expected(stream: Sequence[Datagram], got: Sequence[Reply]) -> tuple[model.GoldenSwitch, Played]:
     """What the golden model says; signs are taken from the replies in `got` where the model allows them."""
     golden, played = golden_switch(), Played([], [])
+    golden.generation_of = lambda job: GENERATION
     golden.jobs = (*ELASTIC, *(job for job in golden.jobs if job.number in TREE_JOBS))
     golden.refusals.senders = frozenset((host.port, host.mac, host.ip) for host in HOSTS)
     places, out = places_by_job(), played.replies

@@ -71,6 +71,11 @@ class AggregatorRig:
     def renew(self) -> None:
         self._aggregator.state.slots[:] = 0
         self._aggregator.state.shared.runs[:] = 0
+        self._aggregator.state.jobs["generation"] += 1
+
+    def generation(self, job: int) -> int:
+        state = self._aggregator.state
+        return int(state.jobs["generation"][state.job_of[job]])
 
     def exchange(self, port: int, frame: bytes) -> Frames:
         datagram = received(port, frame)

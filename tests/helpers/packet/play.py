@@ -49,6 +49,9 @@ class Rig(Protocol):
     def renew(self) -> None:
         """Give every job a new generation: all slots are as new."""
 
+    def generation(self, job: int) -> int:
+        """Of a job, by its number."""
+
     def exchange(self, port: int, frame: bytes) -> Frames:
         """Put one frame in at a port; all frames that come out because of it."""
 
@@ -92,6 +95,11 @@ def contribution(
     return base._replace(**fields)
 
 
+def named(generation: int) -> bytes:
+    """The payload of a packet that opens a run in this generation."""
+    return generation.to_bytes(4) + bytes(model.WORD - 4)
+
+
 def sumwire(frame: bytes) -> Packet | None:
     """The Sumwire packet of a frame to or from Sumwire's port, if it is one."""
     if len(frame) < model.BARE or model.UDP_PORT not in (int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])):
@@ -116,6 +124,7 @@ class Game:
     def __post_init__(self) -> None:
         self.rig.renew()
         self._start = self.rig.counters()
+        self.golden.generation_of = self.rig.generation
         self.golden.refusals.senders = frozenset((worker.port, worker.mac, worker.ip) for worker in WORKERS)
         self.later(model.GAP_US)
 
@@ -173,6 +182,12 @@ class Game:
         assert ended - first >= gap, f"{self.rig.name}: port {port} was told twice within {gap} s"
         self.rig.told_at[port] = began, ended
         return expected
+
+    def open_run(self, job: Job, worker: int, slot: int, round_: int, token: int) -> Frames:
+        """A worker's contribution that opens a run, in the job's generation."""
+        payload = named(self.rig.generation(job.number))
+        packet = contribution(job, worker, slot, round_, payload, model.MAX32)
+        return self.send(job, packet._replace(bucket=model.OPENS_RUN, token=token))
 
     def send(self, job: Job, packet: Packet, sender: Host | None = None, tos: int = 0) -> Frames:
         """A packet from the worker it names, or from another sender."""

@@ -41,6 +41,8 @@ from sumwire_controller.parse.config_file import parse_config
 from sumwire_protocol import constants as _p4
 
 Answer = TypeVar("Answer")
+# Of the first generations, the same in all switches.
+_FIRST_TIME = 1_700_000_000
 ETH_P_ALL = 3
 # Ethernet, IPv4 without options, UDP, Sumwire.
 PLAIN = model.BARE
@@ -109,14 +111,18 @@ class Controlled:
         new generation: hundreds of tests renew, each has used a few jobs."""
         if not self._admissions:
             jobs = [job.name for job in self._config.jobs]
-            bring_about(self._config, self._switch, self._program, jobs, int(time.time()))
+            bring_about(self._config, self._switch, self._program, jobs, _FIRST_TIME)
             held = self._switch.entries(self._program)
             self._admissions, self._generation = admissions(held), last_generation(held)
         self._install([])
         self._generation += 1
         anew = [_admitted_anew(row, self._generation) for job, row in self._admissions.items() if job in self._used]
         self._switch.write_all(self._program, [Change(Write.MODIFY, row) for row in anew])
+        self._admissions |= {row.key[0]: row for row in anew}
         self._used.clear()
+
+    def generation(self, job: int) -> int:
+        return self._admissions[job].arg("generation")
 
     def install(self, queues: dict[int, Queue], degrades: dict[int, Degrade], first: int) -> None:
         """Rows beside those of the configuration, until the next renewal; see `Rig.install`."""
@@ -238,6 +244,9 @@ class EnginesRig:
 
     def counters(self) -> tuple[Counter[str], Counter[str]]:
         return self._agreed([rig.counters() for rig in self._rigs])
+
+    def generation(self, job: int) -> int:
+        return self._agreed([rig.generation(job) for rig in self._rigs])
 
     def decisions(self) -> Counter[tuple[int, int, int, int]]:
         return self._agreed([rig.decisions() for rig in self._rigs])

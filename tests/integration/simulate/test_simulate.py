@@ -47,6 +47,12 @@ def test_drawn_schedules_violate_nothing(first: int) -> None:
     assert found == {}
 
 
+@pytest.mark.parametrize("seed", [301759, 303655])
+def test_a_straggler_of_a_renewed_job_does_not_open_its_run_once_more(seed: int) -> None:
+    """Before openings named the generation, the straggler's results differed from the others'."""
+    assert play(drawn(seed)).violations == []
+
+
 @pytest.mark.parametrize("seed", [1, 10, 36])
 def test_a_seed_plays_the_same_twice(seed: int) -> None:
     first, second = (play(drawn(seed), traced=True) for _ in range(2))

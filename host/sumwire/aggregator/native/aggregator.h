@@ -34,7 +34,7 @@ struct aggregator_slot {
   // Nobody has sent anything to it if 0.
   uint8_t used;
   uint16_t bucket;
-  // Of the run, or TOKEN_NONE.
+  // Of the run; in a greeting the generation, or TOKEN_NONE.
   uint64_t token;
 };
 
@@ -53,6 +53,8 @@ struct aggregator_job {
   uint32_t quorum_least;
   uint32_t ops;
   uint32_t digest;
+  uint32_t generation;
+  uint32_t unused;
   // Of plane k of the table's values, the least significant first: bit m is the coefficient of monomial m.
   uint32_t coefficients[SLOT_WORDS];
   // By seat: where the worker's replies go, or -1; and its address and UDP port as they stand in a packet.

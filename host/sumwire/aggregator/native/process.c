@@ -11,7 +11,14 @@ static int refuse(struct one *p, int reason) {
   return VERDICT_REJECT;
 }
 
-static int opens_run(const struct one *p) { return p->token != TOKEN_NONE && p->bucket == BUCKET_OPENS_RUN; }
+static int opens_run(const struct one *p) { return p->token >= TOKENS_OF_RUNS && p->bucket == BUCKET_OPENS_RUN; }
+
+// Whether a packet that greets or opens a run is for this generation. A probe changes nothing, whatever it is for.
+static int is_of_generation(const struct one *p) {
+  const uint32_t generation = p->job->generation;
+  if ((p->row[AT_VERSION_KIND] & 0xF) != KIND_CONTRIBUTE || p->token == TOKEN_NONE) return 1;
+  return (opens_run(p) ? load32(p->row + SUMWIRE_BYTES) : p->token) == generation;
+}
 
 static int is_older(uint32_t ahead) { return ahead >= 0x80000000u; }
 
@@ -27,15 +34,16 @@ static int compare_runs(struct one *p) {
 static int compare(struct one *p) {
   const struct aggregator_slot *slot = p->slot;
   const uint32_t ahead = p->round - slot->round;
-  const int of_run = p->token != TOKEN_NONE && p->bucket != BUCKET_OPENS_RUN;
+  const int of_run = p->token >= TOKENS_OF_RUNS && p->bucket != BUCKET_OPENS_RUN;
   if (of_run && slot->token != p->token) return compare_runs(p);
-  if (!slot->used) return VERDICT_FIRST;
+  if (!slot->used) return of_run || is_of_generation(p) ? VERDICT_FIRST : refuse(p, REJECT_TOKEN);
   if (ahead == 0) {
     const int same = slot->op == p->op && slot->bucket == p->bucket && slot->token == p->token;
     return same ? VERDICT_NONE : refuse(p, REJECT_CALL);
   }
   if (is_older(ahead)) return VERDICT_STALE;
-  return of_run && ahead != 1 ? refuse(p, REJECT_ROUND) : VERDICT_FIRST;
+  if (of_run) return ahead == 1 ? VERDICT_FIRST : refuse(p, REJECT_ROUND);
+  return is_of_generation(p) ? VERDICT_FIRST : refuse(p, REJECT_TOKEN);
 }
 
 // The verdict if run and round alone decide, else VERDICT_NONE. Clears a slot that the packet is the first one of.

@@ -57,6 +57,8 @@ static void introduce(const struct one *p, uint8_t *head) {
   store16(head + AT_BUCKET, (uint16_t)(p->job->digest >> 16));
   head[AT_CUT_CHUNK + 1] = PROGRAM_REVISION;
   store16(head + AT_CUT_CHUNK + 2, (uint16_t)p->job->digest);
+  store32(head + AT_TOKEN, 0);
+  store32(head + AT_TOKEN + 4, p->job->generation);
 }
 
 static void make_inform(const struct one *p, uint8_t *head) {

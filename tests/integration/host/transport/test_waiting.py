@@ -77,11 +77,11 @@ class Log:
 def test_hello_tells_the_state_of_slot_0() -> None:
     mapping = job_mapping(2, 8)
     with Bridge(mapping, changed(mapping, digest=0x12345678)), Transport(configs(mapping)[1]) as transport:
-        assert transport.hello(5.0) == SwitchState(0, 0, False, 0x12345678, p4.PROGRAM_REVISION)
+        assert transport.hello(5.0) == SwitchState(0, 0, False, 0x12345678, p4.PROGRAM_REVISION, 1)
         with Transport(configs(mapping)[0]) as other:
             other.rebase(77)
             other.start(p4.OP_THC, PAYLOAD)
-            assert transport.hello(5.0) == SwitchState(77, 1, False, 0x12345678, p4.PROGRAM_REVISION)
+            assert transport.hello(5.0) == SwitchState(77, 1, False, 0x12345678, p4.PROGRAM_REVISION, 1)
 
 
 def test_a_silent_switch_at_the_start() -> None:

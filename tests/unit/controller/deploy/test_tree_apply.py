@@ -131,13 +131,15 @@ def test_renew_reaches_every_switch_of_the_jobs_tree_and_no_other_job() -> None:
     assert [report.switch for report in local.values() if report.changed] == ["leaf2"]
 
 
-def test_generations_are_each_switchs_own() -> None:
+def test_a_jobs_generation_is_the_same_on_all_its_switches() -> None:
+    """Workers learn it from the switch next to them, and the switches above go by it too."""
     network = Network()
     network.bring(with_jobs(LOCAL))
     found = network.bring(with_jobs(LOCAL, ALL))
     assert {name: report.generations["all"] for name, report in found.items()} == {
-        "spine1": NOW, "spine2": NOW, "leaf1": NOW, "leaf2": NOW + 1
+        "spine1": NOW + 1, "spine2": NOW + 1, "leaf1": NOW + 1, "leaf2": NOW + 1
     }  # fmt: skip
+    assert {report.generations.get("local") for report in found.values()} == {None, NOW}
 
 
 def test_a_switch_that_lost_its_program_renews_its_jobs_everywhere() -> None:

@@ -25,7 +25,7 @@ class OvertakenTransport:
         self.round, self.digest, self.next_sequence = 0, digest, 0
 
     def hello(self, timeout_s: float) -> SwitchState:
-        return SwitchState(self.round, 0, False, self.digest, p4.PROGRAM_REVISION)
+        return SwitchState(self.round, 0, False, self.digest, p4.PROGRAM_REVISION, 1)
 
     def exchange(self, *_: Any) -> Any:
         self.round += joining.ROUNDS_APART
@@ -35,6 +35,9 @@ class OvertakenTransport:
         """Nothing is under way."""
 
     def rebase(self, first_round: int) -> None:
+        """No packet is sent."""
+
+    def enter_run(self, token: int) -> None:
         """No packet is sent."""
 
 
