@@ -35,6 +35,8 @@ TRUST_FLAGS ?=
 PAPERS_FLAGS ?=
 # Options of `make verify-ways`, for example: --rows start,start-wheel; QUICK=1 for minutes
 WAYS_FLAGS ?=
+# A checkout of p4c, whose samples `make verify-faithful` runs.
+P4C ?=
 # Options of `make verify-faithful`, for example: --rows p4runtime-finsy; QUICK=1 for minutes
 FAITHFUL_FLAGS ?=
 # Options of `make fuzz`, which needs clang's sanitizers (Debian: libclang-rt-16-dev); for trains gcc's do: CC=gcc.
@@ -191,7 +193,7 @@ verify-ways: $(READY)
 	$(SUDO) $(PYTHON) -m sumwire_lab verify-ways $(if $(filter-out 0,$(QUICK)),--quick) $(WAYS_FLAGS)
 
 verify-faithful: $(READY)
-	$(SUDO) $(PYTHON) -m sumwire_lab verify-faithful $(if $(filter-out 0,$(QUICK)),--quick) $(FAITHFUL_FLAGS)
+	$(SUDO) env P4C=$(P4C) $(PYTHON) -m sumwire_lab verify-faithful $(if $(filter-out 0,$(QUICK)),--quick) $(FAITHFUL_FLAGS)
 
 simulate: $(READY)
 	PYTHONPATH=tests $(PYTHON) -m simulate --seeds $(SEEDS) --json results/simulate.json $(SIMULATE_FLAGS)

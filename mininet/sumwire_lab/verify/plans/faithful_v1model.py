@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments of `make verify-faithful` with v1model programs that others wrote: p4c's samples, from a checkout."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sumwire_lab.errors import LabError
+from sumwire_lab.options.faithful_options import FaithfulOptions
+from sumwire_lab.run.experiment import Say
+from sumwire_lab.verify.check import Check, absent, at_least, equal, holds
+from sumwire_lab.verify.plan import Experiment
+from sumwire_lab.verify.processes import ROOT, run_module
+
+CHECKOUT: Final = "P4C"  # the variable that names the folder of the checkout
+COMPILER: Final = "p4c-bm2-ss"
+SHARE_MIN: Final = 97.0
+MUTATIONS: Final = 20
+_JSONS: Final = 10_000
+_QUICK: Final = 20
+_WHOLE: Final = 100.0
+
+
+def experiments(results: Path, say: Say, options: FaithfulOptions) -> Mapping[str, Experiment]:
+    """By row. The first three look at one run of the samples, which the first of them makes."""
+    record = functools.cache(lambda: _record(results, options))
+    return {
+        "packets": lambda: _packets(record),
+        "load": lambda: _load(record),
+        "mutated": lambda: _mutated(record),
+        "programs": lambda: _programs(options),
+    }
+
+
+def _missing() -> str:
+    """What this machine lacks, empty if nothing."""
+    if not os.environ.get(CHECKOUT):
+        return f"no checkout of p4c: name its folder, {CHECKOUT}=FOLDER make verify-faithful"
+    return "" if shutil.which(COMPILER) else f"{COMPILER} is not on PATH"
+
+
+def _record(results: Path, options: FaithfulOptions) -> dict[str, Any] | str:
+    """What `python -m softswitch.fuzz.samples` found, or what this machine lacks. Raises LabError."""
+    missing = _missing()
+    if missing:
+        return missing
+    file = results.resolve() / "v1model-samples.json"
+    file.unlink(missing_ok=True)
+    words = ["softswitch.fuzz.samples", os.environ[CHECKOUT], "--work", str(results.resolve() / "v1model-samples")]
+    every = ["--every", str(_QUICK)] if options.quick else []
+    ended = run_module([*words, "--json", str(file), "--mutations", str(MUTATIONS), *every])
+    if not file.exists():
+        raise LabError(f"the samples ended with {ended.status}: {ended.last_line}")
+    record: dict[str, Any] = json.loads(file.read_text())
+    return record
+
+
+def _packets(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+    label, target = "packet tests of p4c's v1model samples that pass", f">= {SHARE_MIN:g} %"
+    found = record()
+    if isinstance(found, str):
+        return [absent(label, target, found)]
+    tested = len(found["tested"])
+    checks = [
+        at_least(
+            f"{label} in {engine}, %, of {tested}", _share(len(found["passed"].get(engine, ())), tested), SHARE_MIN
+        )
+        for engine in found["engines"]
+    ]
+    wrong = sorted(found["wrong"])
+    return [*checks, equal("packet tests with wrong frames", wrong, [], "none"), _crashes(found)]
+
+
+def _load(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+    label, target = "v1model programs of p4c's test data that load", f">= {SHARE_MIN:g} %"
+    found = record()
+    if isinstance(found, str):
+        return [absent(label, target, found)]
+    return [at_least(f"{label}, %, of {found['compiled']}", _share(len(found["loaded"]), found["compiled"]), SHARE_MIN)]
+
+
+def _mutated(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
+    label, target = f"{MUTATIONS} mutated packets for each packet test: samples after which engines differ", "none"
+    found = record()
+    beside = absent(f"{label} from bmv2", target, "not built: the samples' tables are written to the soft switch alone")
+    if isinstance(found, str):
+        return [absent(label, target, found), beside]
+    return [equal(f"{label}, {found['packets']} packets", sorted(found["differences"]), [], target), beside]
+
+
+def _programs(options: FaithfulOptions) -> list[Check]:
+    """As `make fuzz-programs` does it."""
+    count = _JSONS // _QUICK if options.quick else _JSONS
+    small = (ROOT / "tests" / "helpers").glob("*/programs/*.json")
+    programs = sorted(str(path.relative_to(ROOT)) for path in small if path.name != "sources.json")
+    ended = run_module(["softswitch.fuzz.programs", "p4src/build/sumwire.json", *programs, "--mutations", str(count)])
+    target = "each is refused by name, or runs"
+    return [holds(f"{count} mutated JSONs", ended.last_line, target, ended.status == 0)]
+
+
+def _crashes(found: Mapping[str, Any]) -> Check:
+    return equal("samples that crash", sorted(found["crashes"]), [], "none")
+
+
+def _share(part: int, whole: int) -> float:
+    return round(_WHOLE * part / whole, 1) if whole else 0.0

@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Holds both engines to p4c's v1model samples: ``python -m softswitch.fuzz.samples P4C --work FOLDER --json FILE``.
+
+Every program that p4c compiles is loaded. Where a packet test (STF) lies beside it, the test is run on each engine, and
+then mutated packets on all of them. Nothing of p4c's is kept but compiled programs in FOLDER.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from nativelib import NativeError, find_compiler
+
+from softswitch.fuzz.samples.checks import Findings, check_load, check_packets
+from softswitch.fuzz.samples.compiled import compile_samples
+from softswitch.switch import EngineChoice
+
+_PROGRESS = 50
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"samples: {text}\n")
+
+
+def engines() -> list[EngineChoice]:
+    """Those of this machine: the native one needs a compiler."""
+    try:
+        find_compiler(wide_bitint=True)
+    except NativeError as error:
+        _say(f"only the Python engine: {error}")
+        return ["python"]
+    return ["python", "native"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0, 1 where something crashed or engines differ, 2 without compiler or checkout."""
+    parser = argparse.ArgumentParser(prog="python -m softswitch.fuzz.samples", description=__doc__)
+    parser.add_argument("checkout", type=Path, help="a checkout of p4c")
+    parser.add_argument("--work", type=Path, required=True, help="where compiled programs are kept")
+    parser.add_argument("--json", type=Path, help="write what was found there")
+    parser.add_argument("--mutations", type=int, default=20, help="mutated packets for each packet test, %(default)s")
+    parser.add_argument("--only", default="", help="samples whose name has this in it")
+    parser.add_argument("--every", type=int, default=1, help="only every N-th sample, %(default)s")
+    options = parser.parse_args(arguments)
+    try:
+        samples = compile_samples(options.checkout, options.work, _say)
+    except FileNotFoundError as error:
+        _say(str(error))
+        return 2
+    samples = [sample for sample in samples if options.only in sample.name][:: options.every]
+    found, chosen = Findings(), engines()
+    for number, sample in enumerate(samples, 1):
+        program = check_load(sample, found)
+        if program is None and sample.test is not None:
+            found.tested.append(sample.name)
+        if program is not None and sample.test is not None:
+            check_packets(sample, program, chosen, options.mutations, found)
+        if number % _PROGRESS == 0:
+            _say(f"{number} of {len(samples)} samples")
+    record = {"compiled": len(samples), "engines": chosen, **asdict(found)}
+    if options.json is not None:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    for name, why in [*found.refused.items(), *found.failed.items(), *found.wrong.items(), *found.crashes.items()]:
+        _say(f"{name}: {why}")
+    for name, why in found.differences.items():
+        _say(f"{name}: engines differ: {why}")
+    passed = ", ".join(f"{len(found.passed.get(engine, ()))} pass in {engine}" for engine in chosen)
+    sys.stdout.write(
+        f"{len(samples)} programs: {len(found.loaded)} load; {len(found.tested)} packet tests: {passed};"
+        f" {found.packets} mutated packets: {len(found.differences)} differences; {len(found.crashes)} crashes\n"
+    )
+    return 1 if found.crashes or found.differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of each sample: that it loads, that its packet test passes, and that the engines agree."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from softswitch.errors import DeviceError, UnsupportedProgramError
+from softswitch.fuzz.samples.compiled import Sample
+from softswitch.fuzz.samples.runner import PacketTestError, StfRunner
+from softswitch.fuzz.samples.stf import Send, Statement, StfError, parse
+from softswitch.native.emit import emit_c
+from softswitch.program import ir
+from softswitch.program.load.program import load_program
+from softswitch.python.emit import emit_program
+from softswitch.switch import EngineChoice, SoftSwitch
+
+NOW_US = 1000
+_EXTREMES = (0, 1, 0x7F, 0x80, 0xFF)
+Frames = list[tuple[int, bytes]]
+
+
+@dataclass
+class Findings:
+    """By sample. ``passed``: engines whose packet test passed. ``wrong``: frames that a test did not expect.
+
+    ``crashes``: exceptions that no sample may cause. ``differences``: mutated packets after which engines differ.
+    """
+
+    loaded: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    tested: list[str] = field(default_factory=list)
+    passed: dict[str, list[str]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+    crashes: dict[str, str] = field(default_factory=dict)
+    packets: int = 0
+    differences: dict[str, str] = field(default_factory=dict)
+
+
+def check_load(sample: Sample, found: Findings) -> ir.Program | None:
+    """Load a program and emit the code of both engines; nothing is compiled."""
+    try:
+        program = load_program(sample.json.read_text())
+        emit_c(program)
+        emit_program(program)
+    except UnsupportedProgramError as error:
+        found.refused[sample.name] = str(error)
+        return None
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what this looks for
+        found.crashes[sample.name] = _told(error)
+        return None
+    found.loaded.append(sample.name)
+    return program
+
+
+def check_packets(
+    sample: Sample, program: ir.Program, engines: Sequence[EngineChoice], mutations: int, found: Findings
+) -> None:
+    """Run the packet test on each engine, then ``mutations`` mutated packets on all of them."""
+    assert sample.test is not None
+    found.tested.append(sample.name)
+    try:
+        statements = parse(sample.test.read_text())
+        switches = [_tested(sample.name, program, engine, statements, found) for engine in engines]
+        _compare(sample.name, statements, switches, mutations, found)
+    except (PacketTestError, StfError, DeviceError) as error:
+        found.failed[sample.name] = f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what this looks for
+        found.crashes[sample.name] = _told(error)
+
+
+def _tested(
+    name: str, program: ir.Program, engine: EngineChoice, statements: Sequence[Statement], found: Findings
+) -> SoftSwitch:
+    switch = SoftSwitch(program, seed=1, engine=engine, clock=lambda: NOW_US)
+    outcome = StfRunner(switch).run(statements)
+    if outcome.faults:
+        found.wrong[f"{name}, {engine}"] = outcome.faults
+    else:
+        found.passed.setdefault(engine, []).append(name)
+    return switch
+
+
+def _compare(
+    name: str, statements: Sequence[Statement], switches: Sequence[SoftSwitch], mutations: int, found: Findings
+) -> None:
+    sent = [statement for statement in statements if isinstance(statement, Send)] or [Send(1, bytes(64))]
+    generator = random.Random(name)
+    for _ in range(mutations):
+        port, frame = mutated(generator.choice(sent), generator)
+        answers = [switch.process(port, frame) for switch in switches]
+        found.packets += 1
+        if any(answer != answers[0] for answer in answers[1:]):
+            found.differences[name] = f"port {port}, {frame.hex()}: {answers}"
+            return
+
+
+def mutated(sent: Send, generator: random.Random) -> tuple[int, bytes]:
+    """A packet of the test with some bytes changed, cut or grown."""
+    data = bytearray(sent.frame)
+    for _ in range(generator.choice((1, 1, 2, 4))):
+        kind = generator.randrange(6)
+        if kind == 0:
+            del data[generator.randint(0, len(data)) :]
+        elif kind == 1:
+            data += generator.randbytes(generator.randrange(1, 40))
+        elif data:
+            at = generator.randrange(len(data))
+            data[at] = generator.choice((*_EXTREMES, generator.randrange(256), data[at] ^ 1 << generator.randrange(8)))
+    return sent.port if generator.random() < 0.9 else generator.randrange(511), bytes(data)
+
+
+def _told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)[-3:])[-1500:]
