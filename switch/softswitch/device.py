@@ -15,6 +15,7 @@ from typing import Protocol
 
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
+from softswitch.runtime.machine import MeterRates
 
 
 class Device(Protocol):
@@ -71,6 +72,12 @@ class Device(Protocol):
     def delete_session(self, session: int) -> None: ...
 
     def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]: ...
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        """Configure one meter of an array; None: all its packets are green."""
+
+    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
+        """``callback(name, values)`` gets every digest of the program that runs, while its packet runs."""
 
     def inject(self, port: int, frame: bytes) -> None:
         """Run one frame through the pipeline as if it had come in at ``port`` (PacketOut uses the CPU port)."""

@@ -269,6 +269,35 @@ async def clone_sessions() -> None:
         require(await entities(one, fy.P4CloneSessionEntry()) == [], "it is still there")
 
 
+@check("digest")
+async def digests() -> None:
+    async with switch("digest", p4force=True) as one:
+        config = fy.P4DigestEntry("learned_t", max_list_size=1, ack_timeout_ns=60 * 10**9)
+        await one.insert([config])
+        require(await entities(one, fy.P4DigestEntry("learned_t")) == [config], "reads what was written")
+        coming = asyncio.create_task(anext(one.read_digests("learned_t")))
+        await asyncio.sleep(0)  # the task asks for digests
+        await one.write([fy.P4PacketOut(b"\1" * 60, egress_port=7, task=2)])
+        told = await asyncio.wait_for(coming, _WAIT_S)
+        require(told.data == [{"source": 0x010101010101, "port": _CPU_PORT}], told)
+        await one.write([told.ack()])
+        await one.delete([config])
+
+
+@check("meter")
+async def meters() -> None:
+    async with switch("meter", p4force=True) as one:
+        config = fy.P4MeterConfig(cir=0, cburst=1, pir=0, pburst=2)
+        await one.modify([fy.P4MeterEntry("rates", index=1, config=config)])
+        found = await entities(one, fy.P4MeterEntry("rates"))
+        require([each.config for each in found] == [None, config, None, None], found)
+        colours = []
+        for _ in range(3):
+            packet = await _packet_after(one, fy.P4PacketOut(b"\1" * 60, egress_port=_CPU_PORT, task=3))
+            colours.append(packet["reason"])
+        require(colours == [0, 1, 2], colours)
+
+
 async def _until(condition: Callable[[], bool], what: str) -> None:
     try:
         async with asyncio.timeout(_WAIT_S):

@@ -16,11 +16,9 @@ _IDS: dict[str, Callable[[Any], int]] = {
     "extern_entry": lambda entry: int(entry.extern_type_id),
     "action_profile_member": lambda entry: int(entry.action_profile_id),
     "action_profile_group": lambda entry: int(entry.action_profile_id),
-    "meter_entry": lambda entry: int(entry.meter_id),
     "direct_meter_entry": lambda entry: int(entry.table_entry.table_id),
     "value_set_entry": lambda entry: int(entry.value_set_id),
     "register_entry": lambda entry: int(entry.register_id),
-    "digest_entry": lambda entry: int(entry.digest_id),
 }
 
 

@@ -8,9 +8,11 @@ that no packet reaches, so what P4Info alone has is no fault. It also adds table
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
-from softswitch.p4runtime.errors import InvalidArgumentError
+from softswitch.p4runtime.data import encoder_of, numbers_of
+from softswitch.p4runtime.errors import InvalidArgumentError, UnimplementedError
 from softswitch.p4runtime.p4info import MatchKind, P4Info, Scope, Table, Value
 from softswitch.program import ir
 
@@ -41,10 +43,25 @@ def fitted(program: ir.Program, info: P4Info) -> ir.Program:
             raise _unfit(
                 f"counter {counter.name!r} has {counter.size} cells in the P4Info, {declared.size} in the JSON"
             )
+    _check_digests(program, info)
     initial = {
         table.name: table.size for table in described.values() if table.has_initial_entries and not table.is_const
     }
     return program if not initial else _with_initial(program, initial)
+
+
+def _check_digests(program: ir.Program, info: P4Info) -> None:
+    declared = {digest.name: len(digest.values) for digest in program.digests.values()}
+    for digest in info.digests.values():
+        with suppress(UnimplementedError):  # of a type that is refused when a controller asks for it
+            size = numbers_of(encoder_of(digest.type_spec, info.types, digest.name))
+            if declared.get(digest.name, size) != size:
+                found = f"{size} values in the P4Info, {declared[digest.name]} in the JSON"
+                raise _unfit(f"digest {digest.name!r} has {found}")
+    for meter in info.meters.values():
+        known = program.meters.get(meter.name)
+        if known is not None and known.size != meter.size:
+            raise _unfit(f"meter {meter.name!r} has {meter.size} cells in the P4Info, {known.size} in the JSON")
 
 
 def _unfit(what: str) -> InvalidArgumentError:

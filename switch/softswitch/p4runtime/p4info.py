@@ -71,6 +71,7 @@ class Table:
     has_initial_entries: bool
     has_const_default: bool
     has_direct_counter: bool
+    has_direct_meter: bool
     implementation_id: int
     size: int
 
@@ -90,11 +91,25 @@ class Counter:
 
 
 @dataclass(frozen=True)
+class Digest:
+    """``type_spec``: a ``P4DataTypeSpec``."""
+
+    id: int
+    name: str
+    type_spec: Any
+
+
+@dataclass(frozen=True)
 class P4Info:
     tables: Mapping[int, Table]
     actions: Mapping[int, Action]
     actions_by_name: Mapping[str, Action]
     counters: Mapping[int, Counter]
+    #: Indirect ones; they are arrays, as counters are.
+    meters: Mapping[int, Counter]
+    digests: Mapping[int, Digest]
+    #: A ``P4TypeInfo``.
+    types: Any
     #: Fields of the headers annotated @controller_header; None where the program has none.
     packet_in: tuple[Value, ...] | None
     packet_out: tuple[Value, ...] | None
@@ -106,6 +121,12 @@ class P4Info:
 
     def counter(self, counter_id: int) -> Counter:
         return _find(self.counters, counter_id, "counter")
+
+    def meter(self, meter_id: int) -> Counter:
+        return _find(self.meters, meter_id, "meter")
+
+    def digest(self, digest_id: int) -> Digest:
+        return _find(self.digests, digest_id, "digest")
 
 
 _T = TypeVar("_T")
@@ -135,7 +156,8 @@ def parse(message: Any) -> P4Info:
     """
     actions = _by_id((_action(action) for action in message.actions), "action")
     counted = frozenset(counter.direct_table_id for counter in message.direct_counters)
-    tables = _by_id((_table(table, actions, counted) for table in message.tables), "table")
+    metered = frozenset(meter.direct_table_id for meter in message.direct_meters)
+    tables = _by_id((_table(table, actions, counted, metered) for table in message.tables), "table")
     counters = _by_id((Counter(c.preamble.id, c.preamble.name, c.size) for c in message.counters), "counter")
     dangling = counted - tables.keys()
     if dangling:
@@ -146,6 +168,9 @@ def parse(message: Any) -> P4Info:
         actions=actions,
         actions_by_name={action.name: action for action in actions.values()},
         counters=counters,
+        meters=_by_id((Counter(m.preamble.id, m.preamble.name, m.size) for m in message.meters), "meter"),
+        digests=_by_id((Digest(d.preamble.id, d.preamble.name, d.type_spec) for d in message.digests), "digest"),
+        types=message.type_info,
         packet_in=headers.get("packet_in"),
         packet_out=headers.get("packet_out"),
         others=_others(message),
@@ -158,11 +183,9 @@ def _others(message: Any) -> dict[str, frozenset[int]]:
         "extern_entry": frozenset(each.extern_type_id for each in message.externs),
         "action_profile_member": profiles,
         "action_profile_group": profiles,
-        "meter_entry": frozenset(each.preamble.id for each in message.meters),
         "direct_meter_entry": frozenset(each.direct_table_id for each in message.direct_meters),
         "value_set_entry": frozenset(each.preamble.id for each in message.value_sets),
         "register_entry": frozenset(each.preamble.id for each in message.registers),
-        "digest_entry": frozenset(each.preamble.id for each in message.digests),
     }
 
 
@@ -218,7 +241,7 @@ def _scope(ref: Any, table: str) -> Scope:
         raise InvalidArgumentError(f"P4Info: table {table!r}: action scope {ref.scope} is unknown") from None
 
 
-def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int]) -> Table:
+def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int], metered: frozenset[int]) -> Table:
     name = message.preamble.name
     fields = _by_id((_key_field(field, name) for field in message.match_fields), "match field")
     scopes = {ref.id: _scope(ref, name) for ref in message.action_refs}
@@ -236,6 +259,7 @@ def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int])
         has_initial_entries=message.has_initial_entries,
         has_const_default=message.const_default_action_id != 0,
         has_direct_counter=message.preamble.id in counted,
+        has_direct_meter=message.preamble.id in metered,
         implementation_id=message.implementation_id,
         size=message.size,
     )

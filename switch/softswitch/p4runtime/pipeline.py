@@ -15,8 +15,10 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.errors import DeviceError
 from softswitch.p4runtime import p4info
+from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.fit import fitted
+from softswitch.p4runtime.meters import Configs
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.runtime.entries import KeyMatch
@@ -55,16 +57,18 @@ class Notes:
     defaults: dict[str, EntryNote] = field(default_factory=dict)
     groups: dict[int, GroupNote] = field(default_factory=dict)
     sessions: dict[int, SessionNote] = field(default_factory=dict)
+    meters: Configs = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """``loads`` is the device's, once it runs this pipeline."""
+    """``loads`` is the device's, once it runs this pipeline, and ``digests`` are there then."""
 
     info: p4info.P4Info
     config: Any
     loads: int = 0
     notes: Notes = field(default_factory=Notes)
+    digests: Digests | None = None
 
 
 def parse(config: Any) -> tuple[Pipeline, ir.Program]:

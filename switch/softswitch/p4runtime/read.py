@@ -18,7 +18,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError, NotFoundError
-from softswitch.p4runtime import absent, counters, groups, sessions, tables
+from softswitch.p4runtime import absent, counters, groups, meters, sessions, tables
 from softswitch.p4runtime.access import FULL, Access, entity_id
 from softswitch.p4runtime.entries import decode_key, encode_action, encode_key
 from softswitch.p4runtime.errors import (
@@ -143,8 +143,20 @@ def _parts(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
         case None:
             raise InvalidArgumentError("the request has no entity; a read names the kind it wants")
         case _:
-            absent.check(pipeline.info, kind, getattr(request, kind))
-            return []
+            return _extern_parts(pipeline, kind, getattr(request, kind))
+
+
+def _extern_parts(pipeline: Pipeline, kind: str, asked: Any) -> list[Part]:
+    if kind == "meter_entry":
+        return [
+            Part(len(indices), partial(meters.entities, meter, indices, pipeline.notes.meters))
+            for meter, indices in meters.wanted(pipeline.info, asked)
+        ]
+    if kind == "digest_entry" and pipeline.digests is not None:
+        told = list(pipeline.digests.read(asked))
+        return [Part(len(told), lambda: told)]
+    absent.check(pipeline.info, kind, asked)
+    return []
 
 
 def _clone_sessions(snapshot: Snapshot, pipeline: Pipeline, asked: Any) -> list[Part]:

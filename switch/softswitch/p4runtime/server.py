@@ -39,6 +39,7 @@ class Server:
         self, service: Service, device: Device, address: str, tls: Tls | None, on_bound: Callable[[], object]
     ) -> None:
         self._device = device
+        self._service = service
         self._bound: Future[int] = Future()
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
@@ -53,6 +54,7 @@ class Server:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
+        self._service.end()
 
     def _run(self, service: Service, address: str, tls: Tls | None) -> None:
         asyncio.set_event_loop(self._loop)

@@ -21,6 +21,7 @@ from softswitch.errors import DeviceError
 from softswitch.p4runtime import packetio, pipeline, write
 from softswitch.p4runtime.access import Access
 from softswitch.p4runtime.arbitration import election_id_of
+from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -92,7 +93,14 @@ class Service:
             self._device.load(program)
         except DeviceError as error:
             raise InvalidArgumentError(str(error)) from error
-        self._pipeline = replace(parsed, loads=self._device.loads)
+        self.end()
+        digests = Digests(parsed.info, self._send_digests)
+        self._pipeline = replace(parsed, loads=self._device.loads, digests=digests)
+
+    def end(self) -> None:
+        """End what works for the pipeline by itself."""
+        if self._pipeline is not None and self._pipeline.digests is not None:
+            self._pipeline.digests.end()
 
     def get_pipeline(self, request: Any) -> Any:
         self._check_device_id(request.device_id)
@@ -132,9 +140,15 @@ class Service:
         kind = message.WhichOneof("update")
         if kind is None:
             raise InvalidArgumentError("the stream message is empty, or of a kind this server does not know")
-        if kind != "packet":
+        if kind not in ("packet", "digest_ack"):
             raise UnimplementedError(f"{kind} is not offered")
-        self.roles.access_of_primary(stream)
+        allowed = self.roles.access_of_primary(stream)
+        if kind == "digest_ack":
+            allowed.require(message.digest_ack.digest_id, "the digest")
+            digests = self._require_pipeline().digests
+            if digests is not None:
+                digests.acknowledge(message.digest_ack)
+            return
         if self._cpu_port is None:
             raise FailedPreconditionError("the switch has no CPU port")
         frame = packetio.frame_of_packet_out(self._require_pipeline().info.packet_out, message.packet)
@@ -155,6 +169,12 @@ class Service:
         for allowed, primary in primaries:
             if allowed.receives(packet) and not primary.offer_packet(message):
                 _LOG.debug("packet-in dropped: the primary controller does not read fast enough")
+
+    def _send_digests(self, digest_id: int, message: Any) -> None:
+        """To the primaries of the roles that have this digest. Never blocks; what nobody takes is lost."""
+        for allowed, primary in self.roles.primaries:
+            if allowed.has(digest_id) and not primary.offer_packet(message):
+                _LOG.debug("a list of digests dropped: the primary controller does not read fast enough")
 
     def _check_target(self, request: Any) -> None:
         self._check_device_id(request.device_id)

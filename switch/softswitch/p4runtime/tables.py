@@ -155,6 +155,8 @@ def _check_not_const(device: Device, row: Row) -> None:
 
 def _refuse_absent(table: Table, message: Any) -> None:
     for name in ("meter_config", "meter_counter_data"):
+        if message.HasField(name) and table.has_direct_meter:
+            raise UnimplementedError(f"table {table.name!r}: the rates of direct meters cannot be set")
         if message.HasField(name):
             raise InvalidArgumentError(f"table {table.name!r}: {name} is set, but it has no direct meter")
     if message.idle_timeout_ns or message.HasField("time_since_last_hit"):

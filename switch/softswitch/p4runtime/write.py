@@ -11,7 +11,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError
-from softswitch.p4runtime import counters, groups, sessions, tables
+from softswitch.p4runtime import counters, groups, meters, sessions, tables
 from softswitch.p4runtime.access import FULL, Access, entity_id
 from softswitch.p4runtime.errors import (
     BatchError,
@@ -77,6 +77,12 @@ def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
                 sessions.write(device, pipeline.notes.sessions, update.type, entry.clone_session_entry)
             else:
                 groups.write(device, pipeline.notes.groups, update.type, entry)
+        case "meter_entry":
+            _require_modify(update, "meter entries")
+            meters.write(device, pipeline.info, pipeline.notes.meters, update.entity.meter_entry)
+        case "digest_entry" if pipeline.digests is not None:
+            pipeline.digests.write(update.type, update.entity.digest_entry)
+            device.on_digest(pipeline.digests.learn if pipeline.digests else None)
         case None:
             raise InvalidArgumentError("the update has no entity")
         case _:

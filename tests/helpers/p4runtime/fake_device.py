@@ -20,6 +20,7 @@ from softswitch.errors import (
 )
 from softswitch.program import ir
 from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Replica, Ternary
+from softswitch.runtime.machine import MeterRates
 
 #: (ingress port, frame) to the frames that leave by the CPU port.
 FakePipeline = Callable[[int, bytes], Iterable[bytes]]
@@ -59,6 +60,8 @@ class FakeDevice:
         self._sessions: dict[int, tuple[tuple[Replica, ...], int]] = {}
         self._on_cpu_frame: Callable[[bytes], None] | None = None
         self.loads = 0
+        self.learn: Callable[[str, tuple[int, ...]], None] | None = None
+        self.meters: dict[tuple[str, int], MeterRates | None] = {}
         self.injected: list[tuple[int, bytes]] = []
 
     def load(self, program: ir.Program) -> None:
@@ -186,6 +189,12 @@ class FakeDevice:
     def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]:
         with self._lock:
             return dict(self._sessions)
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        self.meters[name, index] = rates
+
+    def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
+        self.learn = callback
 
     def inject(self, port: int, frame: bytes) -> None:
         self.injected.append((port, frame))

@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Meters and digests of a controller take effect in the data plane: programs/meter.p4 and digest.p4, both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from google.rpc import code_pb2
+from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program
+from helpers.p4runtime.messages import FRAME, packet_out, update
+from p4.v1 import p4runtime_pb2 as p4rt
+from softswitch.p4runtime.server import serve
+from softswitch.switch import EngineChoice, SoftSwitch
+
+INSERT, MODIFY, DELETE = p4rt.Update.INSERT, p4rt.Update.MODIFY, p4rt.Update.DELETE
+Running = Callable[[str], tuple[Controller, Program]]
+
+
+@pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.cc)])
+def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """The primary controller of a switch that runs the program of a name."""
+    engine: EngineChoice = request.param
+    server = serve(SoftSwitch(engine=engine, cpu_port=CPU_PORT), "127.0.0.1:0", DEVICE_ID, CPU_PORT)
+    controller = Controller(server.port)
+
+    def run(name: str) -> tuple[Controller, Program]:
+        program = Program(name)
+        controller.become(1)
+        controller.set_pipeline(program.config())
+        return controller, program
+
+    yield run
+    controller.close()
+    server.stop()
+
+
+def task(number: int, port: int = CPU_PORT) -> Any:
+    return packet_out((1, bytes([port])), (2, bytes([number])))
+
+
+def meter(program: Program, index: int | None = None, rates: tuple[int, int, int, int] | None = None) -> Any:
+    entity = p4rt.Entity()
+    entity.meter_entry.meter_id = program.id("meters", "rates")
+    if index is not None:
+        entity.meter_entry.index.index = index
+    if rates is not None:
+        config = entity.meter_entry.config
+        config.cir, config.cburst, config.pir, config.pburst = rates
+    return entity
+
+
+def colour(controller: Controller) -> int:
+    """Of a packet that meter 1 measures."""
+    controller.send(task(3))
+    return int(controller.receive().packet.metadata[1].value[0])
+
+
+def test_a_meter_colours_packets(running: Running) -> None:
+    controller, program = running("meter")
+    assert [colour(controller) for _ in range(3)] == [0, 0, 0]
+    configured = meter(program, 1, (0, 1, 0, 2))  # tokens that never come back: one green packet, one yellow
+    controller.write(update(MODIFY, configured))
+    assert controller.read(meter(program, 1)) == [configured]
+    others = [meter(program, index) for index in (0, 2, 3)]
+    assert sorted(controller.read(p4rt.Entity(meter_entry=p4rt.MeterEntry())), key=str) == sorted(
+        [configured, *others], key=str
+    )
+    assert [colour(controller) for _ in range(3)] == [0, 1, 2]
+    controller.write(update(MODIFY, meter(program)))  # all of the array, without a config
+    assert [colour(controller) for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("update_type", "make", "code"),
+    [
+        (INSERT, lambda p: meter(p, 1), "INVALID_ARGUMENT"),
+        (MODIFY, lambda p: meter(p, -1), "INVALID_ARGUMENT"),
+        (MODIFY, lambda p: meter(p, 4), "OUT_OF_RANGE"),
+        (MODIFY, lambda p: meter(p, 1, (2, 1, 1, 1)), "INVALID_ARGUMENT"),
+        (MODIFY, lambda p: meter(p, 1, (-1, 1, 1, 1)), "INVALID_ARGUMENT"),
+    ],
+)
+def test_meter_write_is_refused(running: Running, update_type: int, make: Callable[[Program], Any], code: str) -> None:
+    controller, program = running("meter")
+    [error] = controller.refused(update(update_type, make(program)))
+    assert code_pb2.Code.Name(error.canonical_code) == code
+
+
+def test_a_digest_is_told_from_when_it_is_asked_for(running: Running) -> None:
+    controller, program = running("digest")
+    entity = p4rt.Entity()
+    entity.digest_entry.digest_id = program.id("digests", "learned_t")
+    entity.digest_entry.config.max_list_size = 1
+    entity.digest_entry.config.ack_timeout_ns = 3600 * 10**9
+    controller.send(task(2, port=7))
+    assert controller.is_quiet()
+    controller.write(update(INSERT, entity))
+    assert controller.read(p4rt.Entity(digest_entry=p4rt.DigestEntry())) == [entity]
+    controller.send(task(2, port=7))
+    told = controller.receive().digest
+    assert (told.digest_id, told.list_id) == (entity.digest_entry.digest_id, 1)
+    [[source, port]] = [list(each.struct.members) for each in told.data]
+    assert (source.bitstring, port.bitstring) == (FRAME[6:12], bytes([CPU_PORT]))
+    controller.send(task(2, port=7))
+    assert controller.is_quiet()
+    acknowledgement = p4rt.StreamMessageRequest()
+    acknowledgement.digest_ack.digest_id, acknowledgement.digest_ack.list_id = told.digest_id, told.list_id
+    controller.send(acknowledgement)
+    controller.send(task(2, port=7))
+    assert controller.receive().digest.list_id == 2
+    controller.set_pipeline(program.config())  # begins anew, without digests
+    controller.send(task(2, port=7))
+    assert controller.is_quiet()
+    assert controller.read(p4rt.Entity(digest_entry=p4rt.DigestEntry())) == []
+
+
+def test_an_acknowledgement_of_nothing_is_an_error_of_the_stream(running: Running) -> None:
+    controller, _ = running("digest")
+    message = p4rt.StreamMessageRequest()
+    message.digest_ack.digest_id = 5
+    controller.send(message)
+    error = controller.receive().error
+    assert error.canonical_code == code_pb2.INVALID_ARGUMENT
+    assert error.digest_list_ack.digest_list_ack == message.digest_ack
