@@ -17,7 +17,6 @@ _IDS: dict[str, Callable[[Any], int]] = {
     "action_profile_member": lambda entry: int(entry.action_profile_id),
     "action_profile_group": lambda entry: int(entry.action_profile_id),
     "direct_meter_entry": lambda entry: int(entry.table_entry.table_id),
-    "value_set_entry": lambda entry: int(entry.value_set_id),
     "register_entry": lambda entry: int(entry.register_id),
 }
 

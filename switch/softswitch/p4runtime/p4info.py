@@ -72,6 +72,7 @@ class Table:
     has_const_default: bool
     has_direct_counter: bool
     has_direct_meter: bool
+    has_idle_timeout: bool
     implementation_id: int
     size: int
 
@@ -87,6 +88,14 @@ _PRIORITISED = frozenset({MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL
 class Counter:
     id: int
     name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class ValueSet:
+    id: int
+    name: str
+    fields: tuple[KeyField, ...]
     size: int
 
 
@@ -108,6 +117,7 @@ class P4Info:
     #: Indirect ones; they are arrays, as counters are.
     meters: Mapping[int, Counter]
     digests: Mapping[int, Digest]
+    value_sets: Mapping[int, ValueSet]
     #: A ``P4TypeInfo``.
     types: Any
     #: Fields of the headers annotated @controller_header; None where the program has none.
@@ -124,6 +134,9 @@ class P4Info:
 
     def meter(self, meter_id: int) -> Counter:
         return _find(self.meters, meter_id, "meter")
+
+    def value_set(self, value_set_id: int) -> ValueSet:
+        return _find(self.value_sets, value_set_id, "value set")
 
     def digest(self, digest_id: int) -> Digest:
         return _find(self.digests, digest_id, "digest")
@@ -170,6 +183,7 @@ def parse(message: Any) -> P4Info:
         counters=counters,
         meters=_by_id((Counter(m.preamble.id, m.preamble.name, m.size) for m in message.meters), "meter"),
         digests=_by_id((Digest(d.preamble.id, d.preamble.name, d.type_spec) for d in message.digests), "digest"),
+        value_sets=_by_id(map(_value_set, message.value_sets), "value set"),
         types=message.type_info,
         packet_in=headers.get("packet_in"),
         packet_out=headers.get("packet_out"),
@@ -184,7 +198,6 @@ def _others(message: Any) -> dict[str, frozenset[int]]:
         "action_profile_member": profiles,
         "action_profile_group": profiles,
         "direct_meter_entry": frozenset(each.direct_table_id for each in message.direct_meters),
-        "value_set_entry": frozenset(each.preamble.id for each in message.value_sets),
         "register_entry": frozenset(each.preamble.id for each in message.registers),
     }
 
@@ -234,6 +247,12 @@ def _key_field(message: Any, table: str) -> KeyField:
     return KeyField(value.id, value.name, value.width, kind, is_translated=value.is_translated)
 
 
+def _value_set(message: Any) -> ValueSet:
+    name = message.preamble.name
+    fields = _by_id((_key_field(field, name) for field in message.match), "match field")
+    return ValueSet(message.preamble.id, name, tuple(fields.values()), message.size)
+
+
 def _scope(ref: Any, table: str) -> Scope:
     try:
         return Scope(ref.scope)
@@ -260,6 +279,7 @@ def _table(message: Any, actions: Mapping[int, Action], counted: frozenset[int],
         has_const_default=message.const_default_action_id != 0,
         has_direct_counter=message.preamble.id in counted,
         has_direct_meter=message.preamble.id in metered,
+        has_idle_timeout=message.idle_timeout_behavior == message.NOTIFY_CONTROL,
         implementation_id=message.implementation_id,
         size=message.size,
     )

@@ -19,6 +19,7 @@ from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.fit import fitted
 from softswitch.p4runtime.meters import Configs
+from softswitch.p4runtime.value_sets import Members
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
 from softswitch.runtime.entries import KeyMatch
@@ -58,6 +59,7 @@ class Notes:
     groups: dict[int, GroupNote] = field(default_factory=dict)
     sessions: dict[int, SessionNote] = field(default_factory=dict)
     meters: Configs = field(default_factory=dict)
+    value_sets: Members = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError, NotFoundError
-from softswitch.p4runtime import absent, counters, groups, meters, sessions, tables
+from softswitch.p4runtime import absent, counters, groups, meters, sessions, tables, value_sets
 from softswitch.p4runtime.access import FULL, Access, entity_id
 from softswitch.p4runtime.entries import decode_key, encode_action, encode_key
 from softswitch.p4runtime.errors import (
@@ -27,6 +27,7 @@ from softswitch.p4runtime.errors import (
     InvalidArgumentError,
     P4RuntimeError,
     ResourceExhaustedError,
+    UnimplementedError,
     from_device,
 )
 from softswitch.p4runtime.p4info import Table
@@ -155,6 +156,9 @@ def _extern_parts(pipeline: Pipeline, kind: str, asked: Any) -> list[Part]:
     if kind == "digest_entry" and pipeline.digests is not None:
         told = list(pipeline.digests.read(asked))
         return [Part(len(told), lambda: told)]
+    if kind == "value_set_entry":
+        sets = list(value_sets.entities(pipeline.info, pipeline.notes.value_sets, asked))
+        return [Part(sum(1 + len(each.value_set_entry.members) for each in sets), lambda: sets)]
     absent.check(pipeline.info, kind, asked)
     return []
 
@@ -166,6 +170,8 @@ def _clone_sessions(snapshot: Snapshot, pipeline: Pipeline, asked: Any) -> list[
 
 
 def _table_entries(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
+    if request.HasField("time_since_last_hit") and any(t.has_idle_timeout for t in _tables(pipeline, request)):
+        raise UnimplementedError("time_since_last_hit is set, but idle timeouts are not offered")
     if request.HasField("time_since_last_hit"):
         raise InvalidArgumentError("time_since_last_hit is set, but no table has an idle timeout")
     make = _default_entry if request.is_default_action else _entries

@@ -159,6 +159,8 @@ def _refuse_absent(table: Table, message: Any) -> None:
             raise UnimplementedError(f"table {table.name!r}: the rates of direct meters cannot be set")
         if message.HasField(name):
             raise InvalidArgumentError(f"table {table.name!r}: {name} is set, but it has no direct meter")
+    if message.idle_timeout_ns and table.has_idle_timeout:
+        raise UnimplementedError(f"table {table.name!r}: idle timeouts are not offered; leave idle_timeout_ns out")
     if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
         raise InvalidArgumentError(f"table {table.name!r} has no idle timeout")
 

@@ -11,7 +11,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
 from softswitch.errors import DeviceError
-from softswitch.p4runtime import counters, groups, meters, sessions, tables
+from softswitch.p4runtime import counters, groups, meters, sessions, tables, value_sets
 from softswitch.p4runtime.access import FULL, Access, entity_id
 from softswitch.p4runtime.errors import (
     BatchError,
@@ -80,6 +80,9 @@ def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
         case "meter_entry":
             _require_modify(update, "meter entries")
             meters.write(device, pipeline.info, pipeline.notes.meters, update.entity.meter_entry)
+        case "value_set_entry":
+            _require_modify(update, "value sets")
+            value_sets.write(device, pipeline.info, pipeline.notes.value_sets, update.entity.value_set_entry)
         case "digest_entry" if pipeline.digests is not None:
             pipeline.digests.write(update.type, update.entity.digest_entry)
             device.on_digest(pipeline.digests.learn if pipeline.digests else None)

@@ -61,6 +61,7 @@ class FakeDevice:
         self._on_cpu_frame: Callable[[bytes], None] | None = None
         self.loads = 0
         self.learn: Callable[[str, tuple[int, ...]], None] | None = None
+        self.value_sets: dict[str, tuple[tuple[int, ...], ...]] = {}
         self.meters: dict[tuple[str, int], MeterRates | None] = {}
         self.injected: list[tuple[int, bytes]] = []
 
@@ -189,6 +190,9 @@ class FakeDevice:
     def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]:
         with self._lock:
             return dict(self._sessions)
+
+    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
+        self.value_sets[name] = tuple(members)
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         self.meters[name, index] = rates

@@ -5,11 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.rpc import code_pb2
-from helpers.p4runtime.client import CPU_PORT, DEVICE_ID, Controller, Program
+from helpers.p4runtime.client import (
+    CPU_PORT,
+    DEVICE_ID,
+    Controller,
+    Program,
+    field_match,
+)
 from helpers.p4runtime.messages import FRAME, packet_out, update
 from p4.v1 import p4runtime_pb2 as p4rt
 from softswitch.p4runtime.server import serve
@@ -125,3 +132,45 @@ def test_an_acknowledgement_of_nothing_is_an_error_of_the_stream(running: Runnin
     error = controller.receive().error
     assert error.canonical_code == code_pb2.INVALID_ARGUMENT
     assert error.digest_list_ack.digest_list_ack == message.digest_ack
+
+
+EXTERNS = Program("externs", Path(__file__).parents[3] / "helpers/softswitch/programs")
+
+
+def members(*pairs: tuple[int, int], value_set: str = "known_pairs") -> Any:
+    entity = p4rt.Entity()
+    entity.value_set_entry.value_set_id = EXTERNS.id("value_sets", value_set)
+    fields = EXTERNS.p4info.value_sets[0].match
+    for pair in pairs:
+        member = entity.value_set_entry.members.add()
+        for field, value in zip(fields, pair, strict=True):
+            member.match.append(field_match(field.id, ("exact", bytes([value]))))
+    return entity
+
+
+@pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=pytest.mark.cc)])
+def test_members_of_a_value_set_reach_the_parser(engine: EngineChoice) -> None:
+    switch = SoftSwitch(engine=engine)
+    server = serve(switch, "127.0.0.1:0", DEVICE_ID)
+    controller = Controller(server.port)
+    try:
+        controller.become(1)
+        controller.set_pipeline(EXTERNS.config())
+        assert controller.read(p4rt.Entity(value_set_entry=p4rt.ValueSetEntry())) == [members()]
+        controller.write(update(MODIFY, members((9, 7), (7, 9))))
+        assert controller.read(members()) == [members((9, 7), (7, 9))]
+        known = [switch.process(5, bytes([*pair, 0, 0]))[0][1][3] for pair in ((9, 7), (7, 9), (9, 9))]
+        assert known == [1, 1, 0]
+        refusals = [
+            (update(INSERT, members((1, 1))), "INVALID_ARGUMENT"),
+            (update(MODIFY, members(*((number, 0) for number in range(5)))), "RESOURCE_EXHAUSTED"),
+        ]
+        incomplete = members((1, 1))
+        del incomplete.value_set_entry.members[0].match[1]
+        refusals.append((update(MODIFY, incomplete), "INVALID_ARGUMENT"))
+        errors = controller.refused(*(each for each, _ in refusals))
+        assert [code_pb2.Code.Name(each.canonical_code) for each in errors] == [code for _, code in refusals]
+        assert controller.read(members()) == [members((9, 7), (7, 9))]
+    finally:
+        controller.close()
+        server.stop()
