@@ -131,7 +131,8 @@ class Job:
         """The switch above for a packet's slot and round; None at a root."""
         if not self.parents:
             return self.parent
-        selector = mix32(salted(packet.slot, packet.round)) & 0xFFFF if self.sprays else packet.slot
+        hashed = self.sprays and not 0 < packet.token < TOKENS_OF_RUNS
+        selector = mix32(salted(packet.slot, packet.round)) & 0xFFFF if hashed else packet.slot
         return self.parents[selector % len(self.parents)]
 
 

@@ -37,6 +37,19 @@ def test_by_hash_of_slot_and_round(rig: Rig, op: int) -> None:
     game.check_counters()
 
 
+def test_a_greeting_goes_by_slot_there_too(rig: Rig) -> None:
+    """Workers that greet in different rounds meet at one root."""
+    game = Game(rig)
+    token = rig.generation(SPRAYED.number)
+    for round_ in range(8):
+        game.contribute(SPRAYED, 0, 0, round_, model.MAX32, token=token)
+        ((port, _),) = game.contribute(SPRAYED, 1, 0, round_, model.MAX32, token=token)
+        assert port == SPRAYED.parents[0].switch.port
+        assert len(game.result_from_above(SPRAYED, 0, round_, model.MAX32, token=token)) == 2
+    assert game.golden.rejects == {}
+    game.check_counters()
+
+
 def test_a_result_is_taken_from_the_switch_that_was_asked_alone(rig: Rig) -> None:
     game = Game(rig)
     for round_ in range(4):

@@ -286,8 +286,8 @@ class Play:
 
         def recover() -> None:
             network.recover(name, empty=fault.empty)
-            if fault.empty:
-                self.world.after(_CONTROLLER_S, network.apply)
+            # Also for another one, which came back empty while this one was down.
+            self.world.after(_CONTROLLER_S, network.apply)
 
         self.world.after(fault.for_s, recover)
 

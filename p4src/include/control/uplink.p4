@@ -56,7 +56,9 @@ control Uplink(inout headers_t hdr, inout metadata_t meta, in standard_metadata_
     }
 
     apply {
-        if (meta.admission.sprays == 1) {
+        // A greeting's slots have one root whatever the round: it tells who greets there that others are further.
+        if (meta.admission.sprays == 1 &&
+            (hdr.sumwire.token == TOKEN_NONE || hdr.sumwire.token >= TOKENS_OF_RUNS)) {
             salt();
             mix.apply(meta.scratch);
             select_by_hash();

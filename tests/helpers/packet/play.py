@@ -256,7 +256,7 @@ class Game:
         """A RESULT as the switch above would send it; by default all its workers are in."""
         payload = payload or random_payload(self.rng, op, model.WORDS_DOWN[op])
         base = contribution(job, 0, slot, round_, payload, op)
-        parent = job.above(base)
+        parent = job.above(base._replace(token=fields.get("token", base.token)))
         assert parent is not None
         above = parent.switch
         packet = base._replace(kind=model.RESULT, worker=parent.worker, count=9, contributors=0xFF)._replace(**fields)
@@ -268,7 +268,7 @@ class Game:
     ) -> Frames:
         """A STALE or REFUSED as the switch above would send it."""
         base = contribution(job, 0, slot, round_, b"", op)
-        parent = job.above(base)
+        parent = job.above(base._replace(token=fields.get("token", base.token)))
         assert parent is not None
         packet = base._replace(kind=kind, worker=parent.worker)._replace(**fields)
         packet = job.sealed(packet, parent.switch.ip)

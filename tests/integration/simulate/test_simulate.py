@@ -53,6 +53,11 @@ def test_a_straggler_of_a_renewed_job_does_not_open_its_run_once_more(seed: int)
     assert play(drawn(seed)).violations == []
 
 
+def test_greetings_in_different_rounds_meet_where_chunks_are_sprayed() -> None:
+    """Their first chunks once went to different roots, so nobody heard of the newer round."""
+    assert play(drawn(304045)).violations == []
+
+
 @pytest.mark.parametrize("seed", [1, 10, 36])
 def test_a_seed_plays_the_same_twice(seed: int) -> None:
     first, second = (play(drawn(seed), traced=True) for _ in range(2))
