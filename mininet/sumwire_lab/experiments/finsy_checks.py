@@ -298,6 +298,23 @@ async def meters() -> None:
         require(colours == [0, 1, 2], colours)
 
 
+@check("selector")
+async def members_of_an_action_profile_and_delete_all_of_them() -> None:
+    async with switch("selector", p4force=True) as one:
+        await one.insert(
+            [
+                fy.P4ActionProfileMember("members", member_id=1, action=fy.Action("mark", reason=5)),
+                fy.P4TableEntry("profiled", match=fy.Match(type=0x101), action=fy.P4IndirectAction(member_id=1)),
+                fy.P4TableEntry("selected", match=fy.Match(dst=0x010101010101), action=fy.Action("mark", reason=6)),
+            ]
+        )
+        require(len(await entities(one, fy.P4TableEntry(), fy.P4ActionProfileMember())) == 3, "reads what was written")
+        packet = await _packet_after(one, fy.P4PacketOut(b"\1" * 60, egress_port=_CPU_PORT, task=1))
+        require(packet["reason"] == 6, packet)
+        await one.delete_all()
+        require(await entities(one, fy.P4TableEntry(), fy.P4ActionProfileMember()) == [], "something is left")
+
+
 async def _until(condition: Callable[[], bool], what: str) -> None:
     try:
         async with asyncio.timeout(_WAIT_S):

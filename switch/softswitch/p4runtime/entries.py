@@ -13,7 +13,7 @@ from typing import Any
 from p4.v1 import p4runtime_pb2
 
 from softswitch.p4runtime import values
-from softswitch.p4runtime.errors import InternalError, InvalidArgumentError, PermissionDeniedError, UnimplementedError
+from softswitch.p4runtime.errors import InternalError, InvalidArgumentError, PermissionDeniedError
 from softswitch.p4runtime.p4info import KeyField, MatchKind, P4Info, Scope, Table
 from softswitch.runtime.entries import ActionCall, Exact, KeyMatch, Lpm, Range, Ternary
 
@@ -148,14 +148,13 @@ def decode_priority(table: Table, priority: int) -> int:
 def decode_action(info: P4Info, table: Table, action: Any, *, is_default: bool) -> ActionCall:
     """The call in a ``TableAction``. Raises InvalidArgumentError, or PermissionDeniedError for a wrong scope."""
     kind = action.WhichOneof("type")
-    if table.implementation_id:
-        raise UnimplementedError(f"table {table.name!r} has an action profile; action profiles are not offered")
     if kind != "action":
         raise InvalidArgumentError(f"table {table.name!r} takes a plain action, the request has {kind}")
-    return _decode_call(info, table, action.action, is_default=is_default)
+    return decode_call(info, table, action.action, is_default=is_default)
 
 
-def _decode_call(info: P4Info, table: Table, call: Any, *, is_default: bool) -> ActionCall:
+def decode_call(info: P4Info, table: Table, call: Any, *, is_default: bool) -> ActionCall:
+    """The call in an ``Action``. Raises as :func:`decode_action`."""
     scope = table.scopes.get(call.action_id)
     if scope is None:
         raise InvalidArgumentError(f"table {table.name!r} has no action id {call.action_id:#010x}")

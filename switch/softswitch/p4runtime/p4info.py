@@ -92,6 +92,17 @@ class Counter:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """An action profile, or a selector. ``size``: members; 0 for any number."""
+
+    id: int
+    name: str
+    table_ids: tuple[int, ...]
+    has_selector: bool
+    size: int
+
+
+@dataclass(frozen=True)
 class ValueSet:
     id: int
     name: str
@@ -118,6 +129,7 @@ class P4Info:
     meters: Mapping[int, Counter]
     digests: Mapping[int, Digest]
     value_sets: Mapping[int, ValueSet]
+    profiles: Mapping[int, Profile]
     #: A ``P4TypeInfo``.
     types: Any
     #: Fields of the headers annotated @controller_header; None where the program has none.
@@ -134,6 +146,9 @@ class P4Info:
 
     def meter(self, meter_id: int) -> Counter:
         return _find(self.meters, meter_id, "meter")
+
+    def profile(self, profile_id: int) -> Profile:
+        return _find(self.profiles, profile_id, "action profile")
 
     def value_set(self, value_set_id: int) -> ValueSet:
         return _find(self.value_sets, value_set_id, "value set")
@@ -184,6 +199,7 @@ def parse(message: Any) -> P4Info:
         meters=_by_id((Counter(m.preamble.id, m.preamble.name, m.size) for m in message.meters), "meter"),
         digests=_by_id((Digest(d.preamble.id, d.preamble.name, d.type_spec) for d in message.digests), "digest"),
         value_sets=_by_id(map(_value_set, message.value_sets), "value set"),
+        profiles=_profiles(message, tables),
         types=message.type_info,
         packet_in=headers.get("packet_in"),
         packet_out=headers.get("packet_out"),
@@ -191,12 +207,32 @@ def parse(message: Any) -> P4Info:
     )
 
 
+def _profiles(message: Any, tables: Mapping[int, Table]) -> dict[int, Profile]:
+    profiles = _by_id(
+        (
+            Profile(p.preamble.id, p.preamble.name, tuple(p.table_ids), p.with_selector, p.size)
+            for p in message.action_profiles
+        ),
+        "action profile",
+    )
+    for profile in profiles.values():
+        unknown = set(profile.table_ids) - tables.keys()
+        if unknown or not profile.table_ids:
+            shown = f"table id {min(unknown):#010x}, which is not there" if unknown else "no table"
+            raise InvalidArgumentError(f"P4Info: action profile {profile.name!r} has {shown}")
+    for table in tables.values():
+        if table.implementation_id and table.implementation_id not in profiles:
+            number = f"{table.implementation_id:#010x}"
+            raise InvalidArgumentError(
+                f"P4Info: table {table.name!r} has action profile id {number}, which is not there"
+            )
+    return profiles
+
+
 def _others(message: Any) -> dict[str, frozenset[int]]:
-    profiles = frozenset(each.preamble.id for each in message.action_profiles)
     return {
         "extern_entry": frozenset(each.extern_type_id for each in message.externs),
-        "action_profile_member": profiles,
-        "action_profile_group": profiles,
+        "action_profile_group": frozenset(each.preamble.id for each in message.action_profiles),
         "direct_meter_entry": frozenset(each.direct_table_id for each in message.direct_meters),
         "register_entry": frozenset(each.preamble.id for each in message.registers),
     }

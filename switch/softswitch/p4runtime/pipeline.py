@@ -19,13 +19,10 @@ from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.fit import fitted
 from softswitch.p4runtime.meters import Configs
+from softswitch.p4runtime.profiles import EntryKey, Profiles
 from softswitch.p4runtime.value_sets import Members
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
-from softswitch.runtime.entries import KeyMatch
-
-#: Table name, key, priority.
-EntryKey = tuple[str, tuple[KeyMatch, ...], int]
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,7 @@ class Notes:
     sessions: dict[int, SessionNote] = field(default_factory=dict)
     meters: Configs = field(default_factory=dict)
     value_sets: Members = field(default_factory=dict)
+    profiles: Profiles = field(default_factory=Profiles)
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,9 @@ def _extern_parts(pipeline: Pipeline, kind: str, asked: Any) -> list[Part]:
     if kind == "digest_entry" and pipeline.digests is not None:
         told = list(pipeline.digests.read(asked))
         return [Part(len(told), lambda: told)]
+    if kind == "action_profile_member":
+        found = list(pipeline.notes.profiles.read_members(pipeline.info, asked))
+        return [Part(len(found), lambda: found)]
     if kind == "value_set_entry":
         sets = list(value_sets.entities(pipeline.info, pipeline.notes.value_sets, asked))
         return [Part(sum(1 + len(each.value_set_entry.members) for each in sets), lambda: sets)]
@@ -215,7 +218,8 @@ def _entries(snapshot: Snapshot, pipeline: Pipeline, table: Table, request: Any)
 
 def _entry(pipeline: Pipeline, table: Table, entry: Entry, request: Any) -> Any | None:
     message = _key_message(table, entry)
-    message.action.CopyFrom(encode_action(pipeline.info, entry.action))
+    reference = pipeline.notes.profiles.references.get((table.name, entry.key, entry.priority))
+    message.action.CopyFrom(reference or encode_action(pipeline.info, entry.action))
     message.is_const = entry.is_const
     _add_note(message, pipeline.notes.entries.get((table.name, entry.key, entry.priority)))
     if request.HasField("counter_data") and table.has_direct_counter:
@@ -228,7 +232,7 @@ def _default_entry(snapshot: Snapshot, pipeline: Pipeline, table: Table, request
         raise InvalidArgumentError(f"table {table.name!r}: a default entry has neither match fields nor a priority")
     message = p4runtime_pb2.TableEntry(table_id=table.id, is_default_action=True)
     action = snapshot.device.default_action(table.name)
-    if action is not None:
+    if action is not None and not table.implementation_id:
         message.action.CopyFrom(encode_action(pipeline.info, action))
     _add_note(message, pipeline.notes.defaults.get(table.name))
     entity = p4runtime_pb2.Entity(table_entry=message) if _passes(message, request) else None

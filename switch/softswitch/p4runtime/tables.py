@@ -24,7 +24,8 @@ from softswitch.p4runtime.errors import (
 )
 from softswitch.p4runtime.p4info import Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
-from softswitch.runtime.entries import CounterValue, Entry, KeyMatch
+from softswitch.p4runtime.profiles import EntryKey
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch
 
 _INSERT = p4runtime_pb2.Update.INSERT
 _MODIFY = p4runtime_pb2.Update.MODIFY
@@ -38,6 +39,10 @@ class Row:
     table: Table
     key: tuple[KeyMatch, ...]
     priority: int
+
+    @property
+    def where(self) -> EntryKey:
+        return self.table.name, self.key, self.priority
 
     def find(self, device: Device) -> Entry:
         """Raises NotThereError."""
@@ -73,6 +78,8 @@ def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) ->
     if update_type == _DELETE:
         _check_not_const(device, row)
         device.delete(table.name, row.key, row.priority)
+        if table.implementation_id:
+            pipeline.notes.profiles.refer(table, row.where, None)
         _note_entry(pipeline, row, EntryNote())
         return
     if message.HasField("action") or update_type == _INSERT:
@@ -115,6 +122,8 @@ def _write_default(device: Device, pipeline: Pipeline, table: Table, update_type
         device.set_default_action(table.name, None)
         pipeline.notes.defaults.pop(table.name, None)
         return
+    if table.implementation_id:
+        raise PermissionDeniedError(f"{what}: is const where the table has an action profile")
     action = decode_action(pipeline.info, table, message.action, is_default=True)
     device.set_default_action(table.name, action)
     pipeline.notes.defaults[table.name] = _note_of(message)
@@ -126,12 +135,13 @@ def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message
     _refuse_absent(table, message)
     counter = _decode_counter(table, message)
     if message.HasField("action"):
-        action = decode_action(pipeline.info, table, message.action, is_default=False)
-        entry = Entry(row.key, action, row.priority)
+        entry = Entry(row.key, _decode_action(pipeline, table, message.action), row.priority)
         if update_type == _INSERT:
             device.insert(table.name, entry)
         else:
             device.modify(table.name, entry)
+        if table.implementation_id:
+            pipeline.notes.profiles.refer(table, row.where, message.action)
     elif update_type == _INSERT:
         raise InvalidArgumentError(f"table {table.name!r}: an INSERT needs an action")
     else:
@@ -139,6 +149,12 @@ def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message
     if counter is not None:
         device.write_direct_counter(table.name, row.key, row.priority, counter)
     _note_entry(pipeline, row, _note_of(message))
+
+
+def _decode_action(pipeline: Pipeline, table: Table, action: Any) -> ActionCall:
+    if table.implementation_id:
+        return pipeline.notes.profiles.resolve(pipeline.info, table, action)
+    return decode_action(pipeline.info, table, action, is_default=False)
 
 
 def _check_not_const(device: Device, row: Row) -> None:

@@ -77,17 +77,26 @@ def _apply_one(device: Device, pipeline: Pipeline, update: Any) -> None:
                 sessions.write(device, pipeline.notes.sessions, update.type, entry.clone_session_entry)
             else:
                 groups.write(device, pipeline.notes.groups, update.type, entry)
+        case None:
+            raise InvalidArgumentError("the update has no entity")
+        case _:
+            _apply_extern(device, pipeline, kind, update)
+
+
+def _apply_extern(device: Device, pipeline: Pipeline, kind: str, update: Any) -> None:
+    match kind:
         case "meter_entry":
             _require_modify(update, "meter entries")
             meters.write(device, pipeline.info, pipeline.notes.meters, update.entity.meter_entry)
+        case "action_profile_member":
+            member = update.entity.action_profile_member
+            pipeline.notes.profiles.write_member(device, pipeline.info, update.type, member)
         case "value_set_entry":
             _require_modify(update, "value sets")
             value_sets.write(device, pipeline.info, pipeline.notes.value_sets, update.entity.value_set_entry)
         case "digest_entry" if pipeline.digests is not None:
             pipeline.digests.write(update.type, update.entity.digest_entry)
             device.on_digest(pipeline.digests.learn if pipeline.digests else None)
-        case None:
-            raise InvalidArgumentError("the update has no entity")
         case _:
             raise UnimplementedError(f"writing a {kind} is not offered")
 

@@ -32,7 +32,10 @@ def answer(model: Model, request: Any, faults: Faults) -> Entities:
         case "direct_meter_entry":
             _direct_meters(model, request.direct_meter_entry.table_entry, faults)
         case other:
-            if getattr(getattr(request, other), _IDS[other]):
+            asked = getattr(request, other)
+            if other == "action_profile_member" and asked.member_id:
+                faults.add(ABSENT, "member not there")
+            if getattr(asked, _IDS[other]):
                 faults.add(INVALID, f"{other} of nothing")
     return []
 

@@ -64,7 +64,9 @@ def judge(model: Model, update: Any) -> Verdict:
         case None:
             faults.add(INVALID, "no entity")
             change = _nothing
-        case "meter_entry" | "digest_entry" | "value_set_entry" as kind:  # the program has none
+        case (
+            "meter_entry" | "digest_entry" | "value_set_entry" | "action_profile_member" as kind
+        ):  # the program has none
             faults.add(INVALID, f"{kind} of nothing")
             change = _nothing
         case other:
