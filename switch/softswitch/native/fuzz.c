@@ -295,6 +295,9 @@ static void set_up(struct words *words, struct table **tables) {
     publish(&(*tables)[i], i);
   }
   read_groups(words, run.machine);
+  // Of programs that clone: each session to two ports, some to a group as well.
+  static const struct ss_replica copies[] = {{1, 7}, {2, 8}};
+  for (uint32_t i = 0; i < 16; i++) ss_machine_set_session(run.machine, i, copies, 2, i & 1, 1);
   run.sink = (struct ss_sink){.arena = ss_memory(ARENA_BYTES), .capacity = ARENA_BYTES, .frames = run.frames,
                               .limit = sizeof run.frames / sizeof run.frames[0], .flush = flush};
   memset(run.sink.arena, CANARY, ARENA_BYTES);
