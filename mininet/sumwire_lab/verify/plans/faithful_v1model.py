@@ -8,19 +8,23 @@ import functools
 import json
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from sumwire_lab.errors import LabError
+from sumwire_lab.network.switches import BMV2
 from sumwire_lab.options.faithful_options import FaithfulOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check, absent, at_least, equal, holds
 from sumwire_lab.verify.plan import Experiment
-from sumwire_lab.verify.processes import ROOT, run_module
+from sumwire_lab.verify.processes import ROOT, run_module, run_words, without_bmv2
 
 CHECKOUT: Final = "P4C"  # the variable that names the folder of the checkout
 COMPILER: Final = "p4c-bm2-ss"
+# They use indices past the end of a stack, where bmv2 ends, and fields of invalid headers: docs/softswitch.md.
+DOCUMENTED: Final = frozenset({"runtime-index-bmv2", "runtime-index-2-bmv2"})
 SHARE_MIN: Final = 97.0
 MUTATIONS: Final = 20
 _JSONS: Final = 10_000
@@ -53,9 +57,12 @@ def _record(results: Path, options: FaithfulOptions) -> dict[str, Any] | str:
         return missing
     file = results.resolve() / "v1model-samples.json"
     file.unlink(missing_ok=True)
-    words = ["softswitch.fuzz.samples", os.environ[CHECKOUT], "--work", str(results.resolve() / "v1model-samples")]
+    work = results.resolve() / "v1model-samples"
+    words = [sys.executable, "-m", "softswitch.fuzz.samples", os.environ[CHECKOUT], "--work", str(work)]
     every = ["--every", str(_QUICK)] if options.quick else []
-    ended = run_module([*words, "--json", str(file), "--mutations", str(MUTATIONS), *every])
+    beside = [] if without_bmv2("", "") or os.geteuid() else ["--bmv2"]
+    alone = ["unshare", "--net"] if beside else []  # its ports are nobody else's
+    ended = run_words([*alone, *words, "--json", str(file), "--mutations", str(MUTATIONS), *every, *beside])
     if not file.exists():
         raise LabError(f"the samples ended with {ended.status}: {ended.last_line}")
     record: dict[str, Any] = json.loads(file.read_text())
@@ -89,10 +96,15 @@ def _load(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Ch
 def _mutated(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
     label, target = f"{MUTATIONS} mutated packets for each packet test: samples after which engines differ", "none"
     found = record()
-    beside = absent(f"{label} from bmv2", target, "not built: the samples' tables are written to the soft switch alone")
+    beside = f"{label} and bmv2, of samples whose test writes no table"
     if isinstance(found, str):
-        return [absent(label, target, found), beside]
-    return [equal(f"{label}, {found['packets']} packets", sorted(found["differences"]), [], target), beside]
+        return [absent(label, target, found), absent(beside, target, found)]
+    checks = [equal(f"{label}, {found['packets']} packets", sorted(found["differences"]), [], target)]
+    if not found["bmv2_samples"]:
+        return [*checks, absent(beside, target, f"{BMV2} is not on PATH, or this is not root")]
+    others = sorted(set(found["bmv2_differences"]) - DOCUMENTED)
+    count = f"{len(found['bmv2_samples'])} samples, {found['bmv2_packets']} packets"
+    return [*checks, equal(f"{beside}: {count}", others, [], "none but documented ones")]
 
 
 def _programs(options: FaithfulOptions) -> list[Check]:

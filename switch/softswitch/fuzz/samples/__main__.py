@@ -11,14 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from nativelib import NativeError, find_compiler
 
-from softswitch.fuzz.samples.checks import Findings, check_load, check_packets
-from softswitch.fuzz.samples.compiled import compile_samples
+from softswitch.fuzz.samples import bmv2
+from softswitch.fuzz.samples.checks import Findings, check_load, check_packets, compare_with_bmv2
+from softswitch.fuzz.samples.compiled import Sample, compile_samples
+from softswitch.fuzz.samples.stf import StfError
 from softswitch.switch import EngineChoice
 
 _PROGRESS = 50
@@ -38,6 +41,24 @@ def engines() -> list[EngineChoice]:
     return ["python", "native"]
 
 
+def _beside_bmv2(samples: Sequence[Sample], engine: EngineChoice, mutations: int, found: Findings) -> None:
+    asked = [sample for sample in samples if sample.test is not None and sample.name in found.loaded]
+    with bmv2.wires() as wired, tempfile.TemporaryDirectory(prefix="softswitch-samples-") as folder:
+        for number, sample in enumerate(asked, 1):
+            try:
+                beside = compare_with_bmv2(sample, wired, Path(folder), engine=engine, mutations=mutations)
+            except (bmv2.NoBmv2Error, StfError) as error:
+                _say(f"{sample.name}: not beside bmv2: {error}")
+                continue
+            if beside.packets:
+                found.bmv2_samples.append(sample.name)
+                found.bmv2_packets += beside.packets
+            if beside.difference:
+                found.bmv2_differences[sample.name] = beside.difference
+            if number % _PROGRESS == 0:
+                _say(f"{number} of {len(asked)} samples beside bmv2")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 1 where something crashed or engines differ, 2 without compiler or checkout."""
     parser = argparse.ArgumentParser(prog="python -m softswitch.fuzz.samples", description=__doc__)
@@ -47,7 +68,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mutations", type=int, default=20, help="mutated packets for each packet test, %(default)s")
     parser.add_argument("--only", default="", help="samples whose name has this in it")
     parser.add_argument("--every", type=int, default=1, help="only every N-th sample, %(default)s")
+    parser.add_argument(
+        "--bmv2", action="store_true", help="mutated packets through bmv2 too, on veth pairs; needs root"
+    )
     options = parser.parse_args(arguments)
+    if options.bmv2 and (lacking := bmv2.missing()):
+        _say(lacking)
+        return 2
     try:
         samples = compile_samples(options.checkout, options.work, _say)
     except FileNotFoundError as error:
@@ -63,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check_packets(sample, program, chosen, options.mutations, found)
         if number % _PROGRESS == 0:
             _say(f"{number} of {len(samples)} samples")
+    if options.bmv2:
+        _beside_bmv2(samples, chosen[-1], options.mutations, found)
     record = {"compiled": len(samples), "engines": chosen, **asdict(found)}
     if options.json is not None:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
@@ -70,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"{name}: {why}")
     for name, why in found.differences.items():
         _say(f"{name}: engines differ: {why}")
+    for name, why in found.bmv2_differences.items():
+        _say(f"{name}: bmv2 differs: {why}")
     passed = ", ".join(f"{len(found.passed.get(engine, ()))} pass in {engine}" for engine in chosen)
     sys.stdout.write(
         f"{len(samples)} programs: {len(found.loaded)} load; {len(found.tested)} packet tests: {passed};"

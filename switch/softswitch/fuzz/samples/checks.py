@@ -8,11 +8,13 @@ import random
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from softswitch.errors import DeviceError, UnsupportedProgramError
+from softswitch.fuzz.samples.bmv2 import LEAST_BYTES, PORTS, Wires, on_the_wire, running
 from softswitch.fuzz.samples.compiled import Sample
 from softswitch.fuzz.samples.runner import PacketTestError, StfRunner
-from softswitch.fuzz.samples.stf import Send, Statement, StfError, parse
+from softswitch.fuzz.samples.stf import Expect, Send, Statement, StfError, parse
 from softswitch.native.emit import emit_c
 from softswitch.program import ir
 from softswitch.program.load.program import load_program
@@ -29,6 +31,7 @@ class Findings:
     """By sample. ``passed``: engines whose packet test passed. ``wrong``: frames that a test did not expect.
 
     ``crashes``: exceptions that no sample may cause. ``differences``: mutated packets after which engines differ.
+    ``bmv2_differences``: those after which the last engine and bmv2 do.
     """
 
     loaded: list[str] = field(default_factory=list)
@@ -40,6 +43,17 @@ class Findings:
     crashes: dict[str, str] = field(default_factory=dict)
     packets: int = 0
     differences: dict[str, str] = field(default_factory=dict)
+    bmv2_samples: list[str] = field(default_factory=list)
+    bmv2_packets: int = 0
+    bmv2_differences: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Packets that ran beside bmv2, and the first difference; no packets if the test writes tables."""
+
+    packets: int = 0
+    difference: str = ""
 
 
 def check_load(sample: Sample, found: Findings) -> ir.Program | None:
@@ -98,6 +112,31 @@ def _compare(
         if any(answer != answers[0] for answer in answers[1:]):
             found.differences[name] = f"port {port}, {frame.hex()}: {answers}"
             return
+
+
+def compare_with_bmv2(sample: Sample, wired: Wires, folder: Path, *, engine: EngineChoice, mutations: int) -> Beside:
+    """Mutated packets of a sample whose test writes no table, through an engine and through bmv2.
+
+    Raises NoBmv2Error.
+    """
+    assert sample.test is not None
+    statements = parse(sample.test.read_text())
+    if any(not isinstance(statement, Send | Expect) for statement in statements):
+        return Beside()
+    sent = [statement for statement in statements if isinstance(statement, Send)] or [Send(1, bytes(64))]
+    switch = SoftSwitch(sample.json.read_text(), seed=1, engine=engine, clock=lambda: NOW_US)
+    generator, packets = random.Random(sample.name), 0
+    with running(sample, wired, folder):
+        for _ in range(mutations):
+            port, frame = mutated(generator.choice(sent), generator)
+            if port not in PORTS or len(frame) < LEAST_BYTES:
+                continue
+            packets += 1
+            expected = on_the_wire(switch.process(port, frame))
+            answers = wired.answers(port, frame, len(expected))
+            if answers != expected:
+                return Beside(packets, f"port {port}, {frame.hex()}: {expected}, bmv2 {answers}")
+    return Beside(packets)
 
 
 def mutated(sent: Send, generator: random.Random) -> tuple[int, bytes]:

@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The run over a checkout of p4c, with a program of this project in its place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from helpers.softswitch.compile_programs import PROGRAMS
+from softswitch.fuzz.samples import __main__ as samples
+from softswitch.fuzz.samples.compiled import COMPILER
+
+PASSES = """
+packet 5 0100 0021 00 ee 00
+expect 0 0100 f578 **21 00 ee 00 $
+"""
+
+
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not on PATH")
+def test_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "p4c" / "testdata" / "p4_16_samples"
+    folder.mkdir(parents=True)
+    shutil.copy(PROGRAMS / "stacks.p4", folder / "stacks.p4")
+    (folder / "stacks.stf").write_text(PASSES)
+    (folder / "broken.p4").write_text("parser")
+    words = [str(tmp_path / "p4c"), "--work", str(tmp_path / "work"), "--json", str(tmp_path / "found.json")]
+    assert samples.main(words) == 0
+    assert "1 programs: 1 load; 1 packet tests: 1 pass in python" in capsys.readouterr().out
+    (folder / "stacks.stf").write_text(PASSES.replace("f578", "f579"))
+    samples.main(words)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["compiled"] == 1 and found["passed"] == {}
+    assert "stacks, python" in found["wrong"]
+    assert samples.main([str(tmp_path), "--work", str(tmp_path)]) == 2
