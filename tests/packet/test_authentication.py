@@ -67,11 +67,10 @@ def test_cut_contributions_and_results_have_tags(rig: Rig) -> None:
     game.check_counters()
 
 
-@OPS
-def test_every_flipped_bit_of_header_and_tag_is_noticed(rig: Rig, op: int) -> None:
+def test_every_flipped_bit_of_header_and_tag_is_noticed(rig: Rig) -> None:
     """Of version, kind, op, job, slot, worker and words other rules may be broken first: the model says which."""
     game = Game(rig)
-    packet = sent(game, op).encode()
+    packet = sent(game, model.MAX32).encode()
     places = [*range(model.HEADER * 8), *range(len(packet) * 8 - 64, len(packet) * 8)]
     for bit in places:
         flipped = bytearray(packet)
@@ -88,7 +87,7 @@ def test_flipped_bits_of_the_payload_are_noticed(rig: Rig, op: int) -> None:
     game = Game(rig)
     packet = sent(game, op).encode()
     bits = model.WORDS_UP[op] * model.WORD * 8
-    for bit in {0, bits - 1, *game.rng.integers(0, bits, 60).tolist()}:
+    for bit in {0, bits - 1, *game.rng.integers(0, bits, 12).tolist()}:
         flipped = bytearray(packet)
         flipped[model.HEADER + bit // 8] ^= 0x80 >> bit % 8
         send_raw(game, bytes(flipped))

@@ -13,6 +13,7 @@ from typing import Final
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.experiments.blind_run import run_blind
+from sumwire_lab.experiments.keyed_run import run_keyed
 from sumwire_lab.experiments.trust import run_beside, run_forged
 from sumwire_lab.options.trust_options import TrustOptions
 from sumwire_lab.run.experiment import Say
@@ -50,7 +51,7 @@ def plan(results: Path, say: Say, options: TrustOptions) -> Plan:
         "tls": _tls,
         "schedules": partial(_schedules, results, options),
         "models": partial(_models, results),
-        "keyed": lambda: [rows.keyed()],
+        "keyed": partial(_keyed, say, options),
         "blind": _blind,
     }
     experiments: dict[str, Experiment] = {}
@@ -127,6 +128,11 @@ def _models(results: Path) -> list[Check]:
     words = ["sumwire_lab", "models", "--only", "", "--json", str(results / "models.json")]
     target = "0 errors; every removed rule a counterexample"
     return [rows.command("Spin models, exhaustive", target, run_module(words))]
+
+
+def _keyed(say: Say, options: TrustOptions) -> list[Check]:
+    tested = rows.tests("authentication tags on every kind of switch, and jobs", NO_EFFECT, run_tests(rows.KEYED))
+    return [*rows.keyed(run_keyed(say, options.amount(FORGED))), tested]
 
 
 def _blind() -> list[Check]:
