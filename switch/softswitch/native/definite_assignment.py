@@ -8,7 +8,7 @@ by a copy from a valid header.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from softswitch.program import ir
 from softswitch.program.analysis import Usage
@@ -61,6 +61,10 @@ class _Flow:
     def _header(self, name: str) -> Fields:
         return frozenset(key for key in self._candidates if key[0] == name)
 
+    def _sure(self, condition: ir.Expr) -> Fields:
+        """What has been written wherever the condition is true: the fields of headers that are then valid."""
+        return frozenset().union(*(self._header(header) for header in _valid_headers(condition)))
+
     # -- statements ------------------------------------------------------
 
     def _body(self, statements: Sequence[ir.Statement], written: Fields) -> Fields:
@@ -72,8 +76,8 @@ class _Flow:
 
     def _statement(self, statement: ir.Statement, written: Fields) -> Fields:
         match statement:
-            case ir.If(_, then, otherwise):
-                return self._body(then, written) & self._body(otherwise, written)
+            case ir.If(condition, then, otherwise):
+                return self._body(then, written | self._sure(condition)) & self._body(otherwise, written)
             case ir.Assign(target):
                 return written | {(target.header, target.field)}
             case ir.RegisterRead(target, register, index):
@@ -164,8 +168,8 @@ class _Flow:
             node = pipeline.nodes[name]
             if isinstance(node, ir.Conditional):
                 self._read_expr(node.condition, meeting.at(name))
-                for target in successors(node):
-                    meeting.arrive(target, meeting.at(name))
+                meeting.arrive(node.on_true, meeting.at(name) | self._sure(node.condition))
+                meeting.arrive(node.on_false, meeting.at(name))
             else:
                 self._table(node, meeting)
         return meeting.at(None)
@@ -179,6 +183,18 @@ class _Flow:
             meeting.arrive(None, after)  # the action may exit
             for target in (table.on_hit, table.on_miss) if table.by_hit else (table.next[index],):
                 meeting.arrive(target, after)
+
+
+def _valid_headers(condition: ir.Expr) -> Iterator[str]:
+    """Headers that are valid wherever the condition is true."""
+    match condition:
+        case ir.Valid(header):
+            yield header
+        case ir.Unary("d2b", operand):
+            yield from _valid_headers(operand)
+        case ir.Binary("and", left, right):
+            yield from _valid_headers(left)
+            yield from _valid_headers(right)
 
 
 class _Meeting:

@@ -334,6 +334,29 @@ def test_only_what_is_always_written_first_is_not_zeroed(body: list[ir.Statement
     )
 
 
+WIDE_HEADER = bytes_wide("w", [ir.Field("wide", 1024)])
+OF_HEADER = ir.Assign(ir.FieldRef("h", "x", 8), binary("&", ir.FieldRef("w", "wide", 1024), 255))
+IS_VALID = ir.Unary("d2b", ir.Valid("w"))
+
+
+@pytest.mark.parametrize(
+    ("body", "unset"),
+    [
+        ([ir.If(IS_VALID, (OF_HEADER,))], True),
+        ([ir.If(ir.Binary("and", TEST, IS_VALID), (OF_HEADER,))], True),
+        ([ir.If(ir.Binary("or", TEST, IS_VALID), (OF_HEADER,))], False),
+        ([ir.If(ir.Unary("not", IS_VALID), (OF_HEADER,))], False),
+        ([ir.If(IS_VALID, (WRITTEN,), (OF_HEADER,))], False),
+        ([ir.If(IS_VALID, (WRITTEN,)), OF_HEADER], False),
+        ([OF_HEADER], False),
+    ],
+)
+def test_a_valid_header_s_fields_have_been_written(body: list[ir.Statement], unset: bool) -> None:
+    program = one_action([META, BYTE, WIDE_HEADER], ["h"], ["h"], body)
+    key = "w", "wide"
+    assert unset_fields(program, analyse(program), [key]) == (frozenset([key]) if unset else frozenset())
+
+
 # ---------------------------------------------------------------- memory
 
 
