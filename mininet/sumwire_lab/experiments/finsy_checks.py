@@ -315,6 +315,19 @@ async def members_of_an_action_profile_and_delete_all_of_them() -> None:
         require(await entities(one, fy.P4TableEntry(), fy.P4ActionProfileMember()) == [], "something is left")
 
 
+@check("idle")
+async def idle_timeouts() -> None:
+    async with switch("idle", p4force=True) as one:
+        coming = asyncio.create_task(anext(one.read_idle_timeouts()))
+        await asyncio.sleep(0)  # the task asks for notifications
+        row = fy.P4TableEntry("hosts", match=fy.Match(src=5), action=fy.Action("seen"), idle_timeout_ns=50_000_000)
+        await one.insert([row])
+        told = await asyncio.wait_for(coming, _WAIT_S)
+        require([each.match for each in told.table_entry] == [{"src": 5}], told)
+        [found] = await entities(one, fy.P4TableEntry("hosts", time_since_last_hit=0))
+        require((found.idle_timeout_ns, found.time_since_last_hit is not None) == (50_000_000, True), found)
+
+
 async def _until(condition: Callable[[], bool], what: str) -> None:
     try:
         async with asyncio.timeout(_WAIT_S):

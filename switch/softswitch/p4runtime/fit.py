@@ -27,7 +27,8 @@ _KINDS = {
 
 
 def fitted(program: ir.Program, info: P4Info) -> ir.Program:
-    """The program with what only P4Info tells: which tables have entries that may change, and how many there may be.
+    """The program with what only P4Info tells: which tables have entries that may change, how many there may be, and
+    which rows count because their table has idle timeouts.
 
     Raises InvalidArgumentError where the two do not fit, by the name of the table, action or counter.
     """
@@ -47,7 +48,8 @@ def fitted(program: ir.Program, info: P4Info) -> ir.Program:
     initial = {
         table.name: table.size for table in described.values() if table.has_initial_entries and not table.is_const
     }
-    return program if not initial else _with_initial(program, initial)
+    idle = {table.name for table in described.values() if table.has_idle_timeout}
+    return program if not initial and not idle else _adapted(program, initial, idle)
 
 
 def _check_digests(program: ir.Program, info: P4Info) -> None:
@@ -106,14 +108,14 @@ def _check_width(what: str, value: Value, width: int) -> None:
         raise _unfit(f"{what} has {value.width} bits in the P4Info, {width} in the JSON")
 
 
-def _with_initial(program: ir.Program, sizes: dict[str, int]) -> ir.Program:
-    def opened(pipeline: ir.Pipeline) -> ir.Pipeline:
-        nodes = {
-            name: replace(node, entries_const=False, size=max(node.size, sizes[node.name]))
-            if isinstance(node, ir.Table) and node.name in sizes
-            else node
-            for name, node in pipeline.nodes.items()
-        }
+def _adapted(program: ir.Program, sizes: dict[str, int], counted: set[str]) -> ir.Program:
+    def table(node: ir.Table) -> ir.Table:
+        if node.name in sizes:
+            node = replace(node, entries_const=False, size=max(node.size, sizes[node.name]))
+        return replace(node, has_counter=True) if node.name in counted else node
+
+    def adapted(pipeline: ir.Pipeline) -> ir.Pipeline:
+        nodes = {name: table(node) if isinstance(node, ir.Table) else node for name, node in pipeline.nodes.items()}
         return replace(pipeline, nodes=nodes)
 
-    return replace(program, ingress=opened(program.ingress), egress=opened(program.egress))
+    return replace(program, ingress=adapted(program.ingress), egress=adapted(program.egress))

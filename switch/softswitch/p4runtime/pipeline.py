@@ -18,6 +18,7 @@ from softswitch.p4runtime import p4info
 from softswitch.p4runtime.digests import Digests
 from softswitch.p4runtime.errors import InvalidArgumentError
 from softswitch.p4runtime.fit import fitted
+from softswitch.p4runtime.idle import IdleTimeouts
 from softswitch.p4runtime.meters import Configs
 from softswitch.p4runtime.profiles import EntryKey, Profiles
 from softswitch.p4runtime.value_sets import Members
@@ -62,13 +63,14 @@ class Notes:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """``loads`` is the device's, once it runs this pipeline, and ``digests`` are there then."""
+    """``loads`` is the device's, once it runs this pipeline, and ``digests`` and ``idle`` are there then."""
 
     info: p4info.P4Info
     config: Any
     loads: int = 0
     notes: Notes = field(default_factory=Notes)
     digests: Digests | None = None
+    idle: IdleTimeouts | None = None
 
 
 def parse(config: Any) -> tuple[Pipeline, ir.Program]:

@@ -27,11 +27,11 @@ from softswitch.p4runtime.errors import (
     InvalidArgumentError,
     P4RuntimeError,
     ResourceExhaustedError,
-    UnimplementedError,
     from_device,
 )
 from softswitch.p4runtime.p4info import Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
+from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.snapshot import Snapshot
 from softswitch.runtime.entries import CounterValue, Entry
 
@@ -173,10 +173,9 @@ def _clone_sessions(snapshot: Snapshot, pipeline: Pipeline, asked: Any) -> list[
 
 
 def _table_entries(snapshot: Snapshot, pipeline: Pipeline, request: Any) -> list[Part]:
-    if request.HasField("time_since_last_hit") and any(t.has_idle_timeout for t in _tables(pipeline, request)):
-        raise UnimplementedError("time_since_last_hit is set, but idle timeouts are not offered")
-    if request.HasField("time_since_last_hit"):
-        raise InvalidArgumentError("time_since_last_hit is set, but no table has an idle timeout")
+    timed = request.HasField("time_since_last_hit")
+    if timed and (request.is_default_action or not any(t.has_idle_timeout for t in _tables(pipeline, request))):
+        raise InvalidArgumentError("time_since_last_hit is set, but what is asked for has no idle timeout")
     make = _default_entry if request.is_default_action else _entries
     parts = []
     for table in _tables(pipeline, request):
@@ -224,7 +223,26 @@ def _entry(pipeline: Pipeline, table: Table, entry: Entry, request: Any) -> Any 
     _add_note(message, pipeline.notes.entries.get((table.name, entry.key, entry.priority)))
     if request.HasField("counter_data") and table.has_direct_counter:
         message.counter_data.CopyFrom(counters.encode_data(entry.counter or CounterValue()))
+    if table.has_idle_timeout and pipeline.idle is not None:
+        where = (table.name, entry.key, entry.priority)
+        message.idle_timeout_ns = pipeline.idle.timeout_ns(where)
+        if request.HasField("time_since_last_hit"):
+            packets = 0 if entry.counter is None else entry.counter.packets
+            message.time_since_last_hit.elapsed_ns = pipeline.idle.elapsed_ns(where, packets)
     return p4runtime_pb2.Entity(table_entry=message) if _passes(message, request) else None
+
+
+def idle_entry(pipeline: Pipeline, where: EntryKey) -> Any:
+    """The ``TableEntry`` of a notification."""
+    name, key, priority = where
+    table = next(each for each in pipeline.info.tables.values() if each.name == name)
+    message = p4runtime_pb2.TableEntry(
+        table_id=table.id, match=encode_key(table, key), priority=priority if table.needs_priority else 0
+    )
+    if pipeline.idle is not None:
+        message.idle_timeout_ns = pipeline.idle.timeout_ns(where)
+    _add_note(message, pipeline.notes.entries.get(where))
+    return message
 
 
 def _default_entry(snapshot: Snapshot, pipeline: Pipeline, table: Table, request: Any) -> Part:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -31,8 +32,10 @@ from softswitch.p4runtime.errors import (
     UnimplementedError,
     from_device,
 )
+from softswitch.p4runtime.idle import IdleTimeouts
 from softswitch.p4runtime.pipeline import Pipeline
-from softswitch.p4runtime.read import Reading
+from softswitch.p4runtime.profiles import EntryKey
+from softswitch.p4runtime.read import Reading, idle_entry
 from softswitch.p4runtime.roles import Roles
 from softswitch.p4runtime.stream import Stream
 from softswitch.program import ir
@@ -95,12 +98,15 @@ class Service:
             raise InvalidArgumentError(str(error)) from error
         self.end()
         digests = Digests(parsed.info, self._send_digests)
-        self._pipeline = replace(parsed, loads=self._device.loads, digests=digests)
+        idle = IdleTimeouts(self._device, self._send_idle)
+        self._pipeline = replace(parsed, loads=self._device.loads, digests=digests, idle=idle)
 
     def end(self) -> None:
         """End what works for the pipeline by itself."""
         if self._pipeline is not None and self._pipeline.digests is not None:
             self._pipeline.digests.end()
+        if self._pipeline is not None and self._pipeline.idle is not None:
+            self._pipeline.idle.end()
 
     def get_pipeline(self, request: Any) -> Any:
         self._check_device_id(request.device_id)
@@ -175,6 +181,19 @@ class Service:
         for allowed, primary in self.roles.primaries:
             if allowed.has(digest_id) and not primary.offer_packet(message):
                 _LOG.debug("a list of digests dropped: the primary controller does not read fast enough")
+
+    def _send_idle(self, entries: list[EntryKey]) -> None:
+        """To the primaries of the roles that have their table. Never blocks; what nobody takes is lost."""
+        current = self._pipeline
+        if current is None:
+            return
+        message = p4runtime_pb2.StreamMessageResponse()
+        message.idle_timeout_notification.timestamp = time.time_ns()
+        message.idle_timeout_notification.table_entry.extend(idle_entry(current, where) for where in entries)
+        table_id = message.idle_timeout_notification.table_entry[0].table_id
+        for allowed, primary in self.roles.primaries:
+            if allowed.has(table_id) and not primary.offer_packet(message):
+                _LOG.debug("an idle timeout dropped: the primary controller does not read fast enough")
 
     def _check_target(self, request: Any) -> None:
         self._check_device_id(request.device_id)

@@ -80,6 +80,8 @@ def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) ->
         device.delete(table.name, row.key, row.priority)
         if table.implementation_id:
             pipeline.notes.profiles.refer(table, row.where, None)
+        if pipeline.idle is not None and table.has_idle_timeout:
+            pipeline.idle.delete(row.where)
         _note_entry(pipeline, row, EntryNote())
         return
     if message.HasField("action") or update_type == _INSERT:
@@ -149,6 +151,8 @@ def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message
     if counter is not None:
         device.write_direct_counter(table.name, row.key, row.priority, counter)
     _note_entry(pipeline, row, _note_of(message))
+    if pipeline.idle is not None and table.has_idle_timeout:
+        pipeline.idle.write(row.where, message.idle_timeout_ns)
 
 
 def _decode_action(pipeline: Pipeline, table: Table, action: Any) -> ActionCall:
@@ -175,9 +179,12 @@ def _refuse_absent(table: Table, message: Any) -> None:
             raise UnimplementedError(f"table {table.name!r}: the rates of direct meters cannot be set")
         if message.HasField(name):
             raise InvalidArgumentError(f"table {table.name!r}: {name} is set, but it has no direct meter")
-    if message.idle_timeout_ns and table.has_idle_timeout:
-        raise UnimplementedError(f"table {table.name!r}: idle timeouts are not offered; leave idle_timeout_ns out")
-    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
+    if message.HasField("time_since_last_hit") and table.has_idle_timeout:
+        raise InvalidArgumentError(f"table {table.name!r}: time_since_last_hit is read, not written")
+    if message.idle_timeout_ns < 0:
+        raise InvalidArgumentError(f"table {table.name!r}: idle_timeout_ns is {message.idle_timeout_ns}, below 0")
+    timed = table.has_idle_timeout and not message.is_default_action
+    if (message.idle_timeout_ns and not timed) or message.HasField("time_since_last_hit"):
         raise InvalidArgumentError(f"table {table.name!r} has no idle timeout")
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from helpers.p4runtime.client import (
     DEVICE_ID,
     Controller,
     Program,
+    delete,
     field_match,
+    insert,
+    modify,
 )
 from helpers.p4runtime.messages import FRAME, packet_out, update
 from p4.v1 import p4runtime_pb2 as p4rt
@@ -174,3 +178,43 @@ def test_members_of_a_value_set_reach_the_parser(engine: EngineChoice) -> None:
     finally:
         controller.close()
         server.stop()
+
+
+def test_an_idle_entry_is_notified(running: Running) -> None:
+    controller, program = running("idle")
+    source = b"\x06\x07\x08\x09\x0a\x0b"  # of FRAME
+    entry = program.entry("hosts", action=program.action("seen"), src=("exact", source))
+    entry.idle_timeout_ns, entry.metadata = 1, b"note"
+    controller.write(insert(entry))
+    told = controller.receive().idle_timeout_notification
+    [idle] = told.table_entry
+    assert (idle.table_id, idle.match, idle.metadata, idle.idle_timeout_ns) == (
+        entry.table_id,
+        entry.match,
+        b"note",
+        1,
+    )
+    controller.write(delete(entry))
+    entry.idle_timeout_ns = 3600 * 10**9
+    controller.write(insert(entry))
+    assert controller.read_entries(program.entry("hosts")) == [entry]
+    asked = program.entry("hosts")
+    asked.time_since_last_hit.SetInParent()
+    began = time.monotonic_ns()
+    controller.send(task(0, port=7))
+    assert controller.is_quiet()
+    [read] = controller.read_entries(asked)
+    # Without the hit it would be longer: the entry was written before.
+    assert read.time_since_last_hit.elapsed_ns <= time.monotonic_ns() - began
+    assert not read.HasField("counter_data")
+
+
+def test_what_no_idle_timeout_is(running: Running) -> None:
+    controller, program = running("idle")
+    negative, written = (program.entry("hosts", action=program.action("seen"), src=("exact", b"\x01")) for _ in "ab")
+    negative.idle_timeout_ns = -1
+    written.time_since_last_hit.SetInParent()
+    default = program.entry("hosts", action=program.action("NoAction"))
+    default.is_default_action, default.idle_timeout_ns = True, 1
+    errors = controller.refused(insert(negative), insert(written), modify(default))
+    assert [error.canonical_code for error in errors] == [code_pb2.INVALID_ARGUMENT] * 3
