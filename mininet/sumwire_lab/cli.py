@@ -164,6 +164,13 @@ def _verify_papers(arguments: argparse.Namespace) -> int:
     return _verified(verify_papers(chosen, arguments.results, say))
 
 
+def _verify_see(arguments: argparse.Namespace) -> int:
+    chosen = options.see_options(arguments)
+    from sumwire_lab.verify.commands import verify_see
+
+    return _verified(verify_see(chosen, arguments.results, say))
+
+
 def _verify_ways(arguments: argparse.Namespace) -> int:
     chosen = options.ways_options(arguments)
     from sumwire_lab.verify.commands import verify_ways
@@ -218,6 +225,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "verify-life": _verify_life,
     "verify-trust": _verify_trust,
     "verify-papers": _verify_papers,
+    "verify-see": _verify_see,
     "verify-ways": _verify_ways,
     "verify-faithful": _verify_faithful,
     "models": _models,

@@ -31,6 +31,8 @@ from sumwire_lab.options.papers_options import PAPERS, PapersOptions
 from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
 from sumwire_lab.options.recipes import ALL_SYSTEMS, INNER, PLAIN, SYSTEM_OPS, SYSTEMS, named
 from sumwire_lab.options.run_options import ENGINES, SWITCHES, UNLIMITED, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.see_options import ROWS as SEE_ROWS
+from sumwire_lab.options.see_options import SeeOptions
 from sumwire_lab.options.shapes import TOPOLOGIES
 from sumwire_lab.options.tasks import DEFAULT_TASK, TASKS
 from sumwire_lab.options.thc_variants import ABLATIONS, BLOCK, GLOBAL, MINMAX, NORM, THC, ThcOptions, Variant
@@ -75,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
         commands.add_parser("verify-papers", help="check what readers of the papers expect, paper by paper")
     )
     _ways_options(commands.add_parser("verify-ways", help="check the ways in: from a wheel to a training"))
+    _see_options(commands.add_parser("verify-see", help="check what shows packets, and the doctor"))
     _faithful_options(commands.add_parser("verify-faithful", help="check P4 programs and P4Runtime clients of others"))
     _models_options(commands.add_parser("models", help="search the protocol's models with Spin; no root"))
     commands.add_parser("clean", help="remove what crashed runs left")
@@ -193,6 +196,12 @@ def _ways_options(ways: argparse.ArgumentParser) -> None:
     ways.add_argument("--rows", default="all", help=f"with commas, of {', '.join(WAYS)}, or WAY-ROW; %(default)s")
     ways.add_argument("--quick", action="store_true", help="one seed, few steps, for a try of minutes")
     _results_option(ways)
+
+
+def _see_options(see: argparse.ArgumentParser) -> None:
+    see.add_argument("--rows", default="all", help=f"with commas, of {', '.join(SEE_ROWS)}; default: %(default)s")
+    see.add_argument("--quick", action="store_true", help="fewer packets and one switch, for a try of minutes")
+    _results_option(see)
 
 
 def _faithful_options(faithful: argparse.ArgumentParser) -> None:
@@ -417,6 +426,11 @@ def trust_options(arguments: argparse.Namespace) -> TrustOptions:
 def papers_options(arguments: argparse.Namespace) -> PapersOptions:
     """Options of the command `verify-papers`. Raises OptionError."""
     return PapersOptions(parse_names(arguments.rows, PAPERS), arguments.quick)
+
+
+def see_options(arguments: argparse.Namespace) -> SeeOptions:
+    """Options of the command `verify-see`. Raises OptionError."""
+    return SeeOptions(parse_names(arguments.rows, SEE_ROWS), arguments.quick)
 
 
 def ways_options(arguments: argparse.Namespace) -> WaysOptions:

@@ -11,12 +11,13 @@ from typing import Final
 from sumwire_lab.options.faithful_options import FaithfulOptions
 from sumwire_lab.options.life_options import LifeOptions
 from sumwire_lab.options.papers_options import PapersOptions
+from sumwire_lab.options.see_options import SeeOptions
 from sumwire_lab.options.trust_options import TrustOptions
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.check import Check
 from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.plans import acp, dlcp, faithful, life, papers, sign, speed, thc, trust, ways
+from sumwire_lab.verify.plans import acp, dlcp, faithful, life, papers, see, sign, speed, thc, trust, ways
 
 PLANS: Final[Mapping[str, Callable[[Path, Say], Plan]]] = {
     "thc": thc.plan,
@@ -45,6 +46,11 @@ def verify_trust(options: TrustOptions, results: Path, say: Say) -> list[Check]:
 def verify_papers(options: PapersOptions, results: Path, say: Say) -> list[Check]:
     """Carry out some rows of verify-papers. Raises KeyboardInterrupt, and OptionError for a row that is not there."""
     return papers.plan(results, say, options).carry_out(results, say)
+
+
+def verify_see(options: SeeOptions, results: Path, say: Say) -> list[Check]:
+    """Carry out some rows of verify-see. Raises KeyboardInterrupt."""
+    return see.plan(results, say, options).carry_out(results, say)
 
 
 def verify_ways(options: WaysOptions, results: Path, say: Say) -> list[Check]:

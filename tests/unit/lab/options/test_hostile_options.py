@@ -20,6 +20,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], object]] = {
     "bench": arguments.bench_options,
     "verify-life": arguments.life_options,
     "verify-papers": arguments.papers_options,
+    "verify-see": arguments.see_options,
     "verify-ways": arguments.ways_options,
     "verify-faithful": arguments.faithful_options,
     "bench-codec": arguments.codec_options,

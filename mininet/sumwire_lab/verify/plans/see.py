@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments of `make verify-see`: what shows packets, against the golden model, and the doctor in the lab."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sumwire_lab.life import scheduler
+from sumwire_lab.life.rows import doctor
+from sumwire_lab.network.topology import require_tools
+from sumwire_lab.options.life_options import LifeOptions, present
+from sumwire_lab.options.see_options import SeeOptions
+from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.verify.check import Check, absent
+from sumwire_lab.verify.plan import Plan
+from sumwire_lab.verify.processes import run_tests
+from sumwire_lab.verify.rows import see as rows
+from sumwire_lab.verify.rows.shared import WHY_ABSENT
+from sumwire_lab.verify.rows.trust import tests
+
+# Chunks of a run whose packets, at both ends of all links of a tree, are more than 10,000.
+CHUNKS: Final = 400
+PACKETS: Final = 10_000
+_DISSECTOR: Final = "tests/integration/protocol/test_dissector.py"
+_WHOLE_RUN: Final = "test_a_whole_run_in_a_lossy_tree"
+_DECODE: Final = "tests/integration/host/see"
+_SCAPY: Final = "tests/unit/protocol/test_scapy_layer.py"
+_FOUND: Final = "fields equal to the golden model's; 0 malformed; lost and resent chunks found all"
+
+
+def plan(results: Path, say: Say, options: SeeOptions) -> Plan:
+    """Packets are shown as they are, and the doctor names what is wrong."""
+    made: Mapping[str, Callable[[], list[Check]]] = {
+        "tshark": partial(_tshark, options),
+        "decode": partial(_decode, options),
+        "scapy": partial(_scapy, options),
+        "doctor": partial(_doctor, results, say, options),
+    }
+    return Plan("see", {row: made[row] for row in options.rows})
+
+
+def _run_of(options: SeeOptions) -> tuple[dict[str, str], str]:
+    """What tells the tests how long their run is, and how a row puts it."""
+    chunks = options.amount(CHUNKS)
+    least = f"more than {PACKETS} packets" if chunks == CHUNKS else f"{chunks} chunks"
+    return {"SUMWIRE_SEE_CHUNKS": str(chunks)}, f"{least} of a lossy run in a tree"
+
+
+def _tshark(options: SeeOptions) -> list[Check]:
+    environment, run = _run_of(options)
+    kinds = run_tests(["--require-tshark", _DISSECTOR, "-k", f"not {_WHOLE_RUN}"])
+    whole = run_tests(["--require-tshark", _DISSECTOR, "-k", _WHOLE_RUN], environment)
+    label = "tshark: every kind, flag and op, expert infos, values, request and answer"
+    return [tests(label, "equal to the golden model's; 0 malformed", kinds), tests(f"tshark: {run}", _FOUND, whole)]
+
+
+def _decode(options: SeeOptions) -> list[Check]:
+    environment, run = _run_of(options)
+    return [tests(f"sumwire decode: {run}", "every loss and every copy", run_tests([_DECODE], environment))]
+
+
+def _scapy(options: SeeOptions) -> list[Check]:
+    count = options.amount(PACKETS)
+    outcomes = run_tests([_SCAPY], {"SUMWIRE_SCAPY_PACKETS": str(count)})
+    return [tests(f"scapy: {count} random packets built and taken apart", "equal to the golden model's", outcomes)]
+
+
+def _doctor(results: Path, say: Say, options: SeeOptions) -> list[Check]:
+    require_tools()
+    checks = []
+    for switch in options.switches:
+        if switch not in present():
+            checks.append(absent(f"doctor; {switch}", "each named", WHY_ABSENT[switch]))
+            continue
+        folder, outcomes = new_folder(results, latest=False), []
+        cases = doctor.cases(switch, 1)
+        with interruptible(), closing(scheduler.carry_out(cases, folder, LifeOptions().parallel)) as ended:
+            for outcome in ended:
+                outcomes.append(outcome)
+                say(f"{len(outcomes)}/{len(cases)}: {outcome.case.name} ({outcome.seconds:.0f} s)")
+        found = rows.doctors(switch, outcomes)
+        checks += found
+        if all(check.holds for check in found):
+            shutil.rmtree(folder)
+    return checks

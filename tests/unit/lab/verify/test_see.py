@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options and verdicts of `make verify-see`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sumwire_lab.errors import OptionError
+from sumwire_lab.life.case import Case, Outcome
+from sumwire_lab.life.rows import doctor, setups
+from sumwire_lab.options import arguments, life_options
+from sumwire_lab.options.see_options import ROWS, SeeOptions
+from sumwire_lab.verify.plans import see as plans
+from sumwire_lab.verify.rows import see
+
+
+def parsed(*words: str) -> SeeOptions:
+    return arguments.see_options(arguments.parser().parse_args(["verify-see", *words]))
+
+
+def test_options() -> None:
+    assert parsed() == SeeOptions(ROWS, quick=False)
+    assert parsed("--rows", "doctor,scapy", "--quick") == SeeOptions(("doctor", "scapy"), quick=True)
+    for rows in ("nothing", "doctor,doctor", ""):
+        with pytest.raises(OptionError, match="rows="):
+            parsed("--rows", rows)
+
+
+def test_the_plan_has_the_rows_that_are_asked_for(tmp_path: Path) -> None:
+    assert list(plans.plan(tmp_path, lambda _: None, parsed("--rows", "scapy,tshark")).experiments) == [
+        "scapy",
+        "tshark",
+    ]
+    assert list(plans.plan(tmp_path, lambda _: None, parsed()).experiments) == list(ROWS)
+
+
+def test_every_set_up_has_a_case_and_a_line() -> None:
+    made = {case.variant for switch in life_options.SWITCHES for case in doctor.cases(switch, 1)}
+    assert made == {*setups.SETUPS, doctor.RIGHT, doctor.RIGHT_TREE}
+    assert see._LINES.keys() == setups.SETUPS.keys()
+
+
+def finding(name: str, state: str, text: str = "", cure: str = "") -> dict[str, str]:
+    return {"name": name, "state": state, "text": text, "cure": cure}
+
+
+def record(*found: dict[str, str], seconds: float = 1.0, **more: Any) -> dict[str, Any]:
+    return {"examined": [{"findings": [finding("clock", "good"), *found], "seconds": seconds}], **more}
+
+
+GOOD = finding("mtu", "bad", "its MTU is 600 bytes", "ip link set dev DEVICE mtu 1084")
+
+
+def test_a_wrong_set_up() -> None:
+    assert see.examined("small-mtu", "soft", record(GOOD)) == []
+    assert see.examined("small-mtu", "soft", record(GOOD, finding("width", "bad", "x"))) == []
+    assert see.examined("small-mtu", "soft", record()), "nothing found"
+    assert see.examined("small-mtu", "soft", record(finding("switch", "bad", "x"), GOOD)), "another thing first"
+    assert see.examined("small-mtu", "soft", record({**GOOD, "text": "too narrow"})), "no cause"
+    assert see.examined("small-mtu", "soft", record({**GOOD, "cure": "?"})), "no cure"
+    assert see.examined("small-mtu", "soft", record(GOOD, seconds=6.0)), "late"
+
+
+def test_a_run_that_is_disturbed() -> None:
+    busy = finding("port", "bad", "UDP port 21335 is in use by process 7", "end that process first")
+    assert see.examined("second-run", "soft", record(busy, undisturbed=True)) == []
+    assert see.examined("second-run", "soft", record(busy, undisturbed=False))
+
+
+def test_a_right_set_up() -> None:
+    assert see.examined("right", "soft", record(finding("generation", "unknown", "not told"))) == []
+    assert see.examined("right", "soft", record(GOOD))
+    assert see.examined("right-tree", "soft", record(finding("offloads", "note", "off")))
+
+
+def test_checks_count_cases() -> None:
+    def outcome(variant: str, *found: dict[str, str], error: str | None = None) -> Outcome:
+        return Outcome(Case("doctor", "soft", 1, 1.0, variant), 1.0, {} if error else record(*found), error)
+
+    wrong, right = see.doctors("soft", [outcome("small-mtu", GOOD), outcome("right")])
+    assert (wrong.holds, right.holds) == (True, True)
+    wrong, right = see.doctors("soft", [outcome("small-mtu", error="it died"), outcome("right", GOOD)])
+    assert (wrong.holds, right.holds) == (False, False) and "it died" in wrong.why
+    assert [check.holds for check in see.doctors("soft", [])] == [False, False]
