@@ -121,7 +121,7 @@ def test_a_loop_without_end_is_a_parser_timeout(program_text: Callable[[str], st
         ("header_stacks", "header_ids", [77], "is nothing's id"),
         ("header_unions", "header_ids", [4], "the 2 members of the union"),
         ("header_union_stacks", "header_union_ids", [], "unions of one type"),
-        ("header_stacks", "header_ids", list(range(65)), "at most 64"),
+        ("header_stacks", "header_ids", list(range(129)), "at most 128"),
     ],
 )
 def test_malformed_stacks_and_unions(
@@ -131,3 +131,20 @@ def test_malformed_stacks_and_unions(
     root[section][0][member] = value
     with pytest.raises(UnsupportedProgramError, match=rule):
         load_program(json.dumps(root))
+
+
+def test_operands_that_p4c_writes_seldom(program_text: Callable[[str], str], engine: EngineChoice) -> None:
+    """The validity of an element at a computed index, and the last element as a whole header."""
+    root = json.loads(program_text("stacks"))
+    action = next(a for a in root["actions"] if any(p["op"] == "push" for p in a["primitives"]))
+    index = {"type": "field", "value": ["command", "index"]}
+    stack = {"type": "header_stack", "value": "labels"}
+    element = {"type": "expression", "value": {"op": "dereference_header_stack", "left": stack, "right": index}}
+    last = {"type": "expression", "value": {"type": "stack_field", "value": ["labels", "last"]}}
+    action["primitives"] = [
+        {"op": "assign", "parameters": [index, {"type": "field", "value": [element, "$valid$"]}]},
+        {"op": "assign_header", "parameters": [{"type": "header", "value": "labels[0]"}, last]},
+    ]
+    switch, rest = SoftSwitch(json.dumps(root), engine=engine), (OPTIONS, "00")
+    assert ran(switch, "0101", MIDDLE, LAST, *rest) == [(0, frame("0101", LAST, LAST, *rest))]
+    assert ran(switch, "0102", MIDDLE, LAST, *rest) == [(0, frame("0100", LAST, LAST, *rest))]

@@ -14,6 +14,7 @@ from softswitch.program.load.aggregates import Aggregates, Hidden, Stack, UnionS
 from softswitch.program.load.node import Node, shown, unsupported
 from softswitch.program.load.references import (
     HEADER_OPS,
+    VALID_FIELD,
     References,
     Scope,
     all_of,
@@ -53,6 +54,9 @@ class ExprLoader(References):
             raise node.too_large("expressions nested deeper", EXPRESSION_DEPTH)
         kind = node["type"].value
         match kind:
+            case "field" if isinstance(node["value"][0].value, dict) and node["value"][1].value == VALID_FIELD:
+                headers = self.choices(node["value"][0], scope)
+                return chosen([(when, ir.Valid(name)) for when, name in headers])
             case "field":
                 return self.readable(node["value"], scope.source)
             case "hexstr":

@@ -89,6 +89,12 @@ class References:
             if op == "access_union_header":
                 return self._members_at(node, scope)
             raise unsupported(f"header operand {shown(op)}", scope.source)
+        if node["type"].value == "stack_field" and node["value"][1].value == "last":
+            name, known = node["value"][0], self.aggregates.stacks
+            stack = known[name.choice(known, "header stack")]
+            extracted = [ir.Const(number) for number in range(1, len(stack.elements) + 1)]
+            conditions = [ir.Binary("==", stack.next, number) for number in extracted]
+            return list(zip(conditions, stack.elements, strict=True))
         if node["type"].value != "header":
             raise unsupported(f"header operand of type {shown(node['type'].value)}", scope.source)
         return [(None, self.header(node["value"], scope.source).name)]
