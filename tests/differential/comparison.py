@@ -104,6 +104,8 @@ class EngineRunner:
                 switch.delete_group(group) if replicas is None else switch.set_group(group, replicas)
             case events.SetSession(session, replicas, group):
                 switch.delete_session(session) if replicas is None else switch.set_session(session, replicas, group)
+            case events.SetValueSet(name, members):
+                switch.set_value_set(name, members)
             case events.WriteCounter(counter, index, value):
                 switch.write_counter(counter, index, value)
             case events.WriteDirectCounter(table, key, priority, value):
@@ -166,6 +168,8 @@ class ReferenceRunner:
                 else:
                     pairs = tuple((replica.port, replica.instance) for replica in replicas)
                     reference.sessions[session] = pairs, group
+            case events.SetValueSet(name, members):
+                reference.value_sets[name] = set(members)
             case events.WriteCounter(counter, index, value):
                 reference.counters[counter][index][:] = value.packets, value.bytes
             case events.WriteDirectCounter(table, key, priority, value):

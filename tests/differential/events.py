@@ -64,6 +64,12 @@ class SetSession:
 
 
 @dataclass(frozen=True)
+class SetValueSet:
+    name: str
+    members: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
 class WriteCounter:
     counter: str
     index: int
@@ -93,6 +99,7 @@ Event = (
     | SetDefault
     | SetGroup
     | SetSession
+    | SetValueSet
     | WriteCounter
     | WriteDirectCounter
     | WriteRegister
@@ -130,6 +137,7 @@ class EventMaker:
         made += [self._group() for _ in range(3)]
         if self._program.passes is not None:
             made += [self._session() for _ in range(4)]
+        made += [self._value_set() for _ in range(2 * len(self._program.value_sets))]
         for _ in range(packets):
             made.append(PacketIn(*self._frame()))
             while draws.chance(0.2):
@@ -145,6 +153,8 @@ class EventMaker:
         ]  # fmt: skip
         if self._program.passes is not None:
             makers.append(self._session)
+        if self._program.value_sets:
+            makers.append(self._value_set)
         return draws.one(makers)()
 
     def _call(self, table: ir.Table) -> ActionCall:
@@ -195,6 +205,14 @@ class EventMaker:
         replicas = {Replica(draws.one(PORTS), draws.one([0, 1, 2, 0xFFFF])) for _ in range(draws.count(0, 5))}
         chosen = tuple(sorted(replicas, key=lambda replica: (replica.instance, replica.port)))
         return SetGroup(draws.count(1, 4), chosen if draws.chance(0.85) else None)
+
+    def _value_set(self) -> Event:
+        """Most often with what frames are full of: zeros, ones, small numbers."""
+        draws = self._draws
+        declared = draws.one(list(self._program.value_sets.values()))
+        count = draws.count(0, declared.size)
+        members = {tuple(draws.number(width) for width in declared.widths) for _ in range(count)}
+        return SetValueSet(declared.name, tuple(sorted(members)))
 
     def _session(self) -> Event:
         draws = self._draws

@@ -74,7 +74,7 @@ def _along_the_parser(draws: Draws, program: ir.Program) -> _Bits:
                 position += op.bits.value
         case = draws.one([*state.cases, None])
         if case is not None:
-            for part, value, mask in zip(state.key, case.values, case.masks, strict=True):
+            for part, value, mask in zip(state.key, case.values, case.masks, strict=case.value_set is None):
                 if isinstance(part, ir.FieldRef) and (part.header, part.field) in where:
                     free = draws.random.getrandbits(part.width) & ~mask
                     bits.put(where[part.header, part.field], part.width, value | free)

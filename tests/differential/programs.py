@@ -49,6 +49,7 @@ class _ProgramMaker:
 
     def make(self) -> ir.Program:
         draws = self._draws
+        self._value_sets: dict[str, ir.ValueSet] = {}
         headers = self._headers()
         self._sizes = {name: header.size_bytes for name, header in headers.items()}
         self._names = [name for name, header in headers.items() if not header.metadata]
@@ -96,6 +97,7 @@ class _ProgramMaker:
             checksums=tuple(
                 self._checksum(i, calculations) for i in range(6 if draws.focus == "checksums" else draws.count(0, 3))
             ),
+            value_sets=self._value_sets,
             passes=self._passes() if draws.focus == "passes" else None,
             varbits={"h0": VARBIT} if draws.focus == "stacks" else {},
         )
@@ -194,6 +196,11 @@ class _ProgramMaker:
         extracted = [op.header for op in ops if isinstance(op, ir.Extract | ir.ExtractVarbit)]
         key = self._select_key(extracted, expressions)
         cases = tuple(self._case(key, draws.one(later)) for _ in range(draws.count(1, 4))) if key else ()
+        if key and draws.focus in ("parser", "stacks") and draws.chance(0.5):
+            widths = tuple(part.width if isinstance(part, ir.FieldRef | ir.Lookahead) else 1 for part in key)
+            name = f"set{number}"
+            self._value_sets[name] = ir.ValueSet(name, widths, 8)
+            cases = (cases[0], ir.Case((), (), draws.one(later), name), *cases[1:])
         return ir.ParserState(f"s{number}" if number else "start", tuple(ops), key, cases, draws.one(later))
 
     def _parser_op(self, expressions: Expressions, declared: Declared, *, first: bool) -> ir.ParserOp:
