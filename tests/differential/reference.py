@@ -18,6 +18,7 @@ from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, K
 STANDARD = "standard_metadata"
 DROP_PORT = 511
 REPLICATED = 5
+GREEN = 0
 MOST_PASSES = 256  # clones, resubmits and recirculations that come from one frame
 MOST_BLOCKS = 65536  # that one run of a loop passes
 MOST_STATES = 16384  # that a packet passes in the parser
@@ -275,6 +276,8 @@ class Reference:
         else:
             entry = state.rows[identity]
             call = entry.action
+            if table.meter_target is not None:
+                self._store(packet, table.meter_target, GREEN)
             if entry.counter is not None:
                 counted = CounterValue(entry.counter.packets + 1, entry.counter.bytes + len(packet.frame))
                 state.rows[identity] = replace(entry, counter=counted)
@@ -341,6 +344,10 @@ class Reference:
                 if 0 <= at < len(self.counters[counter]):
                     self.counters[counter][at][0] += 1
                     self.counters[counter][at][1] += len(packet.frame)
+            case ir.ExecuteMeter(target, meter, index):
+                # No meter is configured here: tests/unit/softswitch/test_externs.py has those.
+                if 0 <= self.value(index, packet, args) < self.program.meters[meter].size:
+                    self._store(packet, target, GREEN)
             case ir.MarkToDrop():
                 self._set(packet, egress_spec=DROP_PORT, mcast_grp=0)
             case ir.Truncate(wanted):
