@@ -18,6 +18,8 @@ from p4.config.v1 import p4info_pb2
 from softswitch.p4runtime.errors import InvalidArgumentError
 
 _MATCH_TYPES = p4info_pb2.MatchField.MatchType
+#: Of a value, twice what a field of a program may have: numbers of that width are computed.
+_WIDEST_BITS = 4096
 
 
 class MatchKind(enum.Enum):
@@ -252,6 +254,9 @@ def _by_id(objects: Iterable[_I], kind: str) -> dict[int, _I]:
 
 
 def _value(message: Any, owner: str) -> Value:
+    if message.bitwidth > _WIDEST_BITS:
+        rule = f"{message.bitwidth} bits, and {_WIDEST_BITS} are the most"
+        raise InvalidArgumentError(f"P4Info: {owner}, {message.name!r} has {rule}")
     if message.bitwidth <= 0:
         raise InvalidArgumentError(
             f"P4Info: {owner}, {message.name!r} has no bit width; translated types are not offered"

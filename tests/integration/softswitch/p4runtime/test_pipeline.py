@@ -131,6 +131,7 @@ def break_p4info(change: Callable[[Any], None]) -> Callable[[Any], Any]:
         (lambda m: setattr(m.actions[1].params[0], "bitwidth", 0), "bit width"),
         (lambda m: setattr(m.tables[0].match_fields[0], "other_match_type", "fuzzy"), "fuzzy"),
         (lambda m: setattr(m.tables[0].match_fields[0], "match_type", 0), "match type"),
+        (lambda m: setattr(m.tables[0].match_fields[0], "bitwidth", 1 << 30), "4096 are the most"),
         (lambda m: setattr(m.tables[0].action_refs[0], "id", 1), "action id"),
         (lambda m: setattr(m.tables[0].action_refs[0], "scope", 9), "scope"),
         (lambda m: setattr(m.direct_counters[0], "direct_table_id", 1), "direct counter"),
