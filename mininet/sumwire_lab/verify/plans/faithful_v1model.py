@@ -96,7 +96,7 @@ def _load(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Ch
 def _mutated(record: functools._lru_cache_wrapper[dict[str, Any] | str]) -> list[Check]:
     label, target = f"{MUTATIONS} mutated packets for each packet test: samples after which engines differ", "none"
     found = record()
-    beside = f"{label} and bmv2, of samples whose test writes no table"
+    beside = label.replace("engines", "an engine and bmv2") + ", of samples whose test writes no table"
     if isinstance(found, str):
         return [absent(label, target, found), absent(beside, target, found)]
     checks = [equal(f"{label}, {found['packets']} packets", sorted(found["differences"]), [], target)]
