@@ -128,3 +128,19 @@ def totals(rank: int, options: dict[str, Any]) -> dict[str, Any]:
         integers = sumwire.all_reduce(torch.arange(100, dtype=torch.int32) * (rank + 1), job, op="sum")
         mean = sumwire.all_reduce(tensor_of(rank), job, precision="8bit")
     return {"integers": integers.tolist(), "mean": mean.tolist()}
+
+
+def until_returned(rank: int, options: dict[str, Any], most: int) -> dict[str, Any]:
+    """Means until all workers have returned to the network, and one more."""
+    means = []
+    with opened(options) as job:
+        for _ in range(most):
+            means.append(sumwire.all_reduce(tensor_of(rank), job)[:100].tolist())
+            back = torch.tensor([float(job.stats.returns)])
+            dist.all_reduce(back)
+            # One of each of two workers.
+            if back == 2:
+                break
+        means.append(sumwire.all_reduce(tensor_of(rank), job)[:100].tolist())
+        fallen, counts = job.fallen_back, (job.stats.fallbacks, job.stats.returns)
+    return {"means": means, "fallen": fallen, "counts": counts}
