@@ -21,10 +21,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire.config import WORKERS_MAX
 from sumwire.start import child
 from sumwire.start.description import Wanted, described
 from sumwire.start.service import serving
+from sumwire_protocol import constants as p4
 
 from sumwire_lab.errors import ProcessDiedError
 
@@ -48,7 +48,7 @@ def measured(nodes: int, ranks: int) -> dict[str, Any]:
     """Bytes that a node sends, with its ranks behind one worker (``node``) and as workers (``flat``). Raises
     ProcessDiedError."""
     workers = nodes * ranks
-    flat_ranks = ranks if workers <= WORKERS_MAX else 1
+    flat_ranks = ranks if workers <= p4.JOB_WORKERS_MAX else 1
     shared = _sent(nodes, ranks, nodes)
     flat = _sent(nodes, flat_ranks, nodes * flat_ranks)
     return {

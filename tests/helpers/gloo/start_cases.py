@@ -15,6 +15,8 @@ from sumwire.training.node import AnyJob, Node
 from torch.nn.parallel import DistributedDataParallel
 
 LENGTH = 5000
+# A job between two cases.
+_OPEN: list[AnyJob] = []
 
 
 def tensor_of(rank: int) -> torch.Tensor:
@@ -130,17 +132,23 @@ def totals(rank: int, options: dict[str, Any]) -> dict[str, Any]:
     return {"integers": integers.tolist(), "mean": mean.tolist()}
 
 
-def until_returned(rank: int, options: dict[str, Any], most: int) -> dict[str, Any]:
-    """Means until all workers have returned to the network, and one more."""
+def begun(rank: int, options: dict[str, Any]) -> tuple[int, int]:
+    """A job that stays open for `until_returned`, and its first mean: fall-backs and returns so far."""
+    _OPEN.append(opened(options))
+    sumwire.all_reduce(tensor_of(rank), _OPEN[0])
+    return _OPEN[0].stats.fallbacks, _OPEN[0].stats.returns
+
+
+def until_returned(rank: int, most: int) -> dict[str, Any]:
+    """Means until both workers have returned to the network, and one more."""
     means = []
-    with opened(options) as job:
+    with _OPEN.pop() as job:
         for _ in range(most):
             means.append(sumwire.all_reduce(tensor_of(rank), job)[:100].tolist())
             back = torch.tensor([float(job.stats.returns)])
             dist.all_reduce(back)
-            # One of each of two workers.
             if back == 2:
                 break
         means.append(sumwire.all_reduce(tensor_of(rank), job)[:100].tolist())
-        fallen, counts = job.fallen_back, (job.stats.fallbacks, job.stats.returns)
-    return {"means": means, "fallen": fallen, "counts": counts}
+        fallen, returns = job.fallen_back, job.stats.returns
+    return {"means": means, "fallen": fallen, "returns": returns}
