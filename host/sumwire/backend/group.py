@@ -3,8 +3,8 @@
 """A process group of the backend "sumwire".
 
 torch lets Python define process groups, and no backends within one. So a group of this class answers for all devices.
-What goes through the network it does itself. All other calls come to torch's own methods, and so to gloo or NCCL, which
-are registered as its backends.
+What goes through the network it does itself. All other calls come to a group beneath, of gloo or NCCL, whose backends
+are registered as this one's too.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from sumwire.backend.beneath import group_beneath
 from sumwire.backend.choice import Way, op_of, possible, wants_network
+from sumwire.backend.delegated import delegating
 from sumwire.backend.jobs import job_for, source_of
 from sumwire.backend.name import NAME
 from sumwire.backend.network import Network, Ranked, Reduction, opener, reduced, written_by
@@ -75,6 +76,7 @@ class Place:
         return len(self.ranks)
 
 
+@delegating
 class SumwireGroup(_ProcessGroup):  # type: ignore[misc]
     """One group, made by :func:`create`. ``has_part``: whether it may have a job."""
 

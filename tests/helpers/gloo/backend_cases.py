@@ -237,3 +237,11 @@ def groups(rank: int) -> dict[str, Any]:
     dist.destroy_process_group(second)
     dist.destroy_process_group(pair)
     return outcome
+
+
+def chosen(rank: int, precision: str, exact_below: int) -> None:
+    choose(precision, exact_below)
+
+
+def network_operations(rank: int) -> int:
+    return operations()

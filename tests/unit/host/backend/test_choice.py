@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from helpers.transport.udp_bridge import configs, job_mapping
 from sumwire.backend.choice import Way, op_of, possible, wants_network
+from sumwire.backend.delegated import CALLS
+from sumwire.backend.group import SumwireGroup
 from sumwire.backend.options import Options
 from sumwire.backend.seats import Seat, seat_of
 from sumwire.config import Lane
@@ -86,3 +88,10 @@ def test_the_environment_chooses_the_precision(monkeypatch: pytest.MonkeyPatch) 
         Options()
     with pytest.raises(UsageError, match="exact_below = 0: must be 1 or more"):
         Options(precision="4bit", exact_below=0)
+
+
+def test_no_call_is_left_to_torch_which_would_hold_python_s_lock() -> None:
+    """The names are those that torch's C++ asks a process group of Python for."""
+    own = {"allreduce", "allreduce_coalesced", "reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base"}
+    own |= {"reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "start_coalescing", "end_coalescing"}
+    assert own | CALLS.keys() <= vars(SumwireGroup).keys()

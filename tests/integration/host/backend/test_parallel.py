@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""DDP, FSDP2, HSDP, ZeRO, tensor-parallel layers and pipelines on the backend, unchanged, against gloo."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.aggregator.served import serving
+from helpers.gloo import backend_cases, parallel_cases
+from helpers.gloo.ranks import Ranks
+from helpers.transport.udp_bridge import job_mapping
+
+RANKS = 4
+# Squared distance of the parameters' changes after three steps, over their square: one step's is 0.02 at most, and
+# errors of different steps are independent. Below: they did go by the codec.
+MOST, LEAST = 0.03, 0.0003
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    folder = Path(tmp_path_factory.mktemp("parallel"))
+    mapping = job_mapping(RANKS, 64)
+    (folder / "job.json").write_text(json.dumps(mapping))
+    with serving(mapping), Ranks(RANKS, folder, "sumwire") as started:
+        started.run(backend_cases.use, str(folder / "job.json"))
+        yield started
+
+
+@pytest.mark.parametrize("name", parallel_cases.TRAININGS)
+def test_exact_trainings_have_gloo_s_bits(ranks: Ranks, name: str) -> None:
+    for outcome in ranks.run(parallel_cases.trained, name, "exact"):
+        assert outcome["equal"]
+        assert outcome["used"] == 0
+        assert outcome["moved"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    # A step is one bucket of DDP, three groups of FSDP2's layers, one sum of activations whose gradient is no sum.
+    [("ddp", 3), ("zero", 3), ("fsdp2", 9), ("tensor parallel", 3), ("pipeline", 0)],
+)
+def test_trainings_at_4_bits_are_near(ranks: Ranks, name: str, operations: int) -> None:
+    for outcome in ranks.run(parallel_cases.trained, name, "4bit"):
+        assert outcome["used"] == operations
+        assert outcome["error"] <= MOST
+        assert outcome["equal"] == (operations == 0)
+        assert operations == 0 or outcome["error"] > LEAST
+
+
+def test_replicas_of_hsdp_go_by_lanes(tmp_path: Path) -> None:
+    """Two nodes of two ranks: shards within the node beneath, and replicas through the lane of their number."""
+    mapping = job_mapping(parallel_cases.NODES, 64)
+    mapping["lanes"] = [{"job": mapping["job"] + lane, "slots": 64} for lane in range(RANKS // parallel_cases.NODES)]
+    (tmp_path / "job.json").write_text(json.dumps(mapping))
+    with serving(mapping), Ranks(RANKS, tmp_path, "sumwire") as ranks:
+        ranks.run(backend_cases.use, str(tmp_path / "job.json"))
+        exact, near = (ranks.run(parallel_cases.hybrid, precision) for precision in ("exact", "4bit"))
+    for rank in range(RANKS):
+        assert exact[rank]["error"] < 1e-9
+        assert exact[rank]["operations"] == 0
+        assert LEAST < near[rank]["error"] < MOST
+        assert near[rank]["operations"] == 3 * parallel_cases.STEPS
+        assert (near[rank]["worker"], near[rank]["lane"]) == (rank // 2, mapping["job"] + rank % 2)
+        assert near[rank]["shards beneath"]
+        assert near[rank]["world beneath"]
