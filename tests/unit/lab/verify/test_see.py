@@ -74,6 +74,8 @@ def test_a_right_set_up() -> None:
     assert see.examined("right", "soft", record(finding("generation", "unknown", "not told"))) == []
     assert see.examined("right", "soft", record(GOOD))
     assert see.examined("right-tree", "soft", record(finding("offloads", "note", "off")))
+    assert see.examined("right", "bmv2", record(finding("offloads", "note", "off"))) == []
+    assert see.examined("right", "bmv2", record(finding("buffers", "note", "small")))
 
 
 def test_checks_count_cases() -> None:
