@@ -337,12 +337,17 @@ def _all_zero(x: Tensor) -> bool:
     return not bool(x[:_PROBED].any()) and not bool(x.any())
 
 
-def ddp_hook(state: DdpState, bucket: GradBucket) -> Future[Tensor]:
+def ddp_hook(state: DdpState, bucket: GradBucket, *rest: Tensor) -> Future[Tensor]:
     """DDP communication hook: ``model.register_comm_hook(DdpState(job), ddp_hook)``.
 
     The bucket's gradients become their mean over the job's workers, in the bucket's dtype. ``backward()`` raises the
-    job's errors.
+    job's errors. Raises UsageError where FullyShardedDataParallel calls it, which gives whole gradients and shards.
     """
+    if rest or isinstance(bucket, Tensor):
+        raise UsageError(
+            "the DDP hook was given a gradient of FullyShardedDataParallel: leave out register_comm_hook, and begin "
+            'with init_process_group("sumwire")'
+        )
     return state.submit(bucket)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sumwire_lab.errors import OptionError
 
-WAYS: Final = ("start",)
+WAYS: Final = ("start", "backend")
 
 
 @dataclass(frozen=True)

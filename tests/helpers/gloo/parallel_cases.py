@@ -113,6 +113,19 @@ TRAININGS: dict[str, Callable[[int, Any], Tensor]] = {
 }
 
 
+def hook_of_ddp(rank: int) -> str:
+    """What the hook of DDP says to FSDP1's calls."""
+    from sumwire.errors import UsageError
+    from sumwire.training.ddp import ddp_hook
+
+    call: Any = ddp_hook
+    try:
+        call(None, torch.ones(4), torch.ones(2))
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
 def trained(rank: int, name: str, precision: str) -> dict[str, Any]:
     """Both ways: whether the results have equal bits, and their distance."""
     choose(precision)

@@ -51,6 +51,11 @@ def test_trainings_at_4_bits_are_near(ranks: Ranks, name: str, operations: int) 
         assert operations == 0 or outcome["error"] > LEAST
 
 
+def test_the_ddp_hook_refuses_fsdp1_with_a_cure(ranks: Ranks) -> None:
+    for text in ranks.run(parallel_cases.hook_of_ddp):
+        assert "gradient of FullyShardedDataParallel: leave out register_comm_hook" in text
+
+
 def test_replicas_of_hsdp_go_by_lanes(tmp_path: Path) -> None:
     """Two nodes of two ranks: shards within the node beneath, and replicas through the lane of their number."""
     mapping = job_mapping(parallel_cases.NODES, 64)
