@@ -67,6 +67,7 @@ def examined(world: World, rank: int, mistake: setups.Mistake) -> dict[str, Any]
     path = mistake.job_file or world.session.job_file
     more = [] if mistake.revision is None else [str(mistake.revision)]
     result = world.folder / f"examined{rank}.json"
+    result.unlink(missing_ok=True)
     world.start(f"patient{rank}", rank, _PROGRAM, str(path), str(rank), str(result), *more)
     return setups.told(result)
 
