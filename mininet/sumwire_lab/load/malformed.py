@@ -210,7 +210,7 @@ KINDS: Final[dict[str, tuple[int, Build]]] = {
     "other UDP port": (p4.REJECT_NOT_SUMWIRE, _other_port),
     "ICMP": (p4.REJECT_NOT_SUMWIRE, _ping),
     "no UDP header": (p4.REJECT_NOT_SUMWIRE, _no_udp_header),
-    "run that nobody has opened": (p4.REJECT_TOKEN, _changed(token=(1, 1 << 63, (1 << 64) - 1))),
+    "run that nobody has opened": (p4.REJECT_TOKEN, _changed(token=(p4.TOKENS_OF_RUNS, 1 << 63, (1 << 64) - 1))),
     "authentication tag": (p4.REJECT_TAG, _with_tag),
     "op of an open slot": (p4.REJECT_CALL, _changed(job=(ODD_ID,), slot=(0,), round=(1,))),
 }
