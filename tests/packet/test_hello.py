@@ -53,7 +53,7 @@ def test_what_it_speaks_to(rig: Rig) -> None:
     digests = []
     for job in (FULL, EVERY, ROOT):
         packet = game.hello(job, 0, bucket=0xFFFF, chunk=0xFFFFFF)
-        assert packet.chunk >> 16 == 3
+        assert packet.chunk >> 16 == 4
         digests.append(packet.bucket << 16 | packet.chunk & 0xFFFF)
     assert len(set(digests)) == 3
     assert [bool(digest) for digest in digests] == [True, True, False]

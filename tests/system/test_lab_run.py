@@ -59,7 +59,7 @@ def test_the_folder_holds_report_and_logs(plain: tuple[dict[str, Any], Path, lis
     summary, folder, _ = plain
     assert (folder.parent / "latest").resolve() == folder.resolve()
     assert json.loads((folder / "summary.json").read_text()) == summary
-    assert (folder / "report.html").read_text().count("<svg") == 2
+    assert (folder / "report.html").read_text().count("<svg") == 3
     for name in ["gloo/worker0.log", "gloo/worker1.jsonl", "thc/switch.log", "thc/controller.yaml", "thc/job.json"]:
         assert (folder / name).is_file(), name
 

@@ -95,4 +95,6 @@ def test_the_doctor_names_a_wrong_set_up(world: World, name: str) -> None:
 
 def test_the_doctor_reports_nothing_on_a_right_set_up(world: World) -> None:
     found = [doctor.examined(world, rank, setups.Mistake()) for rank in range(WORKERS)]
-    assert see.examined("right", SWITCH, {"examined": [{**one, "seconds": 0.0} for one in found]}) == []
+    # Another test here ends the offloads; then the hosts are like those of bmv2, and the doctor says so.
+    hosts_of = SWITCH if world.session.network.offloads else "bmv2"
+    assert see.examined("right", hosts_of, {"examined": [{**one, "seconds": 0.0} for one in found]}) == []

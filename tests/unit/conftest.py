@@ -61,5 +61,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             _running.pop()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """With the last test of all end the fixtures of the whole run, whichever tests they were for."""
+    watched = _running.copy()
+    if nextitem is None:
+        _running.clear()
+    try:
+        return (yield)
+    finally:
+        _running[:] = watched
+
+
 def _no_grpc(*_: object, **__: object) -> None:
     raise NotAUnitTestError(f"gRPC in {_running[-1]}: such a test belongs in tests/integration")

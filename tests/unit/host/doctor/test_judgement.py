@@ -31,6 +31,7 @@ def config() -> JobConfig:
 
 def _state(config: JobConfig, **other: Any) -> SwitchState:
     given = {"round": 3, "contributors": 2, "closed": False, "digest": config.digest, "revision": p4.PROGRAM_REVISION}
+    given["generation"] = 1
     return SwitchState(**{**given, **other})
 
 
