@@ -250,9 +250,11 @@ def _second_run(world: World) -> Mistake:
     )
     path = world.folder / "adder.json"
     spec.save(path)
+    count = world.folder / "count0"
+    # That of an earlier run in this world says nothing of this one.
+    count.unlink(missing_ok=True)
     for rank in range(WORKERS):
         world.start(f"adder{rank}", rank, _ADDER, str(path), str(rank))
-    count = world.folder / "count0"
     end = time.monotonic() + _ATTEMPT_S
     while not (count.exists() and count.stat().st_size):
         if time.monotonic() > end:
