@@ -207,7 +207,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "newer-rounds-are-ignored": _method(Window, "on_stale", _nothing),
     "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),
     "runs-have-no-token": _method(Greeting, "token", lambda _: lambda *_: 0),
-    "runs-are-not-told-apart": _method(Greeting, "token", lambda _: lambda *_: 1),
+    "runs-are-not-told-apart": _method(Greeting, "token", lambda _: lambda *_: 1 << 32),
     "runs-begin-in-the-same-round": lambda: mock.patch.object(joining, "ROUNDS_APART", 0),
     "handed-out-counts-as-sent": _method(CodecOperation, "take", _all_included),
     "left-out-counts-as-sent": _method(codec_operation, "_included", _nothing),
