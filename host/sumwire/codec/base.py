@@ -87,7 +87,7 @@ class CodecRound(ABC):
     def outside(self) -> NDArray[np.bool_] | None:
         """Chunks of this worker that are sent with the flag OVERFLOW, bool (chunks,); None for none.
 
-        Of a codec that has no preliminary exchange, they have NaN or infinity.
+        Of a codec that has no preliminary exchange, they have NaN or infinity. A chunk's is known once it is encoded.
         """
         return None
 

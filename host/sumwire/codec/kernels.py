@@ -106,11 +106,15 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "codec_sum32_decode": (c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_uint64, c_uint64),
     "codec_sum32_residual": (c_void_p, c_uint64, c_void_p, c_void_p, c_double, c_void_p, c_void_p, c_uint64),
     "codec_pack_signs": (c_void_p, c_uint64, c_void_p),
+    "codec_pack_sign_chunks": (c_void_p, c_uint64, c_uint64, c_void_p, c_int64, c_void_p),
     "codec_draw_signs": (c_void_p, c_uint64, c_double, c_uint64, c_uint64, c_void_p),
     "codec_unpack_signs": (c_void_p, c_int64, c_uint64, c_float, c_void_p, c_uint64, c_uint64),
 }
 # Those that answer a question; the others return nothing.
-_ANSWERS: Final = ("codec_thc_norms", "codec_thc_scales", "codec_thc_decode_usual", "codec_pack_signs")
+_ANSWERS: Final = (
+    *("codec_thc_norms", "codec_thc_scales", "codec_thc_decode_usual"),
+    *("codec_pack_signs", "codec_pack_sign_chunks"),
+)
 
 
 def kernels(x: Tensor) -> ctypes.CDLL | None:

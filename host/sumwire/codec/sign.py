@@ -15,8 +15,8 @@ A chunk with NaN or infinity is sent with the flag OVERFLOW, which the result ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import ClassVar, Final
+from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,11 +27,8 @@ from torch import Tensor
 
 from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
 from sumwire.codec.errors import CodecError
-from sumwire.codec.sign_bits import read_signs, write_signs
+from sumwire.codec.sign_bits import read_sign_chunks, write_signs
 from sumwire.codec.values import check_kind
-
-# Values that stay in cache.
-STEP_VALUES: Final = 1 << 18
 
 
 def signs(x: Tensor) -> Tensor:
@@ -66,17 +63,11 @@ def plus_minus(plus: Tensor, dtype: torch.dtype) -> Tensor:
 class _SignRound(CodecRound):
     """A round whose payload is one bit a value. `_factor` is the magnitude of the result's values."""
 
-    def __init__(
-        self,
-        codec: GradientCodec,
-        x: Tensor,
-        packed: NDArray[np.uint8],
-        outside: NDArray[np.bool_] | None = None,
-    ) -> None:
-        self._packed = packed.reshape(-1, codec.info.words_up, p4.WORD_BYTES)
-        super().__init__(codec, x, len(self._packed), 1)
+    def __init__(self, codec: GradientCodec, x: Tensor) -> None:
+        x = check_kind(x)
+        super().__init__(codec, x, codec.chunks(len(x)), 1)
         self._factor = 1.0
-        self._outside = outside
+        self._outside: NDArray[np.bool_] | None = None
 
     @property
     def outside(self) -> NDArray[np.bool_] | None:
@@ -88,7 +79,12 @@ class _SignRound(CodecRound):
         return self._new_result().zero_()
 
     def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
-        out[:] = self._packed[first:last]
+        outside = read_sign_chunks(self._x[self._values(first, last)], out)
+        if outside is None:
+            return
+        if self._outside is None:
+            self._outside = np.zeros(self.chunks, np.bool_)
+        self._outside[first:last] = outside
 
     def _decode_part(
         self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
@@ -118,19 +114,6 @@ class _VoteRound(_SignRound):
         """Do nothing: a missing worker has no vote."""
 
 
-def _plain_round(codec: GradientCodec, x: Tensor, kind: type[_SignRound] = _SignRound) -> _SignRound:
-    """Return a round with the values' own signs."""
-    x = check_kind(x)
-    packed = _room(x, codec)
-    outside: NDArray[np.bool_] | None = None
-    for i, (part, octets) in enumerate(_parts(x, packed)):
-        if not read_signs(part, octets):
-            outside = np.zeros(codec.chunks(len(x)), np.bool_) if outside is None else outside
-            values = i * STEP_VALUES + torch.isfinite(part).logical_not_().nonzero().cpu().numpy()
-            outside[values // codec.info.chunk_values] = True
-    return kind(codec, x, packed, outside)
-
-
 def _signs_or_nan(x: Tensor) -> Tensor:
     """Return +1 or -1 for every value, float32; NaN for one that is not finite."""
     return plus_minus(signs(x), torch.float32).masked_fill_(~torch.isfinite(x), torch.nan)
@@ -142,7 +125,7 @@ class SignCodec(GradientCodec):
     info: ClassVar[CodecInfo] = CodecInfo.of("sign", SIGN)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        return _plain_round(self, x)
+        return _SignRound(self, x)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the expectation of the merged signs."""
@@ -155,20 +138,9 @@ class VoteCodec(GradientCodec):
     info: ClassVar[CodecInfo] = CodecInfo.of("vote", VOTE)
 
     def begin(self, x: Tensor, sequence: int, bucket: int) -> _SignRound:
-        return _plain_round(self, x, _VoteRound)
+        return _VoteRound(self, x)
 
     def ordinary(self, x: Tensor, mean: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the majority's signs, counted by the ordinary all-reduce."""
         # A mean of a few +-1 is 0 in a tie: their sum is exact.
         return _signs_or_nan(mean(_signs_or_nan(x)))
-
-
-def _room(x: Tensor, codec: GradientCodec) -> NDArray[np.uint8]:
-    """Return zeros for the payload of x's chunks, uint8."""
-    octets = codec.chunks(len(x)) * codec.info.words_up * p4.WORD_BYTES
-    return codec.memory.empty(octets, torch.uint8).zero_().numpy()
-
-
-def _parts(x: Tensor, packed: NDArray[np.uint8]) -> Iterator[tuple[Tensor, NDArray[np.uint8]]]:
-    """Yield the tensor in pieces that stay in cache, each with the bytes from its first bit on."""
-    return ((x[i : i + STEP_VALUES], packed[i // 8 :]) for i in range(0, len(x), STEP_VALUES))

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumwire.codec.kernels import float32, kernels
+from sumwire.codec.kernels import address, float32, kernels
 from sumwire.codec.seeds import DRAWN_TOGETHER, RoundingStream
 from sumwire.codec.values import result_dtype
 
@@ -28,6 +28,31 @@ def read_signs(x: Tensor, octets: NDArray[np.uint8]) -> bool:
         return bool(torch.isfinite(x).all())
     values = float32(x)
     return bool(native.codec_pack_signs(values.data_ptr(), len(values), octets.ctypes.data))
+
+
+def read_sign_chunks(x: Tensor, words: NDArray[np.uint8]) -> NDArray[np.bool_] | None:
+    """Write x's signs to words of shape (chunks, words, 128), with any stride between chunks. Padding becomes 0.
+
+    Returns which chunks have values that are not finite, bool (chunks,); None for none.
+    """
+    native = kernels(x)
+    chunk_bytes = words.shape[1] * words.shape[2]
+    if native is None:
+        octets = np.zeros(len(words) * chunk_bytes, np.uint8)
+        finite = read_signs(x, octets)
+        words[:] = octets.reshape(words.shape)
+        return None if finite else _not_finite(x, len(words), chunk_bytes * 8)
+    values, outside = float32(x), np.empty(len(words), np.bool_)
+    finite = native.codec_pack_sign_chunks(
+        values.data_ptr(), len(values), chunk_bytes, address(words), words.strides[0], address(outside)
+    )
+    return None if finite else outside
+
+
+def _not_finite(x: Tensor, chunks: int, chunk_values: int) -> NDArray[np.bool_]:
+    outside = np.zeros(chunks, np.bool_)
+    outside[torch.isfinite(x).logical_not_().nonzero().cpu().numpy() // chunk_values] = True
+    return outside
 
 
 def draw_signs(x: Tensor, inverse: float, stream: RoundingStream, first_value: int, octets: NDArray[np.uint8]) -> None:

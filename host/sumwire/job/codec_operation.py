@@ -184,7 +184,7 @@ class CodecOperation(Operation):
     ) -> tuple[Step, Step]:
         """The functions that encode and decode a part. They raise RecreateError if the agreed values or the results are
         impossible."""
-        round_, outside = self._round, self._round.outside
+        round_ = self._round
 
         def encode(first: int, last: int) -> None:
             try:
@@ -193,6 +193,7 @@ class CodecOperation(Operation):
                 raise RecreateError(
                     f"job {config.job}: agreed on what no worker can mean: {error}; {_AGAIN}"
                 ) from error
+            outside = round_.outside
             if outside is not None:
                 exchange.mark(first, outside[first:last] * np.uint8(p4.FLAG_OVERFLOW))
 

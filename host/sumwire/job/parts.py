@@ -21,6 +21,8 @@ from sumwire.transport.stats import JobStats
 # Values of a part.
 PART_VALUES_LEAST: Final = 1 << 17
 PART_VALUES_MOST: Final = 1 << 19
+# Chunks of a part, whatever their values: a packet of signs has 8192.
+_PART_CHUNKS_LEAST: Final = 128
 _PARTS: Final = 8
 
 # Encodes or decodes chunks first..last-1.
@@ -61,4 +63,4 @@ def carry(exchange: Exchange, encode: Step, decode: Step, *, step: int, stats: J
 def part_chunks(chunks: int, chunk_values: int, grain: int) -> int:
     """Chunks per part of a tensor of ``chunks`` chunks: a multiple of ``grain`` chunks, the codec's smallest unit."""
     values = min(max(chunks * chunk_values // _PARTS, PART_VALUES_LEAST), PART_VALUES_MOST)
-    return max(1, values // (chunk_values * grain)) * grain
+    return max(1, max(values // chunk_values, _PART_CHUNKS_LEAST) // grain) * grain

@@ -81,6 +81,9 @@ void codec_sum32_residual(const float *x, uint64_t length, const double *to_unit
 // A bit for each value, 1 unless it is below 0, and 0 for the rest of the last byte.
 // Returns whether all are finite.
 int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits);
+// The same in chunks of `chunk_bytes`, the last one filled with zeros; by chunk, whether some value is not finite.
+int codec_pack_sign_chunks(const float *x, uint64_t length, uint64_t chunk_bytes, uint8_t *words, int64_t stride,
+                           uint8_t *outside);
 // A bit for each value, 1 with probability 1/2 + x inverse / 2, drawn by the stream's numbers from first_value on.
 void codec_draw_signs(const float *x, uint64_t length, double inverse, uint64_t key, uint64_t first_value,
                       uint8_t *bits);

@@ -45,6 +45,19 @@ int codec_pack_signs(const float *x, uint64_t length, uint8_t *bits) {
   return !lane_bits(outside);
 }
 
+int codec_pack_sign_chunks(const float *x, uint64_t length, uint64_t chunk_bytes, uint8_t *words, int64_t stride,
+                           uint8_t *outside) {
+  int all_finite = 1;
+  for (uint64_t i = 0; i < length; i += chunk_bytes * 8, words += stride) {
+    const uint64_t left = length - i, here = left < chunk_bytes * 8 ? left : chunk_bytes * 8;
+    const int finite = codec_pack_signs(x + i, here, words);
+    memset(words + (here + 7) / 8, 0, chunk_bytes - (here + 7) / 8);
+    *outside++ = !finite;
+    all_finite &= finite;
+  }
+  return all_finite;
+}
+
 INLINE void draw_step(const float *x, double inverse, uint64_t key, uint64_t first_value, uint8_t *bits) {
   uint64_t plus = 0;
   UNROLL for (int first = 0; first < STEP; first += DRAWN_TOGETHER) {

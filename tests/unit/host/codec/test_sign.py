@@ -128,9 +128,9 @@ def test_chunk_that_is_not_finite_has_the_flag_and_is_nan(codec: SignCodec | Vot
     x = torch.ones(150_000)
     x[[chunk, 149_999]] = torch.tensor([float("inf"), float("nan")])
     round_ = codec.begin(x, 0, 0)
+    words = round_.encode(round_.preliminary())
     assert round_.outside is not None
     assert np.flatnonzero(round_.outside).tolist() == [1, 149_999 // chunk]
-    words = round_.encode(round_.preliminary())
     down = words[:, : codec.info.words_down]
     round_.decode_into(0, round_.chunks, down, full_counts(words, 1), round_.outside)
     spoiled = torch.isin(torch.arange(150_000).div(chunk, rounding_mode="floor"), torch.tensor([1, 149_999 // chunk]))

@@ -67,11 +67,11 @@ def test_results_are_decoded_before_all_is_sent() -> None:
         (2000, 1024, 1, 250),
         (2000, 1024, 4, 248),
         (10_000, 1024, 4, 512),
-        (10_000, 8192, 1, 64),
+        (10_000, 8192, 1, 128),
         (10_000, 256, 3, 1248),
         (10_000, 1024, 5000, 5000),
     ],
 )
 def test_a_part_is_whole_grains(chunks: int, chunk_values: int, grain: int, part: int) -> None:
-    """An eighth of the tensor, 131,072 to 524,288 values, or one grain."""
+    """An eighth of the tensor, 131,072 to 524,288 values but at least 128 chunks, or one grain."""
     assert part_chunks(chunks, chunk_values, grain) == part
