@@ -34,6 +34,7 @@ def pages() -> list[Path]:
         ROOT / "CONTRIBUTING.md",
         ROOT / "examples" / "README.md",
         *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     ]
 
 
