@@ -83,7 +83,7 @@ help:
 	@echo "                      (TASK=$(TASK) WORKERS=$(WORKERS) BW=$(BW) SYSTEM=$(SYSTEM) TOPOLOGY=$(TOPOLOGY)"
 	@echo "                      SWITCH=$(SWITCH) ENGINE=$(ENGINE))"
 	@echo "make test             all tests (TEST_JOBS=$(TEST_JOBS) side by side; PYTEST_FLAGS=...)"
-	@echo "make lint             ruff and mypy"
+	@echo "make lint             ruff, codespell and mypy"
 	@echo "make docs             the pages and the API reference as a site, in site/"
 	@echo "make p4               recompile the P4 program (needs p4c)"
 	@echo "make bench            all systems compared, on one page (QUICK=1 for minutes; SUITES=$(SUITES))"
@@ -136,9 +136,14 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
 	$(SUDO) $(PYTHON) -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_FLAGS)
 
+# What people write; .cache and results are machines' own.
+SPELLED := README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md Makefile mkdocs.yml pyproject.toml controller docs examples host \
+  mininet models native p4src protocol scripts switch tests
+
 lint: $(READY)
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m codespell_lib $(SPELLED)
 	$(PYTHON) -m mypy
 
 format: $(READY)

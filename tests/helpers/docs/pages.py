@@ -14,6 +14,8 @@ from helpers.paths import ROOT
 
 _HEADING = re.compile(r"#+ (.*?)( \{#.*\})?$")
 _INLINE = re.compile(r"`([^`\n]+)`")
+# Also in a list or a quotation, whose mark stands before each line of the block.
+_FENCE = re.compile(r"((?:> ?| )*)```(\w*)$")
 
 
 @dataclass(frozen=True)
@@ -40,22 +42,24 @@ def pages() -> list[Path]:
 
 def blocks(*languages: str) -> list[Block]:
     """All fenced blocks in these languages; "" for blocks without one."""
-    return [block for page in pages() for block in _blocks(page) if block.language in languages]
+    return [block for page in pages() for block in blocks_of(page) if block.language in languages]
 
 
-def _blocks(page: Path) -> Iterator[Block]:
+def blocks_of(page: Path) -> Iterator[Block]:
+    """All fenced blocks of one page."""
     lines = page.read_text().splitlines()
     heading, seen = "", Counter[tuple[str, str]]()
     position = 0
     while position < len(lines):
         line = lines[position]
-        if line.startswith("```"):
-            end = lines.index("```", position + 1)
-            language = line[3:]
+        if fence := _FENCE.match(line):
+            mark, language = fence[1], fence[2]
+            end = lines.index(f"{mark}```", position + 1)
             seen[heading, language] += 1
             number = seen[heading, language]
             name = f"{page.name}: {heading}" + (f" ({number})" if number > 1 else "")
-            yield Block(name, language, "\n".join(lines[position + 1 : end]) + "\n", page, position + 2)
+            inside = [line.removeprefix(mark).removeprefix(mark.rstrip()) for line in lines[position + 1 : end]]
+            yield Block(name, language, "\n".join(inside) + "\n", page, position + 2)
             position = end
         elif match := _HEADING.match(line):
             heading = match[1]

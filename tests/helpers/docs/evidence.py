@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""By fenced block of README and the pages: the test that runs it as it is printed, or why none does.
+
+A key is the block's name (page and heading, numbered by language) and its language. Commands that a test does not run
+are still looked at by ``test_commands.py``: their options, make targets, variables and paths exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from helpers.docs.python_blocks import SETTINGS
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A block that no test runs."""
+
+    why: str
+
+
+_COMMANDS: Final = "tests/integration/docs/test_commands.py"
+_OUTPUTS: Final = "tests/integration/docs/test_outputs.py"
+_RECIPES: Final = "tests/integration/docs/test_recipes.py"
+_SEE: Final = "tests/integration/docs/test_see.py"
+_BLOCKS: Final = "tests/integration/docs/test_python_blocks.py"
+_WHERE: Final = "tests/unit/lab/bench/where/test_page.py"
+
+_DIAGRAM: Final = Shown("a drawing in letters, nothing to run")
+_FORMULA: Final = Shown("a formula in words; tests/unit/lab/bench/where/test_model.py computes it by hand")
+_TESTS: Final = Shown("runs tests, which run themselves; their paths are checked")
+_HOURS: Final = Shown("measures for minutes to hours on a quiet machine; its options are checked")
+_CI: Final = Shown("what every change runs anyway, in .ci/run")
+_TRIAL: Final = Shown("lines of a trial that is not in the program: there is nothing that they could go into")
+_SYSTEM: Final = Shown("changes the machine, as root")
+_SYNOPSIS: Final = Shown("a list of commands with placeholders; their options are checked")
+_INSTALL: Final = Shown(
+    "installs from the package index: tests/system/test_start.py does so from the wheel, in make verify-ways"
+)
+
+EVIDENCE: Final[Mapping[Key, str | Shown]] = {
+    **{(name, "python"): f"{_BLOCKS}::test_block_runs_on_ranks" for name in SETTINGS},
+    ("controller.md: From Python", "python"): f"{_BLOCKS}::test_controller_block_runs",
+    ("softswitch.md: Command line", "python"): f"{_BLOCKS}::test_soft_switch_block_runs",
+    ("see.md: scapy", "python"): f"{_SEE}::test_scapys_block",
+    # README
+    ("README.md: Run it", ""): Shown("make run: the tutorial's test runs it, in make verify-see; make test is this"),
+    ("README.md: Run it (2)", ""): Shown(
+        "runs of minutes in Mininet; their options are checked, tests/system has short ones"
+    ),
+    ("README.md: How a gradient is summed", ""): _DIAGRAM,
+    ("README.md: In your training loop", ""): f"{_OUTPUTS}::test_sumwire_up_on_servers",
+    ("README.md: In your training loop (2)", ""): f"{_COMMANDS}::test_readmes_controller_commands_run",
+    # CONTRIBUTING
+    ("CONTRIBUTING.md: Set-up", ""): _CI,
+    ("CONTRIBUTING.md: Set-up (2)", ""): _TESTS,
+    ("CONTRIBUTING.md: An op", "text"): f"{_RECIPES}::test_the_row_of_an_op_is_the_sources",
+    ("CONTRIBUTING.md: An op", ""): _TESTS,
+    ("CONTRIBUTING.md: A codec", ""): _TESTS,
+    ("CONTRIBUTING.md: A system", "text"): f"{_RECIPES}::test_a_system_of_the_recipe",
+    ("CONTRIBUTING.md: A system", ""): _TESTS,
+    ("CONTRIBUTING.md: A topology", "text"): f"{_RECIPES}::test_a_topology_of_the_recipe",
+    ("CONTRIBUTING.md: A topology", ""): _TESTS,
+    ("CONTRIBUTING.md: A table", "text"): _TRIAL,
+    ("CONTRIBUTING.md: A table", ""): _TESTS,
+    ("CONTRIBUTING.md: A benchmark row", "text"): _TRIAL,
+    ("CONTRIBUTING.md: A benchmark row", ""): _TESTS,
+    # aggregator.md
+    ("aggregator.md: Use", ""): f"{_OUTPUTS}::test_the_aggregator_says_what_the_page_says",
+    ("aggregator.md: Use (2)", ""): f"{_OUTPUTS}::test_the_aggregator_says_what_the_page_says",
+    ("aggregator.md: Use", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
+    ("aggregator.md: Use (3)", ""): Shown("a line for another job; test_cli.py of the aggregator serves lanes"),
+    ("aggregator.md: Use (4)", ""): f"{_OUTPUTS}::test_the_aggregator_says_what_the_page_says",
+    # other pages
+    ("backend.md: PyTorch's own tests", "text"): "tests/integration/host/backend/test_torch_tests.py::test_of_torch",
+    ("benchmark.md: The benchmark", ""): _HOURS,
+    ("blind.md: Use", "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid",
+    ("controller.md: The controller", ""): _SYNOPSIS,
+    ("controller.md: Virtual queues", "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid",
+    ("controller.md: Errors in a file", ""): f"{_OUTPUTS}::test_broken_rules_of_a_file",
+    ("controller.md: Topology", "yaml"): f"{_COMMANDS}::test_yaml_on_pages_is_valid",
+    ("controller.md: The job file", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
+    ("controller.md: Jobs that have run", ""): Shown(
+        "a message about runs long gone; tests/unit/controller/deploy/test_running.py holds its form"
+    ),
+    ("controller.md: What watch does", ""): Shown(
+        "needs four root switches, one of them killed: tests/system/test_controller_watch.py does that"
+    ),
+    ("dlcp.md: The default policy", ""): f"{_COMMANDS}::test_inspect_runs",
+    ("dlcp.md: How much loss a script bears", ""): Shown(
+        "16 trainings; test_loss_profile.py runs the script once, and the command with a quick one"
+    ),
+    ("dlcp.md: How much loss a script bears (2)", ""): Shown("the end of those 16 trainings on one machine"),
+    ("host.md: The process group, where it is faster", ""): Shown(
+        "needs four hosts; tests/integration/host/job/test_path_choice.py measures a table on ranks"
+    ),
+    ("models.md: Models", "bash"): Shown(
+        "installs, then minutes; tests/integration/lab/models/test_spin.py runs one model"
+    ),
+    ("models.md: Counterexamples on the real code", "bash"): f"{_OUTPUTS}::test_a_counterexample_by_hand",
+    ("see.md: Capture", ""): Shown("needs a network interface with a job's packets"),
+    ("see.md: A chunk's life", ""): f"{_SEE}::test_decodes_commands",
+    ("see.md: A chunk's life", "text"): Shown("a run's output; tests/integration/host/see holds its form"),
+    ("see.md: Wireshark and tshark", ""): f"{_SEE}::test_tsharks_commands",
+    ("simulator.md: Simulator", "console"): _HOURS,
+    ("simulator.md: Simulator (2)", "console"): Shown(
+        "thousands of lines; test_command_shows_one_seed of tests/integration/simulate runs the command for a seed"
+    ),
+    ("softswitch.md: The soft switch", ""): Shown(
+        "needs a lab's interfaces; the lab starts it so, and tests/integration/softswitch runs its options"
+    ),
+    ("softswitch.md: Rights", ""): _SYSTEM,
+    ("softswitch.md: How it works", ""): _DIAGRAM,
+    ("start.md: Install and start", ""): _INSTALL,
+    ("start.md: Install and start (2)", ""): f"{_OUTPUTS}::test_sumwire_up_on_servers",
+    ("start.md: Install and start (3)", ""): f"{_OUTPUTS}::test_sumwire_up_on_servers",
+    ("start.md: Install and start (4)", ""): Shown(
+        "needs eight servers: tests/system/test_start.py::test_eight_servers runs it in eight network namespaces"
+    ),
+    ("start.md: Three lines in the script", ""): Shown(
+        "the first line of that training, which test_eight_servers wants"
+    ),
+    ("start.md: Under a framework", "text"): Shown(
+        "imports of frameworks that few machines have; test_examples.py runs them"
+    ),
+    ("start.md: Under a framework (2)", "text"): Shown("a message about a model without DDP; it needs a framework"),
+    ("start.md: A job file by hand", "json"): f"{_COMMANDS}::test_job_files_on_pages_are_valid",
+    ("systems.md: Systems", "python"): f"{_BLOCKS}::test_block_runs_on_ranks",
+    ("troubleshooting.md: Troubleshooting", ""): _SYNOPSIS,
+    ("troubleshooting.md: Ask the doctor first", ""): f"{_OUTPUTS}::test_the_doctors_commands",
+    ("troubleshooting.md: Ask the doctor first", "text"): Shown(
+        "needs a firewall: make verify-see makes one, and wants cause and cure"
+    ),
+    ("where-it-pays.md: The formula", ""): _FORMULA,
+    ("where-it-pays.md: On your machine", ""): _HOURS,
+    ("where-it-pays.md: On your machine (2)", ""): _HOURS,
+    ("wire-format.md: Wire format", ""): f"{_OUTPUTS}::test_the_headers_drawing_is_the_programs",
+}
