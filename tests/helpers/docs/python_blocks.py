@@ -113,6 +113,13 @@ def trained_by_a_step(names: Names) -> Tensor:
     return trained(names)
 
 
+def one_outer_step(names: Names) -> Tensor:
+    """The local steps until the first one: the ranks have moved, and are equal again."""
+    while not names["optimizer"].exchanges:
+        one_step(names)
+    return trained(names)
+
+
 def reduced(names: Names) -> Tensor:
     """The second all-reduce was one of the mean."""
     assert nmse(names["tensor"], true_mean()) < 0.1
@@ -330,6 +337,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "host.md: Entry points (2)": Setting(with_job, signs, ("sign", "max32"), closes=("job",)),
     "backend.md: A backend of torch.distributed": Setting(summing, summed, _THC, own_group=True),
+    "outer.md: Use": Setting(with_job, one_outer_step, _THC, closes=("job",)),
     "host.md: Waiting, fall-back and return": Setting(
         lambda rank: {**with_job(rank), "evaluate": lambda model: None}, closes=("job",), ops=_THC
     ),

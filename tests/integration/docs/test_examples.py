@@ -23,6 +23,7 @@ ENDS_WITH = {
     "all_reduce.py": r"error of the mean \(NMSE\): 0\.0\d+, ",
     "custom_codec.py": r"largest error of the mean: .*e-06",
     "ddp.py": r"parameters are equal on all ranks",
+    "diloco.py": r"parameters are equal on all ranks",
     "lightning_ddp.py": r"parameters are equal on all ranks",
     "marsit.py": r"loss .* after 60 rounds of signs",
     "min32.py": r"100 minima of 4 ranks, the smallest \d+",

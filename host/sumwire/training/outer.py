@@ -1,0 +1,349 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Outer steps over slow links: DiLoCo (arXiv 2311.08105), and its streaming form (arXiv 2501.18512).
+
+    optimizer = sumwire.optim.Outer(torch.optim.AdamW(model.parameters()), job, every=50)
+    for inputs, labels in batches:
+        optimizer.zero_grad()
+        loss(model(inputs), labels).backward()           # a plain model: no all-reduce of gradients
+        optimizer.step()                                 # a local step; after every 50th one an outer step
+
+All workers start with the same parameters, and have them again, bit by bit, after each outer step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NoReturn, SupportsIndex, TypeVar, overload
+
+import torch
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+from torch.futures import Future
+from torch.optim import Optimizer
+
+from sumwire.checkpoint import OTHER, Content, Place, Saved, owner_of, place_of, refuse_pickling
+from sumwire.codec.values import all_finite
+from sumwire.errors import UsageError
+from sumwire.job.job import Job, Residual
+from sumwire.training.comm_thread import CommThread, wait_for
+from sumwire.training.ddp import Reduce
+from sumwire.training.node import AnyJob, NodeJob
+from sumwire.training.optim import Inner, owner_state, restore_owner
+from sumwire.training.outer_parts import MakeOuter, OuterPart, parts_of
+from sumwire.training.precision import DEFAULT, Precision, check_precision, mean_at
+from sumwire.training.scaling import are_finite, expect_scaler, is_unscaled
+from sumwire.training.telling import tell
+
+_Loss = TypeVar("_Loss")
+_LOG: Final = logging.getLogger("sumwire")
+LR: Final = 0.7
+MOMENTUM: Final = 0.9
+"""DiLoCo's, with Nesterov's form of it."""
+
+
+def nesterov(parameters: list[Tensor]) -> Optimizer:
+    """Return DiLoCo's outer optimizer: SGD with Nesterov momentum, learning rate 0.7, momentum 0.9."""
+    return torch.optim.SGD(parameters, lr=LR, momentum=MOMENTUM, nesterov=True)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A pseudo-gradient under way, and the local step before which its outer step is made."""
+
+    part: OuterPart
+    due: int
+    # The mean, and what it lost of this worker's.
+    answer: Future[tuple[Tensor, Tensor]]
+
+
+class Outer(Saved, Optimizer):
+    """One worker's optimizer: ``step()`` makes a local step by the inner ``optimizer``; after every ``every``-th one
+    all workers make an outer step, with x the parameters after the last one:
+
+    1. pseudo-gradient g = x minus the parameters, plus the residual of the last one;
+    2. G = the workers' mean of g at ``precision`` (:mod:`sumwire.training.precision`), over ``job``. What G lacks of
+       this worker's g is the next residual, unless ``error_feedback`` is False;
+    3. the outer optimizer moves x by G, and all workers go on from x, which has equal bits on all of them.
+
+    ``outer`` makes the outer optimizer from the tensors that it shall change: by default :func:`nesterov`.
+
+    ``parts``: the model is cut into so many parts of about equal size, and one after the other has its outer step, each
+    after ``every`` local steps, evenly spread: streaming DiLoCo. ``overlap``: a pseudo-gradient travels while so many
+    local steps are made; then the parameters become ``mix`` times their own value and 1 - ``mix`` times x. With overlap
+    ``shared`` has equal bits on all workers, and the parameters do only with ``mix=0``. Meanwhile the job takes no
+    other operations.
+
+    ``reduce(flat float32 tensor, number of the part)``, in a job's place, returns the mean and a function for the
+    residual: :func:`sumwire.reductions.through_group`, or a call of any other library.
+
+    The first outer step of each part compares the workers' x by a hash: OrderError where they differ. If G has NaN or
+    infinity, all workers go back to x, and residuals stay. In a job with a quorum below the workers, a straggler takes
+    the outer steps that the others have made without it, and keeps its pseudo-gradient as residual; this needs "4bit"
+    and no overlap. :meth:`change` goes on with other workers. A GradScaler skips local steps of this worker only.
+
+    State: shared parameters, the outer and inner optimizers', counters, and this worker's residuals.
+    """
+
+    # GradScaler.step calls the optimizer whatever the own gradients are (sumwire.training.scaling).
+    _step_supports_amp_scaling = True
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        job: AnyJob | None,
+        *,
+        every: int,
+        precision: Precision = DEFAULT,
+        error_feedback: bool = True,
+        outer: MakeOuter = nesterov,
+        parts: int = 1,
+        overlap: int = 0,
+        mix: float = 0.5,
+        reduce: Reduce | None = None,
+    ) -> None:
+        check_precision(precision)
+        _check(job, reduce, every=every, parts=parts, overlap=overlap, mix=mix)
+        self.inner = optimizer
+        self.every, self.overlap, self.mix = every, overlap, mix
+        self.precision: Precision = precision
+        self.job = job
+        # Local steps, and outer steps of parts, that were begun.
+        self.steps = self.exchanges = 0
+        self._error_feedback = error_feedback
+        self._reduce = reduce
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+        parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+        self.parts = parts_of(parameters, parts, outer)
+        self._sent: list[_Sent] = []
+        self._attend()
+        expect_scaler()
+
+    @property
+    def shared(self) -> Tensor:
+        """All parameters after the latest outer steps, flat, a copy: equal bits on all workers."""
+        return torch.cat([part.shared for part in self.parts])
+
+    @overload
+    def step(self, closure: None = None, *, grad_scaler: GradScaler | None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], _Loss], *, grad_scaler: GradScaler | None = None) -> _Loss: ...
+
+    def step(self, closure: Callable[[], Any] | None = None, *, grad_scaler: GradScaler | None = None) -> Any:
+        """Make a local step, and the outer steps that are due after it. ``closure`` is evaluated once, before it.
+
+        ``grad_scaler`` is given by GradScaler.step. Raises the job's errors; after one the local step is made.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            if grad_scaler is not None and not is_unscaled(grad_scaler, self):
+                grad_scaler.unscale_(self)
+            if grad_scaler is None or are_finite(grad_scaler, self):
+                self.inner.step()
+            self.steps += 1
+            self._land(self.steps)
+            if self.steps >= self._due():
+                self._exchange()
+        return loss
+
+    def settle(self) -> None:
+        """Make the outer steps of all pseudo-gradients under way now. To be called on all workers, between steps."""
+        with torch.no_grad():
+            self._land(None)
+
+    def change(self, job: Job, *, source: int = 0) -> None:
+        """Go on with another job, which may have other workers, between outer steps.
+
+        A collective call of all workers of the new job. All take worker ``source``'s shared parameters, outer
+        optimizers and counters, exactly: 32 bits for each 32 bits of them, by the op sum32. Whoever was there before
+        keeps its residual; local steps since the last outer step are lost. What is under way ends first, with the
+        workers from before (:meth:`settle`). Raises UsageError with a reduction instead of a job, or a quorum below the
+        workers.
+        """
+        if self._reduce is not None or isinstance(job, NodeJob):
+            raise UsageError("change: needs a Job with a rank for each worker: make a new Outer and load its state")
+        self.settle()
+        self._thread.close()
+        with torch.no_grad():
+            for part in self.parts:
+                told = tell(job, source, _kept_part(part) | {"counters": [self.steps, self.exchanges]})
+                _restore_part(part, told)
+                part.adopt()
+                self.steps, self.exchanges = told["counters"]
+        self.job = job
+        self._attend()
+
+    def _due(self) -> int:
+        """The local step after which the next part is exchanged."""
+        return (self.exchanges + 1) * self.every // len(self.parts)
+
+    def _exchange(self) -> None:
+        if self._behind():
+            self._catch_up()
+            return
+        part = self._next_part()
+        call = partial(self._mean, part, part.pseudo_gradient(), self._given(part))
+        if self.overlap:
+            self._sent.append(_Sent(part, self.steps + self.overlap, self._thread.submit(call, part.shared.device)))
+        else:
+            self._outer_step(part, *call())
+
+    def _next_part(self) -> OuterPart:
+        part = self.parts[self.exchanges % len(self.parts)]
+        self.exchanges += 1
+        return part
+
+    def _given(self, part: OuterPart) -> str:
+        """What workers compare with the call; nothing where a sum may lack a worker, which then follows."""
+        if part.compared or self._may_lack_some():
+            return ""
+        part.compared = True
+        return f"outer step from {part.digest()}"
+
+    def _mean(self, part: OuterPart, gradient: Tensor, given: str) -> tuple[Tensor, Tensor]:
+        mean, residual = self._reduced(part.number, gradient, given)
+        # What is kept is copied: a job uses the memory of its results again.
+        return mean.clone(), residual() if self._error_feedback else torch.zeros(0)
+
+    def _reduced(self, number: int, x: Tensor, given: str) -> tuple[Tensor, Residual]:
+        if self._reduce is not None:
+            return self._reduce(x, number)
+        if isinstance(self.job, NodeJob):
+            return self.job.mean(x, lambda own, node: mean_at(self.precision, own, node, number, given=given))
+        assert self.job is not None
+        return mean_at(self.precision, self.job, x, number, given=given)
+
+    def _land(self, step: int | None) -> None:
+        """Make the outer steps that are due at a local step; None: all."""
+        while self._sent and (step is None or self._sent[0].due <= step):
+            sent = self._sent.pop(0)
+            self._outer_step(sent.part, *wait_for(sent.answer))
+
+    def _outer_step(self, part: OuterPart, mean: Tensor, residual: Tensor) -> None:
+        if not all_finite(mean):
+            _LOG.warning("outer step %d: some worker's parameters have NaN or infinity: all go back", self.exchanges)
+            part.adopt()
+            return
+        if self._error_feedback:
+            part.residual = residual
+        part.move(mean)
+        part.adopt(self.mix if self.overlap else 0.0)
+
+    def _may_lack_some(self) -> bool:
+        return isinstance(self.job, Job) and self.job.config.quorum < self.job.workers
+
+    def _behind(self) -> bool:
+        return self._may_lack_some() and isinstance(self.job, Job) and self.job.results_ahead()
+
+    def _catch_up(self) -> None:
+        """Take the outer steps that other workers have made without this one. What it has done locally meanwhile is its
+        residual of the parts that it follows."""
+        assert isinstance(self.job, Job)
+        while self.job.results_ahead():
+            self.steps = max(self.steps, self._due())
+            part = self._next_part()
+            residual = part.pseudo_gradient()
+            self._outer_step(part, self.job.follow(len(part.shared), part.number), residual)
+
+    def _attend(self) -> None:
+        """Check the job, and make a thread for it, which ends with the job."""
+        if self._may_lack_some() and (self.overlap or self.precision != DEFAULT):
+            raise UsageError(
+                "outer steps with a quorum below the workers: a straggler follows plain exchanges at 4 bits only: use "
+                f"precision={DEFAULT!r} and overlap=0"
+            )
+        self._thread = CommThread("outer steps")
+        if self.job is not None:
+            self.job.on_close(self._thread.close)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused after construction: the parts are laid out once."""
+        if hasattr(self, "parts"):
+            raise UsageError("add_param_group: make a new Outer, its parts have a fixed layout")
+        super().add_param_group(param_group)
+
+    def place(self) -> Place:
+        return place_of(owner_of(self._owner()))
+
+    def kept(self) -> Content:
+        """Return residuals, shared parameters, all optimizers' states, counters, and the job's or reduction's state.
+        Waits for what is under way, which the state holds too."""
+        sent = [{"part": one.part.number, "due": one.due, "answer": [*wait_for(one.answer)]} for one in self._sent]
+        rest = {
+            **Inner(self.inner).kept().rest,
+            "counters": [self.steps, self.exchanges],
+            "parts": [_kept_part(part) | {"master": part.flat.master} for part in self.parts],
+            "sent": sent,
+        }
+        residuals = {str(part.number): part.residual for part in self.parts}
+        own = Content(residuals, rest)
+        return Content.joined({"optimizer": own, **owner_state(self._owner())})
+
+    def restore(self, content: Content, /) -> None:
+        """Continue from a state. Raises UsageError for another number of parts."""
+        own = content.part("optimizer", self.kind())
+        saved = own.rest["parts"]
+        if len(saved) != len(self.parts):
+            raise UsageError(f"state of {self.kind()}: has {len(saved)} parts, here are {len(self.parts)}: {OTHER}")
+        Inner(self.inner).restore(own)
+        # It has made new groups.
+        self.param_groups = self.inner.param_groups
+        restore_owner(self._owner(), content, self.kind())
+        self.steps, self.exchanges = own.rest["counters"]
+        for part, kept in zip(self.parts, saved, strict=True):
+            _restore_part(part, kept)
+            part.residual = _beside(own.residuals[str(part.number)], part)
+            part.flat.master = _beside(kept["master"], part)
+        self._sent = [self._arrived(**one) for one in own.rest["sent"]]
+
+    def _arrived(self, part: int, due: int, answer: list[Tensor]) -> _Sent:
+        device = self.parts[part].shared.device
+        future: Future[tuple[Tensor, Tensor]] = Future(devices=[device] if device.type == "cuda" else None)
+        future.set_result((answer[0].to(device), answer[1].to(device)))
+        return _Sent(self.parts[part], due, future)
+
+    def _owner(self) -> object:
+        return self._reduce if self._reduce is not None else self.job
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        refuse_pickling(self, "what it communicates by")
+
+    def close(self) -> None:
+        """End the thread, after what is under way. A job that closes calls this."""
+        self._thread.close()
+
+
+def _check(job: AnyJob | None, reduce: Reduce | None, *, every: int, parts: int, overlap: int, mix: float) -> None:
+    if (job is None) == (reduce is None):
+        raise UsageError("outer steps: need a job, or a reduction that does without: give one of them")
+    if every < max(parts, 1):
+        raise UsageError(f"every = {every}: must be 1 or more, and no less than parts = {parts}")
+    if not 0 <= overlap < every:
+        raise UsageError(f"overlap = {overlap}: must be 0 to {every - 1}, below every")
+    if not 0 <= mix <= 1:
+        raise UsageError(f"mix = {mix!r}: must be 0 to 1, the share that local values keep")
+
+
+def _kept_part(part: OuterPart) -> dict[str, Any]:
+    return {"shared": part.shared, "outer": part.outer.state_dict()}
+
+
+def _restore_part(part: OuterPart, kept: dict[str, Any]) -> None:
+    if kept["shared"].shape != part.shared.shape:
+        have, here = len(kept["shared"]), len(part.shared)
+        raise UsageError(f"state of Outer: part {part.number} has {have} values, the model's has {here}: {OTHER}")
+    part.shared.copy_(kept["shared"])
+    part.outer.load_state_dict(kept["outer"])
+    part.compared = False
+
+
+def _beside(piece: Tensor | None, part: OuterPart) -> Tensor | None:
+    """On the part's device."""
+    return None if piece is None else piece.to(part.shared.device)
