@@ -20,6 +20,8 @@ from typing import Any
 from sumwire_protocol import privileges
 from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
+from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
+from sumwire_protocol.watch.place import Place, parse_place
 
 from sumwire_controller.derive.jobfile import job_json
 from sumwire_controller.derive.switch_configs import configs_of
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _log_to_stderr(options.verbose)
     try:
         return _COMMANDS[options.command](options)
-    except (ControllerError, PrivilegeError) as error:
+    except (ControllerError, PrivilegeError, WatchError) as error:
         print(error, file=sys.stderr)
         return FAILED
 
@@ -77,15 +79,19 @@ def _parser() -> argparse.ArgumentParser:
     user_help = "become this user, who must be let into the switches, before the first request; needs root"
     watch.add_argument("--user", metavar="NAME", help=user_help)
 
-    for command in (apply, status, watch):
+    metrics = commands.add_parser("metrics", help="serve what switches have counted as metrics, until Ctrl-C")
+    metrics.add_argument("--listen", metavar="[ADDRESS:]PORT", type=_place, required=True, help="where to serve them")
+
+    for command in (apply, status, watch, metrics):
         _add_tls(command)
     for command in (apply, watch):
         command.add_argument("--take-over", action="store_true", help="even if another controller is the primary")
-    for command in (apply, status):
+    for command in (apply, status, metrics):
         command.add_argument("--p4", metavar="DIR", type=Path, help="compiled program; default: that of Sumwire")
         command.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="for each call to a switch")
+    for command in (apply, status):
         command.add_argument("--json", action="store_true", help="machine-readable")
-    for command in (check, apply, status, watch):
+    for command in (check, apply, status, watch, metrics):
         help_text = "YAML file of a switch or of a topology; several are applied together"
         command.add_argument("configs", metavar="CONFIG", type=Path, nargs="+", help=help_text)
     job_file.add_argument("config", metavar="CONFIG", type=Path, help="YAML file of a switch or of a topology")
@@ -106,6 +112,13 @@ def _seconds(text: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds above 0")
     return value
+
+
+def _place(text: str) -> Place:
+    try:
+        return parse_place(text)
+    except MetricsPlaceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _check_config(options: argparse.Namespace) -> int:
@@ -198,8 +211,7 @@ def _watch(options: argparse.Namespace) -> int:
         # The user may not be let into the folders of the program, which is read by now, and of Python.
         import_module("grpc._channel")
         privileges.become(account)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)
+    _end_by_signals()
     try:
         with watch:
             roots, below = ", ".join(watch.roots), ", ".join(watch.below)
@@ -208,6 +220,32 @@ def _watch(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         pass  # how the command is ended
     return DONE
+
+
+def _metrics(options: argparse.Namespace) -> int:
+    from sumwire_protocol.watch.serving import Exposition
+
+    from sumwire_controller.deploy.metrics import SwitchesMetrics
+    from sumwire_controller.deploy.switch import DEFAULT_TIMEOUT_S
+
+    configs = _deployed(options, _load(options))
+    check_together(configs)
+    source = SwitchesMetrics(configs, timeout=options.timeout or DEFAULT_TIMEOUT_S, build_dir=options.p4)
+    _end_by_signals()
+    try:
+        with Exposition(options.listen) as exposition:
+            exposition.add(source)
+            switches = ", ".join(config.switch.name for config in configs)
+            print(f"metrics of {switches}: http://{exposition.place}/metrics", flush=True)
+            signal.pause()
+    except KeyboardInterrupt:
+        pass  # how the command is ended
+    return DONE
+
+
+def _end_by_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
 
 
 def _print_json(files: Sequence[Config | Topology], switches: list[dict[str, Any]]) -> None:
@@ -230,7 +268,14 @@ def _job_file(options: argparse.Namespace) -> int:
     return DONE
 
 
-_COMMANDS = {"check-config": _check_config, "apply": _apply, "status": _status, "job-file": _job_file, "watch": _watch}
+_COMMANDS = {
+    "check-config": _check_config,
+    "apply": _apply,
+    "status": _status,
+    "job-file": _job_file,
+    "watch": _watch,
+    "metrics": _metrics,
+}
 
 
 if __name__ == "__main__":

@@ -21,13 +21,17 @@ from nativelib import NativeError
 from sumwire_protocol import privileges
 from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
+from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
+from sumwire_protocol.watch.place import Place, parse_place
 
 from softswitch.errors import DeviceError
+from softswitch.metrics import SwitchMetrics
 from softswitch.native.emit import emit_c
 from softswitch.program.load.program import load_program
 from softswitch.program.load.text import read_program
 from softswitch.program.standard import DROP_PORT
 from softswitch.python.emit import emit_program
+from softswitch.runtime.engine import PortRunner
 from softswitch.runtime.impair import ImpairmentError, ImpairmentSpec, parse_impairment
 from softswitch.runtime.interface import PortCounters, PortError
 from softswitch.runtime.trains import TrainSpec
@@ -62,6 +66,13 @@ def _rate(text: str) -> float:
     if not 0.0 < rate < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r}: write the rate in Mbit/s, a number above 0")
     return rate
+
+
+def _place(text: str) -> Place:
+    try:
+        return parse_place(text)
+    except MetricsPlaceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _impairment(text: str) -> ImpairmentSpec:
@@ -110,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-L", "--log-level", choices=sorted(LOG_LEVELS), default="info")
     parser.add_argument("--log-console", action="store_true", help="accepted for bmv2's sake: logs always go to stderr")
+    parser.add_argument("--metrics", type=_place, metavar="[ADDRESS:]PORT", help="serve metrics there")
     dumps = parser.add_mutually_exclusive_group()
     dumps.add_argument("--dump-python", action="store_true", help="print the Python generated for the program, and end")
     dumps.add_argument("--dump-c", action="store_true", help="print the C generated for the program, and end")
@@ -180,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         become = _becoming(arguments.user)
         switch = SoftSwitch(text, seed=arguments.seed, cpu_port=arguments.cpu_port, engine=arguments.engine)
         return _run(switch, arguments, become)
-    except (DeviceError, NativeError, PortError, PrivilegeError, OSError) as error:
+    except (DeviceError, NativeError, PortError, PrivilegeError, WatchError, OSError) as error:
         _log.error("%s", error)
         return 1
 
@@ -226,6 +238,7 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
                     arguments.grpc_server_with_client_auth,
                 )
             device_id, cpu_port = arguments.device_id, arguments.cpu_port
+            _serve_metrics(stack, switch, runner, arguments)
             allow_connections()
             server = serve(switch, address, device_id, cpu_port, verify=switch.verify, tls=tls, on_bound=become)
             stack.callback(server.stop)
@@ -239,6 +252,21 @@ def _run(switch: SoftSwitch, arguments: argparse.Namespace, become: Callable[[],
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 1 if failures else 0
+
+
+def _serve_metrics(stack: ExitStack, switch: SoftSwitch, runner: PortRunner, arguments: argparse.Namespace) -> None:
+    """Serve metrics until the stack closes, if that is asked for. Raises WatchError."""
+    if arguments.metrics is None:
+        return
+    from sumwire_protocol.watch.serving import Exposition
+
+    exposition = stack.enter_context(Exposition(arguments.metrics))
+    source = SwitchMetrics(
+        str(arguments.device_id), switch, runner, dict(arguments.interfaces), link_mbit=arguments.link_mbit
+    )
+    exposition.add(source)
+    stack.callback(exposition.remove, source)
+    _log.info("metrics: http://%s/metrics", exposition.place)
 
 
 def _report(counters: Mapping[int, PortCounters], interfaces: Mapping[int, str]) -> None:

@@ -21,6 +21,7 @@ from helpers.paths import ROOT
 from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from softswitch.switch import SoftSwitch
 from sumwire_controller.cli import main
+from sumwire_controller.deploy.metrics import SwitchesMetrics
 from sumwire_controller.deploy.operations import apply, bring_about, read_status
 from sumwire_controller.deploy.p4info import Program
 from sumwire_controller.deploy.reconcile import Change, Write
@@ -51,6 +52,32 @@ def config(address: str, *jobs: dict[str, Any]) -> Config:
 A = job("a", 1, 4, 0, 256, "thc max32")
 A["thc"] = {"bits": 2, "p": 0.1, "table": [0, 9, 33, 60]}
 B = job("b", 2, 2, 256, 64)
+
+
+def test_metrics_are_the_status(address: str) -> None:
+    wanted = config(address, A, B)
+    apply(wanted)
+    down = replace(wanted, switch=replace(wanted.switch, name="down", grpc="127.0.0.1:1"))
+    found = told_by(SwitchesMetrics([wanted, down], timeout=2))
+    status = read_status(wanted)
+    name = status.switch
+    assert found["sumwire_switch_up"] == {(name,): 1, ("down",): 0}
+    assert found["sumwire_switch_in_sync"] == {(name,): 1}
+    assert found["sumwire_switch_worker_packets"] == {
+        (name, str(one.job), str(one.worker)): one.packets for one in status.workers
+    }
+    assert len(status.workers) == 6
+    assert found["sumwire_switch_verdicts"] == {(name, what): one.packets for what, one in status.verdicts.items()}
+    assert found["sumwire_switch_refused_packets"] == {
+        (name, what): one.packets for what, one in status.rejects.items()
+    }
+
+
+def told_by(source: SwitchesMetrics) -> dict[str, dict[tuple[str, ...], float]]:
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for reading in source():
+        found.setdefault(reading.metric.name, {})[reading.labels] = reading.value
+    return found
 
 
 def test_apply_twice_and_read_back(address: str) -> None:

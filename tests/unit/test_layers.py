@@ -25,7 +25,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "sumwire_protocol": (
         "protocol",
         set(),
-        "version constants privileges | digest ops outside program tables | authentication layout"
+        "version constants privileges | digest ops outside program tables | authentication layout watch"
         " | scapy_layer wireshark",
     ),
     "nativelib": ("native", set(), "errors | trusted | cache | remembered | compiler | build"),
@@ -43,7 +43,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
     "softswitch": (
         "switch",
         {"nativelib", "sumwire_protocol"},
-        "errors | program | runtime | python native | switch | device | p4runtime fuzz | cli",
+        "errors | program | runtime | python native | switch | device metrics | p4runtime fuzz | cli",
     ),
     "sumwire_lab": (
         "mininet",

@@ -6,34 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from sumwire_protocol import constants as _p4
+from sumwire_protocol.watch.switch_names import QUEUE_CELLS_OF_PORT, REJECT_NAMES, VERDICT_NAMES, queue_labels
 
 from sumwire_controller.deploy.reconcile import Generations, desired_state, differences
 from sumwire_controller.derive.entries import Entry, TableEntry, admissions, last_generation
 from sumwire_controller.derive.tables import VIRTUAL_QUEUE
 from sumwire_controller.model.config import Config
-
-
-def _names(prefix: str) -> dict[int, str]:
-    """Counter index -> name, from the program's constants with this prefix."""
-    constants = vars(_p4).items()
-    return {value: name.removeprefix(prefix).lower() for name, value in constants if name.startswith(prefix)}
-
-
-VERDICT_NAMES: Final = _names("VERDICT_")
-REJECT_NAMES: Final = _names("REJECT_")
-DECISION_NAMES: Final = {
-    _p4.QUEUE_PASS: "pass",
-    _p4.QUEUE_MARK: "mark",
-    _p4.QUEUE_DROP: "drop",
-    _p4.QUEUE_TRIM: "trim",
-}
-
-
-_CELLS_OF_QUEUE: Final = _p4.DROP_CLASSES * len(DECISION_NAMES)
-_CELLS_OF_PORT: Final = 2 * _CELLS_OF_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +126,13 @@ def summarize(
 def queue_cells(entries: Collection[Entry]) -> list[int]:
     """The counter's indices for all ports that have a virtual queue."""
     tables = (entry for entry in entries if isinstance(entry, TableEntry) and entry.table == VIRTUAL_QUEUE.name)
-    return [row.key[0] * _CELLS_OF_PORT + cell for row in tables for cell in range(_CELLS_OF_PORT)]
+    return [row.key[0] * QUEUE_CELLS_OF_PORT + cell for row in tables for cell in range(QUEUE_CELLS_OF_PORT)]
 
 
 def _queue(index: int, count: tuple[int, int]) -> QueueStatus:
-    port, cell = divmod(index, _CELLS_OF_PORT)
-    tagged, cell = divmod(cell, _CELLS_OF_QUEUE)
-    drop_class, decision = divmod(cell, len(DECISION_NAMES))
-    return QueueStatus(port, bool(tagged), drop_class, DECISION_NAMES[decision], *count)
+    port, cell = divmod(index, QUEUE_CELLS_OF_PORT)
+    labels = queue_labels(cell)
+    return QueueStatus(port, labels.tagged, labels.drop_class, labels.decision, *count)
 
 
 def _generations_held(config: Config, actual: Collection[Entry]) -> Generations:

@@ -20,8 +20,10 @@ from sumwire_protocol import constants as p4
 from sumwire_protocol import privileges
 from sumwire_protocol.privileges import PrivilegeError
 from sumwire_protocol.version import __version__
+from sumwire_protocol.watch.errors import MetricsPlaceError, WatchError
+from sumwire_protocol.watch.place import Place, parse_place
 
-from sumwire.aggregator import parent
+from sumwire.aggregator import metrics, parent
 from sumwire.aggregator.jobs import STDIN, aggregator_of, load_jobs
 from sumwire.aggregator.processes import Fleet, signals_held
 from sumwire.aggregator.state import HANDED_OVER, SENT, UNSENT, Shared
@@ -46,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if account is not None:
             privileges.prepare()
         address, port = options.listen or (aggregator_of(jobs), p4.SUMWIRE_PORT)
+        metrics.prepare(options.metrics)
         named_in = "--listen" if options.listen else options.jobs[0]
         with signals_held():
             fleet = Fleet(jobs, address, port, options.processes, named_in=named_in)
@@ -55,10 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 names = ", ".join(map(_described, jobs))
                 if options.with_parent:
                     parent.end_with_it()
-                print(f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}", flush=True)
-                fleet.wait(_Reporter(fleet.shared).tell, options.report)
+                with metrics.served(fleet.shared, options.metrics) as place:
+                    told = f", metrics: {place}" if place else ""
+                    print(f"ready: {address}:{port}, processes: {options.processes}, jobs: {names}{told}", flush=True)
+                    fleet.wait(_Reporter(fleet.shared).tell, options.report)
             print(report(fleet.shared), flush=True)
-    except (SumwireError, PrivilegeError, OSError) as error:
+    except (SumwireError, PrivilegeError, WatchError, OSError) as error:
         print(error, file=sys.stderr)
         return FAILED
     return DONE
@@ -92,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--with-parent", action="store_true", help="end with the program that started this one, or with standard input"
     )
+    parser.add_argument("--metrics", metavar="[ADDRESS:]PORT", type=_place, help="serve metrics there")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return parser
 
@@ -106,6 +112,13 @@ def _listen(text: str) -> tuple[str, int]:
     if not 0 < number < 1 << 16:
         raise argparse.ArgumentTypeError(f"{text!r}: must be an IPv4 address, or one with a port in 1..65535")
     return address, number
+
+
+def _place(text: str) -> Place:
+    try:
+        return parse_place(text)
+    except MetricsPlaceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _processes(text: str) -> int:

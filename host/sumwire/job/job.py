@@ -52,6 +52,7 @@ from sumwire.job.gloo_group import Ranks
 from sumwire.job.group_mean import GroupMean
 from sumwire.job.group_total import GroupTotal
 from sumwire.job.meeting import taking_part
+from sumwire.job.metrics import opened, serve
 from sumwire.job.nonfinite import NonFinite, refuse_unless, result_check
 from sumwire.job.operations import Max32, Min32, Nothing, Operation, SignMerge, Sum32, Vote, require
 from sumwire.job.path_choice import PathChoice, Through
@@ -131,6 +132,9 @@ class Job(Saved):
     ``blind_key``: of a blind job, a secret that all workers have from elsewhere. It protects their exchange of keys
     from whoever can change the process group's packets.
 
+    ``metrics``: "[ADDRESS:]PORT", where metrics are served over HTTP until the job closes; None: where SUMWIRE_METRICS
+    says, and nowhere without it (:mod:`sumwire.job.metrics`).
+
     ``ranks``: the ranks that are the job's workers, where they are not all ranks of the default process group
     (:class:`sumwire.job.gloo_group.Ranks`). They then are the process group of all that is said above.
 
@@ -156,6 +160,7 @@ class Job(Saved):
         silence_s: float = SILENCE_S,
         blind_key: bytes | None = None,
         ranks: Ranks | None = None,
+        metrics: str | None = None,
     ) -> None:
         self._grouped = is_grouped(ranks)
         with taking_part(config.name, ranks):
@@ -166,6 +171,7 @@ class Job(Saved):
             check_blind(config, delivery, grouped=self._grouped)
             self._thc = _thc_codec(config, block)
             self._sum32 = Sum32Codec(workers=config.workers, clamp=config.quorum < config.workers)
+            exposition = opened(config, metrics)
         self._raises = nonfinite == "raise"
         self.stats = JobStats()
         self.feedback = ErrorFeedback()
@@ -191,6 +197,9 @@ class Job(Saved):
         self._complete = config.quorum == config.workers and (delivery is None or not delivery.loss_bound)
         self._carried = CarriedScales() if one_trip and self._complete else None
         self._session.on_change(self._forget_scales)
+        self._exposition = exposition
+        if exposition is not None:
+            self.on_close(serve(exposition, config, self.stats, self._session.window, lambda: self.fallen_back))
 
     @property
     def workers(self) -> int:
@@ -211,6 +220,11 @@ class Job(Saved):
     def fallen_back(self) -> bool:
         """Whether operations now use the process group instead of the switch."""
         return self._session.fallen_back
+
+    @property
+    def metrics(self) -> str | None:
+        """Where the job's metrics are served, as ADDRESS:PORT; None if they are not."""
+        return None if self._exposition is None else str(self._exposition.place)
 
     def on_change(self, callback: Callable[[Change], None]) -> None:
         """Call ``callback(change)`` after every fall-back and every return to the network.

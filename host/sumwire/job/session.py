@@ -42,6 +42,7 @@ from sumwire.transport.rtt import RttEstimator
 from sumwire.transport.stats import JobStats
 from sumwire.transport.switch_errors import check_switch
 from sumwire.transport.udp import Transport
+from sumwire.transport.window import Window
 
 if TYPE_CHECKING:
     from sumwire.blind.keys import Keys
@@ -74,6 +75,8 @@ class SessionOptions:
 class Session(ABC):
     """See the module. ``stats``: the job's. ``choice``: which means go by the process group by choice."""
 
+    _transport: Transport
+
     def __init__(self, config: JobConfig, options: SessionOptions, stats: JobStats) -> None:
         self.choice = PathChoice()
         self._config = config
@@ -86,6 +89,11 @@ class Session(ABC):
     def fallen_back(self) -> bool:
         """Whether operations now use the process group."""
         return False
+
+    @property
+    def window(self) -> Window:
+        """The transport's. To look at: it belongs to the thread that works."""
+        return self._transport.window
 
     @abstractmethod
     def carry_out(self, operation: Operation, call: Call) -> Tensor:

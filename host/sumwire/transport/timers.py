@@ -102,6 +102,11 @@ class Timers:
             rtt.back_off()
 
     @property
+    def timeout_s(self) -> float:
+        """Of this exchange, with its back-off."""
+        return self._rtt.timeout_s
+
+    @property
     def reordering_s(self) -> float:
         """How long after its transmission a chunk can still be answered later than chunks sent after it, because their
         packets take other paths."""

@@ -105,6 +105,11 @@ class Window:
         return self._flight.count
 
     @property
+    def timeout_s(self) -> float:
+        """After how many seconds a packet is sent again."""
+        return self._timers.timeout_s
+
+    @property
     def flying(self) -> NDArray[np.bool_]:
         """Whether each chunk of the exchange is in flight: the window's own array, until the next exchange begins."""
         return self._flight.flying

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from sumwire_controller.deploy.status import REJECT_NAMES
+from sumwire_protocol.watch.switch_names import REJECT_NAMES
 
 from sumwire_lab.load.frames import Endpoints
 from sumwire_lab.load.malformed import MalformedSpec, Sender

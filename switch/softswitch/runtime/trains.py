@@ -36,8 +36,16 @@ def train_bytes(mbit: float) -> int:
 
 def speed_mbit(interface: str) -> float:
     """What an interface says of its speed. A queueing discipline on it may be slower."""
+    told = known_mbit(interface)
+    return UNKNOWN_MBIT if told is None else told
+
+
+def known_mbit(interface: str, link_mbit: float | None = None) -> float | None:
+    """The rate of an interface's link: ``link_mbit``, or what it says of its speed; None if it says nothing."""
+    if link_mbit is not None:
+        return link_mbit
     with suppress(OSError, ValueError):  # down, or of a kind without a speed
         told = float(Path(_SPEED.format(interface)).read_text())
         if told > 0:
             return told
-    return UNKNOWN_MBIT
+    return None

@@ -31,7 +31,7 @@ FOLDERS: Final = (
 FAMILIES: Final = {
     "SumwireError", "CodecError", "StageError", "WireError", "ControllerError", "NativeError",
     "UnsupportedProgramError", "PortError", "ImpairmentError", "BindError",
-    "PrivilegeError",
+    "PrivilegeError", "WatchError",
 }  # fmt: skip
 HIDDEN: Final = {
     "BrokenTableError",

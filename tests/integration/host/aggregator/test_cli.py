@@ -22,6 +22,7 @@ from golden import model
 from helpers.aggregator.served import every_op_mapping
 from helpers.paths import ROOT
 from helpers.rights import assert_no_rights_left
+from helpers.scrape import scrape
 from helpers.transport.udp_bridge import aggregator_of, configs, run_workers, write_job
 from sumwire.aggregator import cli
 
@@ -86,6 +87,28 @@ def test_it_serves_without_root_s_rights(tmp_path: Path) -> None:
         out, errors = process.communicate(timeout=60)
     assert (process.returncode, len(children)) == (0, 2), errors
     assert "rejected: none" in out
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_metrics_are_what_it_reports(processes: int, tmp_path: Path) -> None:
+    mapping = every_op_mapping()
+    path = write_job(mapping, tmp_path / "job.json")
+    with program(str(path), "--processes", str(processes), "--metrics", "0") as process:
+        place = line_of(process.stdout).rpartition("metrics: ")[2].strip()
+        reduce_once(mapping)
+        found = scrape(place)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    counted = dict(re.findall(r"([A-Z]+) (\d+)", out.partition("rejected")[0]))
+    verdicts = {dict(one)["verdict"].upper(): value for one, value in found["sumwire_switch_verdicts_total"].items()}
+    assert {name: value for name, value in verdicts.items() if value} == {
+        name: float(value) for name, value in counted.items()
+    }
+    assert len(counted) >= 3
+    assert set(found["sumwire_switch_refused_packets_total"].values()) == {0}
+    sent = re.search(r"replies: (\d+) sent", out)
+    assert sent is not None
+    assert found["sumwire_switch_replies_total"][(("outcome", "sent"), ("switch", "aggregator"))] == float(sent[1])
 
 
 def test_a_user_who_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:

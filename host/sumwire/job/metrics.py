@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a job tells of itself where metrics are on: its statistics, read at each scrape.
+
+All jobs of a process that name one place share one server.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from sumwire_protocol.watch import metrics as names
+from sumwire_protocol.watch.errors import WatchError
+from sumwire_protocol.watch.metrics import Metric, Reading
+from sumwire_protocol.watch.place import Place, parse_place, place_of
+
+from sumwire.config import JobConfig
+from sumwire.errors import ConfigError
+from sumwire.job.line_rate import line_rate
+from sumwire.transport.stats import JobStats
+from sumwire.transport.window import Window
+
+if TYPE_CHECKING:
+    from sumwire_protocol.watch.serving import Exposition
+
+# By field of JobStats; with the values of the metric's labels behind those of the job. ``retransmissions`` is the sum
+# of two others.
+FIELDS: Final[Mapping[str, tuple[Metric, tuple[str, ...]]]] = {
+    "operations": (names.OPERATIONS, ()),
+    "values": (names.VALUES, ()),
+    "packets_sent": (names.SENT_PACKETS, ()),
+    "packets_received": (names.RECEIVED_PACKETS, ()),
+    "messages_sent": (names.SENT_MESSAGES, ()),
+    "messages_received": (names.RECEIVED_MESSAGES, ()),
+    "without_trains": (names.WITHOUT_TRAINS, ()),
+    "bytes_sent": (names.SENT_BYTES, ()),
+    "bytes_received": (names.RECEIVED_BYTES, ()),
+    "retransmissions_quick": (names.RESENT, ("quick",)),
+    "retransmissions_timeout": (names.RESENT, ("timeout",)),
+    "duplicates": (names.DUPLICATES, ()),
+    "stale": (names.STALE, ()),
+    "ignored": (names.IGNORED, ()),
+    "forged": (names.FORGED, ()),
+    "send_failures": (names.SEND_FAILURES, ()),
+    "operation_s": (names.OPERATION_S, ()),
+    "exchange_s": (names.EXCHANGE_S, ()),
+    "encode_s": (names.ENCODE_S, ()),
+    "decode_s": (names.DECODE_S, ()),
+    "missing": (names.MISSING, ()),
+    "left_out": (names.LEFT_OUT, ()),
+    "flushed": (names.FLUSHED, ()),
+    "probes": (names.PROBES, ()),
+    "informs": (names.INFORMS, ()),
+    "trimmed": (names.TRIMMED, ()),
+    "ce_marks": (names.CE_MARKED, ()),
+    "recovered": (names.RECOVERED, ()),
+    "ahead": (names.AHEAD, ()),
+    "refused_questions": (names.REFUSED_QUESTIONS, ()),
+    "fallbacks": (names.FALLBACKS, ()),
+    "fallback_operations": (names.FALLBACK_OPERATIONS, ()),
+    "returns": (names.RETURNS, ()),
+    "one_trip_operations": (names.ONE_TRIP, ()),
+    "repeated_operations": (names.REPEATED, ()),
+    "group_operations": (names.GROUP_OPERATIONS, ()),
+    "group_values": (names.GROUP_VALUES, ()),
+}
+
+_servers: dict[Place, Exposition] = {}
+_servers_lock: Final = threading.Lock()
+
+
+def readings(
+    config: JobConfig, stats: JobStats, window: Window, fallen_back: Callable[[], bool], rate: float | None
+) -> Iterator[Reading]:
+    """What one job says now. ``rate``: of the worker's link, in bytes per second; None if it is not known."""
+    own = (str(config.job), str(config.worker))
+    yield Reading(names.JOB_INFO, (*own, config.name, str(config.workers)), 1)
+    yield Reading(names.FALLEN_BACK, own, fallen_back())
+    yield Reading(names.IN_FLIGHT, own, window.in_flight)
+    yield Reading(names.TIMEOUT, own, window.timeout_s)
+    if rate is not None:
+        yield Reading(names.HOST_LINE_RATE, own, rate)
+    for field, (metric, labels) in FIELDS.items():
+        yield Reading(metric, (*own, *labels), getattr(stats, field))
+
+
+def opened(config: JobConfig, option: str | None) -> Exposition | None:
+    """The server that ``option`` or else SUMWIRE_METRICS asks for, new or there already; None without either.
+
+    Raises ConfigError.
+    """
+    try:
+        place = place_of() if option is None else parse_place(option)
+        if place is None:
+            return None
+        from sumwire_protocol.watch.serving import Exposition
+
+        with _servers_lock:
+            if place not in _servers:
+                _servers[place] = Exposition(place)
+            return _servers[place]
+    except WatchError as error:
+        raise ConfigError("metrics", option, str(error), where=f"job {config.name}") from error
+
+
+def serve(
+    exposition: Exposition, config: JobConfig, stats: JobStats, window: Window, fallen_back: Callable[[], bool]
+) -> Callable[[], None]:
+    """Serve a job's metrics until the returned function is called."""
+    rate = line_rate(config.own_address.ip)
+
+    def source() -> Iterator[Reading]:
+        return readings(config, stats, window, fallen_back, rate)
+
+    def end() -> None:
+        exposition.remove(source)
+        with _servers_lock:
+            if exposition.unused:
+                for place in [place for place, one in _servers.items() if one is exposition]:
+                    del _servers[place]
+                exposition.close()
+
+    exposition.add(source)
+    return end
