@@ -49,7 +49,7 @@ def parse_place(text: str) -> Place:
         port = -1
     if not 0 <= port <= _PORT_MOST:
         raise MetricsPlaceError(
-            f"metrics = {shown(text)}: must be PORT, or ADDRESS:PORT with an IPv4 address; ports are 0..{_PORT_MOST}"
+            f"metrics = {shown(text)}: ports are 0..{_PORT_MOST}; give PORT or ADDRESS:PORT, of IPv4"
         )
     return Place(address if colon else LOOPBACK, port)
 

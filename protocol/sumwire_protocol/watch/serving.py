@@ -175,6 +175,5 @@ def _opened(place: Place, handler: Any) -> http.server.ThreadingHTTPServer:
         return server
     except OSError as error:
         raise MetricsPortError(
-            f"metrics at {place}: {error.strerror or error}; name an address of this machine and a free port: "
-            "[ADDRESS:]PORT"
+            f"metrics at {place}: {error.strerror or error}; name an address of this machine and a free port"
         ) from error

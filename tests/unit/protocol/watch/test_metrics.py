@@ -43,9 +43,7 @@ def test_the_table_has_every_metric() -> None:
 
 def test_the_page_has_the_table() -> None:
     page = (ROOT / "docs" / "watch.md").read_text()
-    assert "\n".join(metrics.as_markdown()) in page, (
-        "python -m sumwire_protocol.watch prints it"
-    )
+    assert "\n".join(metrics.as_markdown()) in page, "python -m sumwire_protocol.watch prints it"
 
 
 # -- the dashboard -------------------------------------------------------------------------------------
