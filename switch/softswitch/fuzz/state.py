@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from softswitch.native.limbs import LIMB_BYTES, limbs
@@ -38,7 +38,7 @@ def describe(switch: SoftSwitch, frames: Sequence[tuple[int, bytes]]) -> Json:
 
 
 def _entry_to_json(entry: Entry) -> Json:
-    key = [[_NAMES[type(match)], *astuple(match)] for match in entry.key]
+    key = [[_NAMES[type(match)], *match] for match in entry.key]
     return {"key": key, "action": [entry.action.name, list(entry.action.args)], "priority": entry.priority}
 
 

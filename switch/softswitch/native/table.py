@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from softswitch.native.limbs import LIMB_BITS, LIMB_BYTES, argument_offsets, limbs, to_limbs
 from softswitch.native.runtime_library import Field, present, runtime
 from softswitch.program import ir
-from softswitch.runtime.entries import CounterValue, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.entries import CounterValue, KeyMatch, Range, Ternary
 from softswitch.runtime.tables import prefix_mask
 
 RANKED, HASHED, PREFIX = range(3)  # SS_RANKED, SS_EXACT, SS_PREFIX of runtime.h
@@ -143,7 +143,7 @@ class KeyPacking:
     values. ``limbs``: of the values."""
 
     def __init__(self, table: ir.Table) -> None:
-        self._keys = table.keys
+        self._widths = [key.width for key in table.keys]
         self._exact = table.kind is ir.MatchKind.EXACT
         self.limbs = sum(limbs(key.width) for key in table.keys)
         count = len(table.keys) * (1 if self._exact else 2)
@@ -151,21 +151,16 @@ class KeyPacking:
         self._whole = struct.Struct(f"={count}Q").pack if one_each else None
 
     def pack(self, key: tuple[KeyMatch, ...]) -> bytes:
-        bounds = [_bounds(match, field.width) for match, field in zip(key, self._keys, strict=True)]
-        numbers = [low for low, _ in bounds]
-        if not self._exact:
-            numbers += [high for _, high in bounds]
+        if self._exact:
+            numbers = [match[0] for match in key]
+        else:
+            numbers = [*[match[0] for match in key], *map(_second, key, self._widths)]
         if self._whole is not None:
             return self._whole(*numbers)
-        widths = [field.width for field in self._keys] * (1 if self._exact else 2)
+        widths = self._widths * (1 if self._exact else 2)
         return b"".join(map(to_limbs, numbers, widths))
 
 
-def _bounds(match: KeyMatch, width: int) -> tuple[int, int]:
-    match match:
-        case Exact(value) | Lpm(value):
-            return value, prefix_mask(match, width)
-        case Ternary(value, mask):
-            return value, mask
-        case Range(low, high):
-            return low, high
+def _second(match: KeyMatch, width: int) -> int:
+    """The mask, or the high end."""
+    return match[1] if isinstance(match, Ternary | Range) else prefix_mask(match, width)

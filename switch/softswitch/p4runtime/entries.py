@@ -26,14 +26,15 @@ def decode_key(table: Table, matches: Iterable[Any]) -> tuple[KeyMatch, ...]:
     Raises InvalidArgumentError naming table, field, value and rule.
     """
     given: dict[int, Any] = {}
-    known = {field.id for field in table.fields}
+    known = table.field_ids
     for match in matches:
-        if match.field_id not in known:
-            raise InvalidArgumentError(f"table {table.name!r} has no match field id {match.field_id}")
-        if match.field_id in given:
-            raise InvalidArgumentError(f"table {table.name!r}: match field id {match.field_id} is given twice")
-        given[match.field_id] = match
-    return tuple(_decode_match(table, field, given.get(field.id)) for field in table.fields)
+        number = match.field_id
+        if number not in known:
+            raise InvalidArgumentError(f"table {table.name!r} has no match field id {number}")
+        if number in given:
+            raise InvalidArgumentError(f"table {table.name!r}: match field id {number} is given twice")
+        given[number] = match
+    return tuple([_decode_match(table, field, given.get(field.id)) for field in table.fields])
 
 
 def _decode_match(table: Table, field: KeyField, match: Any | None) -> KeyMatch:
@@ -43,9 +44,10 @@ def _decode_match(table: Table, field: KeyField, match: Any | None) -> KeyMatch:
             raise InvalidArgumentError(f"{what}: an exact match cannot be left out")
         return _dont_care(field)
     kind = match.WhichOneof("field_match_type")
-    if kind != field.kind.name.lower():
-        raise InvalidArgumentError(f"{what}: is matched {field.kind.name.lower()}, the request has {kind}")
-    return _DECODERS[field.kind](getattr(match, kind), field.width, what)
+    expected, decoder = _DECODERS[field.kind]
+    if kind != expected:
+        raise InvalidArgumentError(f"{what}: is matched {expected}, the request has {kind}")
+    return decoder(getattr(match, kind), field.width, what)
 
 
 def _dont_care(field: KeyField) -> KeyMatch:
@@ -98,12 +100,13 @@ def _decode_range(match: Any, width: int, what: str) -> KeyMatch:
     return Range(low, high)
 
 
-_DECODERS: dict[MatchKind, Callable[[Any, int, str], KeyMatch]] = {
-    MatchKind.EXACT: _decode_exact,
-    MatchKind.LPM: _decode_lpm,
-    MatchKind.TERNARY: _decode_ternary,
-    MatchKind.RANGE: _decode_range,
-    MatchKind.OPTIONAL: _decode_optional,
+# By kind: its name in a ``FieldMatch``, and its decoder.
+_DECODERS: dict[MatchKind, tuple[str, Callable[[Any, int, str], KeyMatch]]] = {
+    MatchKind.EXACT: ("exact", _decode_exact),
+    MatchKind.LPM: ("lpm", _decode_lpm),
+    MatchKind.TERNARY: ("ternary", _decode_ternary),
+    MatchKind.RANGE: ("range", _decode_range),
+    MatchKind.OPTIONAL: ("optional", _decode_optional),
 }
 
 
@@ -164,13 +167,13 @@ def decode_call(info: P4Info, table: Table, call: Any, *, is_default: bool) -> A
         raise PermissionDeniedError(f"table {table.name!r}: action {action.name!r} may not be {use}'s")
     what = f"action {action.name!r}"
     given = _params_by_id(what, call.params)
-    unknown = given.keys() - {param.id for param in action.params}
-    if unknown:
-        raise InvalidArgumentError(f"{what} has no parameter id {min(unknown)}")
-    missing = [param.name for param in action.params if param.id not in given]
-    if missing:
+    if given.keys() != action.param_ids:
+        unknown = given.keys() - action.param_ids
+        if unknown:
+            raise InvalidArgumentError(f"{what} has no parameter id {min(unknown)}")
+        missing = [param.name for param in action.params if param.id not in given]
         raise InvalidArgumentError(f"{what}: parameter {missing[0]!r} is missing")
-    args = (values.decode(given[p.id], p.width, f"{what}, parameter {p.name!r}") for p in action.params)
+    args = [values.decode(given[p.id], p.width, f"{what}, parameter {p.name!r}") for p in action.params]
     return ActionCall(action.name, tuple(args))
 
 

@@ -60,6 +60,10 @@ class Action:
     name: str
     params: tuple[Value, ...]
 
+    @cached_property
+    def param_ids(self) -> frozenset[int]:
+        return frozenset(param.id for param in self.params)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -81,6 +85,10 @@ class Table:
     @cached_property
     def needs_priority(self) -> bool:
         return any(field.kind in _PRIORITISED for field in self.fields)
+
+    @cached_property
+    def field_ids(self) -> frozenset[int]:
+        return frozenset(field.id for field in self.fields)
 
 
 _PRIORITISED = frozenset({MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL})

@@ -30,7 +30,7 @@ from softswitch.p4runtime.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from softswitch.p4runtime.messages import parse
+from softswitch.p4runtime.messages import parse, parse_write
 from softswitch.p4runtime.read import Reading
 from softswitch.p4runtime.roles import MAX_CONTROLLERS
 from softswitch.p4runtime.service import API_VERSION, Service
@@ -79,7 +79,7 @@ class Rpcs:
     async def Write(self, _requests: Any, context: Any) -> bytes:  # noqa: N802
         async with _refusals(context) as call:
             raw = await self._message(call, context)
-            await self._write(lambda: self._service.write(parse(p4runtime_pb2.WriteRequest, raw)))
+            await self._write(lambda: self._service.write(parse_write(raw)))
         return bytes(p4runtime_pb2.WriteResponse().SerializeToString())
 
     async def SetForwardingPipelineConfig(self, _requests: Any, context: Any) -> bytes:  # noqa: N802

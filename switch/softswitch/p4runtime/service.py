@@ -33,6 +33,7 @@ from softswitch.p4runtime.errors import (
     from_device,
 )
 from softswitch.p4runtime.idle import IdleTimeouts
+from softswitch.p4runtime.messages import Write
 from softswitch.p4runtime.pipeline import Pipeline
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.read import Reading, idle_entry
@@ -116,14 +117,15 @@ class Service:
             response.config.CopyFrom(pipeline.select(current.config, request.response_type))
         return response
 
-    def write(self, request: Any) -> None:
+    def write(self, message: Write) -> None:
+        request = message.head
         self._check_target(request)
         self._require_primary(request)  # first of all: others do not even wait for the lock
         with self._write_lock:
             allowed = self._require_primary(request)
             current = self._require_pipeline()
             write.check_atomicity(request.atomicity)
-            write.apply(self._device, current, request.updates, allowed)
+            write.apply(self._device, current, message.updates, allowed)
 
     def read(self, request: Any) -> Reading:
         self._check_target(request)

@@ -8,8 +8,7 @@ Specification: "TableEntry", "Default Entry", "Constant Tables", "Direct Resourc
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from p4.v1 import p4runtime_pb2
 
@@ -30,10 +29,11 @@ from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch
 _INSERT = p4runtime_pb2.Update.INSERT
 _MODIFY = p4runtime_pb2.Update.MODIFY
 _DELETE = p4runtime_pb2.Update.DELETE
+_METER_FIELDS = ("meter_config", "meter_counter_data")
+_NO_NOTE = EntryNote()
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """Where an entry is: the part of a ``TableEntry`` that is its identity."""
 
     table: Table
@@ -82,7 +82,7 @@ def write(device: Device, pipeline: Pipeline, update_type: int, message: Any) ->
             pipeline.notes.profiles.refer(table, row.where, None)
         if pipeline.idle is not None and table.has_idle_timeout:
             pipeline.idle.delete(row.where)
-        _note_entry(pipeline, row, EntryNote())
+        _note_entry(pipeline, row, _NO_NOTE)
         return
     if message.HasField("action") or update_type == _INSERT:
         _check_not_const(device, row)
@@ -174,7 +174,7 @@ def _check_not_const(device: Device, row: Row) -> None:
 
 
 def _refuse_absent(table: Table, message: Any) -> None:
-    for name in ("meter_config", "meter_counter_data"):
+    for name in _METER_FIELDS:
         if message.HasField(name) and table.has_direct_meter:
             raise UnimplementedError(f"table {table.name!r}: the rates of direct meters cannot be set")
         if message.HasField(name):
@@ -197,12 +197,14 @@ def _decode_counter(table: Table, message: Any) -> CounterValue | None:
 
 
 def _note_of(message: Any) -> EntryNote:
+    if not message.metadata and not message.controller_metadata:
+        return _NO_NOTE
     return EntryNote(message.metadata, message.controller_metadata)
 
 
 def _note_entry(pipeline: Pipeline, row: Row, note: EntryNote) -> None:
-    where = (row.table.name, row.key, row.priority)
-    if note == EntryNote():
-        pipeline.notes.entries.pop(where, None)
-    else:
-        pipeline.notes.entries[where] = note
+    notes = pipeline.notes.entries
+    if note != _NO_NOTE:
+        notes[row.where] = note
+    elif notes:
+        notes.pop(row.where, None)

@@ -1,31 +1,31 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the control plane writes, as plain numbers: table entries, action calls, counter values, replicas."""
+"""What the control plane writes, as plain numbers: table entries, action calls, counter values, replicas.
+
+Matches and calls are tuples: they are made and hashed in great numbers. In one field all matches are of one kind.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Exact:
+class Exact(NamedTuple):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lpm:
+class Lpm(NamedTuple):
     value: int
     prefix_len: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ternary:
+class Ternary(NamedTuple):
     value: int
     mask: int
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     low: int
     high: int
 
@@ -33,8 +33,7 @@ class Range:
 KeyMatch = Exact | Lpm | Ternary | Range
 
 
-@dataclass(frozen=True, slots=True)
-class ActionCall:
+class ActionCall(NamedTuple):
     """``args`` in the action's parameter order."""
 
     name: str

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NoReturn
 
 from softswitch.errors import InvalidEntryError
 from softswitch.program import ir
@@ -25,6 +26,8 @@ class EntryChecks:
     def __init__(self, table: ir.Table, actions: Mapping[int, ir.Action]) -> None:
         self.table = table
         self._actions = actions
+        # The first of a name counts.
+        self._indices = {actions[index].name: index for index in reversed(table.actions)}
         self.has_priorities = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
     def check_writable(self) -> None:
@@ -55,9 +58,8 @@ class EntryChecks:
         return replace(entry, is_const=False) if entry.is_const else entry
 
     def _check_match(self, match: KeyMatch, key: ir.Key) -> None:
-        where = f"table {self.table.name}, key {key.name}"
         if not isinstance(match, _MATCH_TYPES[key.kind]):
-            raise InvalidEntryError(f"{where}: {type(match).__name__}, the key is matched by {key.kind.value}")
+            self._refuse(key, f"{type(match).__name__}, the key is matched by {key.kind.value}")
         full = (1 << key.width) - 1
         match match:
             case Exact(value):
@@ -65,29 +67,30 @@ class EntryChecks:
             case Lpm(value, prefix_len):
                 numbers = [value]
                 if not 0 <= prefix_len <= key.width:
-                    raise InvalidEntryError(f"{where}: prefix length {prefix_len} is not in 0..{key.width}")
+                    self._refuse(key, f"prefix length {prefix_len} is not in 0..{key.width}")
                 if value & (full >> prefix_len):
-                    raise InvalidEntryError(f"{where}: value {value:#x} has bits behind its {prefix_len}-bit prefix")
+                    self._refuse(key, f"value {value:#x} has bits behind its {prefix_len}-bit prefix")
             case Ternary(value, mask):
                 numbers = [value, mask]
                 if value & ~mask:
-                    raise InvalidEntryError(f"{where}: value {value:#x} has bits outside its mask {mask:#x}")
+                    self._refuse(key, f"value {value:#x} has bits outside its mask {mask:#x}")
             case Range(low, high):
                 numbers = [low, high]
                 if low > high:
-                    raise InvalidEntryError(f"{where}: range {low:#x}..{high:#x} is empty")
+                    self._refuse(key, f"range {low:#x}..{high:#x} is empty")
         for number in numbers:
             if not 0 <= number <= full:
-                raise InvalidEntryError(f"{where}: {number:#x} does not fit in {key.width} bits")
+                self._refuse(key, f"{number:#x} does not fit in {key.width} bits")
+
+    def _refuse(self, key: ir.Key, why: str) -> NoReturn:
+        raise InvalidEntryError(f"table {self.table.name}, key {key.name}: {why}")
 
     def action_index(self, call: ActionCall) -> int:
         """Return the action's index in the program. Raises InvalidEntryError."""
-        for index in self.table.actions:
-            action = self._actions[index]
-            if action.name == call.name:
-                break
-        else:
+        index = self._indices.get(call.name)
+        if index is None:
             raise InvalidEntryError(f"table {self.table.name} has no action {call.name}")
+        action = self._actions[index]
         if len(call.args) != len(action.parameters):
             raise InvalidEntryError(
                 f"action {call.name}: {len(call.args)} arguments, it has {len(action.parameters)} parameters"

@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Plain updates say what protobuf reads in the same bytes, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from google.protobuf.message import DecodeError
+from p4.v1 import p4runtime_pb2
+from softswitch.p4runtime.errors import InvalidArgumentError
+from softswitch.p4runtime.messages import parse_write
+from softswitch.p4runtime.wire import PlainUpdate, plain_update
+
+_WIDTHS = (1, 1, 1, 2, 4, 6, 16)
+
+
+def _value(rng: random.Random) -> bytes:
+    return rng.randbytes(rng.choice(_WIDTHS))
+
+
+def _number(rng: random.Random) -> int:
+    return rng.choice((1, 2, 127, 128, rng.getrandbits(31) | 1))
+
+
+def _match(rng: random.Random) -> p4runtime_pb2.FieldMatch:
+    match = p4runtime_pb2.FieldMatch(field_id=_number(rng))
+    match rng.choice(("exact", "ternary", "lpm", "range", "optional")):
+        case "exact":
+            match.exact.value = _value(rng)
+        case "optional":
+            match.optional.value = _value(rng)
+        case "ternary":
+            match.ternary.value, match.ternary.mask = _value(rng), _value(rng)
+        case "range":
+            match.range.low, match.range.high = _value(rng), _value(rng)
+        case _:
+            match.lpm.value, match.lpm.prefix_len = _value(rng), rng.randint(1, 200)
+    return match
+
+
+def _update(rng: random.Random) -> p4runtime_pb2.Update:
+    update = p4runtime_pb2.Update(type=rng.randint(1, 3))
+    entry = update.entity.table_entry
+    entry.table_id = _number(rng)
+    entry.match.extend(_match(rng) for _ in range(rng.randint(0, 3)))
+    if rng.random() < 0.8:
+        entry.action.action.action_id = _number(rng)
+        for _ in range(rng.randint(0, 3)):
+            entry.action.action.params.add(param_id=_number(rng), value=_value(rng))
+    if rng.random() < 0.5:
+        entry.priority = rng.getrandbits(31) | 1
+    return update
+
+
+def _unusual(rng: random.Random, update: Any) -> Any:
+    """With something that only protobuf reads."""
+    entry = update.entity.table_entry
+    match rng.randrange(8):
+        case 0:
+            entry.metadata = b"m"
+        case 1:
+            entry.is_default_action = True
+        case 2:
+            entry.action.action_profile_member_id = 3
+        case 3:
+            entry.priority = -1
+        case 4:
+            update.type = p4runtime_pb2.Update.UNSPECIFIED
+        case 5:
+            entry.match.add(field_id=1).exact.value = bytes(200)
+        case 6:
+            entry.counter_data.packet_count = 1
+        case _:
+            update.entity.counter_entry.counter_id = 1
+    return update
+
+
+def _mutated(rng: random.Random, raw: bytes) -> bytes:
+    at = rng.randrange(len(raw))
+    match rng.randrange(4):
+        case 0:
+            return raw[:at] + bytes([rng.getrandbits(8)]) + raw[at + 1 :]
+        case 1:
+            return raw[:at]
+        case 2:
+            return raw[:at] + rng.randbytes(rng.randint(1, 3)) + raw[at:]
+        case _:
+            return raw[:at] + raw[at + 1 :]
+
+
+def _as_protobuf(plain: PlainUpdate) -> p4runtime_pb2.Update:
+    """Read through the names that both have."""
+    update = p4runtime_pb2.Update(type=plain.type)
+    assert plain.entity.WhichOneof("entity") == "table_entry"
+    read, entry = plain.entity.table_entry, update.entity.table_entry
+    entry.table_id, entry.priority = read.table_id, read.priority
+    for match in read.match:
+        kind = match.WhichOneof("field_match_type")
+        made, numbers = getattr(entry.match.add(field_id=match.field_id), kind), getattr(match, kind)
+        for field in made.DESCRIPTOR.fields:
+            setattr(made, field.name, getattr(numbers, field.name))
+    if read.HasField("action"):
+        assert read.action is not None
+        assert read.action.WhichOneof("type") == "action"
+        entry.action.ParseFromString(read.action.SerializeToString())
+        action = p4runtime_pb2.TableAction()
+        action.action.action_id = read.action.action.action_id
+        for param in read.action.action.params:
+            action.action.params.add(param_id=param.param_id, value=param.value)
+        assert entry.action == action
+    for name in ("is_const", "is_default_action", "controller_metadata", "idle_timeout_ns", "metadata"):
+        assert getattr(read, name) == getattr(entry, name)
+    return update
+
+
+def test_updates_of_the_usual_form_are_plain() -> None:
+    rng = random.Random(1)
+    raws = [_update(rng).SerializeToString() for _ in range(500)]
+    for raw in raws:
+        plain = plain_update(raw)
+        if len(raw) < 128:
+            assert plain is not None
+            assert _as_protobuf(plain) == p4runtime_pb2.Update.FromString(raw)
+        else:
+            assert plain is None
+    assert sum(len(raw) < 128 for raw in raws) > 400
+
+
+def test_other_updates_are_left_to_protobuf() -> None:
+    rng = random.Random(2)
+    for _ in range(300):
+        assert plain_update(_unusual(rng, _update(rng)).SerializeToString()) is None
+
+
+def test_mutated_bytes_mean_what_protobuf_reads() -> None:
+    rng = random.Random(3)
+    plain_ones = 0
+    for _ in range(4000):
+        raw = _mutated(rng, _update(rng).SerializeToString())
+        plain = plain_update(raw)
+        if plain is not None:
+            plain_ones += 1
+            assert _as_protobuf(plain) == p4runtime_pb2.Update.FromString(raw), raw.hex()
+    assert plain_ones > 200
+
+
+def _request(rng: random.Random) -> p4runtime_pb2.WriteRequest:
+    request = p4runtime_pb2.WriteRequest(device_id=rng.choice((0, 1, 1 << 60)), role=rng.choice(("", "role")))
+    request.election_id.low = rng.getrandbits(64)
+    if rng.random() < 0.3:
+        request.atomicity = p4runtime_pb2.WriteRequest.DATAPLANE_ATOMIC
+    for _ in range(rng.randint(0, 4)):
+        update = _update(rng)
+        request.updates.append(_unusual(rng, update) if rng.random() < 0.3 else update)
+    return request
+
+
+def _read(raw: bytes) -> p4runtime_pb2.WriteRequest:
+    write = parse_write(raw)
+    request = p4runtime_pb2.WriteRequest()
+    request.CopyFrom(write.head)
+    del request.updates[:]
+    request.updates.extend(_as_protobuf(each) if isinstance(each, PlainUpdate) else each for each in write.updates)
+    return request
+
+
+def test_write_requests_are_what_protobuf_reads() -> None:
+    rng = random.Random(4)
+    refused = 0
+    for number in range(1500):
+        raw = _request(rng).SerializeToString()
+        if number % 2 and raw:
+            raw = _mutated(rng, raw)
+        try:
+            expected = p4runtime_pb2.WriteRequest.FromString(raw)
+        except (DecodeError, UnicodeDecodeError):
+            refused += 1
+            with pytest.raises(InvalidArgumentError, match="this is no"):
+                parse_write(raw)
+        else:
+            assert _read(raw) == expected, raw.hex()
+    assert refused > 100
+
+
+def test_a_role_that_is_no_text_is_refused() -> None:
+    raw = bytes([1 << 3, 1, 6 << 3 | 2, 1, 0xFF])
+    with pytest.raises(InvalidArgumentError, match="this is no WriteRequest"):
+        parse_write(raw)
+
+
+def test_updates_in_two_places_stay_in_order() -> None:
+    rng = random.Random(5)
+    first, second = _update(rng), _update(rng)
+    raw = b"".join(
+        p4runtime_pb2.WriteRequest(updates=[each], atomicity=number).SerializeToString()
+        for number, each in enumerate((first, second))
+    )
+    assert [update.type for update in parse_write(raw).updates] == [first.type, second.type]
+    assert _read(raw) == p4runtime_pb2.WriteRequest.FromString(raw)
