@@ -14,7 +14,7 @@ from p4.v1 import p4runtime_pb2
 
 from softswitch.p4runtime import values
 from softswitch.p4runtime.errors import InternalError, InvalidArgumentError, PermissionDeniedError
-from softswitch.p4runtime.p4info import KeyField, MatchKind, P4Info, Scope, Table
+from softswitch.p4runtime.p4info import Action, KeyField, MatchKind, P4Info, Scope, Table
 from softswitch.runtime.entries import ActionCall, Exact, KeyMatch, Lpm, Range, Ternary
 
 _OMIT = 'a "don\'t care" match must be left out'
@@ -26,7 +26,7 @@ def decode_key(table: Table, matches: Iterable[Any]) -> tuple[KeyMatch, ...]:
     Raises InvalidArgumentError naming table, field, value and rule.
     """
     given: dict[int, Any] = {}
-    known = table.field_ids
+    known = table.named_fields
     for match in matches:
         number = match.field_id
         if number not in known:
@@ -34,11 +34,10 @@ def decode_key(table: Table, matches: Iterable[Any]) -> tuple[KeyMatch, ...]:
         if number in given:
             raise InvalidArgumentError(f"table {table.name!r}: match field id {number} is given twice")
         given[number] = match
-    return tuple([_decode_match(table, field, given.get(field.id)) for field in table.fields])
+    return tuple([_decode_match(field, given.get(number), what) for number, (field, what) in known.items()])
 
 
-def _decode_match(table: Table, field: KeyField, match: Any | None) -> KeyMatch:
-    what = f"table {table.name!r}, field {field.name!r}"
+def _decode_match(field: KeyField, match: Any | None, what: str) -> KeyMatch:
     if match is None:
         if field.kind is MatchKind.EXACT:
             raise InvalidArgumentError(f"{what}: an exact match cannot be left out")
@@ -165,23 +164,23 @@ def decode_call(info: P4Info, table: Table, call: Any, *, is_default: bool) -> A
     if scope is (Scope.ENTRY_ONLY if is_default else Scope.DEFAULT_ONLY):
         use = "the default action" if is_default else "an entry"
         raise PermissionDeniedError(f"table {table.name!r}: action {action.name!r} may not be {use}'s")
-    what = f"action {action.name!r}"
-    given = _params_by_id(what, call.params)
-    if given.keys() != action.param_ids:
-        unknown = given.keys() - action.param_ids
+    given = _params_by_id(action, call.params)
+    named = action.named_params
+    if given.keys() != named.keys():
+        unknown = given.keys() - named.keys()
         if unknown:
-            raise InvalidArgumentError(f"{what} has no parameter id {min(unknown)}")
+            raise InvalidArgumentError(f"action {action.name!r} has no parameter id {min(unknown)}")
         missing = [param.name for param in action.params if param.id not in given]
-        raise InvalidArgumentError(f"{what}: parameter {missing[0]!r} is missing")
-    args = [values.decode(given[p.id], p.width, f"{what}, parameter {p.name!r}") for p in action.params]
+        raise InvalidArgumentError(f"action {action.name!r}: parameter {missing[0]!r} is missing")
+    args = [values.decode(given[number], param.width, what) for number, (param, what) in named.items()]
     return ActionCall(action.name, tuple(args))
 
 
-def _params_by_id(what: str, params: Iterable[Any]) -> dict[int, bytes]:
+def _params_by_id(action: Action, params: Iterable[Any]) -> dict[int, bytes]:
     given: dict[int, bytes] = {}
     for param in params:
         if param.param_id in given:
-            raise InvalidArgumentError(f"{what}: parameter id {param.param_id} is given twice")
+            raise InvalidArgumentError(f"action {action.name!r}: parameter id {param.param_id} is given twice")
         given[param.param_id] = param.value
     return given
 

@@ -61,8 +61,9 @@ class Action:
     params: tuple[Value, ...]
 
     @cached_property
-    def param_ids(self) -> frozenset[int]:
-        return frozenset(param.id for param in self.params)
+    def named_params(self) -> dict[int, tuple[Value, str]]:
+        """By id in their order: each parameter, and what errors call it."""
+        return {each.id: (each, f"action {self.name!r}, parameter {each.name!r}") for each in self.params}
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,15 @@ class Table:
         return any(field.kind in _PRIORITISED for field in self.fields)
 
     @cached_property
-    def field_ids(self) -> frozenset[int]:
-        return frozenset(field.id for field in self.fields)
+    def named_fields(self) -> dict[int, tuple[KeyField, str]]:
+        """By id in key order: each field, and what errors call it."""
+        return {each.id: (each, f"table {self.name!r}, field {each.name!r}") for each in self.fields}
+
+    @cached_property
+    def has_plain_entries(self) -> bool:
+        """An entry is a key, an action and a priority, and nothing else is to be kept for it."""
+        kept = self.implementation_id or self.has_idle_timeout
+        return bool(self.fields) and not (kept or self.is_const or self.has_initial_entries)
 
 
 _PRIORITISED = frozenset({MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL})

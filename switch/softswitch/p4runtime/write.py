@@ -21,6 +21,7 @@ from softswitch.p4runtime.errors import (
     from_device,
 )
 from softswitch.p4runtime.pipeline import Pipeline
+from softswitch.p4runtime.wire import PlainUpdate
 
 _UPDATE = p4runtime_pb2.Update
 _WRITE_REQUEST = p4runtime_pb2.WriteRequest
@@ -50,7 +51,10 @@ def _outcome(device: Device, pipeline: Pipeline, allowed: Access, update: Any) -
     try:
         if allowed is not FULL:
             allowed.require(entity_id(update.entity), f"what the {update.entity.WhichOneof('entity')} is about")
-        _apply_one(device, pipeline, update)
+        if isinstance(update, PlainUpdate):
+            tables.write_plain(device, pipeline, update)
+        else:
+            _apply_one(device, pipeline, update)
     except P4RuntimeError as error:
         return error
     except DeviceError as error:
