@@ -97,9 +97,7 @@ def write_plain(device: Device, pipeline: Pipeline, update: PlainUpdate) -> None
         write(device, pipeline, update.type, update)
         return
     key, priority = decode_key(table, update.match), decode_priority(table, update.priority)
-    device.insert(
-        table.name, Entry(key, decode_call(pipeline.info, table, update.action, is_default=False), priority)
-    )
+    device.insert(table.name, Entry(key, decode_call(pipeline.info, table, update.action, is_default=False), priority))
 
 
 def write_direct_counter(device: Device, pipeline: Pipeline, message: Any) -> None:
