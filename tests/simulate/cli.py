@@ -13,10 +13,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from simulate.many import be_quiet, play_all
-from simulate.mutations import MUTATIONS, mutated
+from simulate.many import be_quiet, play_all, schedule_of
+from simulate.mutations import MUTATIONS, OF_KEYS, mutated
 from simulate.play import Outcome, play
-from simulate.schedule import drawn
 from simulate.shrink import shrunk
 
 _LINE_S: Final = 1.0
@@ -25,6 +24,7 @@ _LINE_S: Final = 1.0
 def main(arguments: list[str] | None = None) -> int:
     """0 if no schedule violates anything, 1 if one does, 130 after Ctrl-C."""
     asked = _parser().parse_args(arguments)
+    asked.keys |= asked.mutation in OF_KEYS
     if asked.seed is not None:
         return _replay(asked)
     seeds = range(asked.first, asked.first + asked.seeds)
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed: list[tuple[int, str]] = []
     done, cpu_s = 0, 0.0
     try:
-        with contextlib.closing(play_all(seeds, asked.mutation, asked.jobs)) as parts:
+        with contextlib.closing(play_all(seeds, asked.mutation, asked.jobs, asked.keys)) as parts:
             for part in parts:
                 done, cpu_s = done + part.schedules, cpu_s + part.cpu_s
                 failed += part.failed
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
         _write(asked.json, {"seeds": done, "first": asked.first, "seconds": time.monotonic() - began, "cpu_s": cpu_s,
                             "violations": [{"seed": seed, "text": text} for seed, text in failed]})  # fmt: skip
     if failed and not asked.quiet:
-        _explain(failed[0][0], asked.mutation)
+        _explain(failed[0][0], asked.mutation, keys=asked.keys)
     return 1 if failed else 0
 
 
@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, help="write the numbers there")
     parser.add_argument("--keep-going", action="store_true", help="play all seeds, whatever is found")
     parser.add_argument("--quiet", action="store_true", help="do not make a failing schedule smaller")
+    parser.add_argument("--keys", action="store_true", help="jobs have a key, and bits of packets change on the way")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="break a rule of the protocol first")
     return parser
 
@@ -76,19 +77,20 @@ def _progress(done: int, seeds: int, failed: list[tuple[int, str]], began: float
     print(f"\r{done}/{seeds} schedules, {len(failed)} violated, {rate:.0f} a second  ", end="", file=sys.stderr)
 
 
-def _explain(seed: int, mutation: str | None) -> None:
+def _explain(seed: int, mutation: str | None, *, keys: bool) -> None:
     """Make a failing schedule smaller, and tell how to see it again."""
     be_quiet()
     with mutated(mutation):
-        schedule, outcome = shrunk(drawn(seed))
+        schedule, outcome = shrunk(schedule_of(seed, keys))
     again = f"PYTHONPATH=tests python -m simulate --seed {seed}" + (f" --mutation {mutation}" if mutation else "")
+    again += " --keys" if keys else ""
     print(f"seed {seed}:\n  {_short(outcome)}\nthe smallest that fails in the same way:\n  {schedule}")
     print(f"to see it whole: {again}")
 
 
 def _replay(asked: argparse.Namespace) -> int:
     be_quiet()
-    schedule = drawn(asked.seed)
+    schedule = schedule_of(asked.seed, asked.keys)
     with mutated(asked.mutation):
         outcome = play(schedule, traced=True)
     print("\n".join(outcome.trace))

@@ -32,7 +32,9 @@ from sumwire.transport.buffers import Buffers
 from sumwire.transport.catchup.recovery import Recovery
 from sumwire.transport.timers import Timers
 from sumwire.transport.turns import Turns
+from sumwire.transport.waiting import Waiting
 from sumwire.transport.window import NOTHING, Window
+from sumwire.wire.authentication.tags import Tags
 from sumwire_controller.derive import desired
 from torch import Tensor
 
@@ -83,6 +85,16 @@ def _mask(of: Row, without: int) -> Mutation:
 def _method(owner: Any, name: str, instead: Callable[[Any], Any]) -> Mutation:
     """``instead`` makes the new one of the old one."""
     return lambda: mock.patch.object(owner, name, instead(getattr(owner, name)))
+
+
+def _all_of(*mutations: Mutation) -> Mutation:
+    def together() -> contextlib.AbstractContextManager[object]:
+        stack = contextlib.ExitStack()
+        for mutation in mutations:
+            stack.enter_context(mutation())
+        return stack
+
+    return together
 
 
 def _early_quorum(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,6 +204,10 @@ def _nothing(original: Callable[..., Any]) -> Callable[..., None]:
     return lambda *_, **__: None
 
 
+def _zero(original: Callable[..., Any]) -> Callable[..., int]:
+    return lambda *_, **__: 0
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "switch-counts-duplicates": _mask(_ADD, 0x0008),
     "switch-adds-to-older-rounds": _mask(_ADD, 0x0100),
@@ -204,7 +220,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "controller-writes-one-worker-less": _method(desired, "_admission", _early_quorum),
     "window-of-all-slots": _method(Turns, "__init__", _whole_window),
     "results-of-any-round": _method(Window, "find", _any_round),
-    "newer-rounds-are-ignored": _method(Window, "on_stale", _nothing),
+    "newer-rounds-are-ignored": _all_of(_method(Window, "on_stale", _nothing), _method(Waiting, "stale", _nothing)),
     "nothing-is-sent-again": _method(Timers, "expiry", lambda _: lambda *_, **__: math.inf),
     "runs-have-no-token": _method(Greeting, "token", lambda _: lambda *_: 0),
     "runs-are-not-told-apart": _method(Greeting, "token", lambda _: lambda *_: 1 << 32),
@@ -220,7 +236,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "halt-does-not-wait": _method(Member, "standing", _halted_at_once),
     "return-does-not-hold": _method(Agreement, "_fallback", _without_holding),
     "return-without-greeting": _method(Member, "apply", _without_greeting),
+    "workers-check-no-tags": _all_of(_method(Tags, "check", _zero), _method(Tags, "check_messages", _zero)),
 }
+# Only jobs with a key show these.
+OF_KEYS: Final = frozenset({"workers-check-no-tags"})
 
 
 @contextlib.contextmanager

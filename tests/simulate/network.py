@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import socket
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -30,9 +32,12 @@ from simulate.world import World
 
 TABLE: Final = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 JOB: Final = "train"
+KEY: Final = bytes(range(7, 39))
 OPS: Final = ("thc", "max32", "min32", "sum32", "sign", "vote")
 _FIRST_UPLINK: Final = 100
 _SPARE_PORT: Final = 90
+# Ethernet, IPv4 and UDP headers.
+_UDP_END: Final = 42
 Place = tuple[str, int]
 
 
@@ -78,12 +83,23 @@ SHAPES: Final[dict[str, Shape]] = {
 
 @dataclass(frozen=True)
 class Terms:
-    """What the configuration says of the job."""
+    """What the configuration says of the job. ``keyed``: its packets have authentication tags."""
 
     shape: str
     slots: int
     quorum: int
     spray: bool = False
+    keyed: bool = False
+
+
+@functools.cache
+def _key_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder with a file of the key; it is there as long as this process."""
+    folder = tempfile.TemporaryDirectory(prefix="simulate-")
+    file = Path(folder.name, "job.key")
+    file.touch(0o600)
+    file.write_text(KEY.hex())
+    return folder
 
 
 @functools.cache
@@ -115,6 +131,7 @@ def topology_of(terms: Terms) -> Topology:
         f"    thc: {{bits: 4, p: 0.03125, table: {list(TABLE)}}}",
         *([f"    quorum: {terms.quorum}"] if terms.quorum < shape.workers else []),
         *(["    spray: hash"] if terms.spray else []),
+        *([f"    key: {_key_folder().name}/job.key"] if terms.keyed else []),
     ]
     found = parse_any("\n".join(lines) + "\n")
     assert isinstance(found, Topology)
@@ -134,13 +151,17 @@ def job_of(terms: Terms, worker: int) -> JobConfig:
 
 @dataclass(frozen=True)
 class Weather:
-    """Shares of frames on each link in each direction. A held back one comes up to ``late_s`` later."""
+    """Shares of frames on each link in each direction. A held back one comes up to ``late_s`` later.
+
+    ``flip``: one bit behind the UDP header is another one, and no checksum has seen it.
+    """
 
     drop: float = 0.0
     duplicate: float = 0.0
     late: float = 0.0
     late_s: float = 0.05
     delay_s: tuple[float, float] = (0.0001, 0.0003)
+    flip: float = 0.0
 
 
 @dataclass
@@ -243,11 +264,11 @@ class Network:
             dscp_ecn=tos,
         )
         place = sender.leaf, sender.host.port
-        delays = self._carry(place, partial(self.enter, place[0], place[1], frame))
+        delays = self._carry(place, frame, partial(self.enter, *place))
         if self.on_wire is not None:
             self.on_wire(source[0], _end(place), frame, delays)
 
-    def _carry(self, link: Place, arrive: Callable[[], None]) -> list[float]:
+    def _carry(self, link: Place, frame: bytes, arrive: Callable[[bytes], None]) -> list[float]:
         """A frame crosses a link, or does not. Returns after how many seconds each copy arrives."""
         weather, rng, world = self.weather, self.world.rng, self.world
         if link in self.down or rng.random() < weather.drop:
@@ -257,9 +278,16 @@ class Network:
             seconds = rng.uniform(*weather.delay_s)
             if weather.late and rng.random() < weather.late:
                 seconds += rng.uniform(0, weather.late_s)
-            world.after(seconds, arrive)
+            world.after(seconds, partial(arrive, self._flipped(frame)))
             delays.append(seconds)
         return delays
+
+    def _flipped(self, frame: bytes) -> bytes:
+        rng, flip = self.world.rng, self.weather.flip
+        if not flip or rng.random() >= flip:
+            return frame
+        at, bit = rng.randrange(_UDP_END, len(frame)), rng.randrange(8)
+        return frame[:at] + bytes([frame[at] ^ 1 << bit]) + frame[at + 1 :]
 
     def enter(self, name: str, port: int, frame: bytes) -> None:
         """A frame arrives at a switch."""
@@ -277,10 +305,10 @@ class Network:
             place = name, out
             across = self._across.get(place)
             if across is not None:
-                delays = [] if across in self.down else self._carry(place, partial(self.enter, *across, sent))
+                delays = [] if across in self.down else self._carry(place, sent, partial(self.enter, *across))
                 to = _end(across)
             elif place in self._at:
-                delays = self._carry(place, partial(self._arrive, self._at[place], sent))
+                delays = self._carry(place, sent, partial(self._arrive, self._at[place]))
                 to = socket.inet_ntoa(self._at[place].host.ip)
             else:
                 continue

@@ -116,6 +116,13 @@ def drawn(seed: int) -> Schedule:
     )
 
 
+def with_key(schedule: Schedule) -> Schedule:
+    """The same with authentication tags, where bits of packets change on the way."""
+    rng = random.Random(schedule.seed)
+    weather = replace(schedule.weather, flip=rng.choice((0.0, 0.01, 0.05)))
+    return replace(schedule, terms=replace(schedule.terms, keyed=True), weather=weather)
+
+
 def _starts(rng: random.Random, workers: int) -> tuple[float, ...]:
     """When each worker is started: whoever is early sends again and again."""
     latest = rng.choice((0.0, 0.01, 0.1, 0.5, 3.0))
@@ -172,7 +179,7 @@ def smaller(schedule: Schedule) -> Iterator[Schedule]:
             steps = (*schedule.steps[:k], replace(step, values=step.values // 2), *schedule.steps[k + 1 :])
             yield replace(schedule, steps=steps)
     weather = schedule.weather
-    for calmer in (replace(weather, drop=0.0), replace(weather, duplicate=0.0), replace(weather, late=0.0)):
+    for calmer in (*(replace(weather, **{name: 0.0}) for name in ("flip", "drop", "duplicate", "late")),):
         if calmer != weather:
             yield replace(schedule, weather=calmer)
     for plain in (

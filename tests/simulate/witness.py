@@ -7,8 +7,9 @@ from __future__ import annotations
 import numpy as np
 from golden import model, ops
 from golden.model import Packet
+from golden.tags import tag_of
 
-from simulate.network import TABLE, Network
+from simulate.network import KEY, TABLE, Network
 from simulate.switches import Frames
 
 Place = tuple[int, int, int]
@@ -29,7 +30,7 @@ class Witness:
         if packet is None:
             return
         place = self._network.generation, packet.slot, packet.round
-        if packet.kind == model.CONTRIBUTE:
+        if packet.kind == model.CONTRIBUTE and self._is_genuine(packet, frame):
             given = self._given.setdefault(place, {}).setdefault(packet.worker, [])
             if packet not in given:
                 given.append(packet)
@@ -38,12 +39,19 @@ class Witness:
             if answer is not None and answer.kind == model.RESULT:
                 self._check(answer)
 
+    def _is_genuine(self, packet: Packet, frame: bytes) -> bool:
+        """Whether a packet is as a worker has sent it. Where no bits change on the way, all are."""
+        if not self._network.weather.flip:
+            return True
+        tag = tag_of(KEY, packet._replace(tag=b"").encode(), frame[30:34])
+        return packet.tag == tag.to_bytes(8, "big")
+
     def _check(self, result: Packet) -> None:
         place = self._network.generation, result.slot, result.round
         if result.count != result.contributors.bit_count():
             self._network.world.violate(f"{_place(result)}: {result.count} contributions of {result.contributors:b}")
             return
-        result = result._replace(worker=0)
+        result = result._replace(worker=0, tag=b"")
         known = self._results.setdefault(place, result)
         if known != result:
             self._network.world.violate(f"{_place(result)} has two results")

@@ -194,7 +194,7 @@ class _Joining:
             waits_for_workers=True,
             patience=_Greeting(self, step),
             contribute=config.worker in group,
-            on_hello=self._on_hello,
+            next_run=self._next(),
         )
         bucket = GREETING_BUCKET - step if bucket is None else bucket
         results = self._transport.exchange(op, payload, bucket, options)
@@ -202,12 +202,6 @@ class _Joining:
         if count != min(len(group), config.quorum) and not results.flags[0] & p4.FLAG_MISSING:
             raise wrong_quorum(config, *self._place, count)
         return results
-
-    def _on_hello(self, state: SwitchState) -> None:
-        """Raises StaleRunError if slot 0 has a newer round than this greeting can have reached."""
-        used = state.contributors or state.closed
-        if used and round_newer(state.round, (self._next() - 1) % ROUNDS):
-            raise StaleRunError("a newer run has begun; start all workers again", slot=0, round_=state.round)
 
     def _waiting(self, waited_s: float, missing: Collection[int] | None, *, step: int = 0) -> None:
         config = self._config

@@ -19,7 +19,7 @@ from sumwire.transport.missing_workers import ask_who_is_missing
 from sumwire.transport.patience import DeadlinePassedError, Patience
 from sumwire.transport.receiving import Receiver
 from sumwire.transport.sending import Sender
-from sumwire.transport.waiting import OnHello, Waiting
+from sumwire.transport.waiting import Waiting
 
 # A worker with nothing else to do wakes when one in so many of its open chunks is answered. The rest keeps the switch
 # busy meanwhile, and the worker is woken less often (docs/measurements.md, sending by C).
@@ -45,7 +45,7 @@ class Exchange:
         connection: Connection,
         buffers: Buffers,
         patience: Patience,
-        on_hello: OnHello | None = None,
+        next_run: int | None = None,
         hide: Hide | None = None,
     ) -> None:
         self.payload = buffers.payload
@@ -57,7 +57,7 @@ class Exchange:
         self._buffers = buffers
         self._hide = hide
         self._sender = Sender(connection, buffers)
-        self._waiting = Waiting(connection, buffers, patience, on_hello)
+        self._waiting = Waiting(connection, buffers, patience, next_run)
         self._receiver = Receiver(connection, buffers, self._waiting)
 
     def __enter__(self) -> Self:

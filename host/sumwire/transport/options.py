@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 
 from sumwire.transport.catchup.kept_results import KEPT_CHUNKS
 from sumwire.transport.delivery import Delivery
-from sumwire.transport.hello import SwitchState
 from sumwire.transport.patience import Patience
 
 # Default of ``silence_s``.
@@ -45,8 +43,8 @@ class ExchangeOptions:
     ``patience``: another one than the transport's. ``bounded``: contributions may be missing from the sums, as
     many as the delivery's loss bound allows. ``tos``: the IPv4 TOS byte of every chunk's packets, uint8 (chunks,);
     retransmissions have the same priority and are never dropped on purpose. ``contribute=False``: nothing is sent; the
-    results of the other workers' contributions are waited for. ``on_hello``: gets the switch's answers to the HELLOs of
-    an exchange that waits, instead of the check that no other run has begun; may raise.
+    results of the other workers' contributions are waited for. ``next_run``: the exchange
+    belongs to a greeting, and a slot in this round or a later one shows that another run has begun.
     """
 
     waits_for_workers: bool = False
@@ -54,7 +52,7 @@ class ExchangeOptions:
     bounded: bool = False
     tos: NDArray[np.uint8] | None = None
     contribute: bool = True
-    on_hello: Callable[[SwitchState], None] | None = None
+    next_run: int | None = None
 
 
 PLAIN: Final = ExchangeOptions()

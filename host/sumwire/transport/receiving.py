@@ -184,6 +184,7 @@ class Receiver:
         elif (int(record["op"]), int(record["token"])) != (self._buffers.op, self._buffers.token):
             return False
         elif first == _STALE:
+            self._waiting.stale(slot, round_)
             window.on_stale(slot, round_)
         elif first == _INFORM:
             self._waiting.informed(record)

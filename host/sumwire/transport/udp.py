@@ -250,7 +250,7 @@ class Transport:
         self._connection.pace.begin()
         hide = None if masks is None else masks.hide
         patience = options.patience or self._patience
-        self._exchange = Exchange(self._connection, buffers, patience, options.on_hello, hide)
+        self._exchange = Exchange(self._connection, buffers, patience, options.next_run, hide)
         self._exchange.take_ahead()
         self.stats.exchange_s += self._clock() - began
         return self._exchange

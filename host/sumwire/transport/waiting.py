@@ -16,7 +16,6 @@ worker that was stopped for a minute has asked once in that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -45,23 +44,21 @@ REFUSED_AGAIN_S: Final = 0.4
 # How long a job with a key goes on without a result before it believes a REFUSED, which has no authentication tag.
 _UNPROVEN_S: Final = 3.0
 
-OnHello = Callable[[SwitchState], None]
-
 
 class Waiting:
     """``next_at``: when :meth:`check` next has something to do, in seconds of the connection's clock.
 
-    ``on_hello``: called with what the switch answers to a HELLO, instead of the check for another run; may raise.
+    ``next_run``: in a greeting, the first round that only another run can have reached.
     """
 
     def __init__(
-        self, connection: Connection, buffers: Buffers, patience: Patience, on_hello: OnHello | None = None
+        self, connection: Connection, buffers: Buffers, patience: Patience, next_run: int | None = None
     ) -> None:
         self._connection = connection
         self._window = connection.window
         self._buffers = buffers
         self._patience = patience
-        self._on_hello = on_hello
+        self._next_run = next_run
         self._tick_s = connection.silence_s / (SILENT_PROBES * _ASK_EVERY)
         self.next_at = self._window.progress_at + self._tick_s
         self._missing: tuple[int, ...] | None = None
@@ -91,24 +88,33 @@ class Waiting:
     def hello(self, state: SwitchState) -> None:
         """The answer to a HELLO. Raises StaleRunError if another run has begun, MismatchError if the switch has another
         configuration."""
-        config, window = self._connection.config, self._window
-        check_switch(config, state)
-        if self._on_hello is not None:
-            self._on_hello(state)
-        elif self._is_past(state):
-            raise StaleRunError(
-                f"job {config.job}: another run of the job has begun: slot 0 is in round {state.round}, this worker in "
-                f"round {window.newest_round}; was a worker restarted? Then start all workers again",
-                slot=0,
-                round_=state.round,
-            )
+        check_switch(self._connection.config, state)
+        if (state.contributors > 0 or state.closed) and self._is_past(state.round):
+            raise self._other_run(0, state.round)
 
-    def _is_past(self, state: SwitchState) -> bool:
-        """Whether slot 0 is where this run cannot be: others can be one round ahead of what this worker has sent, and
+    def stale(self, slot: int, round_: int) -> None:
+        """STALE: a switch uses ``slot`` for ``round_``. Raises StaleRunError if this shows a newer greeting.
+
+        Other workers keep results of runs, and none of greetings. So a greeting that has been overtaken must begin
+        again, also where results of a run could be recovered.
+        """
+        if self._next_run is not None and self._is_past(round_):
+            raise self._other_run(slot, round_)
+
+    def _is_past(self, round_: int) -> bool:
+        """Whether a slot is where this run cannot be: others can be one round ahead of what this worker has sent, and
         with early closing by any number."""
-        used = state.contributors > 0 or state.closed
-        newest = (self._window.newest_round + 1) % ROUNDS
-        return used and not self._window.options.early_closing and round_newer(state.round, newest)
+        if self._next_run is not None:
+            return not round_newer(self._next_run, round_)
+        return not self._window.options.early_closing and round_newer(round_, (self._window.newest_round + 1) % ROUNDS)
+
+    def _other_run(self, slot: int, round_: int) -> StaleRunError:
+        return StaleRunError(
+            f"job {self._connection.config.job}: another run of the job has begun: slot {slot} is in round {round_}, "
+            f"this worker in round {self._window.newest_round}; was a worker restarted? Then start all workers again",
+            slot=slot,
+            round_=round_,
+        )
 
     def informed(self, inform: Any) -> None:
         """The answer to a PROBE: the header of an INFORM about this exchange's op."""

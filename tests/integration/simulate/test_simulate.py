@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from simulate import cli, mutations, shrink
 from simulate.network import Terms, Weather
 from simulate.play import play
-from simulate.schedule import Fault, Schedule, Step, drawn
+from simulate.schedule import Fault, Schedule, Step, drawn, with_key
 
 pytestmark = pytest.mark.cc
 
@@ -41,6 +42,16 @@ FORGOTTEN = Schedule(
 )
 
 
+@pytest.fixture(autouse=True)
+def levels_of_loggers() -> Iterator[None]:
+    """The command lets the product say nothing."""
+    loggers = [logging.getLogger(name) for name in ("sumwire", "softswitch")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
 @pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(20, 200, 20))])
 def test_drawn_schedules_violate_nothing(first: int) -> None:
     found = {seed: violations for seed in range(first, first + 20) if (violations := play(drawn(seed)).violations)}
@@ -56,6 +67,36 @@ def test_a_straggler_of_a_renewed_job_does_not_open_its_run_once_more(seed: int)
 def test_greetings_in_different_rounds_meet_where_chunks_are_sprayed() -> None:
     """Their first chunks once went to different roots, so nobody heard of the newer round."""
     assert play(drawn(304045)).violations == []
+
+
+KEYED = replace(
+    CALM,
+    terms=Terms("star3", 4, 3, keyed=True),
+    weather=Weather(flip=0.1),
+    steps=(Step("reduce", 20_000, 7), Step("sum32", 4000, 8)),
+)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_changed_bits_change_no_sum_of_a_job_with_a_key(native: bool) -> None:
+    outcome = play(replace(KEYED, native=native))
+    assert (outcome.violations, outcome.errors) == ([], [])
+
+
+def test_without_a_look_at_tags_changed_bits_are_found() -> None:
+    with mutations.mutated("workers-check-no-tags"):
+        assert play(KEYED).violations
+
+
+@pytest.mark.parametrize("seed", [2, 5, 13])
+def test_drawn_schedules_with_keys_violate_nothing(seed: int) -> None:
+    assert play(with_key(drawn(seed))).violations == []
+
+
+def test_a_greeting_under_a_loss_bound_that_is_overtaken_in_a_tree_begins_again() -> None:
+    # The root was down for 7 s. Then one leaf's workers greeted in a later round than the other leaf's, which asked
+    # each other for a result that nobody had.
+    assert play(drawn(407622)).violations == []
 
 
 @pytest.mark.parametrize("seed", [1, 10, 36])
