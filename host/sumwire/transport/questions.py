@@ -18,6 +18,8 @@ from sumwire.wire.packets import first_byte
 _REFUSED: Final = first_byte(p4.KIND_REFUSED)
 # Seconds after which a question is asked again.
 _AGAIN_S: Final = 0.1
+# So many refusals are believed in a job with a key: a single one may be that of a copy that the network has changed.
+_REFUSALS_WITH_KEY: Final = 2
 
 
 def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
@@ -26,7 +28,7 @@ def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
     Raises RefusedError if it still refuses at the end of that time: its configuration may just be written. Results that
     arrive meanwhile for exchanges to come are kept.
     """
-    ask_at, refusal = connection.clock(), None
+    ask_at, refusals = connection.clock(), list[RefusedError]()
     until = ask_at + timeout_s
     while (now := connection.clock()) < until:
         if now >= ask_at:
@@ -42,9 +44,9 @@ def say_hello(connection: Connection, timeout_s: float) -> SwitchState | None:
         answer = _answer(connection, count)
         if isinstance(answer, SwitchState):
             return answer
-        refusal = answer or refusal
-    if refusal is not None:
-        raise refusal
+        refusals += [] if answer is None else [answer]
+    if len(refusals) >= (1 if connection.config.key is None else _REFUSALS_WITH_KEY):
+        raise refusals[-1]
     return None
 
 

@@ -127,8 +127,11 @@ class Waiting:
         # In a tree nothing is known of workers at other switches.
         known = missing or closed or len(config.seats) == config.workers
         self._missing = (() if closed else missing) if known else None
-        left_out = window.contributes and not contributors >> config.seat & 1
-        self._needed = closed or left_out
+        inside = bool(contributors >> config.seat & 1)
+        if inside:
+            # What was refused before was a copy that the network had changed.
+            self._refused_at = None
+        self._needed = closed or (window.contributes and not inside)
 
     def refused(self, record: Any) -> bool:
         """The switch has refused a packet. Returns False if it was none of this exchange's.
