@@ -179,7 +179,12 @@ def smaller(schedule: Schedule) -> Iterator[Schedule]:
             steps = (*schedule.steps[:k], replace(step, values=step.values // 2), *schedule.steps[k + 1 :])
             yield replace(schedule, steps=steps)
     weather = schedule.weather
-    for calmer in (*(replace(weather, **{name: 0.0}) for name in ("flip", "drop", "duplicate", "late")),):
+    for calmer in (
+        replace(weather, flip=0.0),
+        replace(weather, drop=0.0),
+        replace(weather, duplicate=0.0),
+        replace(weather, late=0.0),
+    ):
         if calmer != weather:
             yield replace(schedule, weather=calmer)
     for plain in (
