@@ -126,6 +126,16 @@ def _bench_thc(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _bench_acp(arguments: argparse.Namespace) -> int:
+    chosen = options.acp_options(arguments)
+    from sumwire_lab.bench.command import run_in_network
+    from sumwire_lab.bench.commands.acp import AcpCommand
+
+    command = AcpCommand(chosen)
+    say("\n" + command.text(run_in_network(command, arguments.results, say)))
+    return 0
+
+
 def _bench_aggregator(arguments: argparse.Namespace) -> int:
     chosen = options.aggregator_options(arguments)
     from sumwire_lab.bench.command import run_here
@@ -220,6 +230,7 @@ _COMMANDS: Final[dict[str, Callable[[argparse.Namespace], int]]] = {
     "bench-codec": _bench_codec,
     "bench-aggregator": _bench_aggregator,
     "bench-thc": _bench_thc,
+    "bench-acp": _bench_acp,
     "bench-rates": _bench_rates,
     **{f"verify-{topic}": _verify for topic in options.TOPICS},
     "verify-life": _verify_life,

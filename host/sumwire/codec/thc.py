@@ -104,8 +104,8 @@ class ThcRound(CodecRound):
         native = kernels(x)
         norms = None if native is None else usual_norms(native, chunk_sums, self.layout, _PLAIN_SUMS)
         if norms is None:
-            norms = _block_norms(x, chunk_sums, self.layout)
-            x = _without_spoiled(x, norms, self.layout)
+            norms = block_norms(x, chunk_sums, self.layout)
+            x = without_spoiled(x, norms, self.layout)
         super().__init__(codec, x, self.layout.chunks, self.layout.grain)
         self._norms = norms
         self._table = codec.table
@@ -224,7 +224,7 @@ class ThcRound(CodecRound):
         if bits.max() > _NORM_MAX_BITS:
             spoiled = not_finite(bits)
             bits = np.where(spoiled, np.uint32(0), bits)
-            _refuse_norms(bits.view(np.float32).astype(np.float64), blocks.start)
+            refuse_norms(bits.view(np.float32).astype(np.float64), blocks.start)
             self._spoiled[first:last] = spoiled[of_chunks]
         else:
             self._spoiled[first:last] = False
@@ -255,14 +255,15 @@ class ThcRound(CodecRound):
             )
 
 
-def _refuse_norms(norms: NDArray[np.float64], first_block: int) -> None:
+def refuse_norms(norms: NDArray[np.float64], first_block: int) -> None:
+    """Raise NormRangeError for an agreed norm above NORM_MAX, or below 0."""
     outside = np.flatnonzero(~(norms <= NORM_MAX) | (norms < 0))
     if len(outside):
         worst, block = norms[outside[0]], first_block + outside[0]
         raise NormRangeError(f"agreed norm {worst!r} of block {block}: must be 0..{NORM_MAX}, or not finite")
 
 
-def _without_spoiled(x: Tensor, norms: NDArray[np.float32], cut: Layout) -> Tensor:
+def without_spoiled(x: Tensor, norms: NDArray[np.float32], cut: Layout) -> Tensor:
     """Return x with zeros for the blocks whose norm is NaN; x itself if there are none."""
     spoiled = np.isnan(norms)
     if not spoiled.any():
@@ -273,7 +274,7 @@ def _without_spoiled(x: Tensor, norms: NDArray[np.float32], cut: Layout) -> Tens
     return cleared
 
 
-def _block_norms(x: Tensor, chunk_sums: NDArray[np.float32], cut: Layout) -> NDArray[np.float32]:
+def block_norms(x: Tensor, chunk_sums: NDArray[np.float32], cut: Layout) -> NDArray[np.float32]:
     """Return L2 norms by block, float32; those below NORM_MIN are 0, those above NORM_MAX or not finite are NaN.
 
     NaN and Inf show up in the norms, so finite tensors are read only once.

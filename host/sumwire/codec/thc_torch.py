@@ -171,3 +171,32 @@ class TorchForm:
         """Room for the largest tile, small enough to stay in cache."""
         most = max(tile.size for tile in _tiles(part))
         return torch.empty(most, dtype=torch.float32, device=self._signs.device)
+
+
+class GridForm(TorchForm):
+    """The same where grid points 0..granularity travel themselves, each a level."""
+
+    def points(self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Return the grid points of a part's values, padding included.
+
+        to_grid: grid cells per unit of H D x, by block of the tensor.
+        """
+        hadamard, scratch, g = Hadamard(), self._scratch(part), self._granularity
+        cells = torch.from_numpy(to_grid).to(x.device)[:, None]
+        points = []
+        for tile in _tiles(part):
+            rotated = scratch[: tile.size].view(tile.shape)
+            self._rotate(hadamard, x, tile, rotated)
+            w = rotated.mul_(cells[tile.rows]).add_(g / 2).clamp_(0, g).view(-1)
+            # Up: by chance, so that a position is right on average. Adding may round 255.99.. up to 256.
+            w.add_(self._rounding.uniform(tile.first_value, len(w))).floor_().clamp_(max=g)
+            points.append(w.to("cpu", torch.uint8).numpy())
+        return np.concatenate(points)
+
+    def write(self, values: NDArray[np.float32], part: tuple[BlockGroup, ...], target: Tensor) -> None:
+        """Write D H y of a part's values y, padding included, to its place in `target`. Overwrites the values."""
+        hadamard, first = Hadamard(), part[0].first_value
+        whole = torch.from_numpy(values).to(self._signs.device)
+        for tile in _tiles(part):
+            here = slice(tile.values.start - first, tile.values.stop - first)
+            self._unrotate(hadamard, whole[here], tile, target[tile.values])

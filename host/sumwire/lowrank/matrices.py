@@ -51,10 +51,14 @@ def draw_factor(
 
 
 class ParameterState(ABC):
-    """The state of one parameter. All tensors have its working dtype: float32 for half precision, else its own."""
+    """The state of one parameter. All tensors have its working dtype: float32 for half precision, else its own.
 
-    def __init__(self, item: Item, parameter: Tensor) -> None:
+    ``error_feedback``: whether what a step leaves out is added to the next gradient.
+    """
+
+    def __init__(self, item: Item, parameter: Tensor, *, error_feedback: bool = True) -> None:
         self.item = item
+        self._error_feedback = error_feedback
         self._dtype = torch.float32 if parameter.dtype in HALVES else parameter.dtype
         self._device = parameter.device
 
@@ -104,8 +108,8 @@ class ParameterState(ABC):
 class WholeState(ParameterState):
     """Of a parameter that is sent whole: 1-D, or a matrix too small to gain. It keeps what the reduction left out."""
 
-    def __init__(self, item: Item, parameter: Tensor) -> None:
-        super().__init__(item, parameter)
+    def __init__(self, item: Item, parameter: Tensor, *, error_feedback: bool = True) -> None:
+        super().__init__(item, parameter, error_feedback=error_feedback)
         self.error: Tensor | None = None
         self._next: Tensor | None = None
 
@@ -122,7 +126,7 @@ class WholeState(ParameterState):
         self._next = residual.to(self._dtype, copy=True)
 
     def commit(self) -> None:
-        self.error, self._next = self._next, None
+        self.error, self._next = self._next if self._error_feedback else None, None
 
     def rescale(self, factor: float) -> None:
         if self.error is not None:
@@ -136,10 +140,23 @@ class WholeState(ParameterState):
 
 
 class MatrixState(ParameterState):
-    """Of a matrix that is sent as one of its factors."""
+    """Of a matrix that is sent as one of its factors.
 
-    def __init__(self, item: Item, parameter: Tensor, *, seed: int, number: int) -> None:
-        super().__init__(item, parameter)
+    ``reuse``: whether the basis comes from the last step's result; else it is drawn anew in every step.
+    """
+
+    def __init__(
+        self,
+        item: Item,
+        parameter: Tensor,
+        *,
+        seed: int,
+        number: int,
+        error_feedback: bool = True,
+        reuse: bool = True,
+    ) -> None:
+        super().__init__(item, parameter, error_feedback=error_feedback)
+        self._reuse = reuse
         self._seed = seed
         self._number = number
         self.factors = [self._draw(phase, _START) for phase in Phase]
@@ -152,7 +169,8 @@ class MatrixState(ParameterState):
     def compress(self, gradient: Tensor | None, step: int) -> Tensor:
         self._phase = phase_of(step)
         other = Phase(1 - self._phase)
-        self._basis = orthonormal(self.factors[other], lambda: self._draw(other, step + 1))
+        known = self.factors[other] if self._reuse else self._draw(other, step + 1)
+        self._basis = orthonormal(known, lambda: self._draw(other, step + 1))
         if gradient is None:
             self._total.copy_(self.error)
         else:
@@ -173,7 +191,8 @@ class MatrixState(ParameterState):
     def commit(self) -> None:
         self.factors[self._phase] = self._mean
         self.factors[1 - self._phase] = self._basis
-        self.error, self._total = self._total, self.error
+        if self._error_feedback:
+            self.error, self._total = self._total, self.error
 
     def rescale(self, factor: float) -> None:
         # Of P and Q only the columns' directions are used.
@@ -201,8 +220,10 @@ class MatrixState(ParameterState):
         return torch.from_numpy(values).to(self._device, self._dtype)
 
 
-def make_state(item: Item, parameter: Tensor, *, seed: int, number: int) -> ParameterState:
+def make_state(
+    item: Item, parameter: Tensor, *, seed: int, number: int, error_feedback: bool = True, reuse: bool = True
+) -> ParameterState:
     """Return the state of a parameter at the start, of the kind that its item in the plan says."""
     if item.rank == 0:
-        return WholeState(item, parameter)
-    return MatrixState(item, parameter, seed=seed, number=number)
+        return WholeState(item, parameter, error_feedback=error_feedback)
+    return MatrixState(item, parameter, seed=seed, number=number, error_feedback=error_feedback, reuse=reuse)

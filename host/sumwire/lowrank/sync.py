@@ -34,6 +34,7 @@ from sumwire.codec.values import all_finite
 from sumwire.errors import UsageError
 from sumwire.lowrank.fusion import MIN_COMPRESSION, THRESHOLD_BYTES, Phase, Plan, make_plan, phase_of
 from sumwire.lowrank.matrices import HALVES, make_state
+from sumwire.lowrank.tuning import BufferSearch, candidates
 from sumwire.training.comm_thread import wait_for
 from sumwire.training.ddp import Reduce
 from sumwire.training.optim import GradientOptimizer, owner_state, restore_owner
@@ -91,14 +92,18 @@ class AcpSgd(GradientOptimizer):
     worker's contribution; the number tells groups and phases apart. A matrix is compressed if its factors are small
     enough (``min_compression``, 0 for always, see :func:`sumwire.lowrank.fusion.make_plan`). Its rank is ``rank``, or
     its smaller side if that is less. All other parameters are sent whole, in the same buffers. ``seed`` must be the
-    same on all workers. ``threshold_bytes`` of uncompressed gradient share a buffer.
+    same on all workers. ``threshold_bytes`` of uncompressed gradient share a buffer. None tries several sizes in the
+    first steps, and takes the one that was fastest in the mean of the workers (:mod:`sumwire.lowrank.tuning`).
+    ``error_feedback=False`` forgets what a step leaves out. ``reuse=False`` draws the basis anew in every step, instead
+    of taking that of the last result. Both are for comparison.
 
     A gradient is compressed when ``accumulation`` backward passes have added to it, and a buffer is submitted when it
     is full, in a fixed order. ``accumulation=None`` waits for :meth:`step` instead, and allows any number of backward
     passes before it. ``submit(call)`` runs calls in order, on a thread of its own or at once.
 
     A parameter without gradient counts as zeros and gets a gradient. float16 and bfloat16 parameters are processed and
-    sent in float32. State: the inner optimizer's, the step, P and Q, and this worker's own errors.
+    sent in float32. State: the inner optimizer's, the step, P and Q, this worker's own errors, and the buffers' size
+    once it is known.
     """
 
     def __init__(
@@ -109,10 +114,12 @@ class AcpSgd(GradientOptimizer):
         *,
         rank: int = 4,
         seed: int = 1,
-        threshold_bytes: int = THRESHOLD_BYTES,
+        threshold_bytes: int | None = THRESHOLD_BYTES,
         min_compression: float = MIN_COMPRESSION,
         accumulation: int | None = 1,
         submit: Submit = at_once,
+        error_feedback: bool = True,
+        reuse: bool = True,
     ) -> None:
         if accumulation is not None and accumulation < 1:
             raise UsageError(f"accumulation = {accumulation}: must be 1 or more backward passes, or None")
@@ -122,13 +129,18 @@ class AcpSgd(GradientOptimizer):
         parameters = list(model.parameters() if isinstance(model, nn.Module) else model)
         self._parameters = [p for p in parameters if p.requires_grad and p.numel()]
         _check_parameters(self._parameters, optimizer)
-        self.plan: Plan = make_plan(
+        self._plan_of = partial(
+            _plan_of,
             [tuple(p.shape) for p in self._parameters],
             rank,
-            threshold_bytes=threshold_bytes,
-            min_compression=min_compression,
-            value_bytes=[4 if p.dtype in HALVES else p.element_size() for p in self._parameters],
+            min_compression,
+            [4 if p.dtype in HALVES else p.element_size() for p in self._parameters],
         )
+        self.plan: Plan = self._plan_of(THRESHOLD_BYTES if threshold_bytes is None else threshold_bytes)
+        # While the search for the buffers' size goes on.
+        self.search: BufferSearch | None = None
+        if threshold_bytes is None:
+            self._seek()
         self._reduction = reduce
         self._submit = submit
         self._accumulation = accumulation
@@ -138,7 +150,7 @@ class AcpSgd(GradientOptimizer):
         self._scale = 1.0
         self._seed = seed
         self.states = [
-            make_state(item, p, seed=seed, number=number)
+            make_state(item, p, seed=seed, number=number, error_feedback=error_feedback, reuse=reuse)
             for number, (item, p) in enumerate(zip(self.plan.items, self._parameters, strict=True))
         ]
         super().__init__(optimizer)
@@ -152,6 +164,11 @@ class AcpSgd(GradientOptimizer):
     def phase(self) -> Phase:
         """The factor that the current step sends."""
         return phase_of(self.steps)
+
+    @property
+    def seeking(self) -> bool:
+        """Whether the search for the buffers' size goes on."""
+        return self.search is not None
 
     def synchronize(self) -> None:
         """Replace the gradients by the workers' synchronised ones; ends the step that the backward pass began.
@@ -169,12 +186,51 @@ class AcpSgd(GradientOptimizer):
                     if self._now.pieces[number] is None:
                         self._take(number)
                 if self._finish():
+                    chosen = self._agreed()
                     for state in self.states:
                         state.commit()
-                    self.steps += 1
+                    self._proceed(chosen)
+                elif self.search is not None:
+                    self.search.repeated()
+        except Exception:
+            if self.search is not None:
+                self.search.repeated()
+            raise
         finally:
             self._settle()
             self._now = self._begin()
+
+    def _seek(self) -> None:
+        """Begin the search for the buffers' size, unless all sizes make the same buffers."""
+        search = BufferSearch(candidates(self._plan_of, self.plan.dense_bytes))
+        self.plan = search.plan
+        self.search = search if search.steps else None
+
+    def _agreed(self) -> Plan | None:
+        """The plan that the workers choose together, in the last step of the search; else None."""
+        search = self.search
+        if search is None or not search.last:
+            return None
+        own = torch.tensor(search.slower(self.phase), dtype=torch.float32, device=self._parameters[0].device)
+        # No group has this number.
+        flight = _Flight(2 * len(self._now.groups) + self.phase, (), own, _event(own))
+        self._now.flights.append(flight)
+        flight.future = self._submit(partial(self._carry, self._now, flight))
+        wait_for(flight.future)
+        if self._now.failure is not None:
+            raise self._now.failure
+        assert flight.mean is not None
+        _await(flight.done, own)
+        return search.chosen(flight.mean.tolist())
+
+    def _proceed(self, chosen: Plan | None) -> None:
+        """The step is made: go on to the next one, with the plan that was chosen or that the search tries next."""
+        if chosen is not None:
+            self.plan, self.search = chosen, None
+        elif self.search is not None:
+            self.search.made(self.phase)
+            self.plan = self.search.plan
+        self.steps += 1
 
     def close(self) -> None:
         """Wait for what was submitted, then remove the hooks from the parameters."""
@@ -196,6 +252,8 @@ class AcpSgd(GradientOptimizer):
         tensors = [state.state() for state in self.states]
         factors = [{name: one for name, one in state.items() if name != _ERROR} for state in tensors]
         rest = {**super().kept().rest, "steps": self.steps, "seed": self._seed, "factors": factors}
+        if self.search is None:
+            rest["threshold_bytes"] = self.plan.threshold_bytes
         errors = {str(number): state[_ERROR] for number, state in enumerate(tensors)}
         return Content.joined({"optimizer": Content(errors, rest), **owner_state(self._reduction)})
 
@@ -217,6 +275,10 @@ class AcpSgd(GradientOptimizer):
         super().restore(own)
         restore_owner(self._reduction, content, self.kind())
         self.steps = own.rest["steps"]
+        if self.search is not None and "threshold_bytes" in own.rest:
+            self.plan, self.search = self._plan_of(own.rest["threshold_bytes"]), None
+        elif self.search is not None:
+            self._seek()
         self._now = self._begin()
 
     def _begin(self) -> _Step:
@@ -333,6 +395,15 @@ class AcpSgd(GradientOptimizer):
         for flight in self._now.flights:
             if flight.future is not None and not flight.future.done():
                 wait_for(flight.future)
+
+
+def _plan_of(
+    shapes: list[tuple[int, ...]], rank: int, min_compression: float, value_bytes: list[int], threshold_bytes: int
+) -> Plan:
+    """Return the plan of a threshold; all else stands."""
+    return make_plan(
+        shapes, rank, threshold_bytes=threshold_bytes, min_compression=min_compression, value_bytes=value_bytes
+    )
 
 
 def _check_parameters(parameters: list[Tensor], optimizer: Optimizer) -> None:

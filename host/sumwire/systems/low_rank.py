@@ -48,7 +48,9 @@ class AcpOptions(Options):
     seed: int = 1
     min_compression: float = MIN_COMPRESSION
     accumulation: int | None = 1
-    threshold_bytes: int = THRESHOLD_BYTES
+    threshold_bytes: int | None = THRESHOLD_BYTES
+    error_feedback: bool = True
+    reuse: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

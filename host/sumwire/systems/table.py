@@ -12,7 +12,7 @@ from sumwire.systems.marsit import CASCADE, CASCADE_MAGNITUDE, MARSIT, MARSIT_RI
 from sumwire.systems.plain import FP16, SSGD, SUM32_SYSTEM, TERNGRAD, TOPK
 from sumwire.systems.signs import EF_SIGN, SSDM, VOTE_SYSTEM
 from sumwire.systems.spec import MEANINGS, SystemSpec
-from sumwire.systems.thc import DLCP, THC_SYSTEM, THC_UNIFORM
+from sumwire.systems.thc import DLCP, THC_SYSTEM, THC_UNIFORM, THC_WIDE
 
 TABLE: Final[Mapping[str, SystemSpec]] = {
     "ssgd": SSGD,
@@ -20,6 +20,7 @@ TABLE: Final[Mapping[str, SystemSpec]] = {
     "sum32": SUM32_SYSTEM,
     "thc": THC_SYSTEM,
     "thc-uniform": THC_UNIFORM,
+    "thc-wide": THC_WIDE,
     "dlcp": DLCP,
     "topk": TOPK,
     "terngrad": TERNGRAD,

@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sumwire_protocol.ops import THC
+from sumwire_protocol.ops import SUM32, THC
 from sumwire_protocol.tables import AUTO, DEFAULT_BITS, DEFAULT_P, UNIFORM
 
 from sumwire.codec.errors import TableError
 from sumwire.codec.tables import ThcTable, for_workers, solve
 from sumwire.errors import ConfigError, UsageError
-from sumwire.systems.cost import ByAllReduce, InPackets
+from sumwire.systems.cost import ByAllReduce, InFields, InPackets
 from sumwire.systems.spec import GROUP, SWITCH, Member, Options, Route, SystemSpec
 
 if TYPE_CHECKING:
@@ -103,6 +103,19 @@ def _over_job(name: str, job: Job, options: ThcOptions) -> System:
     return gradients_over_job(name, job, error_feedback=options.error_feedback)
 
 
+def wide_codec(member: Member) -> GradientCodec:
+    """The codec of `thc-wide`."""
+    from sumwire.codec import thc_wide
+
+    return thc_wide.wide_codec(workers=member.workers, job=member.job, worker=member.worker)
+
+
+def _wide_over_job(name: str, job: Job, options: ThcOptions) -> System:
+    from sumwire.systems.builders import gradients_over_job
+
+    return gradients_over_job(name, job, wide_codec(Member.of(job.config)), error_feedback=options.error_feedback)
+
+
 def _over_group(name: str, group: dist.ProcessGroup | None, options: ThcGroupOptions) -> System:
     table = table_of(name, group, options.bits, options.p, granularity=options.granularity)
     return _by_table(name, group, table, seed=options.seed, error_feedback=options.error_feedback)
@@ -162,6 +175,22 @@ THC_UNIFORM: Final = SystemSpec(
     keeps="residual",
     limits=f"{LIMITS}; over a switch, the job's table must be the uniform one",
     table="uniform",
+    approximates_mean=True,
+)
+THC_WIDE: Final = SystemSpec(
+    what="as `thc`, with grid points in fields of 10 bits; of 15 bits above 68 workers, 16 bits a value each way",
+    paper=PAPER,
+    routes={
+        SWITCH: Route(
+            make=_wide_over_job,
+            options=ThcOptions,
+            cost=InFields(op=SUM32, fields=3),
+            ops=("sum32", "max32"),
+            codec=wide_codec,
+        )
+    },
+    keeps="residual",
+    limits="at most 255 workers; float32 and half precision",
     approximates_mean=True,
 )
 DLCP: Final = SystemSpec(

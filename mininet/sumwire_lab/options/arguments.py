@@ -15,6 +15,7 @@ from sumwire_protocol.tables import KINDS
 from sumwire_protocol.version import __version__
 
 from sumwire_lab.errors import OptionError
+from sumwire_lab.options.acp_options import PARTS, AcpOptions
 from sumwire_lab.options.bench_options import (
     CODECS,
     SUITES,
@@ -30,7 +31,15 @@ from sumwire_lab.options.life_options import SWITCHES as LIFE_SWITCHES
 from sumwire_lab.options.papers_options import PAPERS, PapersOptions
 from sumwire_lab.options.priority_lanes import DEGRADE_MODES, DIVISORS, Degrade, LanedOptions
 from sumwire_lab.options.recipes import ALL_SYSTEMS, INNER, PLAIN, SYSTEM_OPS, SYSTEMS, named
-from sumwire_lab.options.run_options import ENGINES, SWITCHES, UNLIMITED, LinkOptions, RunOptions, TrainOptions
+from sumwire_lab.options.run_options import (
+    BUFFER_MB,
+    ENGINES,
+    SWITCHES,
+    UNLIMITED,
+    LinkOptions,
+    RunOptions,
+    TrainOptions,
+)
 from sumwire_lab.options.see_options import ROWS as SEE_ROWS
 from sumwire_lab.options.see_options import SeeOptions
 from sumwire_lab.options.shapes import TOPOLOGIES
@@ -69,6 +78,8 @@ def parser() -> argparse.ArgumentParser:
     _rates_options(commands.add_parser("bench-rates", help="time to accuracy at several link rates, as one picture"))
     about = "what each part of THC brings: error and accuracy by variant and number of workers; no root"
     _thc_options(commands.add_parser("bench-thc", help=about))
+    about = "what overlap and fusion bring by system, and what buffer size and rank do to ACP-SGD"
+    _acp_options(commands.add_parser("bench-acp", help=about))
     for topic, text in TOPICS.items():
         _results_option(commands.add_parser(f"verify-{topic}", help=text))
     _life_options(commands.add_parser("verify-life", help="disturb runs as real life does, and say what holds"))
@@ -105,6 +116,10 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--granularity", type=int, help="of THC's table; default: the best one for the workers")
     run.add_argument("--clip", type=float, default=THC.p, help="share of values that THC clips, %(default)s")
     run.add_argument("--no-feedback", action="store_true", help="without error feedback")
+    run.add_argument("--no-reuse", action="store_true", help="ACP-SGD draws its basis in every step")
+    text = f"gradient that shares a buffer, in MB, {BUFFER_MB:g}; 0: each tensor has its own"
+    run.add_argument("--buffer-mb", type=float, help=text)
+    run.add_argument("--late", action="store_true", help="send nothing before the backward pass has ended")
     every = "marsit: every K-th round in full precision, 0 for never; default: as the system's name says"
     run.add_argument("--full-precision-every", type=int, metavar="K", help=every)
     run.add_argument("--inner", choices=tuple(INNER), default=PLAIN, help="marsit: its local optimizer, %(default)s")
@@ -297,6 +312,19 @@ def _rates_options(rates: argparse.ArgumentParser) -> None:
     _results_option(rates)
 
 
+def _acp_options(acp: argparse.ArgumentParser) -> None:
+    own = AcpOptions()
+    acp.add_argument("--parts", default=",".join(PARTS), help="with commas, %(default)s")
+    acp.add_argument("--systems", default=",".join(own.systems), help=f"%(default)s; of {', '.join(SYSTEMS)}")
+    text = "swept buffer sizes in MB, 0 for a tensor in each; %(default)s"
+    acp.add_argument("--buffers", default=",".join(f"{size:g}" for size in own.buffers), help=text)
+    acp.add_argument("--ranks", default=_listed(own.ranks), help="swept ranks, %(default)s")
+    acp.add_argument("--bw", type=float, default=own.mbit, help="link rate in Mbit/s, %(default)g")
+    acp.add_argument("--steps", type=int, default=own.steps, help="of each training, %(default)s")
+    acp.add_argument("--batch", type=int, default=own.batch, help="samples per worker and step, %(default)s")
+    _results_option(acp)
+
+
 def _thc_options(thc: argparse.ArgumentParser) -> None:
     own = ThcOptions({"thc": THC})
     thc.add_argument("--ablation", action="store_true", help=f"each of {', '.join(ABLATIONS)}")
@@ -357,6 +385,9 @@ def run_options(arguments: argparse.Namespace) -> RunOptions:
             granularity=arguments.granularity,
             clip=arguments.clip,
             feedback=not arguments.no_feedback,
+            reuse=not arguments.no_reuse,
+            buffer_mb=arguments.buffer_mb,
+            late=arguments.late,
             full_precision_every=arguments.full_precision_every,
             inner=arguments.inner,
         ),
@@ -460,6 +491,19 @@ def rates_options(arguments: argparse.Namespace) -> tuple[tuple[str, ...], tuple
     return named(arguments.systems), _integers("seeds", arguments.seeds), chosen
 
 
+def acp_options(arguments: argparse.Namespace) -> AcpOptions:
+    """Options of the command `bench-acp`. Raises OptionError."""
+    return AcpOptions(
+        parts=tuple(arguments.parts.split(",")),
+        systems=named(arguments.systems),
+        buffers=_numbers("buffers", arguments.buffers),
+        ranks=_integers("ranks", arguments.ranks),
+        mbit=arguments.bw,
+        steps=arguments.steps,
+        batch=arguments.batch,
+    )
+
+
 def thc_options(arguments: argparse.Namespace) -> ThcOptions:
     """Options of the command `bench-thc`. Raises OptionError."""
     given = Variant(
@@ -485,6 +529,14 @@ def thc_options(arguments: argparse.Namespace) -> ThcOptions:
         hidden=arguments.hidden,
         baselines=arguments.baselines,
     )
+
+
+def _numbers(name: str, text: str) -> tuple[float, ...]:
+    """Numbers with commas. Raises OptionError."""
+    try:
+        return tuple(map(float, text.split(",")))
+    except ValueError as error:
+        raise OptionError(f"{name}={text}: must be numbers with commas, as 0,2.5") from error
 
 
 def _integers(name: str, text: str) -> tuple[int, ...]:

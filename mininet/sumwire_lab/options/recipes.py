@@ -157,6 +157,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     "acp-thc": Recipe("acp-thc"),
     "thc": Recipe("thc"),
     "thc-uniform": Recipe("thc-uniform"),
+    "thc-wide": Recipe("thc-wide"),
     "thc-bounded": Recipe("thc", bounded=True),
     "dlcp": Recipe("dlcp"),
     "sum32": Recipe("sum32"),

@@ -30,6 +30,10 @@ ENGINES: Final = ("auto", "native", "python")
 # Ops of the systems that a blind job serves.
 _MASKED: Final = frozenset({"thc", "max32", "sum32"})
 
+BUFFER_MB: Final = 25.0
+"""Of DDP's and ACP-SGD's buffers. It is DDP's default, but also for the first one, whose default of 1 MB would split
+a model of 1.2 MB into a large buffer and a tail that costs only latency."""
+
 UNLIMITED: Final = inf
 """Rate of a link without a limit, for the benchmarks of one all-reduce. A run of trainings needs a limit."""
 
@@ -92,6 +96,12 @@ class TrainOptions:
     """Share of values that THC clips."""
     feedback: bool = THC.feedback
     """Whether systems that have error feedback use it."""
+    reuse: bool = True
+    """Whether ACP-SGD takes its basis from the last result, instead of drawing it."""
+    buffer_mb: float | None = None
+    """Gradient that shares a buffer, in units of 2^20 bytes; 0: each tensor has its own. None: BUFFER_MB."""
+    late: bool = False
+    """Whether nothing is sent before the backward pass has ended."""
     full_precision_every: int | None = None
     """Marsit's K; None: as the system's name says. 0: never."""
     inner: str = PLAIN
@@ -120,6 +130,8 @@ class TrainOptions:
         Variant(bits=self.bits, granularity=self.granularity, p=self.clip)
         if not 0 < self.share <= 1:
             raise OptionError(f"share={self.share}: must be above 0 and at most 1")
+        if self.buffer_mb is not None and not 0 <= self.buffer_mb < inf:
+            raise OptionError(f"buffer-mb={self.buffer_mb}: must be 0, for a buffer per tensor, or more")
         if self.full_precision_every is not None and self.full_precision_every < 0:
             raise OptionError(f"full-precision-every={self.full_precision_every}: must be at least 1, or 0 for never")
         if self.inner not in INNER:

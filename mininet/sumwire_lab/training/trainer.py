@@ -19,16 +19,16 @@ from torch.optim import Optimizer
 
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import INNER, MOMENTUM, PLAIN, Chosen
-from sumwire_lab.options.run_options import TrainOptions
+from sumwire_lab.options.run_options import BUFFER_MB, TrainOptions
 from sumwire_lab.options.shapes import rows_of
 from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.options.thc_variants import THC
 from sumwire_lab.training.comm_timing import HookTimer
+from sumwire_lab.training.late_hook import LateHook
 
-# Size of DDP's buckets. It is DDP's default, but also for the first bucket, whose default of 1 MB would split a model
-# of
-# 1.2 MB into a large bucket and a tail that costs only latency.
-BUCKET_MB: Final = 25
+_MB: Final = 1 << 20
+# DDP takes no size of 0. With a byte, each tensor is a bucket of its own.
+_ALONE_MB: Final = 1 / _MB
 
 
 class StepTimer:
@@ -193,6 +193,12 @@ def system_options(
     given |= {name: value for name, value in ablated.items() if name in known and value != usual[name]}
     if "error_feedback" in known and not options.feedback:
         given["error_feedback"] = False
+    if "threshold_bytes" in known and options.buffer_mb is not None:
+        given["threshold_bytes"] = round(options.buffer_mb * _MB)
+    if "accumulation" in known and options.late:
+        given["accumulation"] = None
+    if "reuse" in known and not options.reuse:
+        given["reuse"] = False
     if recipe.merges_updates and options.full_precision_every is not None:
         given["full_precision_every"] = options.full_precision_every or None
     if "rows" in known:
@@ -230,7 +236,7 @@ def make_trainer(
             job.close()
 
     if systems.TABLE[chosen.recipe.system].acts == "hook":
-        return _with_hook(network, optimizer, system, close)
+        return _with_hook(network, optimizer, system, close, options)
     trainer = Trainer(network, system.attach(network, optimizer), lambda: dict(system.stats), close)
     if "global_lr" in given:
         trainer.update = StepTimer()
@@ -240,14 +246,20 @@ def make_trainer(
 
 
 def _with_hook(
-    network: torch.nn.Module, optimizer: Optimizer, system: systems.System, close: Callable[[], None]
+    network: torch.nn.Module,
+    optimizer: Optimizer,
+    system: systems.System,
+    close: Callable[[], None],
+    options: TrainOptions,
 ) -> Trainer:
     """A trainer whose gradients go through DDP's communication hook, with the timer around it."""
-    ddp = DistributedDataParallel(network, bucket_cap_mb=BUCKET_MB)
+    buffer_mb = BUFFER_MB if options.buffer_mb is None else options.buffer_mb
+    ddp = DistributedDataParallel(network, bucket_cap_mb=max(buffer_mb, _ALONE_MB))
     state, hook = system.hook()
     timer = HookTimer(hook, state)
+    hand_over = LateHook(timer.hand_over).hand_over if options.late else timer.hand_over
     # A lambda, because DDP checks a hook's annotations and does not understand annotations that are strings.
-    ddp.register_comm_hook(None, lambda _, bucket: timer.hand_over(bucket))
+    ddp.register_comm_hook(None, lambda _, bucket: hand_over(bucket))
     trainer = Trainer(ddp, optimizer, lambda: dict(system.stats), close)
     trainer.hook = timer
     return trainer

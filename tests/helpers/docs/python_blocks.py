@@ -345,6 +345,7 @@ SETTINGS: dict[str, Setting] = {
     "host.md: Checkpoints": Setting(cut, saved_by_all, _THC, closes=("system", "job")),
     "host.md: Checkpoints (2)": Setting(hooked, trained_by_a_step, _THC, closes=("job",)),
     "host.md: Checkpoints (3)": Setting(saved_by_more, residuals_are_divided, _THC, closes=("system", "job")),
+    "host.md: Many workers: thc-wide": Setting(with_job, bounded_mean, ("sum32", "max32"), closes=("job",)),
     "host.md: Infinity and NaN": Setting(overflowing, skipped_once, _THC, closes=("job",)),
     "host.md: Bounded loss": Setting(bounded, bounded_mean, _THC),
     "dlcp.md: DLCP: packets that know what they carry": Setting(

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import sumwire_controller
+import torch
 import yaml
 from sumwire.codec.tables import ThcTable, for_workers
+from sumwire.codec.thc_wide import wide_codec
 from sumwire_protocol.tables import DEFAULT_BITS, DEFAULT_P, SUM_MAX
 
 from sumwire_lab.bench.thc.training import train
@@ -37,6 +39,9 @@ TRAINED: Final = (2, 8, 18, 32)
 _QUICK: Final[Mapping[str, Any]] = {"epochs": 1, "hidden": 16}
 SLOWER: Final = 3.0
 QUICK_STEPS: Final = 20
+# More than have 16 levels by THC's table; 68 is the last with three values to an element.
+MANY: Final = (18, 32, 68, 69, 128, 255)
+VALUES: Final = 400_000
 
 
 def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str, Experiment]:
@@ -46,6 +51,7 @@ def experiments(results: Path, say: Say, options: PapersOptions) -> Mapping[str,
         "uniform": _uniform,
         "workers": lambda: _workers(options),
         "quorum": lambda: _quorum(results, say, options),
+        "many": lambda: rows.many({workers: _wide_error(workers) for workers in MANY}),
     }
 
 
@@ -65,6 +71,14 @@ def _uniform() -> list[Check]:
         solved, even = chosen_table("thc", workers), chosen_table("thc-uniform", workers)
         ratios[workers] = (solved.mse + solved.clip_mse) / (even.mse + even.clip_mse)
     return rows.against_uniform(ratios)
+
+
+def _wide_error(workers: int) -> float:
+    """NMSE of one of so many workers' normal values, by `thc-wide`."""
+    x = torch.randn(VALUES, generator=torch.Generator().manual_seed(1))
+    sent = wide_codec(workers=workers, job=1, worker=0).begin(x, 0, 0)
+    sent.encode(sent.preliminary())
+    return float(sent.residual().square().sum() / x.square().sum())
 
 
 def _workers(options: PapersOptions) -> list[Check]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Final
 
 from sumwire.lowrank.shapes import MEGABYTE, Sizes
@@ -14,7 +14,8 @@ from sumwire.lowrank.shapes import MEGABYTE, Sizes
 from sumwire_lab.bench import contenders
 from sumwire_lab.bench.suites import accuracy
 from sumwire_lab.bench.suites.accuracy import Row
-from sumwire_lab.experiments import acp_steps
+from sumwire_lab.experiments import acp_digits, acp_steps
+from sumwire_lab.options import acp_options
 from sumwire_lab.run.records import StepRecord
 from sumwire_lab.verify.check import Check, at_least, at_most, equal, holds, reported
 
@@ -24,6 +25,10 @@ OVER_POWERSGD_MIN: Final = 1.43
 AGGREGATOR_MIN: Final = 4.0
 ABLATION_MIN: Final = 1.15
 ACCURACY_RATIO_MIN: Final = 1.5
+# Power-SGD's two all-reduces, one after the other, against ACP-SGD's one, over the same transport.
+POWERSGD_MIN: Final = 1.3
+SEARCH_MAX: Final = 1.1
+ACCURACY_LOSS_MAX: Final = 0.01
 # Sizes that follow from the models' published shapes, as docs/acp.md prints them. 1 MB is 2**20 bytes.
 GOLDEN: Final[Mapping[str, Mapping[str, str]]] = {
     "resnet50": {
@@ -172,12 +177,59 @@ def readme(text: str, makefile: str) -> Check:
     return holds("README: paragraphs with a measured number and no command that makes it", found, "none", not found)
 
 
-def modelled(found: Mapping[str, float]) -> list[Check]:
-    """What overlap and fusion bring on a modelled link, one at a time."""
-    label = f"ACP-SGD, {found['buffers']:.0f} buffers, modelled link: time per step"
-    shown = {name: found[name] for name in ("computing", *acp_steps.VARIANTS)}
+def modelled(turns: Sequence[Mapping[str, float]]) -> list[Check]:
+    """What overlap and fusion bring on a modelled link, one at a time, and what a step's time is made of. Ratios are
+    medians over the turns."""
+    label = f"ACP-SGD, {acp_steps.BUFFERS} buffers, modelled link: time per step"
     ratios = [
-        at_least(f"{label}, {name} / with", found[name] / found[acp_steps.ACP], ABLATION_MIN)
+        at_least(f"{label}, {name} / with", median(turn[name] / turn[acp_steps.ACP] for turn in turns), ABLATION_MIN)
         for name in (acp_steps.LATE, acp_steps.UNFUSED)
     ]
-    return [*ratios, reported(f"{label}, seconds", shown)]
+    seconds = {name: median(turn[name] for turn in turns) for name in turns[0]}
+    split = {
+        "computing": seconds[acp_steps.COMPUTING],
+        "compression": seconds[acp_steps.COMPRESSING] - seconds[acp_steps.COMPUTING],
+        "communication that is not hidden": seconds[acp_steps.ACP] - seconds[acp_steps.COMPRESSING],
+    }
+    return [*ratios, reported(f"{label}, seconds", seconds), reported(f"{label}, seconds by part", split)]
+
+
+def swept(sweep: acp_steps.Sweep) -> list[Check]:
+    """The number of buffers that ACP-SGD finds by itself, against the best one of a sweep."""
+    label = "ACP-SGD, buffers by search, modelled link: time per step"
+    seconds = {str(buffers): one for buffers, one in sweep.seconds.items()}
+    return [
+        at_most(f"{label} / that of the best of the sweep", sweep.over_best, SEARCH_MAX),
+        reported(f"{label}, seconds by number of buffers", {**seconds, f"chosen: {sweep.chosen}": sweep.chosen_s}),
+    ]
+
+
+def trained(accuracies: Mapping[str, Sequence[float]]) -> list[Check]:
+    """Accuracy by rank, and without error feedback or reuse; of each variant that of every seed."""
+    means = {name: fmean(found) for name, found in accuracies.items()}
+    lost = means[acp_digits.SSGD] - means[acp_digits.ACP]
+    label = "ACP-SGD, digits"
+    return [
+        at_most(f"{label}, rank {acp_digits.RANK}: accuracy lost against S-SGD", lost, ACCURACY_LOSS_MAX),
+        *(
+            at_most(f"{label}, {name}: accuracy", means[name], means[acp_digits.ACP])
+            for name in (acp_digits.NO_FEEDBACK, acp_digits.NO_REUSE)
+        ),
+        reported(f"{label}: mean accuracy", means),
+    ]
+
+
+def over_the_group(seconds: Mapping[tuple[str, str], float]) -> list[Check]:
+    """Seconds of a step by system and mode of `acp_options`, all over the process group on the same links."""
+    label = "transformer, 4 workers, over gloo, 9 buffers: time per step"
+    usual = seconds[acp_options.ACP, acp_options.FUSION]
+
+    def over(system: str, mode: str) -> float:
+        return seconds[system, mode] / usual
+
+    return [
+        at_least(f"{label}, ACP-SGD without overlap / with", over(acp_options.ACP, acp_options.NO_WFBP), ABLATION_MIN),
+        at_least(f"{label}, ACP-SGD without fusion / with", over(acp_options.ACP, acp_options.WFBP), ABLATION_MIN),
+        at_least(f"{label}, Power-SGD / ACP-SGD", over(acp_options.POWERSGD, acp_options.FUSION), POWERSGD_MIN),
+        reported(f"{label}, seconds", {f"{system}, {mode}": one for (system, mode), one in seconds.items()}),
+    ]

@@ -13,6 +13,8 @@ from sumwire_lab.verify.check import Check, at_most, equal, reported
 SAME: Final = 1e-9
 # Of all test images.
 POINTS_MAX: Final = 0.01
+# NMSE of 16 even levels and p = 1/32, as 17 workers have by THC.
+FOUR_BITS: Final = 0.0206
 
 
 def tables(found: Mapping[int, float], least: Mapping[int, float], seconds: float) -> list[Check]:
@@ -30,6 +32,13 @@ def against_uniform(ratios: Mapping[int, float]) -> list[Check]:
     worst = max(ratios, key=lambda workers: ratios[workers])
     label = f"thc / thc-uniform NMSE, n = {min(ratios)} .. {max(ratios)}, largest (n = {worst})"
     return [at_most(label, ratios[worst], 1.0)]
+
+
+def many(errors: Mapping[int, float]) -> list[Check]:
+    """`errors`: NMSE of one worker's values by `thc-wide`, by number of workers."""
+    worst = max(errors, key=lambda workers: errors[workers])
+    label = f"thc-wide: NMSE of one of {min(errors)} to {max(errors)} workers, largest (n = {worst})"
+    return [at_most(label, errors[worst], FOUR_BITS), reported("thc-wide: NMSE by number of workers", dict(errors))]
 
 
 def accuracies(found: Mapping[int, tuple[float, ...]]) -> list[Check]:

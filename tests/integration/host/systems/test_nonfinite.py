@@ -38,6 +38,7 @@ OVER_GROUP: dict[str, dict[str, Any]] = {
 }
 OVER_SWITCH: dict[str, dict[str, Any]] = {
     "thc": {},
+    "thc-wide": {},
     "sum32": {},
     "vote": {"scale": 0.05},
     "ef-sign": {},

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 STEPS = 50
 OPTIONS: dict[str, dict[str, Any]] = {
     "thc": {},
+    "thc-wide": {},
     "sum32": {},
     "vote": {"scale": 0.3},
     "ef-sign": {},

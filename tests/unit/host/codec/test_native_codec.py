@@ -235,7 +235,7 @@ def test_usual_rounds_need_no_numpy(
     def numpys(*_: object) -> None:
         raise AssertionError("numpy's form")
 
-    monkeypatch.setattr(thc, "_block_norms", numpys)
+    monkeypatch.setattr(thc, "block_norms", numpys)
     for name in ("_take_any_scales", "_shares"):
         monkeypatch.setattr(thc.ThcRound, name, numpys)
     assert np.array_equal(codec.begin(native._x, 6, 2).preliminary(), agreed)

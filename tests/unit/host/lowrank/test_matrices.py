@@ -191,3 +191,32 @@ def test_state_goes_on_where_it_was(shape: tuple[int, ...]) -> None:
 def test_foreign_state_is_refused(state: dict[str, Tensor | None], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         new_state((9, 4)).load(state, "state")
+
+
+def test_without_error_feedback_what_a_step_leaves_out_is_forgotten() -> None:
+    for shape in [(9, 6), (8,)]:
+        plan = make_plan([shape], 2, min_compression=0.0)
+        zeros = torch.zeros(shape, dtype=torch.float64)
+        one = make_state(plan.items[0], zeros, seed=1, number=0, error_feedback=False)
+        for step in range(3):
+            given = gradient(shape, 0, step)
+            sent = one.compress(given, step)
+            one.restore(sent, torch.full_like(sent, 0.25), torch.empty(shape, dtype=torch.float64))
+            one.commit()
+            assert not bool(error_of(one).any())
+
+
+def test_without_reuse_the_basis_is_drawn_anew_in_every_step() -> None:
+    shape = (9, 6)
+    plan = make_plan([shape], 2, min_compression=0.0)
+    zeros = torch.zeros(shape, dtype=torch.float64)
+    one = make_state(plan.items[0], zeros, seed=1, number=0, reuse=False)
+    for step in range(4):
+        given, before = gradient(shape, 0, step), error_of(one)
+        (output,) = lock_step([one], [given], step)
+        phase = Phase(1 - step % 2)
+        drawn = draw_factor(1, 0, phase, (shape[phase], 2), step + 1)
+        basis = torch.from_numpy(np.linalg.qr(drawn)[0])
+        total = given + before
+        wanted = total @ basis @ basis.T if phase is Phase.Q else basis @ basis.T @ total
+        torch.testing.assert_close(output, wanted, rtol=0, atol=1e-12)

@@ -25,6 +25,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], object]] = {
     "verify-faithful": arguments.faithful_options,
     "bench-codec": arguments.codec_options,
     "bench-thc": arguments.thc_options,
+    "bench-acp": arguments.acp_options,
     "bench-rates": arguments.rates_options,
     "bench-aggregator": arguments.aggregator_options,
 }

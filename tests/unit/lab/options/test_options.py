@@ -178,6 +178,7 @@ def test_what_recipes_take_from_the_library() -> None:
         "terngrad",
         "thc",
         "thc-uniform",
+        "thc-wide",
         "thc-bounded",
         "dlcp",
         "sum32",

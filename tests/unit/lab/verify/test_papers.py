@@ -78,3 +78,8 @@ def test_accuracy_and_quorum() -> None:
 def test_the_controller_chooses_by_the_number_of_workers(workers: int) -> None:
     assert papers_thc.chosen_table("thc", workers) == for_workers(workers)
     assert papers_thc.chosen_table("thc-uniform", workers) == for_workers(workers, kind="uniform")
+
+
+def test_many_workers() -> None:
+    assert [check.holds for check in rows.many({18: 0.002, 68: 0.0206})] == [True, True]
+    assert not rows.many({18: 0.002, 68: 0.021})[0].holds

@@ -4,9 +4,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
 import torch
-from sumwire_lab.experiments import acp_steps
-from sumwire_lab.experiments.acp_steps import ACP, LATE, UNFUSED, VARIANTS, Variant
+from sumwire_lab.errors import OptionError
+from sumwire_lab.experiments import acp_digits, acp_steps
+from sumwire_lab.experiments.acp_steps import ACP, LATE, UNFUSED, VARIANTS, Link, Variant
+from sumwire_lab.options import acp_options
+from sumwire_lab.options.acp_options import AcpOptions
+from sumwire_lab.training.late_hook import LateHook
 from sumwire_lab.verify.rows import acp as rows
 from torch import Tensor
 
@@ -21,18 +29,9 @@ def all_reduces(name: str) -> tuple[list[bool], int]:
         after.append(first.grad is not None)
         return carried(x, number)
 
-    variant._optimizer._reduction = reduce  # type: ignore[assignment]
-    variant._optimizer._submit = at_once
+    variant._acp._reduction = reduce  # type: ignore[assignment]
     variant.step()
-    variant.close()
-    return after, len(variant._optimizer.plan.items)
-
-
-def at_once(call: object) -> torch.futures.Future[None]:
-    call()  # type: ignore[operator]
-    done: torch.futures.Future[None] = torch.futures.Future()
-    done.set_result(None)
-    return done
+    return after, len(variant._acp.plan.items)
 
 
 def test_each_variant_lacks_what_it_is_named_after() -> None:
@@ -46,10 +45,107 @@ def test_each_variant_lacks_what_it_is_named_after() -> None:
     assert len(unfused) == tensors
 
 
-def test_rows() -> None:
-    found = {"computing": 1.0, "buffers": 8.0, ACP: 1.0, LATE: 1.2, UNFUSED: 1.1}
-    assert [check.holds for check in rows.modelled(found)] == [True, False, True]
+def test_link_carries_one_buffer_after_the_other() -> None:
+    link = Link()
+    link.start_s, link.byte_s = 1000.0, 10.0
+    first, second = (link.submit(lambda: link.reduce(torch.zeros(25), 0) and None) for _ in range(2))
+    began = link.now()
+    first.wait()
+    assert link.now() - began == pytest.approx(2000, abs=10)
+    first.wait()
+    second.wait()
+    assert link.now() - began == pytest.approx(4000, abs=10)
+
+
+def test_rows_of_the_modelled_link() -> None:
+    turn = {acp_steps.COMPUTING: 0.5, acp_steps.COMPRESSING: 0.6, ACP: 1.0, LATE: 1.2, UNFUSED: 1.1}
+    slow = {name: 3 * seconds for name, seconds in turn.items()}
+    checks = rows.modelled([turn, slow, turn])
+    assert [check.holds for check in checks] == [True, False, True, True]
+    assert list(checks[-1].value.values()) == pytest.approx([0.5, 0.1, 0.4])
 
 
 def test_turns_measure_every_variant() -> None:
-    assert set(acp_steps.measured(1)) == {"computing", "buffers", *VARIANTS}
+    [turn] = acp_steps.measured(1)
+    assert set(turn) == {acp_steps.COMPUTING, acp_steps.COMPRESSING, *VARIANTS}
+
+
+def test_row_of_the_search() -> None:
+    sweep = acp_steps.Sweep({1: 2.0, 4: 1.0, 48: 3.0}, chosen=4, chosen_s=1.05)
+    assert [check.holds for check in rows.swept(sweep)] == [True, True]
+    assert [check.holds for check in rows.swept(replace(sweep, chosen_s=1.2))] == [False, True]
+
+
+def test_row_of_the_digits() -> None:
+    found = {acp_digits.SSGD: [0.98, 0.99], **{name: [0.98, 0.98] for name in acp_digits.VARIANTS}}
+    found |= {acp_digits.NO_FEEDBACK: [0.96, 0.96], acp_digits.NO_REUSE: [0.99, 0.99]}
+    assert [check.holds for check in rows.trained(found)] == [True, True, False, True]
+
+
+def test_row_over_the_group() -> None:
+    case = acp_options
+    found = {(case.ACP, case.FUSION): 1.0, (case.ACP, case.NO_WFBP): 1.1, (case.ACP, case.WFBP): 1.2}
+    found[case.POWERSGD, case.FUSION] = 1.3
+    assert [check.holds for check in rows.over_the_group(found)] == [False, True, True, True]
+
+
+def test_cases_of_the_benchmark() -> None:
+    options = AcpOptions(systems=("gloo", case_acp := acp_options.ACP), buffers=(0.5,), ranks=(2, 3))
+    cases = list(options.cases())
+    assert len(cases) == 2 * 4 + 1 + 2 and len({case.label for case in cases}) == len(cases)
+    by_label = {case.label: case.options.train for case in cases}
+    assert by_label["systems: gloo, naive, 0 MB, rank 16"].late
+    assert not by_label["systems: gloo, + WFBP, 0 MB, rank 16"].late
+    assert by_label[f"systems: {case_acp}, fusion, no WFBP, 0.9 MB, rank 16"].late
+    assert by_label[f"buffers: {case_acp}, + fusion, 0.5 MB, rank 16"].buffer_mb == 0.5
+    assert by_label[f"ranks: {case_acp}, + fusion, 0.9 MB, rank 3"].rank == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"parts": ("all",)}, "parts=all"),
+        ({"systems": ("nothing",)}, "systems=nothing"),
+        ({"buffers": (-1.0,)}, "buffer-mb=-1.0"),
+        ({"ranks": (0,)}, "rank=0"),
+        ({"mbit": 0.0}, "bw=0.0"),
+    ],
+)
+def test_wrong_options_of_the_benchmark(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        AcpOptions(**given)
+
+
+class Bucket:
+    """What the hook looks at of a DDP bucket."""
+
+    def __init__(self, number: int, *, last: bool) -> None:
+        self.number, self._last = number, last
+
+    def is_last(self) -> bool:
+        return self._last
+
+
+def test_late_hook_sends_nothing_before_the_last_bucket_and_keeps_the_order() -> None:
+    sent: list[int] = []
+
+    def inner(bucket: Any) -> torch.futures.Future[Tensor]:
+        sent.append(bucket.number)
+        future: torch.futures.Future[Tensor] = torch.futures.Future()
+        if bucket.number == 2:
+            future.set_exception(OSError("lost"))
+        else:
+            future.set_result(torch.full((2,), float(bucket.number)))
+        return future
+
+    hook = LateHook(inner)
+    first = hook.hand_over(Bucket(1, last=False))  # type: ignore[arg-type]
+    second = hook.hand_over(Bucket(2, last=False))  # type: ignore[arg-type]
+    assert sent == [] and not first.done()
+    third = hook.hand_over(Bucket(3, last=True))  # type: ignore[arg-type]
+    assert sent == [1, 2, 3]
+    assert float(first.wait().sum()) == 2.0 and float(third.wait().sum()) == 6.0
+    with pytest.raises(OSError, match="lost"):
+        second.wait()
+    hook.hand_over(Bucket(4, last=False))  # type: ignore[arg-type]
+    assert sent == [1, 2, 3], "a step's buckets wait for that step's last one"

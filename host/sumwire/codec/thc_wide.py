@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""THC for many workers: grid points in fields of SUM32 elements, where the sums of 8 planes are too narrow.
+
+Norms, rotation, clipping and unbiased rounding are THC's (:mod:`sumwire.codec.thc`). A worker sends its grid points
+0..g themselves, and there is no table: all g + 1 points are levels. Sums of n workers are at most n g, and fit a field:
+
+* fields of 10 bits, three to an element, 10.7 bits a value each way, as long as n workers can have g >= 15, that is up
+  to 68 workers. For 32 workers g is 31, so a value has 5 bits;
+* fields of 15 bits, two to an element, 16 bits a value each way, for more. For 255 workers g is 128.
+
+g is at most 255. The clipped share p is the power of 1/2 with the least error for g.
+
+A packet has 768 or 512 values, and may lie across blocks. Parts are runs of packets with borders at borders of blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sumwire_protocol.ops import MAX32
+from torch import Tensor
+
+from sumwire.codec import tables
+from sumwire.codec.base import CodecInfo, CodecRound, GradientCodec
+from sumwire.codec.errors import CodecError
+from sumwire.codec.fields import Fields
+from sumwire.codec.layout import CHUNK_VALUES, BlockGroup, Layout, layout
+from sumwire.codec.norms import square_sums
+from sumwire.codec.seeds import RoundingStream, SignStream
+from sumwire.codec.tables import ThcTable
+from sumwire.codec.thc import BLOCK_VALUES, NORM_MIN, block_norms, refuse_norms, without_spoiled
+from sumwire.codec.thc_torch import GridForm
+from sumwire.codec.values import not_finite
+
+WORKERS_MAX: Final = 255
+# Fewest grid cells that are worth a field of 10 bits: 16 levels, as THC has.
+_CELLS_MIN: Final = 15
+_CELLS_MAX: Final = 255
+_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
+_SHARES: Final = tuple(2.0**-power for power in range(3, 16))
+
+
+class WideThcCodec(GradientCodec):
+    """One worker's part of a job of ``workers``; :func:`wide_codec` makes it, with as many fields as fit."""
+
+    fields: ClassVar[Fields]
+
+    def __init__(self, *, workers: int, job: int, worker: int) -> None:
+        super().__init__()
+        self.grid = _grid(min(self.fields.most // workers, _CELLS_MAX))
+        self.job = job
+        self.worker = worker
+
+    def layout(self, length: int) -> Layout:
+        """Return the blocks (one norm each) of a tensor of `length` values."""
+        return layout(length, BLOCK_VALUES)
+
+    def chunks(self, length: int) -> int:
+        return -(-self.layout(length).padded_length // self.info.chunk_values)
+
+    def begin(self, x: Tensor, sequence: int, bucket: int) -> CodecRound:
+        """Start a round. A block with NaN, infinity or a norm above 2**96 becomes NaN on all workers.
+
+        Raises CodecError for another shape or dtype than a flat float32, float16 or bfloat16 tensor.
+        """
+        if x.dim() != 1 or x.dtype not in _DTYPES:
+            raise CodecError(f"{x.dtype} tensor of shape {tuple(x.shape)}: needs a flat one of {_DTYPES}")
+        return _WideRound(self, x.detach(), sequence, bucket)
+
+
+class _ThreeToAnElement(WideThcCodec):
+    fields: ClassVar[Fields] = Fields(10)
+    info: ClassVar[CodecInfo] = fields.info("thc-wide", MAX32.code)
+
+
+class _TwoToAnElement(WideThcCodec):
+    fields: ClassVar[Fields] = Fields(15)
+    info: ClassVar[CodecInfo] = fields.info("thc-wide", MAX32.code)
+
+
+def wide_codec(*, workers: int, job: int, worker: int) -> WideThcCodec:
+    """The codec of one of ``workers``. Raises CodecError for none, or more of them than a packet can count."""
+    if not 1 <= workers <= WORKERS_MAX:
+        raise CodecError(f"workers = {workers}: thc-wide sums 1 to {WORKERS_MAX}")
+    narrow = _ThreeToAnElement.fields.most // workers >= _CELLS_MIN
+    return (_ThreeToAnElement if narrow else _TwoToAnElement)(workers=workers, job=job, worker=worker)
+
+
+@functools.cache
+def _grid(cells: int) -> ThcTable:
+    """The even grid of so many cells whose clipped share gives the least error."""
+    grids = (tables.uniform(cells.bit_length(), p, cells) for p in _SHARES)
+    return min(grids, key=lambda grid: grid.mse + grid.clip_mse)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """By block of the tensor: grid cells per unit of H D x, 0 for a norm that counts as zero or is not finite; and what
+    a cell adds to a value of D H y, NaN for a norm that is not finite."""
+
+    to_grid: NDArray[np.float32]
+    cell: NDArray[np.float32]
+
+
+class _WideRound(CodecRound):
+    def __init__(self, codec: WideThcCodec, x: Tensor, sequence: int, bucket: int) -> None:
+        self._cut = codec.layout(len(x))
+        self._norms = block_norms(x, square_sums(x), self._cut)
+        packet = codec.info.chunk_values
+        largest = self._cut.grain * CHUNK_VALUES
+        finite = without_spoiled(x, self._norms, self._cut)
+        super().__init__(codec, finite, codec.chunks(len(x)), math.lcm(largest, packet) // packet)
+        self._fields, self._grid = codec.fields, codec.grid
+        signs = SignStream.of(codec.job, sequence, bucket, x.device)
+        rounding = RoundingStream.of(codec.job, codec.worker, sequence, bucket, x.device)
+        self._form = GridForm(codec.grid, signs, rounding)
+        blocks = self._cut.blocks
+        self._scales = _Scales(np.zeros(blocks, np.float32), np.zeros(blocks, np.float32))
+        # The grid points that were sent, padding included.
+        self._sent = np.zeros(self._cut.padded_length, np.uint8)
+
+    def preliminary(self) -> NDArray[np.uint32]:
+        """The blocks' L2 norms as float32 bits, shape (blocks,); NaN for a block that is not finite."""
+        return self._norms.view(np.uint32).copy()
+
+    def residual(self, included: NDArray[np.bool_] | None = None) -> Tensor:
+        """x minus what this worker's grid points stand for; those of packets that are not included stand for 0."""
+        self._check_residual(included)
+        left = self._new_result()
+        if not self.chunks:
+            return left
+        finite = np.nan_to_num(self._scales.cell, nan=0.0)
+        values = (self._sent - np.float32(self._grid.granularity / 2)) * self._by_value(finite, 0, self.chunks)
+        if included is not None:
+            values[~np.repeat(included, self._info.chunk_values)[: len(values)]] = 0.0
+        self._form.write(values, self._cut.groups, left)
+        return torch.sub(self._x, left, out=left)
+
+    def _encode_part(self, agreed: NDArray[np.uint32], first: int, last: int, out: NDArray[np.uint8]) -> None:
+        """Write grid points, by the agreed largest norms (float32 bits, shape (blocks,)).
+
+        Raises CodecError for another shape or dtype, NormRangeError for a finite norm above 2**96 or one below 0.
+        """
+        groups, values = self._part(first, last)
+        self._take_scales(agreed, slice(groups[0].first_block, groups[-1].first_block + groups[-1].blocks))
+        points = self._form.points(self._x, groups, self._scales.to_grid)
+        self._sent[values] = points
+        padded = np.zeros((last - first) * self._info.chunk_values, np.int32)
+        padded[: len(points)] = points
+        out[:] = self._fields.pack(padded)
+
+    def _decode_part(
+        self, first: int, last: int, words: NDArray[np.uint8], counts: NDArray[np.int64], target: Tensor
+    ) -> None:
+        """Write the sums of grid points divided by their divisors; zeros for a packet without contributors."""
+        groups, values = self._part(first, last)
+        granularity, per_packet = self._grid.granularity, self._info.chunk_values
+        sums = self._fields.unpack(words, counts, granularity).astype(np.float32)
+        sums -= (counts * (granularity / 2)).astype(np.float32)[:, None]
+        divisors = self._divisors(counts)
+        shares = np.divide(1.0, divisors, out=np.zeros(len(counts)), where=divisors > 0).astype(np.float32)
+        sums[counts == 0] = 0.0
+        flat = sums.reshape(-1)[: values.stop - values.start]
+        flat *= np.repeat(shares, per_packet)[: len(flat)]
+        flat *= self._by_value(self._scales.cell, first, last)
+        self._form.write(flat, groups, target)
+
+    def _part(self, first: int, last: int) -> tuple[tuple[BlockGroup, ...], slice]:
+        """The whole blocks of packets first..last-1, and their values."""
+        per_packet, padded = self._info.chunk_values, self._cut.padded_length
+        values = slice(first * per_packet, min(last * per_packet, padded))
+        return self._cut.part(values.start // CHUNK_VALUES, values.stop // CHUNK_VALUES), values
+
+    def _by_value(self, by_block: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+        """What holds for the block of each value of packets first..last-1."""
+        _, values = self._part(first, last)
+        blocks = self._cut.chunk_blocks[values.start // CHUNK_VALUES : values.stop // CHUNK_VALUES]
+        return np.repeat(by_block[blocks], CHUNK_VALUES)
+
+    def _take_scales(self, agreed: NDArray[np.uint32], blocks: slice) -> None:
+        if agreed.dtype != np.uint32 or agreed.shape != self._norms.shape:
+            raise CodecError(f"{agreed.dtype} norms of shape {agreed.shape}: needs uint32 {self._norms.shape}")
+        spoiled = not_finite(agreed[blocks])
+        norms = np.where(spoiled, np.uint32(0), agreed[blocks]).view(np.float32).astype(np.float64)
+        refuse_norms(norms, blocks.start)
+        cells = np.where(norms < NORM_MIN, 0.0, norms * self._grid.increment)
+        self._scales.to_grid[blocks] = np.divide(1.0, cells, out=np.zeros_like(cells), where=cells > 0)
+        cell = cells / (self._cut.block_chunks[blocks] * CHUNK_VALUES)
+        self._scales.cell[blocks] = np.where(spoiled, np.nan, cell)
