@@ -174,7 +174,7 @@ class TorchForm:
 
 
 class GridForm(TorchForm):
-    """The same where grid points 0..granularity travel themselves, each a level."""
+    """TorchForm where grid points 0..granularity travel themselves, each a level."""
 
     def points(self, x: Tensor, part: tuple[BlockGroup, ...], to_grid: NDArray[np.float32]) -> NDArray[np.uint8]:
         """Return the grid points of a part's values, padding included.
