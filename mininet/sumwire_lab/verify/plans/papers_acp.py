@@ -23,7 +23,7 @@ from sumwire_lab.verify.rows import acp as rows
 
 QUICK_STEPS: Final = 4
 QUICK_EPOCHS: Final = 2
-# What the row compares; bench-acp has all systems and modes. Overlap needs some computing; against Power-SGD what counts
+# What the row compares; bench-acp has all. Overlap needs some computing; against Power-SGD what counts
 # is communication, so its steps have the task's own smaller batch.
 ABLATED: Final = AcpOptions()
 AGAINST: Final = AcpOptions(batch=TEXT.batch)
