@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `sumwire up`, `doctor`, `decode`, `inspect`, `profile-loss` and `tune`.
+"""The command line: `sumwire up`, `doctor`, `decode`, `top`, `inspect`, `profile-loss` and `tune`.
 
-What a command needs is imported when it runs: torch alone takes seconds, and `up`, `doctor` and `decode` need none.
+What a command needs is imported when it runs: torch alone takes seconds, and only the last three need it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 # Commands that need no torch.
-_LIGHT: Final = ("decode", "doctor", "up")
+_LIGHT: Final = ("decode", "doctor", "top", "up")
 _STANDARD_INPUT: Final = "-"
 
 
@@ -66,6 +66,7 @@ def _parser(*, light: bool) -> argparse.ArgumentParser:
     up.set_defaults(run=_up)
     _add_doctor(commands)
     _add_decode(commands)
+    _add_top(commands)
     if not light:
         _add_others(commands)
     return parser
@@ -114,6 +115,42 @@ def _add_decode(commands: Commands) -> None:
     )
     decode.add_argument("--json", action="store_true", help="print one JSON object, or, as packets come, one a line")
     decode.set_defaults(run=_decode)
+
+
+def _add_top(commands: Commands) -> None:
+    top = commands.add_parser(
+        "top",
+        help="show workers, switches and links while a job runs, from the metrics that they serve",
+        description="Reads the metrics of hosts, switches, aggregator and controller, and shows them until Ctrl-C.",
+    )
+    top.add_argument(
+        "endpoints",
+        metavar="ENDPOINT",
+        nargs="+",
+        help="[ADDRESS:]PORT, [ADDRESS:]PORT-PORT, a job file, or a list of targets as Prometheus reads it",
+    )
+    top.add_argument("--port", type=int, default=9464, metavar="PORT", help="of a job file's hosts (default: 9464)")
+    top.add_argument("--interval", type=_interval, default=2.0, metavar="SECONDS", help="default: 2")
+    top.add_argument("--once", action="store_true", help="show what two scrapes say, and end")
+    top.add_argument("--json", action="store_true", help="print one JSON object for each picture")
+    top.set_defaults(run=_top)
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be 0.1 to 3600 seconds")
+    return seconds
+
+
+def _top(options: argparse.Namespace) -> int:
+    from sumwire.top import command
+
+    command.run(command.Options(options.endpoints, options.port, options.interval, options.once, options.json))
+    return 0
 
 
 def _add_others(commands: Commands) -> None:

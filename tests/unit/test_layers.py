@@ -33,7 +33,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
         "host",
         {"sumwire_protocol", "nativelib"},
         "errors native | checkpoint see | config | wire | aggregator codec | blind | transport | job | multihop"
-        " | training | backend lowrank | dlcp | delivery | systems doctor | start | optim ddp reductions | cli",
+        " | training | backend lowrank | dlcp | delivery | systems doctor top | start | optim ddp reductions | cli",
     ),
     "sumwire_controller": (
         "controller",

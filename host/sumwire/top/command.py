@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""`sumwire top`: reads the endpoints every few seconds and shows what they say."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sumwire.top.endpoints import endpoints
+from sumwire.top.picture import Picture, picture
+from sumwire.top.scrape import Scraper
+
+try:
+    from rich.console import Console
+    from rich.live import Live
+
+    from sumwire.top.screen import Screen
+except ImportError as error:
+    from sumwire.errors import UsageError
+
+    raise UsageError("sumwire top needs the package rich; install it: pip install 'sumwire[top]'") from error
+
+
+@dataclass(frozen=True)
+class Options:
+    """``words`` and ``port`` name the endpoints (:mod:`sumwire.top.endpoints`). ``once``: show one picture, with all
+    its rows, and end. ``as_json``: print one JSON object for each picture."""
+
+    words: Sequence[str]
+    port: int
+    interval_s: float
+    once: bool = False
+    as_json: bool = False
+
+
+def run(options: Options, console: Console | None = None) -> None:
+    """Until Ctrl-C or SIGTERM; the terminal is then as it was before. Raises UsageError."""
+    with Scraper(endpoints(options.words, options.port)) as scraper, _stopped() as stopped:
+        pictures = _pictures(scraper, options.interval_s, stopped)
+        if options.once:
+            # Rates need two scrapes.
+            next(pictures)
+            for last in pictures:
+                _show(last, options, console or Console())
+                return
+        elif options.as_json:
+            for one in pictures:
+                _show(one, options, console or Console())
+        else:
+            _follow(pictures, console or Console())
+
+
+def _pictures(scraper: Scraper, interval_s: float, stopped: threading.Event) -> Iterator[Picture]:
+    before = scraper.read()
+    yield picture(before)
+    while not stopped.wait(interval_s):
+        now = scraper.read()
+        yield picture(now, before)
+        before = now
+
+
+def _show(one: Picture, options: Options, console: Console) -> None:
+    if options.as_json:
+        console.out(json.dumps(one.as_dict()), highlight=False)
+    else:
+        console.print(Screen(one, _clock(), None))
+
+
+def _follow(pictures: Iterator[Picture], console: Console) -> None:
+    with Live(console=console, screen=True, auto_refresh=False, transient=True) as live:
+        for one in pictures:
+            live.update(Screen(one, _clock(), console.height), refresh=True)
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+@contextmanager
+def _stopped() -> Iterator[threading.Event]:
+    """Set by SIGINT and SIGTERM within the block."""
+    event = threading.Event()
+    stop: Callable[..., None] = lambda *_: event.set()  # noqa: E731
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What two scrapes, one after the other, say of workers, switches and ports. Pure: neither network nor terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from statistics import median
+from typing import Any, Final
+
+from sumwire_protocol.outside import escaped
+from sumwire_protocol.watch import metrics as names
+from sumwire_protocol.watch.metrics import Metric
+
+from sumwire.top.scrape import Scrape
+
+# A worker is marked as the straggler if the others' share of time in operations, where they wait for it, is larger by
+# this.
+STRAGGLER_SHARE: Final = 0.1
+_DROPS: Final = ("drop", "trim", "mark")
+# Verdicts of packets that were not admitted: counted by their reasons, too.
+_NOT_ADMITTED: Final = ("none", "reject")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker of a job. Rates are per second between the scrapes, ``None`` before the second one; other counts are
+    since its start. ``share``: of the time that it is in operations, waiting included."""
+
+    endpoint: str
+    job: str
+    name: str
+    worker: int
+    sent: float | None
+    received: float | None
+    line_rate: float | None
+    operations: float | None
+    share: float | None
+    in_flight: int
+    resent: float | None
+    resent_total: int
+    missing: int
+    left_out: int
+    fallen_back: bool
+    fallbacks: int
+    straggler: bool = False
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch or aggregator, as one endpoint tells of it. ``refused``: packets by reject reason, where there are any.
+
+    ``dropped``: packets that virtual queues dropped, cut or marked, by decision and drop class.
+    """
+
+    endpoint: str
+    switch: str
+    up: bool
+    in_sync: bool | None
+    admitted: float | None
+    results: float | None
+    repeated: float | None
+    refused: dict[str, int]
+    refused_rate: float | None
+    dropped: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of a soft switch; bytes per second. ``dropped``: frames by cause, where there are any."""
+
+    endpoint: str
+    switch: str
+    port: str
+    received: float | None
+    sent: float | None
+    line_rate: float | None
+    dropped: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Everything at one moment. ``silent``: why endpoints say nothing, by endpoint."""
+
+    workers: tuple[Worker, ...]
+    switches: tuple[Switch, ...]
+    ports: tuple[Port, ...]
+    silent: dict[str, str]
+    endpoints: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class _Two:
+    """An endpoint's values now and before."""
+
+    def __init__(self, now: Scrape, before: Scrape | None) -> None:
+        self.endpoint = now.endpoint
+        self._now, self._before = now, before
+
+    def rows(self, metric: Metric) -> list[dict[str, str]]:
+        """The labels of all its values."""
+        return [dict(labels) for labels in self._now.values.get(metric.served, {})]
+
+    def value(self, metric: Metric, **labels: str) -> float | None:
+        return self._now.values.get(metric.served, {}).get(tuple(sorted(labels.items())))
+
+    def count(self, metric: Metric, **labels: str) -> int:
+        return int(self.value(metric, **labels) or 0)
+
+    def rate(self, metric: Metric, **labels: str) -> float | None:
+        """Per second. A counter that is lower than before began again at 0 in between."""
+        now = self.value(metric, **labels)
+        if self._before is None or now is None or self._now.at <= self._before.at:
+            return None
+        key = tuple(sorted(labels.items()))
+        before = self._before.values.get(metric.served, {}).get(key)
+        if before is None:
+            return None
+        return (now - before if now >= before else now) / (self._now.at - self._before.at)
+
+
+def picture(now: Sequence[Scrape], before: Sequence[Scrape] = ()) -> Picture:
+    """What the scrapes say. ``before``: an earlier one of each endpoint that answered then."""
+    earlier = {scrape.endpoint: scrape for scrape in before if not scrape.error}
+    pairs = [_Two(scrape, earlier.get(scrape.endpoint)) for scrape in now if not scrape.error]
+    workers = sorted((one for pair in pairs for one in _workers(pair)), key=lambda one: (one.name, one.job, one.worker))
+    return Picture(
+        tuple(_marked(workers)),
+        tuple(one for pair in pairs for one in _switches(pair)),
+        tuple(one for pair in pairs for one in _ports(pair)),
+        {scrape.endpoint: scrape.error for scrape in now if scrape.error},
+        len(now),
+    )
+
+
+def _workers(pair: _Two) -> Iterator[Worker]:
+    for info in pair.rows(names.JOB_INFO):
+        own = {"sumwire_job": info["sumwire_job"], "worker": info["worker"]}
+        causes = [{**own, "cause": cause} for cause in ("quick", "timeout")]
+        resent = [pair.rate(names.RESENT, **one) for one in causes]
+        share = pair.rate(names.OPERATION_S, **own)
+        yield Worker(
+            endpoint=pair.endpoint,
+            job=escaped(info["sumwire_job"]),
+            name=escaped(info["name"]),
+            worker=int(info["worker"]) if info["worker"].isdigit() else -1,
+            sent=pair.rate(names.SENT_BYTES, **own),
+            received=pair.rate(names.RECEIVED_BYTES, **own),
+            line_rate=pair.value(names.HOST_LINE_RATE, **own),
+            operations=pair.rate(names.OPERATIONS, **own),
+            share=None if share is None else min(share, 1.0),
+            in_flight=pair.count(names.IN_FLIGHT, **own),
+            resent=_sum(resent),
+            resent_total=sum(pair.count(names.RESENT, **one) for one in causes),
+            missing=pair.count(names.MISSING, **own),
+            left_out=pair.count(names.LEFT_OUT, **own),
+            fallen_back=bool(pair.count(names.FALLEN_BACK, **own)),
+            fallbacks=pair.count(names.FALLBACKS, **own),
+        )
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _marked(workers: Sequence[Worker]) -> Iterator[Worker]:
+    """With the straggler of each job marked: the one that all others spend more of their time in operations than."""
+    for _, of_job in groupby(workers, key=lambda one: (one.name, one.job)):
+        group = list(of_job)
+        shares = sorted((one.share, one.worker) for one in group if one.share is not None)
+        late = -1
+        if len(shares) > 1 and median(share for share, _ in shares[1:]) - shares[0][0] > STRAGGLER_SHARE:
+            late = shares[0][1]
+        yield from (replace(one, straggler=one.worker == late) for one in group)
+
+
+def _switches(pair: _Two) -> Iterator[Switch]:
+    told = [row["switch"] for metric in (names.UP, names.VERDICTS) for row in pair.rows(metric)]
+    for name in dict.fromkeys(told):
+        up, in_sync = pair.value(names.UP, switch=name), pair.value(names.IN_SYNC, switch=name)
+        verdicts = {
+            row["verdict"]: pair.rate(names.VERDICTS, **row)
+            for row in pair.rows(names.VERDICTS)
+            if row["switch"] == name
+        }
+        refused = _counts(pair, names.REFUSED, name)
+        yield Switch(
+            endpoint=pair.endpoint,
+            switch=escaped(name),
+            up=up is None or bool(up),
+            in_sync=None if in_sync is None else bool(in_sync),
+            admitted=_sum([rate for verdict, rate in verdicts.items() if verdict not in _NOT_ADMITTED]),
+            results=verdicts.get("last"),
+            repeated=_sum([verdicts.get(verdict) for verdict in ("duplicate", "repeat")]),
+            refused={escaped(row["reason"]): count for row, count in refused},
+            refused_rate=_sum([pair.rate(names.REFUSED, **row) for row in _rows(pair, names.REFUSED, name)]),
+            dropped=_decisions(_counts(pair, names.QUEUE_PACKETS, name)),
+        )
+
+
+def _rows(pair: _Two, metric: Metric, switch: str) -> list[dict[str, str]]:
+    return [row for row in pair.rows(metric) if row["switch"] == switch]
+
+
+def _counts(pair: _Two, metric: Metric, switch: str) -> list[tuple[dict[str, str], int]]:
+    """The labels and values above 0 of one switch."""
+    counted = [(row, pair.count(metric, **row)) for row in _rows(pair, metric, switch)]
+    return [(row, count) for row, count in counted if count]
+
+
+def _decisions(counted: Sequence[tuple[Mapping[str, str], int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row, count in counted:
+        if row["decision"] in _DROPS:
+            kind = "tagged" if row["tagged"] == "yes" else "other"
+            key = f"{row['decision']} {kind} class {escaped(row['drop_class'])}"
+            found[key] = found.get(key, 0) + count
+    return dict(sorted(found.items()))
+
+
+def _ports(pair: _Two) -> Iterator[Port]:
+    for row in pair.rows(names.PORT_SENT_BYTES):
+        dropped = [
+            (one["cause"], pair.count(names.PORT_DROPPED, **one))
+            for one in pair.rows(names.PORT_DROPPED)
+            if (one["switch"], one["port"]) == (row["switch"], row["port"])
+        ]
+        yield Port(
+            endpoint=pair.endpoint,
+            switch=escaped(row["switch"]),
+            port=escaped(row["port"]),
+            received=pair.rate(names.PORT_RECEIVED_BYTES, **row),
+            sent=pair.rate(names.PORT_SENT_BYTES, **row),
+            line_rate=pair.value(names.PORT_LINE_RATE, **row),
+            dropped={escaped(cause): count for cause, count in dropped if count},
+        )
