@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,7 @@ def test_greetings_in_different_rounds_meet_where_chunks_are_sprayed() -> None:
     assert play(drawn(304045)).violations == []
 
 
+PAGE = Path(__file__).parents[3] / "docs" / "simulator.md"
 KEYED = replace(
     CALM,
     terms=Terms("star3", 4, 3, keyed=True),
@@ -148,6 +150,15 @@ def test_a_schedule_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
         smallest, outcome = shrink.shrunk(replace(CALM, faults=faults, weather=Weather(drop=0.1)))
     assert "broken" in outcome.violations[0]
     assert (smallest.faults, smallest.weather.drop, smallest.terms.shape) == ((), 0.0, "star2")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted({*mutations.MUTATIONS} - {"runs-have-no-token"}))
+def test_the_page_names_a_seed_that_shows_a_broken_rule(name: str) -> None:
+    (seed,) = re.findall(rf"^\| {name}[^|]*\| (\d+) \|", PAGE.read_text(), re.MULTILINE)
+    schedule = drawn(int(seed))
+    with mutations.mutated(name):
+        assert play(with_key(schedule) if name in mutations.OF_KEYS else schedule).violations
 
 
 def test_command_plays_seeds_in_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
