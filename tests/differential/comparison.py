@@ -15,14 +15,14 @@ from differential.events import Event
 from differential.reference import Frames, Reference
 from softswitch.errors import DeviceError
 from softswitch.program import ir
-from softswitch.runtime.entries import CounterValue, Entry, KeyMatch
+from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch
 from softswitch.switch import EngineChoice, SoftSwitch
 
 SEED = 0xFEEDFACE12345678
 NOW_US = 0x1234_5678_9ABC
 BATCH = 16  # packets between two comparisons of the whole state
 
-Rows = dict[tuple[tuple[KeyMatch, ...], int], tuple[str, tuple[int, ...], CounterValue | None]]
+Rows = dict[tuple[tuple[KeyMatch, ...], int], tuple[tuple[ActionCall, ...], CounterValue | None]]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,11 @@ class EngineRunner:
 
 
 def _rows(entries: Sequence[Entry]) -> Rows:
-    return {(entry.key, entry.priority): (entry.action.name, entry.action.args, entry.counter) for entry in entries}
+    return {(entry.key, entry.priority): (_calls(entry.action), entry.counter) for entry in entries}
+
+
+def _calls(action: ActionCall | ActionSet) -> tuple[ActionCall, ...]:
+    return action.calls if isinstance(action, ActionSet) else (action,)
 
 
 class ReferenceRunner:
@@ -190,7 +194,13 @@ class ReferenceRunner:
         for name, table in reference.tables.items():
             described = reference.program.tables[name]
             tables[name] = {
-                identity: (names[reference.action_index(described, row.action.name)], row.action.args, row.counter)
+                identity: (
+                    tuple(
+                        ActionCall(names[reference.action_index(described, call.name)], call.args)
+                        for call in _calls(row.action)
+                    ),
+                    row.counter,
+                )
                 for identity, row in table.rows.items()
             }
         return State(

@@ -12,7 +12,7 @@ from differential.entries import make_match
 from differential.frames import make_frame
 from differential.reference import Reference
 from softswitch.program import ir
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch, Replica
+from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch, Replica
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,10 @@ class EventMaker:
     def _entry(self, table: ir.Table, key: tuple[KeyMatch, ...], priority: int) -> Entry:
         draws = self._draws
         counter = CounterValue(draws.number(32), draws.number(40)) if table.has_counter and draws.chance(0.3) else None
-        return Entry(key, self._call(table), priority, counter=counter)
+        action: ActionCall | ActionSet = self._call(table)
+        if table.selector is not None and draws.chance(0.8):
+            action = ActionSet(tuple(self._call(table) for _ in range(draws.count(1, 5))))
+        return Entry(key, action, priority, counter=counter)
 
     def _insert(self, table: ir.Table) -> Event | None:
         if not table.keys:

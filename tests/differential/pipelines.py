@@ -90,6 +90,7 @@ class PipelineMaker:
             on_hit=on_hit,
             on_miss=on_miss,
             has_counter=bool(keys) and draws.chance(0.4),
+            selector=draws.one(list(self._declared.calculations)) if keys and draws.chance(0.3) else None,
         )
         self._nodes[name] = table
         return name

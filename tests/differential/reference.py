@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from differential.checksums import DIGESTS
 from softswitch.program import ir
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 
 STANDARD = "standard_metadata"
 DROP_PORT = 511
@@ -275,7 +275,7 @@ class Reference:
             call = state.default or ActionCall(str(table.default_action), table.default_args)
         else:
             entry = state.rows[identity]
-            call = entry.action
+            call = self._chosen(table, entry.action, packet)
             if table.meter_target is not None:
                 self._store(packet, table.meter_target, GREEN)
             if entry.counter is not None:
@@ -287,6 +287,12 @@ class Reference:
         if not table.by_hit:
             return table.next[index]
         return table.on_miss if identity is None else table.on_hit
+
+    def _chosen(self, table: ir.Table, action: ActionCall | ActionSet, packet: Packet) -> ActionCall:
+        if isinstance(action, ActionCall):
+            return action
+        assert table.selector is not None
+        return action.calls[self._digest(table.selector, packet) % 2**32 % len(action.calls)]
 
     def action_index(self, table: ir.Table, name: str) -> int:
         return next(i for i in table.actions if name in (self._actions[i].name, str(i)))

@@ -67,6 +67,7 @@ def _verdicts(change: Callable[[Row, str], tuple[Row, str]]) -> contextlib.Abstr
 def _changed(entry: Entry, change: Callable[[Row, str], tuple[Row, str]]) -> Entry:
     [key] = entry.key
     assert isinstance(key, Ternary)
+    assert isinstance(entry.action, ActionCall)
     (value, mask), action = change((key.value, key.mask), entry.action.name.rpartition(".")[2])
     return replace(entry, key=(Ternary(value, mask),), action=ActionCall(f"ingress.slot.{action}"))
 

@@ -178,6 +178,8 @@ class _Flow:
         before = meeting.at(table.name)
         for key in table.keys:
             self._read_expr(key.target, before)
+        if table.selector is not None:
+            self._calculation(table.selector, before)
         for index in table.actions:
             after = self._body(self._actions[index].body, before)
             meeting.arrive(None, after)  # the action may exit

@@ -10,6 +10,7 @@ from softswitch.native.emit_carrier import LIMB
 from softswitch.native.emit_code import Code, comment
 from softswitch.native.emit_context import Context
 from softswitch.native.emit_expr import ExprEmitter
+from softswitch.native.emit_hash import hash_value
 from softswitch.native.emit_stmt import StatementEmitter
 from softswitch.native.limbs import LIMB_BITS, WIDE_BITS, argument_offsets, limbs
 from softswitch.program import ir
@@ -93,6 +94,8 @@ def _table(context: Context, table: ir.Table) -> list[str]:
             StatementEmitter(context, code, expressions, place).store(table.meter_target, ir.Const(0))
     if table.has_counter:
         code.line("if (entry->cell) count_packet(p, entry->cell);")
+    if table.selector is not None:
+        _choose(context, table.selector, code)
     with code.block("switch (entry->action)"):
         for position, index in enumerate(table.actions):
             done = [context.reached(f"{place}: action {context.actions[index].name}")]
@@ -104,6 +107,15 @@ def _table(context: Context, table: ir.Table) -> list[str]:
     code.line("return entry;")
     head = f"static const struct ss_entry *{_table_name(context, table)}(struct packet *p) {{"
     return [comment(f"{table.name}, {table.source}"), head, *code.lines, "}", ""]
+
+
+def _choose(context: Context, selector: str, code: Code) -> None:
+    """Of an entry with several actions take the one that the hash names."""
+    with code.block("if (entry->action == SS_SET)"):
+        expressions = ExprEmitter(context.storage, code)
+        chosen = hash_value(context.program.calculations[selector], context, code, expressions)
+        number = f"(uint32_t){chosen.text} % entry->args[0]"
+        code.line(f"entry = (const struct ss_entry *)(uintptr_t)entry->args[1 + {number}];")
 
 
 def _either(context: Context, condition: str, then: str, otherwise: str) -> str:

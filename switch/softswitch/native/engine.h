@@ -76,6 +76,9 @@ struct ss_entry {
   const uint64_t *args;  // action data, see ss_program
 };
 
+// `action` of an entry that has several: `args` are their count and the addresses of their entries.
+#define SS_SET UINT32_MAX
+
 struct ss_table;  // lookup.h
 
 struct ss_replica {

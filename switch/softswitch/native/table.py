@@ -16,15 +16,17 @@ from softswitch.runtime.entries import CounterValue, KeyMatch, Range, Ternary
 from softswitch.runtime.tables import prefix_mask
 
 RANKED, HASHED, PREFIX = range(3)  # SS_RANKED, SS_EXACT, SS_PREFIX of runtime.h
+SET = 0xFFFFFFFF  # SS_SET of engine.h
 
 
 class NativeRow:
     """Owns a ``struct ss_row``."""
 
-    __slots__ = ("__weakref__", "address", "cell")
+    __slots__ = ("__weakref__", "address", "cell", "choices")
 
-    def __init__(self, address: int, counts: bool) -> None:
+    def __init__(self, address: int, counts: bool, choices: Sequence[NativeRow] = ()) -> None:
         self.address = address
+        self.choices = choices  # whose addresses are in C
         self.cell = runtime().ss_row_cell(address) if counts else None
 
     def __del__(self, _at_exit: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -75,6 +77,31 @@ class NativeTable:
         if counter is not None:
             self.write_counter(row, counter)
         return row
+
+    def row_of_set(
+        self, key: tuple[KeyMatch, ...], calls: Sequence[tuple[int, tuple[int, ...]]], counter: CounterValue | None
+    ) -> NativeRow:
+        choices = [self._choice(*call) for call in calls]
+        words = array("Q", [len(choices), *[choice.address for choice in choices]]).tobytes()
+        address = runtime().ss_row_new(
+            SET,
+            True,
+            words,
+            len(words) // LIMB_BYTES,
+            self._key.pack(key),
+            self._key.limbs,
+            self._kind != HASHED,
+            counter is not None,
+        )
+        row = NativeRow(present(address), counter is not None, choices)
+        if counter is not None:
+            self.write_counter(row, counter)
+        return row
+
+    def _choice(self, position: int, args: tuple[int, ...]) -> NativeRow:
+        packed = self._arguments[position].pack(args)
+        address = runtime().ss_row_new(position, True, packed, len(packed) // LIMB_BYTES, b"", 0, False, False)
+        return NativeRow(present(address), False)
 
     def publish(self, rows: Sequence[NativeRow], default: NativeRow) -> None:
         addresses = _addresses(rows)

@@ -14,7 +14,6 @@ from softswitch.p4runtime.p4info import P4Info
 
 _IDS: dict[str, Callable[[Any], int]] = {
     "extern_entry": lambda entry: int(entry.extern_type_id),
-    "action_profile_group": lambda entry: int(entry.action_profile_id),
     "direct_meter_entry": lambda entry: int(entry.table_entry.table_id),
     "register_entry": lambda entry: int(entry.register_id),
 }

@@ -111,13 +111,15 @@ class Counter:
 
 @dataclass(frozen=True)
 class Profile:
-    """An action profile, or a selector. ``size``: members; 0 for any number."""
+    """An action profile, or a selector. ``size``: members; 0 for any number. ``max_group_size``: sum of the weights of
+    a group; 0 for any."""
 
     id: int
     name: str
     table_ids: tuple[int, ...]
     has_selector: bool
     size: int
+    max_group_size: int
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ def parse(message: Any) -> P4Info:
 def _profiles(message: Any, tables: Mapping[int, Table]) -> dict[int, Profile]:
     profiles = _by_id(
         (
-            Profile(p.preamble.id, p.preamble.name, tuple(p.table_ids), p.with_selector, p.size)
+            Profile(p.preamble.id, p.preamble.name, tuple(p.table_ids), p.with_selector, p.size, p.max_group_size)
             for p in message.action_profiles
         ),
         "action profile",
@@ -250,7 +252,6 @@ def _profiles(message: Any, tables: Mapping[int, Table]) -> dict[int, Profile]:
 def _others(message: Any) -> dict[str, frozenset[int]]:
     return {
         "extern_entry": frozenset(each.extern_type_id for each in message.externs),
-        "action_profile_group": frozenset(each.preamble.id for each in message.action_profiles),
         "direct_meter_entry": frozenset(each.direct_table_id for each in message.direct_meters),
         "register_entry": frozenset(each.preamble.id for each in message.registers),
     }

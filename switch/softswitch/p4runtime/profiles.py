@@ -1,21 +1,22 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Action profiles: members that entries of tables refer to, and one-shot sets of one action.
+"""Action profiles: members and groups that entries of tables refer to, and one-shot sets.
 
-The data plane knows no members: an entry has its member's action, and gets the new one when the member changes. It does
-not choose among members either, so groups and sets of several actions are not offered. Specification:
+The data plane knows neither members nor groups: an entry has its member's action, or all actions of its group, among
+which the table's selector chooses. It gets new ones when the member or the group changes. Specification:
 "ActionProfileMember & ActionProfileGroup".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
+from softswitch.p4runtime.choices import Handles, check_weights, in_order, weights_of
 from softswitch.p4runtime.entries import decode_call
 from softswitch.p4runtime.errors import (
     AlreadyExistsError,
@@ -23,10 +24,9 @@ from softswitch.p4runtime.errors import (
     InvalidArgumentError,
     NotThereError,
     ResourceExhaustedError,
-    UnimplementedError,
 )
 from softswitch.p4runtime.p4info import P4Info, Profile, Table
-from softswitch.runtime.entries import ActionCall, Entry, KeyMatch
+from softswitch.runtime.entries import ActionCall, ActionSet, Entry, KeyMatch
 
 #: Table name, key, priority.
 EntryKey = tuple[str, tuple[KeyMatch, ...], int]
@@ -35,22 +35,35 @@ _UPDATE = p4runtime_pb2.Update
 
 @dataclass
 class Member:
-    """``action``: as it was written. ``users``: the entries that refer to it."""
+    """``action``: as it was written. ``users``: the entries that refer to it. ``handles``: see :mod:`.choices`."""
 
     action: Any
     call: ActionCall
+    handles: list[int]
+    users: set[EntryKey] = field(default_factory=set)
+
+
+@dataclass
+class Group:
+    """``message``: the ``ActionProfileGroup`` as it was written. ``weights``: by member. ``users``: entries."""
+
+    message: Any
+    weights: dict[int, int]
     users: set[EntryKey] = field(default_factory=set)
 
 
 @dataclass
 class Profiles:
-    """``members``: by profile and member. ``references``: what entries were written with, as ``TableAction``."""
+    """``members`` and ``groups``: by profile and their own id. ``references``: what entries were written with, as
+    ``TableAction``."""
 
     members: dict[tuple[int, int], Member] = field(default_factory=dict)
+    groups: dict[tuple[int, int], Group] = field(default_factory=dict)
     references: dict[EntryKey, Any] = field(default_factory=dict)
+    handles: dict[int, Handles] = field(default_factory=dict)
 
-    def resolve(self, info: P4Info, table: Table, action: Any) -> ActionCall:
-        """The action that an entry has by its reference. Raises NotThereError for a member that is not there."""
+    def resolve(self, info: P4Info, table: Table, action: Any) -> ActionCall | ActionSet:
+        """What an entry runs by its reference. Raises NotThereError for a member or group that is not there."""
         profile = info.profile(table.implementation_id)
         kind = action.WhichOneof("type")
         what = f"table {table.name!r}"
@@ -64,33 +77,51 @@ class Profiles:
             case "action_profile_action_set" if profile.has_selector:
                 return self._of_set(info, table, profile, action.action_profile_action_set)
             case "action_profile_group_id" if profile.has_selector:
-                raise UnimplementedError(f"{what}: groups of action selectors are not offered; members are")
+                return self._of_group(profile, action.action_profile_group_id, what)
         raise InvalidArgumentError(f"{what} has an action profile and takes a member of it, the request has {kind}")
 
-    def _of_set(self, info: P4Info, table: Table, profile: Profile, action_set: Any) -> ActionCall:
+    def _of_set(self, info: P4Info, table: Table, profile: Profile, action_set: Any) -> ActionCall | ActionSet:
         what = f"table {table.name!r}"
         if any(number == profile.id for number, _ in self.members):
             raise InvalidArgumentError(f"{what}: a one-shot set, but selector {profile.name!r} has members; use them")
-        actions = action_set.action_profile_actions
-        if len(actions) != 1:
-            raise UnimplementedError(f"{what}: a one-shot set of {len(actions)} actions; sets of one are offered")
-        [only] = actions
-        if only.WhichOneof("watch_kind") is not None:
-            raise UnimplementedError(f"{what}: watch ports are not offered")
-        if only.weight <= 0:
-            raise InvalidArgumentError(f"{what}: weight {only.weight} of a one-shot action is not above 0")
-        return decode_call(info, table, only.action, is_default=False)
+        parts = action_set.action_profile_actions
+        if not parts:
+            raise InvalidArgumentError(f"{what}: a one-shot set has at least one action")
+        check_weights(f"{what}, one-shot set", profile, parts)
+        calls = [(decode_call(info, table, part.action, is_default=False), part.weight) for part in parts]
+        if len(calls) == 1:
+            return calls[0][0]
+        return ActionSet(tuple(call for call, weight in calls for _ in range(weight)))
+
+    def _of_group(self, profile: Profile, group_id: int, what: str) -> ActionSet:
+        group = self.groups.get((profile.id, group_id))
+        if group is None:
+            raise NotThereError(f"{what}: action profile {profile.name!r} has no group {group_id}")
+        if not group.weights:
+            raise FailedPreconditionError(f"{what}: group {group_id} is empty; give it members first")
+        return self._calls(profile.id, group)
+
+    def _calls(self, profile: int, group: Group) -> ActionSet:
+        handles = {member: self.members[profile, member].handles for member in group.weights}
+        return ActionSet(tuple(self.members[profile, each].call for each in in_order(group.weights, handles)))
 
     def refer(self, table: Table, where: EntryKey, action: Any | None) -> None:
         """Keep what an entry was written with; None: it is deleted."""
         before = self.references.pop(where, None)
-        if before is not None and before.WhichOneof("type") == "action_profile_member_id":
-            self.members[table.implementation_id, before.action_profile_member_id].users.discard(where)
+        if before is not None:
+            self._users(table.implementation_id, before).discard(where)
         if action is None:
             return
-        self.references[where] = p4runtime_pb2.TableAction.FromString(action.SerializeToString())
-        if action.WhichOneof("type") == "action_profile_member_id":
-            self.members[table.implementation_id, action.action_profile_member_id].users.add(where)
+        self.references[where] = kept = p4runtime_pb2.TableAction.FromString(action.SerializeToString())
+        self._users(table.implementation_id, kept).add(where)
+
+    def _users(self, profile: int, action: Any) -> set[EntryKey]:
+        match action.WhichOneof("type"):
+            case "action_profile_member_id":
+                return self.members[profile, action.action_profile_member_id].users
+            case "action_profile_group_id":
+                return self.groups[profile, action.action_profile_group_id].users
+        return set()
 
     def write_member(self, device: Device, info: P4Info, update_type: int, entry: Any) -> None:
         """Apply one update of an ``ActionProfileMember``."""
@@ -105,8 +136,8 @@ class Profiles:
             raise NotThereError(f"{what} does not exist")
         if update_type == _UPDATE.DELETE:
             assert known is not None, "it would not exist"
-            if known.users:
-                raise FailedPreconditionError(f"{what}: {len(known.users)} entries refer to it; delete them first")
+            self._check_unused(profile, entry.member_id, known, what)
+            self._handles(profile.id).resize(known.handles, 0)
             del self.members[profile.id, entry.member_id]
             return
         if not entry.HasField("action"):
@@ -115,11 +146,76 @@ class Profiles:
         action = p4runtime_pb2.Action.FromString(entry.action.SerializeToString())
         if known is None:
             self._check_room(info, profile, what)
-            self.members[profile.id, entry.member_id] = Member(action, call)
+            self.members[profile.id, entry.member_id] = Member(action, call, [self._handles(profile.id).take()])
             return
         known.action, known.call = action, call
-        for table, key, priority in known.users:
-            device.modify(table, Entry(key, call, priority))
+        _modify(device, known.users, call)
+        for group in self._groups_of(profile.id, entry.member_id):
+            _modify(device, group.users, self._calls(profile.id, group))
+
+    def write_group(self, device: Device, info: P4Info, update_type: int, entry: Any) -> None:
+        """Apply one update of an ``ActionProfileGroup``."""
+        profile = info.profile(entry.action_profile_id)
+        what = f"action profile {profile.name!r}, group {entry.group_id}"
+        if not profile.has_selector:
+            raise InvalidArgumentError(f"{what}: the profile has no selector, so it takes members and no groups")
+        if not entry.group_id:
+            raise InvalidArgumentError(f"{what}: a group's id is not 0")
+        known = self.groups.get((profile.id, entry.group_id))
+        if update_type == _UPDATE.INSERT and known is not None:
+            raise AlreadyExistsError(f"{what} exists already")
+        if update_type != _UPDATE.INSERT and known is None:
+            raise NotThereError(f"{what} does not exist")
+        if update_type == _UPDATE.DELETE:
+            assert known is not None, "it would not exist"
+            if known.users:
+                raise FailedPreconditionError(f"{what}: {len(known.users)} entries refer to it; delete them first")
+            del self.groups[profile.id, entry.group_id]
+            self._resize(profile.id, known.weights)
+            return
+        weights = self._checked(profile, entry, known, what)
+        kept = Group(p4runtime_pb2.ActionProfileGroup.FromString(entry.SerializeToString()), weights)
+        if known is not None:
+            kept.users = known.users
+        self.groups[profile.id, entry.group_id] = kept
+        self._resize(profile.id, {*weights, *(known.weights if known is not None else ())})
+        if kept.users:
+            _modify(device, kept.users, self._calls(profile.id, kept))
+
+    def _checked(self, profile: Profile, entry: Any, known: Group | None, what: str) -> dict[int, int]:
+        """Weight by member. Raises the errors of :func:`.choices.check_weights`, NotThereError and others."""
+        if known is not None and entry.max_size != known.message.max_size:
+            before = known.message.max_size
+            raise InvalidArgumentError(f"{what}: max_size {entry.max_size}, and it was made with {before}, which stays")
+        if entry.max_size < 0 or (profile.max_group_size and entry.max_size > profile.max_group_size):
+            raise InvalidArgumentError(f"{what}: max_size {entry.max_size} is not in 0..{profile.max_group_size}")
+        weights = weights_of(what, entry)
+        missing = [member for member in weights if (profile.id, member) not in self.members]
+        if missing:
+            raise NotThereError(f"{what}: member {missing[0]} does not exist")
+        check_weights(what, profile, entry.members, entry.max_size)
+        if known is not None and known.users and not weights:
+            raise FailedPreconditionError(f"{what}: {len(known.users)} entries refer to it, so it cannot become empty")
+        return weights
+
+    def _check_unused(self, profile: Profile, member_id: int, member: Member, what: str) -> None:
+        if member.users:
+            raise FailedPreconditionError(f"{what}: {len(member.users)} entries refer to it; delete them first")
+        groups = len(self._groups_of(profile.id, member_id))
+        if groups:
+            raise FailedPreconditionError(f"{what}: {groups} groups have it; take it out of them first")
+
+    def _groups_of(self, profile: int, member_id: int) -> list[Group]:
+        return [group for (number, _), group in self.groups.items() if number == profile and member_id in group.weights]
+
+    def _handles(self, profile: int) -> Handles:
+        return self.handles.setdefault(profile, Handles())
+
+    def _resize(self, profile: int, members: Iterable[int]) -> None:
+        """Give members as many handles as their largest weight needs."""
+        for number in sorted(members):
+            weights = [group.weights[number] for group in self._groups_of(profile, number)]
+            self._handles(profile).resize(self.members[profile, number].handles, max(weights, default=1))
 
     def _check_room(self, info: P4Info, profile: Profile, what: str) -> None:
         if profile.size and sum(number == profile.id for number, _ in self.members) >= profile.size:
@@ -141,3 +237,19 @@ class Profiles:
                 entity.action_profile_member.member_id = member_id
                 entity.action_profile_member.action.CopyFrom(member.action)
                 yield entity
+
+    def read_groups(self, info: P4Info, asked: Any) -> Iterator[Any]:
+        """An ``Entity`` for each group, as :meth:`read_members`."""
+        profile = info.profile(asked.action_profile_id).id if asked.action_profile_id else 0
+        if asked.group_id and (profile, asked.group_id) not in self.groups:
+            raise NotThereError(f"there is no group {asked.group_id} of action profile id {profile:#010x}")
+        for (number, group_id), group in sorted(self.groups.items(), key=lambda item: item[0]):
+            if profile in (0, number) and asked.group_id in (0, group_id):
+                entity = p4runtime_pb2.Entity()
+                entity.action_profile_group.CopyFrom(group.message)
+                yield entity
+
+
+def _modify(device: Device, users: Iterable[EntryKey], action: ActionCall | ActionSet) -> None:
+    for table, key, priority in users:
+        device.modify(table, Entry(key, action, priority))

@@ -33,7 +33,7 @@ from softswitch.p4runtime.p4info import Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.snapshot import Snapshot
-from softswitch.runtime.entries import CounterValue, Entry
+from softswitch.runtime.entries import ActionCall, CounterValue, Entry
 
 #: Rows, cells and replicas that one Read may look at.
 MAX_STEPS = 1 << 18
@@ -159,6 +159,9 @@ def _extern_parts(pipeline: Pipeline, kind: str, asked: Any) -> list[Part]:
     if kind == "action_profile_member":
         found = list(pipeline.notes.profiles.read_members(pipeline.info, asked))
         return [Part(len(found), lambda: found)]
+    if kind == "action_profile_group":
+        groups_found = list(pipeline.notes.profiles.read_groups(pipeline.info, asked))
+        return [Part(sum(1 + len(each.action_profile_group.members) for each in groups_found), lambda: groups_found)]
     if kind == "value_set_entry":
         sets = list(value_sets.entities(pipeline.info, pipeline.notes.value_sets, asked))
         return [Part(sum(1 + len(each.value_set_entry.members) for each in sets), lambda: sets)]
@@ -218,7 +221,10 @@ def _entries(snapshot: Snapshot, pipeline: Pipeline, table: Table, request: Any)
 def _entry(pipeline: Pipeline, table: Table, entry: Entry, request: Any) -> Any | None:
     message = _key_message(table, entry)
     reference = pipeline.notes.profiles.references.get((table.name, entry.key, entry.priority))
-    message.action.CopyFrom(reference or encode_action(pipeline.info, entry.action))
+    if reference is not None:
+        message.action.CopyFrom(reference)
+    elif isinstance(entry.action, ActionCall):
+        message.action.CopyFrom(encode_action(pipeline.info, entry.action))
     message.is_const = entry.is_const
     _add_note(message, pipeline.notes.entries.get((table.name, entry.key, entry.priority)))
     if request.HasField("counter_data") and table.has_direct_counter:

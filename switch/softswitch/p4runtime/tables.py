@@ -25,7 +25,7 @@ from softswitch.p4runtime.p4info import Table
 from softswitch.p4runtime.pipeline import EntryNote, Pipeline
 from softswitch.p4runtime.profiles import EntryKey
 from softswitch.p4runtime.wire import PlainUpdate
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, KeyMatch
+from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, KeyMatch
 
 _INSERT = p4runtime_pb2.Update.INSERT
 _MODIFY = p4runtime_pb2.Update.MODIFY
@@ -166,7 +166,7 @@ def _put(device: Device, pipeline: Pipeline, row: Row, update_type: int, message
         pipeline.idle.write(row.where, message.idle_timeout_ns)
 
 
-def _decode_action(pipeline: Pipeline, table: Table, action: Any) -> ActionCall:
+def _decode_action(pipeline: Pipeline, table: Table, action: Any) -> ActionCall | ActionSet:
     if table.implementation_id:
         return pipeline.notes.profiles.resolve(pipeline.info, table, action)
     return decode_action(pipeline.info, table, action, is_default=False)

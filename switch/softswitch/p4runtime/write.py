@@ -95,6 +95,9 @@ def _apply_extern(device: Device, pipeline: Pipeline, kind: str, update: Any) ->
         case "action_profile_member":
             member = update.entity.action_profile_member
             pipeline.notes.profiles.write_member(device, pipeline.info, update.type, member)
+        case "action_profile_group":
+            group = update.entity.action_profile_group
+            pipeline.notes.profiles.write_group(device, pipeline.info, update.type, group)
         case "value_set_entry":
             _require_modify(update, "value sets")
             value_sets.write(device, pipeline.info, pipeline.notes.value_sets, update.entity.value_set_entry)

@@ -74,6 +74,8 @@ class Effects:
                 continue
             for key in node.keys:
                 self.reads.update(expr_fields(key.target))
+            if node.selector is not None:
+                self.calculation(program.calculations[node.selector])
             if node.meter_target is not None:
                 self.writes.add((node.meter_target.header, node.meter_target.field))
             for index in node.actions:

@@ -3,7 +3,8 @@
 """A pipeline as nested Python: tables are dict look-ups, actions are written out where they run.
 
 An entry of a table is the tuple ``(position of the action in the table, counter cell or None, *action data)``. For
-specialised actions a function stands in place of the action data, see :mod:`softswitch.python.emit_specialised`.
+specialised actions a function stands in place of the action data, see :mod:`softswitch.python.emit_specialised`. An
+entry with several actions has -1 for the position, and a tuple of entries.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from softswitch.program.numbers import full
 from softswitch.program.traverse import flatten
 from softswitch.python.emit_context import Context
 from softswitch.python.emit_expr import ExprEmitter
+from softswitch.python.emit_hash import hash_value
 from softswitch.python.emit_specialised import call_specialised, is_specialised
 from softswitch.python.emit_stmt import StatementEmitter
 from softswitch.python.source_writer import MAX_DEPTH, Writer, bare
 from softswitch.python.values import Value, constant
 
 MAX_NODES = 20000
+_HASH_MASK = full(32)  # bmv2 chooses by so many bits
 
 
 class PipelineEmitter:
@@ -127,6 +130,8 @@ class PipelineEmitter:
             with self._out.block("if cell:"):
                 self._out.line("cell[0] += 1")
                 self._out.line("cell[1] += size")
+        if table.selector is not None:
+            self._choose(table.selector)
         branches = table.by_hit and table.on_hit != table.on_miss
         if branches:
             self._out.line(f"hit_{name} = entry is not default_{name}")
@@ -141,6 +146,13 @@ class PipelineEmitter:
             self._by_hit(table, name, join)
         elif table.by_hit:
             self._block(table.on_hit, join)
+
+    def _choose(self, selector: str) -> None:
+        """Of an entry with several actions take the one that the hash names."""
+        program, storage = self._context.program, self._context.storage
+        with self._out.block("if entry[0] < 0:"):
+            number = hash_value(program.calculations[selector], storage, program, self._out)
+            self._out.line(f"entry = entry[2][({number.text} & {_HASH_MASK:#x}) % len(entry[2])]")
 
     def _keyless(self, table: ir.Table, join: str | None) -> None:
         """A table without keys and with a constant default action: how p4c writes a call of one action."""

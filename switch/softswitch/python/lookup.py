@@ -14,6 +14,8 @@ from softswitch.runtime.tables import prefix_mask
 
 MEMO_SIZE = 4096
 
+SET = -1  # in place of the position, where an entry has several actions: its data is a tuple of entries
+
 Compiled = tuple[Any, ...]  # (position of the action, counter cell or None, *data): see emit_pipeline
 Cell = list[int]  # [packets, bytes]
 Compiler = Callable[[int, tuple[int, ...], Cell | None], Compiled]
@@ -56,6 +58,16 @@ class PythonTable:
     ) -> PythonRow:
         cell = None if counter is None else [counter.packets, counter.bytes]
         return PythonRow(key or (), self._compiler(position, args, cell))
+
+    def row_of_set(
+        self,
+        key: tuple[KeyMatch, ...],
+        calls: Sequence[tuple[int, tuple[int, ...]]],
+        counter: CounterValue | None,
+    ) -> PythonRow:
+        cell = None if counter is None else [counter.packets, counter.bytes]
+        choices = tuple(self._compiler(position, args, cell) for position, args in calls)
+        return PythonRow(key, (SET, cell, choices))
 
     def read_counter(self, row: PythonRow) -> CounterValue | None:
         cell: Cell | None = row.compiled[1]

@@ -40,6 +40,13 @@ class ActionCall(NamedTuple):
     args: tuple[int, ...] = ()
 
 
+class ActionSet(NamedTuple):
+    """For each packet the table's selector runs one of ``calls``: that of the number hash modulo their count. One
+    that is there several times has that many shares."""
+
+    calls: tuple[ActionCall, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CounterValue:
     packets: int = 0
@@ -53,7 +60,7 @@ class Entry:
     table has neither ternary nor range keys. ``counter`` is None without a direct counter."""
 
     key: tuple[KeyMatch, ...]
-    action: ActionCall
+    action: ActionCall | ActionSet
     priority: int = 0
     is_const: bool = False
     counter: CounterValue | None = None

@@ -10,7 +10,8 @@ from typing import NoReturn
 
 from softswitch.errors import InvalidEntryError
 from softswitch.program import ir
-from softswitch.runtime.entries import ActionCall, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.program.limits import ACTION_SET
+from softswitch.runtime.entries import ActionCall, ActionSet, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 
 _MATCH_TYPES: dict[ir.MatchKind, type] = {
     ir.MatchKind.EXACT: Exact,
@@ -52,10 +53,21 @@ class EntryChecks:
             raise InvalidEntryError(
                 f"table {name}: priority {entry.priority}, a table without ternary or range keys has 0"
             )
-        self.action_index(entry.action)
+        for call in self._calls(entry.action):
+            self.action_index(call)
         if entry.counter is not None and not self.table.has_counter:
             raise InvalidEntryError(f"table {name} has no direct counter")
         return replace(entry, is_const=False) if entry.is_const else entry
+
+    def _calls(self, action: ActionCall | ActionSet) -> tuple[ActionCall, ...]:
+        if isinstance(action, ActionCall):
+            return (action,)
+        name = self.table.name
+        if self.table.selector is None:
+            raise InvalidEntryError(f"table {name} has no action selector with a hash that the switch has")
+        if not 1 <= len(action.calls) <= ACTION_SET:
+            raise InvalidEntryError(f"table {name}: {len(action.calls)} actions of one entry, of 1..{ACTION_SET}")
+        return action.calls
 
     def _check_match(self, match: KeyMatch, key: ir.Key) -> None:
         if not isinstance(match, _MATCH_TYPES[key.kind]):

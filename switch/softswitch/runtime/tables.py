@@ -14,7 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from softswitch.errors import EntryExistsError, InvalidEntryError, NotFoundError, TableFullError
 from softswitch.program import ir
-from softswitch.runtime.entries import ActionCall, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
+from softswitch.program.limits import TABLE_CHOICES
+from softswitch.runtime.entries import ActionCall, ActionSet, CounterValue, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.runtime.entry_checks import EntryChecks
 
 Identity = tuple[tuple[KeyMatch, ...], int]
@@ -38,6 +39,11 @@ class Backend(Protocol[R]):
         ``key`` None makes a default action. ``position``: of the action in the table's list. ``counter`` None: the row
         does not count.
         """
+
+    def row_of_set(
+        self, key: tuple[KeyMatch, ...], calls: Sequence[tuple[int, tuple[int, ...]]], counter: CounterValue | None
+    ) -> R:
+        """As :meth:`row`, with several actions: position and arguments of each."""
 
     def publish(self, rows: Sequence[R], default: R) -> None:
         """From the next packet on the table has these rows, in order of precedence, and this default action."""
@@ -81,6 +87,7 @@ class RuntimeTable(Generic[R]):
         self._checks = EntryChecks(table, actions)
         self._ordered = table.kind in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
         self._holding = self._held = False
+        self._choices = 0
         # What packets have in the place of what was written since: None where they have nothing.
         self._waiting: dict[Identity, Row[R] | None] = {}
         self.default: ActionCall
@@ -120,6 +127,7 @@ class RuntimeTable(Generic[R]):
             raise EntryExistsError(f"table {self.table.name}: there is already an entry {self._describe(identity)}")
         if len(self._rows) >= self.table.size:
             raise TableFullError(f"table {self.table.name}: all {self.table.size} entries are in use")
+        self._reserve(checked, None)
         self._replace(identity, self._make(checked))
 
     def modify(self, entry: Entry) -> None:
@@ -127,6 +135,7 @@ class RuntimeTable(Generic[R]):
         self._checks.check_writable()
         checked = self._checks.checked(entry)
         before = self._row((checked.key, checked.priority))
+        self._reserve(checked, before.entry)
         after = self._make(checked)
         if checked.counter is None:
             after.counting = before.counting
@@ -134,7 +143,7 @@ class RuntimeTable(Generic[R]):
 
     def delete(self, key: tuple[KeyMatch, ...], priority: int) -> None:
         self._checks.check_writable()
-        self._row((key, priority))
+        self._reserve(None, self._row((key, priority)).entry)
         self._replace((key, priority), None)
 
     def set_default(self, action: ActionCall | None) -> None:
@@ -168,13 +177,29 @@ class RuntimeTable(Generic[R]):
         key, priority = identity
         return f"{', '.join(map(str, key))}" + (f" of priority {priority}" if self._checks.has_priorities else "")
 
+    def _reserve(self, after: Entry | None, before: Entry | None) -> None:
+        """Room for the actions of an entry that has several."""
+        if self.table.selector is None:
+            return
+        wanted = self._choices + _choices(after) - _choices(before)
+        if wanted > TABLE_CHOICES:
+            rule = f"its entries may have {TABLE_CHOICES} actions to choose from together"
+            raise TableFullError(f"table {self.table.name}: {rule}, and these would be {wanted}")
+        self._choices = wanted
+
     # -- rows ------------------------------------------------------------
 
     def _make(self, entry: Entry) -> Row[R]:
-        position = self.table.actions.index(self._checks.action_index(entry.action))
         counter = (entry.counter or CounterValue()) if self.table.has_counter else None
-        made = self._backend.row(entry.key, position, entry.action.args, counter)
+        if isinstance(entry.action, ActionSet):
+            calls = [(self._position(call), call.args) for call in entry.action.calls]
+            made = self._backend.row_of_set(entry.key, calls, counter)
+        else:
+            made = self._backend.row(entry.key, self._position(entry.action), entry.action.args, counter)
         return Row(entry, made, made, -entry.priority)
+
+    def _position(self, call: ActionCall) -> int:
+        return self.table.actions.index(self._checks.action_index(call))
 
     def _read(self, row: Row[R]) -> Entry:
         counter = self._backend.read_counter(row.counting)
@@ -240,6 +265,10 @@ class RuntimeTable(Generic[R]):
 
 
 _RANK: Callable[[Row[Any]], int] = attrgetter("rank")
+
+
+def _choices(entry: Entry | None) -> int:
+    return len(entry.action.calls) if entry is not None and isinstance(entry.action, ActionSet) else 0
 
 
 def prefix_mask(match: KeyMatch, width: int) -> int:

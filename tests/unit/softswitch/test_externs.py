@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 import pytest
 from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError
-from softswitch.runtime.entries import ActionCall, Entry, Exact
+from softswitch.runtime import tables
+from softswitch.runtime.entries import ActionCall, ActionSet, Entry, Exact
 from softswitch.runtime.machine import MeterRates
 from softswitch.switch import EngineChoice, SoftSwitch
 
 PACKETS, BYTES, DIGEST = 1, 2, 3
 GREEN, YELLOW, RED, NOT_METERED = 0, 1, 2, 3
+CRC16 = [0, 0xC0C1, 0xC181, 0x0140]  # CRC-16/ARC of the bytes 0, 1, 2 and 3
 KNOWN = "MyParser.known_pairs"
 
 
@@ -126,3 +128,51 @@ def test_an_action_profile(switch: SoftSwitch, table: str) -> None:
     assert ran(switch, 9, 0)[1] == 0  # there is no default action
     switch.insert(f"MyIngress.{table}", Entry((Exact(9),), ActionCall("MyIngress.mark", (0x42,))))
     assert ran(switch, 9, 0)[1] == 0x42
+
+
+def marks(*values: int) -> ActionSet:
+    return ActionSet(tuple(ActionCall("MyIngress.mark", (value,)) for value in values))
+
+
+def selected(action: ActionCall | ActionSet, what: int = 9) -> Entry:
+    return Entry((Exact(what),), action)
+
+
+def test_a_selector_chooses_by_its_key_and_the_entry_follows_changes(switch: SoftSwitch) -> None:
+    table = "MyIngress.by_selector"
+    switch.insert(table, selected(marks(10, 20, 30)))
+    assert [ran(switch, 9, index)[1] for index in range(4)] == [(10, 20, 30)[crc % 3] for crc in CRC16]
+    assert switch.entries(table) == [selected(marks(10, 20, 30))]
+    switch.modify(table, selected(marks(40, 50)))
+    assert [ran(switch, 9, index)[1] for index in range(4)] == [(40, 50)[crc % 2] for crc in CRC16]
+    switch.modify(table, selected(ActionCall("MyIngress.mark", (7,))))
+    assert ran(switch, 9, 1)[1] == 7
+    switch.delete(table, (Exact(9),))
+    assert ran(switch, 9, 2)[1] == 2  # the index that came
+
+
+def test_what_a_table_does_not_choose_from(switch: SoftSwitch, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidEntryError, match="by_profile has no action selector"):
+        switch.insert("MyIngress.by_profile", selected(marks(1, 2)))
+    for count in (0, 257):
+        with pytest.raises(InvalidEntryError, match=f"{count} actions of one entry, of 1..256"):
+            switch.insert("MyIngress.by_selector", selected(marks(*([1] * count))))
+    monkeypatch.setattr(tables, "TABLE_CHOICES", 5)
+    switch.insert("MyIngress.by_selector", selected(marks(1, 2, 3)))
+    with pytest.raises(TableFullError, match="and these would be 6"):
+        switch.insert("MyIngress.by_selector", selected(marks(1, 2, 3), what=8))
+    switch.modify("MyIngress.by_selector", selected(marks(1)))
+    switch.insert("MyIngress.by_selector", selected(marks(1, 2, 3), what=8))
+    switch.delete("MyIngress.by_selector", (Exact(8),))
+    switch.modify("MyIngress.by_selector", selected(marks(1, 2, 3, 4, 5)))
+
+
+def test_a_selector_with_another_hash_takes_single_actions_only(
+    program_text: Callable[[str], str], engine: EngineChoice
+) -> None:
+    other = program_text("externs").replace('"algo" : "crc16"', '"algo" : "round_robin"')
+    switch = SoftSwitch(other, engine=engine)
+    switch.insert("MyIngress.by_selector", selected(ActionCall("MyIngress.mark", (7,))))
+    assert ran(switch, 9, 1)[1] == 7
+    with pytest.raises(InvalidEntryError, match="no action selector with a hash"):
+        switch.modify("MyIngress.by_selector", selected(marks(1, 2)))

@@ -72,15 +72,15 @@ def soft(folder: Path, engine: str = "auto") -> Target:
     return Target(command, f"unix:{folder}/p4runtime", folder)
 
 
-def bmv2(folder: Path) -> Target:
+def bmv2(folder: Path, device_id: int = DEVICE_ID, cpu_port: int = CPU_PORT) -> Target:
     """Raises TargetError."""
     if shutil.which("simple_switch_grpc") is None:
         raise TargetError("simple_switch_grpc is not on PATH: install bmv2")
 
     def command(address: str, folder: Path) -> list[str]:
-        own = ["--no-p4", "--device-id", str(DEVICE_ID), "--thrift-port", str(_free_port())]
+        own = ["--no-p4", "--device-id", str(device_id), "--thrift-port", str(_free_port())]
         own += ["--notifications-addr", f"ipc://{folder}/notifications.ipc"]
-        return ["simple_switch_grpc", *own, "--", "--grpc-server-addr", address, "--cpu-port", str(CPU_PORT)]
+        return ["simple_switch_grpc", *own, "--", "--grpc-server-addr", address, "--cpu-port", str(cpu_port)]
 
     return Target(command, f"127.0.0.1:{_free_port()}", folder)
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from softswitch.program import ir
 from softswitch.program.calculations import HASH_WIDTHS
 from softswitch.program.limits import CALCULATION_BITS, WIDTH
@@ -15,13 +17,33 @@ from softswitch.program.load.references import Scope
 def load_calculations(root: Node, expressions: ExprLoader) -> dict[str, ir.Calculation]:
     calculations: dict[str, ir.Calculation] = {}
     for node in root.section("calculations"):
-        calculation = _calculation(node, expressions)
+        calculation = _calculation(node, expressions, node["name"].name())
         declared_once(node["name"], calculation.name, calculations)
         calculations[calculation.name] = calculation
     return calculations
 
 
-def _calculation(node: Node, expressions: ExprLoader) -> ir.Calculation:
+def load_selectors(
+    pipeline: Node, expressions: ExprLoader, calculations: dict[str, ir.Calculation], selectors: dict[str, str | None]
+) -> None:
+    """Puts the calculation of each action profile's selector to ``calculations``, and its name to ``selectors`` by the
+    name of the profile. The latter is None where there is no selector, or one with a hash that the switch has not."""
+    for node in pipeline.section("action_profiles"):
+        name = node["name"].name()
+        declared_once(node["name"], name, selectors)
+        selector = node.get("selector")
+        selectors[name] = None
+        if selector is None or selector["algo"].value not in HASH_WIDTHS:
+            continue
+        made = replace(_calculation(selector, expressions, f"{name}.$selector"), source=source_of(node))
+        if made.payload:
+            raise unsupported(f"a selector over the payload, of action profile {name!r}", made.source)
+        declared_once(node["name"], made.name, calculations)
+        selectors[name] = made.name
+        calculations[made.name] = made
+
+
+def _calculation(node: Node, expressions: ExprLoader, name: str) -> ir.Calculation:
     source = source_of(node)
     algorithm = node["algo"].choice(HASH_WIDTHS, "hash algorithm")
     parts = node["input"].items()
@@ -29,7 +51,7 @@ def _calculation(node: Node, expressions: ExprLoader) -> ir.Calculation:
     payload = any(part["type"].value == "payload" for part in parts)
     if sum(chunk.width for chunk in chunks) > CALCULATION_BITS:
         raise node["input"].too_large("an input of more bits", CALCULATION_BITS)
-    return ir.Calculation(node["name"].name(), algorithm, chunks, source, payload)
+    return ir.Calculation(name, algorithm, chunks, source, payload)
 
 
 def _chunks(part: Node, expressions: ExprLoader, source: ir.Source) -> list[ir.Chunk]:

@@ -19,7 +19,8 @@ _RATES = 2
 @dataclass
 class Externs:
     """``set_sizes``: of value sets. ``targets``: where the colour of a table's direct meter goes. ``digest_request``:
-    None until a digest was asked for."""
+    None until a digest was asked for. ``selectors``: by action profile, see
+    :func:`softswitch.program.load.checksums.load_selectors`."""
 
     meters: dict[str, ir.Meter] = field(default_factory=dict)
     targets: dict[str, ir.FieldRef] = field(default_factory=dict)
@@ -27,6 +28,7 @@ class Externs:
     digest_request: ir.FieldRef | None = None
     set_sizes: dict[str, int] = field(default_factory=dict)
     value_sets: dict[str, ir.ValueSet] = field(default_factory=dict)
+    selectors: dict[str, str | None] = field(default_factory=dict)
 
 
 def load_externs(root: Node, expressions: ExprLoader) -> Externs:

@@ -107,7 +107,12 @@ class _TableLoader:
             has_counter=flag_of(node, "with_counters", default=False),
             source=self._source,
             meter_target=self._externs.targets.get(self._name) if self._metered() else None,
+            selector=self._selector(),
         )
+
+    def _selector(self) -> str | None:
+        profile, selectors = self._node.get("action_profile"), self._externs.selectors
+        return None if profile is None else selectors[profile.choice(selectors, "action profile")]
 
     def _metered(self) -> bool:
         name = self._node.get("direct_meters")

@@ -16,7 +16,7 @@ from softswitch.program import ir
 from softswitch.program.limits import ENTRY_BYTES, PACKET_BYTES, TABLE_BYTES, TABLE_STATEMENTS
 from softswitch.program.load.actions import ActionLoader
 from softswitch.program.load.aggregates import load_aggregates
-from softswitch.program.load.checksums import load_calculations, load_checksum
+from softswitch.program.load.checksums import load_calculations, load_checksum, load_selectors
 from softswitch.program.load.expressions import ExprLoader
 from softswitch.program.load.externs import load_externs
 from softswitch.program.load.node import Node, source_of, unsupported
@@ -66,6 +66,8 @@ def load_program(text: str) -> ir.Program:
         externs=externs,
     )
     actions = loader.actions(root)
+    for node in _pipelines(root).values():
+        load_selectors(node, expressions, calculations, externs.selectors)
     pipelines = {name: load_pipeline(node, expressions, actions, externs) for name, node in _pipelines(root).items()}
     _check_tables(root, pipelines, actions)
     if _truncates(pipelines["ingress"], actions):
