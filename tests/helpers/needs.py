@@ -42,6 +42,10 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
     "openssl": (lambda: shutil.which("openssl") is not None, "openssl is not on PATH"),
     "spin": (lambda: all(map(shutil.which, ("spin", "gcc"))), "spin or gcc is not on PATH"),
     "tshark": (lambda: shutil.which("tshark") is not None, "tshark is not on PATH"),
+    "chromium": (
+        lambda: all(map(shutil.which, ("chromium", "chromedriver"))) and _finds("selenium"),
+        "chromium or chromedriver (Debian: chromium-driver) is not on PATH, or selenium is not installed",
+    ),
     "frameworks": (
         lambda: all(map(_finds, ("lightning", "accelerate", "transformers"))),
         "needs lightning, accelerate and transformers: pip install '.[frameworks]'",

@@ -59,7 +59,9 @@ def test_the_folder_holds_report_and_logs(plain: tuple[dict[str, Any], Path, lis
     summary, folder, _ = plain
     assert (folder.parent / "latest").resolve() == folder.resolve()
     assert json.loads((folder / "summary.json").read_text()) == summary
-    assert (folder / "report.html").read_text().count("<svg") == 3
+    page = (folder / "report.html").read_text()
+    assert page.count('class="plot"') == 4
+    assert page.count('aria-label="Network of') == page.count("step-of") == 2
     for name in ["gloo/worker0.log", "gloo/worker1.jsonl", "thc/switch.log", "thc/controller.yaml", "thc/job.json"]:
         assert (folder / name).is_file(), name
 

@@ -21,7 +21,7 @@ from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.run_options import LinkOptions, RunOptions
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.run.session import Session, open_session
-from sumwire_lab.training.comm_timing import link_bytes
+from sumwire_lab.system.interface_counters import link_bytes
 
 _WORKER: Final = "sumwire_lab.bench.allreduce_worker"
 VALUES: Final = 500_000

@@ -133,9 +133,14 @@ class Network:
 
     def queue_drops(self) -> int:
         """Packets dropped by full queues so far, at both ends of all limited links. Raises LabError."""
-        return sum(
-            drop_counters.interface_drops(end.interface, partial(run_in, end.node)) for end in self.limited_ends()
-        )
+        return sum(self.end_drops().values())
+
+    def end_drops(self) -> dict[str, int]:
+        """Packets dropped by full queues so far, by the interface that sends. Raises LabError."""
+        return {
+            end.interface: drop_counters.interface_drops(end.interface, partial(run_in, end.node))
+            for end in self.limited_ends()
+        }
 
     def priority_drops(self) -> dict[int, int]:
         """Packets dropped by full queues so far, by priority; empty without `LinkOptions.priorities`. Raises

@@ -36,7 +36,14 @@ class StepRecord:
     followed: bool = False
     """Whether the other workers completed the step without this one, which took their results."""
     tensors: list[dict[str, Any]] = field(default_factory=list)
-    """One record per tensor, with at least `bucket`, `values` and `seconds` from hand-over to result."""
+    """One record per tensor, with at least `bucket`, `values` and `seconds` from hand-over to result, and `at_s`, the
+    hand-over by the machine's clock, where DDP hands them over."""
+    at_s: float | None = None
+    """When the step began, by the machine's clock, which all workers share."""
+    forward_s: float | None = None
+    """Seconds from the step's begin to the end of the forward pass."""
+    backward_s: float | None = None
+    """Seconds from the step's begin to the end of the backward pass, with the communication that DDP does in it."""
 
 
 @dataclass

@@ -15,6 +15,7 @@ from sumwire_lab.errors import LabError
 from sumwire_lab.options.recipes import BASELINE, parse
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.options.tasks import TASKS, Task
+from sumwire_lab.run.answer import answers
 from sumwire_lab.run.records import StepRecord, WorkerRecord
 
 # Headers of a Sumwire packet: Ethernet, IPv4, UDP, Sumwire. Ethernet, IPv4 and TCP with time stamps have the same size.
@@ -51,6 +52,11 @@ def measured(steps: Sequence[StepRecord], warm_up: int) -> Sequence[StepRecord]:
     return steps[warm_up:] if len(steps) > warm_up else steps
 
 
+def warm_up_of(system: str) -> int:
+    """Steps at the beginning that take other time than later ones."""
+    return parse(system).recipe.warm_up_steps
+
+
 def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
     """One entry of `systems`. Numbers per step are means over all workers and all measured steps. Bytes are those of
     one worker's link, both directions together. Raises LabError if workers have no steps, or not equally many."""
@@ -58,7 +64,7 @@ def system_summary(result: SystemResult, task: Task) -> dict[str, Any]:
     if len(counts) != 1 or counts == {0}:
         raise LabError(f"{result.system}: workers made {sorted(counts)} steps, they must be equal and above 0")
     first = result.workers[0].steps
-    warm_up = parse(result.system).recipe.warm_up_steps
+    warm_up = warm_up_of(result.system)
     steps = [s for w in result.workers for s in measured(w.steps, warm_up)]
     fingerprints = {w.fingerprint for w in result.workers}
     entry: dict[str, Any] = {
@@ -176,6 +182,7 @@ def _delivery_numbers(workers: Sequence[WorkerRecord]) -> dict[str, Any]:
 
 def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult]) -> dict[str, Any]:
     """The content of `summary.json`. `switch`: the kind that was used."""
+    systems = {r.system: system_summary(r, TASKS[options.train.task]) for r in results}
     return {
         "workers": options.workers,
         "link_mbit": options.link.mbit,
@@ -189,7 +196,8 @@ def run_summary(options: RunOptions, switch: str, results: Sequence[SystemResult
         "laned": options.laned.as_dict() if any(parse(r.system).recipe.laned for r in results) else None,
         "task": options.train.task,
         "target_accuracy": TASKS[options.train.task].target,
-        "systems": {r.system: system_summary(r, TASKS[options.train.task]) for r in results},
+        "answer": answers(systems),
+        "systems": systems,
     }
 
 

@@ -16,10 +16,11 @@ from sumwire_lab.network.fabric import plan
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.recipes import parse
 from sumwire_lab.options.run_options import AGGREGATOR, RunOptions
-from sumwire_lab.run import report
 from sumwire_lab.run.apply_conditions import apply_conditions
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
+from sumwire_lab.run.link_use import LinkMeter
 from sumwire_lab.run.malformed_senders import MalformedSenders
+from sumwire_lab.run.page import render
 from sumwire_lab.run.session import open_session
 from sumwire_lab.run.summary import SystemResult, run_summary
 from sumwire_lab.run.train_system import train
@@ -49,7 +50,7 @@ def run(options: RunOptions, results: Path, say: Say) -> tuple[dict[str, Any], P
             done.append(_one(system, options, used, folder, deadline_s=left, say=say))
             # Written after each system, so that a failure of a later one loses nothing.
             summary = run_summary(options, kind, done)
-            report.write(folder, summary, done)
+            render.write(folder, summary, done)
     return summary, folder
 
 
@@ -86,9 +87,15 @@ def _one(
         open_session(options, kind, folder / system, jobs, queues if has_queues else no_queues) as session,
         apply_conditions(session, options.conditions) as applied,
     ):
-        senders = MalformedSenders(session, options)
-        result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=senders.start)
-        extra = senders.finish(deadline_s) | applied.as_dict()
+        senders, links = MalformedSenders(session, options), LinkMeter(session)
+
+        def first_step() -> None:
+            links.begin()
+            senders.start()
+
+        result = train(session, system, options, deadline_s=deadline_s, say=say, on_first_step=first_step)
+        used = links.finish(result.workers[0].steps, applied)
+        extra = senders.finish(deadline_s) | applied.as_dict() | {"links": used}
         if recipe.laned:
             extra["drops"] = drops(session, queues=has_queues)
         counted = session.counted()

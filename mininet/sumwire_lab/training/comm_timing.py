@@ -7,51 +7,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
 Hook = Callable[[Any, GradBucket], "torch.futures.Future[torch.Tensor]"]
-
-# Counters of this network namespace. /sys may show those of another one.
-_COUNTERS: Final = Path("/proc/self/net/dev")
-_RX_BYTES, _RX_PACKETS, _TX_BYTES, _TX_PACKETS = 0, 1, 8, 9
-
-
-@dataclass(frozen=True)
-class LinkBytes:
-    """Traffic of an interface: bytes, Ethernet headers included, and packets."""
-
-    rx: int
-    tx: int
-    rx_packets: int = 0
-    tx_packets: int = 0
-
-    def __sub__(self, other: LinkBytes) -> LinkBytes:
-        return LinkBytes(
-            self.rx - other.rx,
-            self.tx - other.tx,
-            self.rx_packets - other.rx_packets,
-            self.tx_packets - other.tx_packets,
-        )
-
-
-def parse_counters(text: str, interface: str) -> LinkBytes:
-    """Counters of one interface, from the text of /proc/net/dev. Raises ValueError if it is not listed."""
-    for line in text.splitlines():
-        name, colon, values = line.partition(":")
-        if colon and name.strip() == interface:
-            columns = [int(value) for value in values.split()]
-            return LinkBytes(columns[_RX_BYTES], columns[_TX_BYTES], columns[_RX_PACKETS], columns[_TX_PACKETS])
-    raise ValueError(f"interface {interface} is not in {_COUNTERS}")
-
-
-def link_bytes(interface: str) -> LinkBytes:
-    """Traffic so far of an interface in this namespace."""
-    return parse_counters(_COUNTERS.read_text(), interface)
 
 
 @dataclass
@@ -84,7 +46,8 @@ class HookTimer:
         return 0.0 if self._began is None else self._ended - self._began
 
     def take_tensors(self) -> list[dict[str, Any]]:
-        """Records of the buckets completed since the last call: number, values, seconds from hand-over to result."""
+        """Records of the buckets completed since the last call: number, values, hand-over by the machine's clock, and
+        seconds from it to the result."""
         taken, self._tensors = self._tensors, []
         return taken
 
@@ -100,7 +63,8 @@ class HookTimer:
     def _done(self, index: int, handed_over: float, future: torch.futures.Future[torch.Tensor]) -> torch.Tensor:
         result = future.value()
         self._ended = time.perf_counter()
-        self._tensors.append({"bucket": index, "values": result.numel(), "seconds": self._ended - handed_over})
+        seconds = self._ended - handed_over
+        self._tensors.append({"bucket": index, "values": result.numel(), "at_s": handed_over, "seconds": seconds})
         if self.keep:
             self.results[index] = result.clone()
         return result

@@ -31,9 +31,10 @@ from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import TASKS
 from sumwire_lab.system import drop_counters
 from sumwire_lab.system.barrier import WAIT_SECONDS, Participant
+from sumwire_lab.system.interface_counters import LinkBytes, link_bytes
 from sumwire_lab.system.processes import end_with_parent
 from sumwire_lab.training import digits_data, model, workload
-from sumwire_lab.training.comm_timing import LinkBytes, aggregate_error, link_bytes
+from sumwire_lab.training.comm_timing import aggregate_error
 from sumwire_lab.training.lanes_trainer import delivery, make_lanes_trainer
 from sumwire_lab.training.trainer import Trainer, make_optimizer, make_trainer
 
@@ -184,7 +185,9 @@ class Worker:
         trainer.optimizer.zero_grad()
         loss = workload.loss(trainer.model, samples.train_x[chosen], samples.train_y[chosen])
         self._compute_longer(time.perf_counter() - began)
+        forward = time.perf_counter()
         loss.backward()  # type: ignore[no-untyped-call]
+        backward = time.perf_counter()
         trainer.step()
         self._schedule.step()
         seconds = time.perf_counter() - began
@@ -193,7 +196,8 @@ class Worker:
         if sample and trainer.hook is not None:
             nmse = aggregate_error(trainer.hook.gradients, trainer.hook.results, self.spec.workers)
         codec_s = None if coded is None else (trainer.codec_seconds() or 0.0) - coded
-        self._write_step(step, float(loss.detach()), clock + seconds, seconds, used, nmse=nmse, codec_s=codec_s)
+        when = {"at_s": began, "forward_s": forward - began, "backward_s": backward - began}
+        self._write_step(step, float(loss.detach()), clock + seconds, seconds, used, nmse=nmse, codec_s=codec_s, **when)
         return clock + seconds
 
     def _followed(self, step: int, clock: float) -> float:

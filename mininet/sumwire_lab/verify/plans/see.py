@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""The experiments of `make verify-see`: what shows packets, against the golden model, and the doctor in the lab."""
+"""The experiments of `make verify-see`: what shows packets, against the golden model, the doctor in the lab, and a
+run's report in a browser."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from sumwire_lab.life import scheduler
 from sumwire_lab.life.rows import doctor
 from sumwire_lab.network.topology import require_tools
 from sumwire_lab.options.life_options import LifeOptions, present
+from sumwire_lab.options.run_options import RunOptions, TrainOptions
 from sumwire_lab.options.see_options import SeeOptions
+from sumwire_lab.run import training_run
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
 from sumwire_lab.verify.check import Check, absent
 from sumwire_lab.verify.plan import Plan
@@ -31,6 +34,10 @@ _DISSECTOR: Final = "tests/integration/protocol/test_dissector.py"
 _WHOLE_RUN: Final = "test_a_whole_run_in_a_lossy_tree"
 _DECODE: Final = "tests/integration/host/see"
 _SCAPY: Final = "tests/unit/protocol/test_scapy_layer.py"
+_BROWSER: Final = "tests/integration/lab/run/page/test_browser.py"
+BROWSER: Final = ("chromium", "chromedriver")
+STEPS: Final = 60
+"""Of the run whose report is shown."""
 _FOUND: Final = "fields equal to the golden model's; 0 malformed; lost and resent chunks found all"
 
 
@@ -41,6 +48,7 @@ def plan(results: Path, say: Say, options: SeeOptions) -> Plan:
         "decode": partial(_decode, options),
         "scapy": partial(_scapy, options),
         "doctor": partial(_doctor, results, say, options),
+        "report": partial(_report, results, say, options),
     }
     return Plan("see", {row: made[row] for row in options.rows})
 
@@ -69,6 +77,18 @@ def _scapy(options: SeeOptions) -> list[Check]:
     count = options.amount(PACKETS)
     outcomes = run_tests([_SCAPY], {"SUMWIRE_SCAPY_PACKETS": str(count)})
     return [tests(f"scapy: {count} random packets built and taken apart", "equal to the golden model's", outcomes)]
+
+
+def _report(results: Path, say: Say, options: SeeOptions) -> list[Check]:
+    label = "report of a run in Chromium: light, dark, 390 pixels wide, under the pointer"
+    target = "no console error, no side-scrolling, headline numbers equal to summary.json"
+    missing = [name for name in BROWSER if shutil.which(name) is None]
+    if missing:
+        return [absent(label, target, f"{' and '.join(missing)} not on PATH (Debian: chromium-driver)")]
+    train = TrainOptions(max_steps=options.amount(STEPS))
+    _, folder = training_run.run(RunOptions(train=train), results, say)
+    outcomes = run_tests(["--require-chromium", _BROWSER], {"SUMWIRE_RUN": str(folder.resolve())})
+    return [tests(label, target, outcomes)]
 
 
 def _doctor(results: Path, say: Say, options: SeeOptions) -> list[Check]:

@@ -24,6 +24,7 @@ from sumwire_lab.options.run_options import LinkOptions, RunOptions, TrainOption
 from sumwire_lab.options.tasks import DIGITS
 from sumwire_lab.run import report
 from sumwire_lab.run import virtual_queues as queues
+from sumwire_lab.run.page import render
 from sumwire_lab.run.records import StepRecord, WorkerRecord
 from sumwire_lab.run.summary import SystemResult, run_summary, system_summary, tensor_times
 from sumwire_lab.training.worker import WorkerSpec
@@ -169,7 +170,7 @@ def test_the_report_shows_lanes_and_drops() -> None:
     assert "0, 7" in text
     assert "1 12" in text
     assert "3 drop 40" in text
-    assert "<h2>Lanes</h2>" in report.html_page(summary, [result])
+    assert '<h2 id="lanes">Lanes</h2>' in render.page(summary, [result])
     json.dumps(summary)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 from sumwire_lab.errors import LabError
 from sumwire_lab.options.run_options import RunOptions
 from sumwire_lab.options.tasks import DIGITS, TEXT
@@ -71,15 +70,6 @@ def test_the_codecs_share_of_the_communication_where_it_is_counted() -> None:
     counted = [step(k, codec_s=0.25 * k) for k in range(4)]
     assert system_summary(SystemResult("thc", (worker(counted),), 1.0), DIGITS)["codec_s_per_step"] == 0.625
     assert system_summary(SystemResult("gloo", (worker([step(0), step(1)]),), 1.0), DIGITS)["codec_s_per_step"] is None
-
-
-def test_accuracy_is_drawn_over_the_bytes_that_were_sent_until_then() -> None:
-    steps = [step(0, accuracy=None), step(1, accuracy=0.25, tx_bytes=40), step(2, accuracy=0.5, tx_bytes=7)]
-    figure = Figure()
-    report.draw(figure, [SystemResult("thc", (worker(steps),), 1.0)], "bytes", 0.9)
-    line, target = figure.axes[0].get_lines()
-    assert (list(line.get_xdata()), list(line.get_ydata())) == ([140, 147], [25.0, 50.0])
-    assert list(target.get_ydata()) == [90.0, 90.0]
 
 
 def test_the_distribution_of_a_steps_time_and_what_is_not_communication() -> None:
@@ -206,15 +196,6 @@ def test_bits_per_value_count_every_step_and_can_leave_headers_out() -> None:
     assert bits["payload_bits_per_value_down"] == pytest.approx(8 * (14 + 14 + 0) / 21)
     assert bits["bits_per_value_up"] == pytest.approx(8 * (84 + 3 * 74) / 21)
     assert bits["bits_per_value_down"] == pytest.approx(8 * (28 + 5 * 74) / 21)
-
-
-def test_the_page_needs_no_other_file(tmp_path: Path) -> None:
-    summary, results = both()
-    report.write(tmp_path, summary, results)
-    page = (tmp_path / "report.html").read_text()
-    assert page.count("<svg") == 3
-    assert not re.search(r"""(src|href)=["'](?!#)""", page), "nothing is loaded from elsewhere"
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
 
 
 def test_a_line_half_written_waits_for_its_end(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import torch
 from sumwire_lab.options.recipes import SYSTEMS, parse
 from sumwire_lab.options.run_options import TrainOptions
 from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.system.interface_counters import LinkBytes, parse_counters
 from sumwire_lab.training import digits_data, model, text_data, workload
-from sumwire_lab.training.comm_timing import HookTimer, LinkBytes, parse_counters
+from sumwire_lab.training.comm_timing import HookTimer
 from sumwire_lab.training.trainer import OperationTimer, StepTimer, make_optimizer, system_options
 from sumwire_lab.training.worker import WorkerSpec, sampled_steps, total_steps
 
@@ -288,8 +289,8 @@ def test_the_timer_spans_from_the_first_bucket_to_the_last_result(monkeypatch: p
     assert given == ["state", "state"]
     assert timer.seconds() == pytest.approx(2.0), "the last to be done decides: 12.0 - 10.0"
     assert timer.take_tensors() == [
-        {"bucket": 1, "values": 1, "seconds": 2.5},
-        {"bucket": 0, "values": 2, "seconds": 2.0},
+        {"bucket": 1, "values": 1, "at_s": 11.0, "seconds": 2.5},
+        {"bucket": 0, "values": 2, "at_s": 10.0, "seconds": 2.0},
     ]
     assert timer.take_tensors() == [], "taken once"
     assert timer.gradients[0].tolist() == [1.0, 2.0], "kept as handed over"

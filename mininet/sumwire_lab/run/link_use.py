@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a training has put on each link: bytes, load and losses in each direction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sumwire_lab.network.fabric import Fabric
+from sumwire_lab.run.records import StepRecord
+from sumwire_lab.system.interface_counters import LinkBytes, counters_of
+
+if TYPE_CHECKING:
+    from sumwire_lab.run.apply_conditions import Applied
+    from sumwire_lab.run.session import Session
+
+
+@dataclass(frozen=True)
+class LinkUse:
+    """One link. `up` is from a host, or from the lower switch, to the switch above."""
+
+    lower: str
+    upper: str
+    mbit: float
+    up_bytes: int
+    down_bytes: int
+    up_load: float | None
+    """Bits sent over those that the link could have sent while the steps went on; None without such steps."""
+    down_load: float | None
+    up_lost: int
+    """Packets lost in the queue before the link, or at random."""
+    down_lost: int
+
+
+@dataclass(frozen=True)
+class LinkEnds:
+    """The interfaces of a limited link. The counters are those of the upper end, or of both ends between switches."""
+
+    lower: str
+    upper: str
+    mbit: float
+    lower_interface: str
+    upper_interface: str
+    from_host: bool
+    """Whether the lower end is in a host's own namespace, where this process does not see its counters."""
+
+    def bytes_up(self, counted: Mapping[str, LinkBytes]) -> int:
+        """Bytes towards the upper end."""
+        return counted[self.upper_interface].rx if self.from_host else counted[self.lower_interface].tx
+
+    def bytes_down(self, counted: Mapping[str, LinkBytes]) -> int:
+        """Bytes towards the lower end."""
+        return counted[self.upper_interface].tx
+
+
+def ends_of(fabric: Fabric) -> list[LinkEnds]:
+    """The limited links of a network: the hosts' in their order, then those between switches."""
+    hosts = [
+        LinkEnds(host.name, host.switch, fabric.link.mbit, host.host_interface, host.switch_interface, from_host=True)
+        for host in fabric.limited_hosts
+    ]
+    trunks = [
+        LinkEnds(t.lower, t.upper, fabric.link.trunk().mbit, t.lower_interface, t.upper_interface, from_host=False)
+        for t in fabric.trunks
+    ]
+    return [*hosts, *trunks]
+
+
+class LinkMeter:
+    """Counts a session's links from `begin` to `finish`, both called while the network is up."""
+
+    def __init__(self, session: Session) -> None:
+        self._network = session.network
+        self._ends = ends_of(session.fabric)
+        self._before: dict[str, LinkBytes] = {}
+        self._began_s = 0.0
+
+    def begin(self) -> None:
+        """The training's first step is done: what came before is not counted."""
+        self._before = self._count()
+        self._began_s = time.perf_counter()
+
+    def finish(self, steps: Sequence[StepRecord], applied: Applied) -> list[dict[str, Any]]:
+        """The links, for summary.json. `steps`: those of one worker. Raises LabError."""
+        after, drops = self._count(), self._network.end_drops()
+        used = {name: count - self._before[name] for name, count in after.items()} if self._before else {}
+        if not used:
+            return []
+        random = {loss.interface: loss.lost for loss in applied.losses}
+        seconds = seconds_since(steps, self._began_s)
+        return [asdict(use_of(ends, used, drops, random, seconds)) for ends in self._ends]
+
+    def _count(self) -> dict[str, LinkBytes]:
+        inside = (end.upper_interface for end in self._ends)
+        return counters_of([*inside, *(end.lower_interface for end in self._ends if not end.from_host)])
+
+
+def use_of(
+    ends: LinkEnds,
+    used: Mapping[str, LinkBytes],
+    queue_drops: Mapping[str, int],
+    random_losses: Mapping[str, int],
+    seconds: float,
+) -> LinkUse:
+    """The use of a link. Counters by interface: `queue_drops` where a packet should leave, `random_losses` where it
+    should arrive. `seconds`: of the steps in which `used` was counted."""
+    up, down = ends.bytes_up(used), ends.bytes_down(used)
+    room = ends.mbit * 1e6 / 8 * seconds
+    return LinkUse(
+        ends.lower,
+        ends.upper,
+        ends.mbit,
+        up,
+        down,
+        up / room if room else None,
+        down / room if room else None,
+        queue_drops.get(ends.lower_interface, 0) + random_losses.get(ends.upper_interface, 0),
+        queue_drops.get(ends.upper_interface, 0) + random_losses.get(ends.lower_interface, 0),
+    )
+
+
+def seconds_since(steps: Sequence[StepRecord], began_s: float) -> float:
+    """Seconds of the steps that were still going on, or began, after `began_s` of the machine's clock."""
+    return sum(min(s.step_s, max(0.0, s.at_s + s.step_s - began_s)) for s in steps if s.at_s is not None)

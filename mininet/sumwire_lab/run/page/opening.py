@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""The top of the page: the answer in one sentence, and a card with bars for each of its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sumwire_lab.options.recipes import BASELINE
+from sumwire_lab.run.page import wording
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One system's bar: its length and, if there is one, the mark that it could reach; both 0 to 1."""
+
+    system: str
+    colour: int
+    text: str
+    length: float
+    mark: float | None = None
+    tip: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One number of the answer. `path`: its place in summary.json, `value`: what stands there."""
+
+    path: str
+    value: float | None
+    shown: str
+    label: str
+    bars: tuple[Bar, ...]
+    note: str = ""
+
+
+def headline(summary: Mapping[str, Any], system: str) -> str:
+    """The answer as a sentence."""
+    found = summary["answer"].get(system)
+    if found is None:
+        return f"{', '.join(summary['systems'])}: there is no comparison without {BASELINE}."
+    target = f"{summary['target_accuracy']:.0%} test accuracy"
+    parts = []
+    if found["communication"] is not None:
+        parts.append(
+            f"spends {_compared(found['communication'], 'less', 'more')} time on communication than {BASELINE}"
+        )
+    if found["time_to_accuracy"] is not None:
+        parts.append(f"reaches {target} {_compared(found['time_to_accuracy'], 'sooner', 'later')}")
+    if found["accuracy_points"] is not None:
+        parts.append(f"ends {_beside(found['accuracy_points'])}")
+    return f"{system} {_listed(parts)}." if parts else f"{system}: nothing to compare yet."
+
+
+def cards(summary: Mapping[str, Any], system: str, colours: Mapping[str, int]) -> list[Card]:
+    """The cards of one system against gloo; empty without gloo."""
+    found = summary["answer"].get(system)
+    if found is None:
+        return []
+    bound, target = found["bound"], summary["target_accuracy"]
+    base = summary["systems"][BASELINE]
+    reach = None if not bound or not base.get("comm_s_per_step") else base["comm_s_per_step"] / bound
+    path = f"answer.{system}."
+    return [
+        Card(
+            f"{path}communication", found["communication"], wording.times(found["communication"]),
+            _label(found["communication"], "less communication time per step", f"{BASELINE}'s communication speed"),
+            _bars(summary, system, colours, "comm_s_per_step", wording.seconds, reach=reach),
+            "" if bound is None else f"The bytes on a link allow {wording.times(bound)}: the mark.",
+        ),
+        Card(
+            f"{path}time_to_accuracy", found["time_to_accuracy"], wording.times(found["time_to_accuracy"]),
+            _label(found["time_to_accuracy"], f"sooner to {target:.0%} test accuracy", f"{BASELINE}'s speed to it"),
+            _bars(summary, system, colours, "time_to_target_s", wording.seconds),
+            "" if found["time_to_accuracy"] is not None else "Not both have reached it.",
+        ),
+        Card(
+            f"{path}accuracy_points", found["accuracy_points"], wording.points(found["accuracy_points"]),
+            f"points of test accuracy beside {BASELINE}",
+            _bars(summary, system, colours, "accuracy", wording.accuracy),
+        ),
+        Card(
+            f"{path}bytes", found["bytes"], wording.times(found["bytes"]),
+            _label(found["bytes"], "fewer bytes on a worker's link", f"{BASELINE}'s bytes over its own"),
+            _bars(summary, system, colours, "wire_bytes_per_step", wording.size),
+            "Per step, both directions, headers included.",
+        ),
+    ]  # fmt: skip
+
+
+def _bars(
+    summary: Mapping[str, Any],
+    system: str,
+    colours: Mapping[str, int],
+    key: str,
+    show: Callable[[float | None], str],
+    *,
+    reach: float | None = None,
+) -> tuple[Bar, ...]:
+    values = {name: summary["systems"][name].get(key) for name in (BASELINE, system)}
+    most = max((value for value in values.values() if value), default=1.0)
+    made = []
+    for name, value in values.items():
+        mark = reach if name == system else None
+        tip = f"{name}: {show(value)}" + ("" if mark is None else f"; by the bytes at line rate: {show(mark)}")
+        place = None if mark is None else min(1.0, mark / most)
+        made.append(Bar(name, colours[name], show(value), (value or 0.0) / most, place, tip))
+    return tuple(made)
+
+
+def _label(ratio: float | None, better: str, worse: str) -> str:
+    return better if ratio is None or ratio >= 1 else worse
+
+
+def _compared(ratio: float, better: str, worse: str) -> str:
+    return f"{_plain(ratio)} times {better}" if ratio >= 1 else f"{_plain(1 / ratio)} times {worse}"
+
+
+def _plain(ratio: float) -> str:
+    return wording.times(ratio).removesuffix("×")
+
+
+def _beside(points: float) -> str:
+    if abs(points) < 0.005:
+        return "at the same accuracy"
+    return f"{abs(points):.2f} points {'above' if points > 0 else 'below'}"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]

@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fills the templates. Jinja2 escapes everything that is not markup of this package's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from sumwire_lab.options.recipes import BASELINE
+from sumwire_lab.options.tasks import TASKS
+from sumwire_lab.run import report
+from sumwire_lab.run.page import behind, curves, network, opening, timeline, wire
+from sumwire_lab.run.summary import SystemResult
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+COLOURS: Final = 13
+"""Colours that the style sheet has for systems; the first is gloo's."""
+_OPEN: Final = 2
+"""Drawings of so many systems are open; those of others are folded."""
+
+
+@cache
+def environment() -> Environment:
+    """The templates."""
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.globals["asset"] = lambda name: Markup((_TEMPLATES / name).read_text())
+    made.globals["width"] = network.WIDTH
+    return made
+
+
+def page(summary: dict[str, Any], results: Sequence[SystemResult]) -> str:
+    """The whole report of a run."""
+    return environment().get_template("report.html.j2").render(content(summary, results))
+
+
+def content(summary: dict[str, Any], results: Sequence[SystemResult]) -> dict[str, Any]:
+    """What the template shows."""
+    colours = colours_of(list(summary["systems"]))
+    compared = list(summary["answer"])
+    first = compared[0] if compared else next(iter(summary["systems"]), "")
+    drawn = [curves.drawn(curve, colours) for curve in curves.curves(results, summary["target_accuracy"])]
+    drawings = [network.drawing(name, entry.get("links", [])) for name, entry in summary["systems"].items()]
+    lines = report.shown_rows(summary)
+    return {
+        "title": f"Sumwire: {', '.join(summary['systems'])}",
+        "setting": setting(summary),
+        "answer": opening.headline(summary, first),
+        "cards": [(name, opening.cards(summary, name, colours)) for name in compared],
+        "behind": behind.sentences(summary),
+        "unlike": report.unlike(summary),
+        "colours": colours,
+        "plots": [(one, Markup(one.svg)) for one in drawn],
+        "points": {one.key: one.points for one in drawn},
+        "networks": [one for one in drawings if one is not None],
+        "timelines": timeline.timelines(results),
+        "shares": wire.shares(summary, colours),
+        "head": lines[0],
+        "lines": lines[1:],
+        "lanes": report.lane_rows(summary),
+        "baseline": BASELINE,
+        "open": _OPEN,
+        "summary": json.dumps(summary, indent=1),
+    }
+
+
+def colours_of(systems: Sequence[str]) -> dict[str, int]:
+    """The number of each system's colour: gloo has the first one, which no other has."""
+    others = [name for name in systems if name != BASELINE]
+    return {BASELINE: 0, **{name: 1 + k % (COLOURS - 1) for k, name in enumerate(others)}}
+
+
+def setting(summary: dict[str, Any]) -> list[str]:
+    """What was measured, in a few words each."""
+    switch = summary["switch"] + (f", {summary['engine']} engine" if summary["engine"] else "")
+    parts = [
+        f"{summary['workers']} workers",
+        f"{summary['link_mbit']:g} Mbit/s links",
+        summary["topology"],
+        f"switch: {switch}",
+        TASKS[summary["task"]].title,
+        f"queues of {summary['queue_packets']} packets",
+        f"seed {summary['seed']}",
+    ]
+    if summary["impair"]:
+        parts.append(f"impaired: {summary['impair']}")
+    conditions = summary.get("conditions") or {}
+    parts += [f"{name} {value}" for name, value in conditions.items() if value]
+    return parts
+
+
+def write(folder: Path, summary: dict[str, Any], results: Sequence[SystemResult]) -> None:
+    """Write summary.json and report.html into the folder."""
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    (folder / "report.html").write_text(page(summary, results))

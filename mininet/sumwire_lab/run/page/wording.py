@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers as a reader sees them on a page."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NONE: Final = "–"
+_UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def seconds(value: float | None) -> str:
+    """Seconds, or milliseconds below a tenth of a second."""
+    if value is None:
+        return NONE
+    return f"{1000 * value:.1f} ms" if value < 0.1 else f"{value:.3f} s" if value < 10 else f"{value:.1f} s"
+
+
+def times(value: float | None) -> str:
+    """A ratio."""
+    if value is None:
+        return NONE
+    return f"{value:.0f}×" if value >= 20 else f"{value:.1f}×" if value >= 10 else f"{value:.2f}×"
+
+
+def share(value: float | None) -> str:
+    """A share as a percentage."""
+    return NONE if value is None else f"{100 * value:.1f} %" if value < 0.1 else f"{100 * value:.0f} %"
+
+
+def accuracy(value: float | None) -> str:
+    """A test accuracy."""
+    return NONE if value is None else f"{100 * value:.2f} %"
+
+
+def size(value: float | None) -> str:
+    """Bytes."""
+    if value is None:
+        return NONE
+    unit, name = next(((unit, name) for unit, name in _UNITS if value >= unit), (1.0, "B"))
+    return f"{value / unit:.3g} {name}" if value < 1000 * unit else f"{value / unit:.0f} {name}"
+
+
+def points(value: float | None) -> str:
+    """A difference in percentage points."""
+    return NONE if value is None else f"{value:+.2f}"
