@@ -97,7 +97,7 @@ def drawn(curve: Curve, colours: Mapping[str, int]) -> Drawn:
     import matplotlib
     from matplotlib.figure import Figure
 
-    styles = {"svg.fonttype": "none", "svg.hashsalt": curve.key, "font.size": _FONT, "text.color": _GREY}
+    styles: Any = {"svg.fonttype": "none", "svg.hashsalt": curve.key, "font.size": _FONT, "text.color": _GREY}
     with matplotlib.rc_context(styles):
         figure = Figure(figsize=_INCHES, dpi=_DPI)
         figure.subplots_adjust(**_MARGINS)
