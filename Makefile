@@ -72,7 +72,7 @@ endif
 # Network namespaces and raw sockets need root, and the programs the same variables there. Root has its own cache.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo --preserve-env=CC,SUMWIRE_NATIVE)
 
-.PHONY: help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
+.PHONY: wheels help setup run test lint format docs p4 bench bench-codec bench-allreduce bench-where bench-switch \
   verify-thc verify-sign verify-speed verify-acp verify-dlcp verify-life verify-trust verify-papers verify-see verify-ways \
   verify-faithful simulate fuzz fuzz-trains \
   fuzz-programs fuzz-p4runtime fuzz-files coverage-p4 models clean
@@ -85,6 +85,7 @@ help:
 	@echo "make test             all tests (TEST_JOBS=$(TEST_JOBS) side by side; PYTEST_FLAGS=...)"
 	@echo "make lint             ruff, codespell and mypy"
 	@echo "make docs             the pages and the API reference as a site, in site/"
+	@echo "make wheels           the wheel for this machine, with compiled kernels, in dist/"
 	@echo "make p4               recompile the P4 program (needs p4c)"
 	@echo "make bench            all systems compared, on one page (QUICK=1 for minutes; SUITES=$(SUITES))"
 	@echo "make bench-codec      time of THC encode and decode"
@@ -152,6 +153,9 @@ format: $(READY)
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
+
+wheels: $(READY)
+	$(PYTHON) packaging/wheels.py --out dist
 
 p4: $(READY)
 	$(PYTHON) p4src/tools/build.py

@@ -70,10 +70,10 @@ def cached(path: Path, make: Callable[[Path], None]) -> Path:
     and the others wait. Raises NativeError.
     """
     try:
-        if _is_whole(path):
+        if is_whole(path):
             return path
         with _locked(path.with_name(path.name + ".lock")):
-            if not _is_whole(path):
+            if not is_whole(path):
                 _replace(path, make)
     except OSError as error:
         raise NativeError(
@@ -103,7 +103,8 @@ def _checksum_path(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 
 
-def _is_whole(path: Path) -> bool:
+def is_whole(path: Path) -> bool:
+    """Whether a file has the checksum beside it, and no other user could have written either."""
     try:
         with open_file(path) as file, open_file(_checksum_path(path)) as checksum:
             return checksum.read() == hashlib.sha256(file.read()).hexdigest().encode()

@@ -28,7 +28,7 @@ PACKAGES: dict[str, tuple[str, set[str], str]] = {
         "version constants privileges | digest ops outside program tables | authentication layout watch"
         " | scapy_layer wireshark",
     ),
-    "nativelib": ("native", set(), "errors | trusted | cache | remembered | compiler | build"),
+    "nativelib": ("native", set(), "errors | trusted | cache | prebuilt remembered | compiler | build"),
     "sumwire": (
         "host",
         {"sumwire_protocol", "nativelib"},

@@ -10,7 +10,7 @@ from typing import Final
 
 from sumwire_lab.errors import OptionError
 
-WAYS: Final = ("start", "backend")
+WAYS: Final = ("start", "backend", "outer", "packages")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Sumwire authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loss, duplication and reordering of frames. softswitch/runtime/impair.py decides the same from the same state.
+// Loss, duplication, reordering and delay of frames. softswitch/runtime/impair.py decides the same from the same state.
 #pragma once
 
 #include <stdint.h>
@@ -11,6 +11,7 @@ struct ss_impair_spec {
   uint64_t state;             // of the generator: initial_state() in runtime/impair.py
   uint64_t hold_ns;           // a held frame goes out after this time at the latest
   uint32_t overtaken_by;      // most later frames that may overtake a held one
+  uint64_t delay_ns;          // every frame that goes on does so this much later
 };
 
 struct ss_impair_counters {

@@ -225,7 +225,7 @@ class NativePortRunner:
 def spec_struct(spec: ImpairmentSpec, direction: str) -> ImpairmentSpecStruct:
     """``spec`` as C takes it; C then decides like ``Impairment(spec, direction)``."""
     state = initial_state(spec.seed, direction)
-    return ImpairmentSpecStruct(spec.drop, spec.dup, spec.reorder, state, HOLD_LIMIT_NS, MAX_HELD_FRAMES)
+    return ImpairmentSpecStruct(spec.drop, spec.dup, spec.reorder, state, HOLD_LIMIT_NS, MAX_HELD_FRAMES, spec.delay_ns)
 
 
 def _check(error: int) -> None:

@@ -29,6 +29,7 @@ class ImpairmentSpecStruct(ctypes.Structure):
         ("state", c_uint64),
         ("hold_ns", c_uint64),
         ("overtaken_by", c_uint32),
+        ("delay_ns", c_uint64),
     )
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loss, duplication and reordering of frames, for tests.
+"""Loss, duplication, reordering and delay of frames, for tests.
 
 The state machine has neither threads nor a clock of its own. What happens to the n-th frame of one direction of one
 port depends only on the seed, the port and the direction, so the same traffic gives the same result in every run and
@@ -10,12 +10,16 @@ with both engines: ``native/impair.c`` implements the same rules.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from softswitch.runtime.splitmix import SplitMix
 
 MAX_HELD_FRAMES = 3  # later frames that may overtake a held one
 HOLD_LIMIT_NS = 5_000_000  # a held frame goes out after this time at the latest
+DELAY_MAX_MS = 10_000.0
+_NS_PER_MS = 1_000_000
 
 
 class ImpairmentError(ValueError):
@@ -24,7 +28,8 @@ class ImpairmentError(ValueError):
 
 @dataclass(frozen=True)
 class ImpairmentSpec:
-    """Probabilities per frame, each in 0..1. ``ports`` None means all. Raises ImpairmentError."""
+    """Probabilities per frame, each in 0..1. ``delay_ms``: after all that, a frame goes on so many milliseconds later.
+    ``ports`` None means all. Raises ImpairmentError."""
 
     drop: float = 0.0
     dup: float = 0.0
@@ -33,21 +38,30 @@ class ImpairmentSpec:
     ports: frozenset[int] | None = None
     receive: bool = True
     send: bool = True
+    delay_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("drop", "dup", "reorder"):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
                 raise ImpairmentError(f"{name}={value}: a probability is in 0..1")
+        if not 0.0 <= self.delay_ms <= DELAY_MAX_MS:
+            raise ImpairmentError(f"delay={self.delay_ms}: milliseconds are in 0..{DELAY_MAX_MS:g}")
+
+    @property
+    def delay_ns(self) -> int:
+        """The delay in nanoseconds."""
+        return round(self.delay_ms * _NS_PER_MS)
 
     def applies(self, port: int) -> bool:
         return self.ports is None or port in self.ports
 
 
 def parse_impairment(text: str) -> ImpairmentSpec:
-    """Read ``drop=0.01,dup=0.01,reorder=0.02,seed=7,ports=1+2,direction=both``; every key is optional.
+    """Read ``drop=0.01,dup=0.01,reorder=0.02,delay=12.5,seed=7,ports=1+2,direction=both``; every key is optional.
 
-    ``direction``: ``rx`` (frames received), ``tx`` (frames sent) or ``both``. Raises ImpairmentError.
+    ``delay``: milliseconds. ``direction``: ``rx`` (frames received), ``tx`` (frames sent) or ``both``. Raises
+    ImpairmentError.
     """
     values: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -57,7 +71,7 @@ def parse_impairment(text: str) -> ImpairmentSpec:
         if key in values:
             raise ImpairmentError(f"{key}: given twice")
         values[key] = value
-    known = {"drop", "dup", "reorder", "seed", "ports", "direction"}
+    known = {"drop", "dup", "reorder", "delay", "seed", "ports", "direction"}
     for key, value in values.items():
         if key not in known:
             raise ImpairmentError(f"{key}={value}: unknown key; known are {', '.join(sorted(known))}")
@@ -65,9 +79,10 @@ def parse_impairment(text: str) -> ImpairmentSpec:
     if direction not in ("rx", "tx", "both"):
         raise ImpairmentError(f"direction={direction}: it is rx, tx or both")
     return ImpairmentSpec(
-        drop=_probability(values, "drop"),
-        dup=_probability(values, "dup"),
-        reorder=_probability(values, "reorder"),
+        drop=_number(values, "drop"),
+        dup=_number(values, "dup"),
+        reorder=_number(values, "reorder"),
+        delay_ms=_number(values, "delay"),
         seed=_integer("seed", values.get("seed", "0")),
         ports=_ports(values.get("ports")),
         receive=direction != "tx",
@@ -75,7 +90,7 @@ def parse_impairment(text: str) -> ImpairmentSpec:
     )
 
 
-def _probability(values: dict[str, str], key: str) -> float:
+def _number(values: dict[str, str], key: str) -> float:
     text = values.get(key, "0")
     try:
         return float(text)
@@ -125,6 +140,8 @@ class Impairment:
         self._spec = spec
         self._random = SplitMix(initial_state(spec.seed, direction))
         self._held: list[_Held] = []
+        # Frames under way, in order, with the times at which they arrive.
+        self._line: deque[tuple[int, bytes]] = deque()
         self.counters = ImpairmentCounters()
 
     def push(self, frame: bytes, now_ns: int) -> list[bytes]:
@@ -150,16 +167,27 @@ class Impairment:
         if out:
             for held in held_before:
                 held.frames_left -= 1
-        return out + self._release(now_ns)
+        return self._delayed([*out, *self._release(now_ns)], now_ns)
 
     def poll(self, now_ns: int) -> list[bytes]:
-        """Held frames that are due."""
-        return self._release(now_ns)
+        """Held and delayed frames that are due."""
+        return self._delayed(self._release(now_ns), now_ns)
 
     @property
     def deadline_ns(self) -> int | None:
         """Time at which the next held frame is due at the latest; None if no frame is held."""
-        return min((held.deadline_ns for held in self._held), default=None)
+        arrival = [self._line[0][0]] if self._line else []
+        return min((*arrival, *(held.deadline_ns for held in self._held)), default=None)
+
+    def _delayed(self, frames: Iterable[bytes], now_ns: int) -> list[bytes]:
+        """Send frames on their way; return those that arrive."""
+        if not self._spec.delay_ns:
+            return [*frames]
+        self._line += [(now_ns + self._spec.delay_ns, frame) for frame in frames]
+        arrived = []
+        while self._line and self._line[0][0] <= now_ns:
+            arrived.append(self._line.popleft()[1])
+        return arrived
 
     def _happens(self, probability: float) -> bool:
         # 53 bits: what a float in 0..1 holds exactly.

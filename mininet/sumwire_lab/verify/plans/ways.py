@@ -11,12 +11,14 @@ from typing import Final
 from sumwire_lab.options.ways_options import WaysOptions
 from sumwire_lab.run.experiment import Say
 from sumwire_lab.verify.plan import Experiment, Plan
-from sumwire_lab.verify.plans import ways_backend, ways_start
+from sumwire_lab.verify.plans import ways_backend, ways_outer, ways_packages, ways_start
 
 # By way, as in WAYS: from folder of results, printer and options to the experiments of its rows, by name.
 MODULES: Final[Mapping[str, Callable[[Path, Say, WaysOptions], Mapping[str, Experiment]]]] = {
     "start": ways_start.experiments,
     "backend": ways_backend.experiments,
+    "outer": ways_outer.experiments,
+    "packages": ways_packages.experiments,
 }
 
 

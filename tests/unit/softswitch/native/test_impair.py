@@ -24,6 +24,8 @@ SPECS = [
     ImpairmentSpec(reorder=1.0, seed=-1),
     ImpairmentSpec(dup=1.0, reorder=0.9, seed=3),
     ImpairmentSpec(drop=1.0, dup=1.0, reorder=1.0),
+    ImpairmentSpec(drop=0.1, dup=0.2, reorder=0.2, delay_ms=25.0, seed=7),
+    ImpairmentSpec(delay_ms=0.0001),
 ]
 
 
@@ -85,7 +87,8 @@ def test_both_engines_decide_alike(spec: ImpairmentSpec) -> None:
             frame = number.to_bytes(4) + bytes(draw.choice([0, 10, 60, 1500]))
             assert impairment.push(frame, now_ns) == reference.push(frame, now_ns)
             assert impairment.deadline_ns == reference.deadline_ns
-        assert impairment.poll(now_ns + HOLD_LIMIT_NS) == reference.poll(now_ns + HOLD_LIMIT_NS)
+        for end in (now_ns + HOLD_LIMIT_NS, now_ns + HOLD_LIMIT_NS + spec.delay_ns):
+            assert impairment.poll(end) == reference.poll(end)
         assert impairment.deadline_ns is None
         counters = reference.counters
         assert impairment.counts == (counters.dropped, counters.duplicated, counters.reordered)

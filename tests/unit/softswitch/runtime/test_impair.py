@@ -118,3 +118,19 @@ def test_parse() -> None:
 def test_parse_errors(text: str, words: str) -> None:
     with pytest.raises(ImpairmentError, match=words.replace("+", r"\+")):
         parse_impairment(text)
+
+
+def test_a_delayed_frame_arrives_that_much_later_in_order() -> None:
+    impairment = Impairment(parse_impairment("delay=12.5"), "1 tx")
+    assert impairment.push(b"first", 0) == []
+    assert impairment.push(b"second", 1_000_000) == []
+    assert impairment.deadline_ns == 12_500_000
+    assert impairment.poll(12_499_999) == []
+    assert impairment.push(b"third", 12_500_000) == [b"first"]
+    assert impairment.poll(25_000_000) == [b"second", b"third"]
+    assert impairment.deadline_ns is None
+
+
+def test_a_delay_beyond_the_limit_is_refused() -> None:
+    with pytest.raises(ImpairmentError, match=r"delay=10001\.0: milliseconds are in 0\.\.10000"):
+        parse_impairment("delay=10001")

@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of `make verify-ways` on outer steps over slow links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any, Final
+
+from sumwire_lab.verify.check import Check, holds
+
+GLOO_LEAST: Final = 6.0
+RING_LEAST: Final = 2.0
+LOSS_MOST: Final = 0.01
+
+
+def times(record: Mapping[str, Any]) -> list[Check]:
+    """`record`: what `experiments.outer_time` measures."""
+    seconds: Mapping[str, float] = record["seconds"]
+    checks = []
+    for name, least in (("gloo", GLOO_LEAST), ("int8 ring", RING_LEAST)):
+        ratio = seconds[name] / seconds["4bit"]
+        value = {
+            "ratio": round(ratio, 2),
+            **{one: round(seconds[one], 3) for one in (name, "4bit")},
+            "tcp": record["tcp"],
+        }
+        label = f"outer step, 4 workers, 50 ms round trip, 1 % loss, 20 Mbit/s: {name} / sumwire 4 bit"
+        checks.append(holds(label, value, f">= {least:g}", ratio >= least))
+    return checks
+
+
+def losses(found: Mapping[str, Sequence[float]]) -> list[Check]:
+    """`found`: what `experiments.outer_loss` measures."""
+    exact = mean(found["exact"])
+    checks = []
+    for name in ("4bit", "1bit"):
+        away = mean(found[name]) / exact - 1
+        value = {name: _rounded(found[name]), "exact": _rounded(found["exact"]), "more": round(away, 4)}
+        label = f"character transformer, outer steps, {len(found[name])} seeds: final loss at {name}, uncompressed"
+        checks.append(holds(label, value, f"at most {LOSS_MOST:.0%} more", away <= LOSS_MOST))
+    return checks
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    return [round(value, 4) for value in values]

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is installed where: each extra alone, kernels that come compiled, the unit of systemd, the images' steps in a
+bare Debian.
+
+All of it is long: `make verify-ways` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+from helpers.wheel.environment import build_wheel, run
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+PACKAGING = ROOT / "packaging"
+# What each brings, and must not bring; and what then works.
+EXTRAS = {
+    "": ("numpy", "torch", ["sumwire-aggregator", "--version"]),
+    "controller": ("p4runtime-shell", "torch", ["sumwire-controller", "--version"]),
+    "switch": ("grpcio", "torch", ["softswitch", "--version"]),
+    "blind": ("cryptography", "protobuf", ["python", "-c", "import sumwire.blind.keys"]),
+    "scapy": ("scapy", "protobuf", ["python", "-c", "import sumwire_protocol.scapy_layer"]),
+}
+COMMANDS = {"aggregator": "sumwire-aggregator", "switch": "softswitch", "controller": "sumwire-controller"}
+KERNELS = """
+import logging, sys
+logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
+import sumwire.wire.kernels, sumwire.transport.kernels, sumwire.aggregator.kernels, sumwire.wire.authentication.kernels
+for module in ("wire", "transport", "aggregator", "wire.authentication"):
+    print(module, sys.modules[f"sumwire.{module}.kernels"]._library() is not None)
+"""
+EXPOSURE_MOST = 2.0
+MINUTES = 60.0
+
+
+def without_index(error: AssertionError) -> bool:
+    return any(words in str(error) for words in ("No matching distribution", "Connection", "Could not fetch"))
+
+
+def pip(python: str, *words: str) -> str:
+    try:
+        return run([python, "-m", "pip", *words], Path("/"), patience_s=15 * MINUTES)
+    except AssertionError as error:
+        if without_index(error):
+            pytest.skip(f"the package index is not reachable: {str(error)[-300:]}")
+        raise
+
+
+def names(listed: str) -> set[str]:
+    return {line.partition("==")[0].lower().replace("_", "-") for line in listed.splitlines()}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel with kernels."""
+    command = [sys.executable, str(PACKAGING / "wheels.py"), "--out", str(tmp_path_factory.mktemp("wheels"))]
+    return Path(run(command, Path("/"), patience_s=15 * MINUTES).strip())
+
+
+def environment(folder: Path) -> Path:
+    """The folder of an empty environment's commands."""
+    run([sys.executable, "-m", "venv", str(folder)], folder.parent)
+    return folder / "bin"
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_alone_and_beside_pytorch(extra: str, wheel: Path, tmp_path: Path) -> None:
+    commands = environment(tmp_path / "environment")
+    python, asked = str(commands / "python"), f"{wheel}[{extra}]" if extra else str(wheel)
+    pip(python, "install", "--quiet", asked)
+    pip(python, "check")
+    installed = names(pip(python, "list", "--format=freeze"))
+    brings, lacks, works = EXTRAS[extra]
+    assert brings in installed and lacks not in installed
+    run([str(commands / works[0]), *works[1:]], tmp_path)
+    # What pip would do: nothing that is there has to go.
+    report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", asked, "torch>=2.4"))
+    added = {entry["metadata"]["name"].lower() for entry in report["install"]}
+    assert "torch" in added and added & installed == set()
+
+
+def test_the_host_library_brings_nothing_of_the_controller(wheel: Path, tmp_path: Path) -> None:
+    python = str(environment(tmp_path / "environment") / "python")
+    report = json.loads(pip(python, "install", "--dry-run", "--quiet", "--report", "-", f"{wheel}[host]"))
+    added = {entry["metadata"]["name"].lower() for entry in report["install"]}
+    assert {"torch", "numpy", "sumwire"} <= added
+    assert added.isdisjoint({"protobuf", "grpcio", "p4runtime", "p4runtime-shell", "pyyaml"})
+
+
+def kernels_of(commands: Path, folder: Path) -> str:
+    """What a process without a compiler says."""
+    words = ["env", "CC=/nowhere", f"NATIVELIB_CACHE={folder / 'cache'}"]
+    return run([*words, str(commands / "python"), "-c", KERNELS], folder)
+
+
+def test_kernels_come_compiled(compiled: Path, tmp_path: Path) -> None:
+    """No compiler, no warning. With a byte changed, a library is not loaded."""
+    assert re.search(r"-py3-none-manylinux_2_\d+_(x86_64|aarch64)\.whl$", compiled.name)
+    commands = environment(tmp_path / "environment")
+    pip(str(commands / "python"), "install", "--quiet", str(compiled))
+    good = "".join(f"{name} True\n" for name in ("wire", "transport", "aggregator", "wire.authentication"))
+    assert kernels_of(commands, tmp_path) == good
+    libraries = [*(tmp_path / "environment").rglob("prebuilt/*/sumwire-wire-*.so")]
+    assert libraries
+    for library in libraries:
+        library.write_bytes(library.read_bytes() + b"x")
+    changed = kernels_of(commands, tmp_path)
+    assert "wire False" in changed and "transport True" in changed and "no C compiler" in changed
+
+
+def test_the_unit_of_systemd(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not on PATH")
+    text = (PACKAGING / "systemd" / "sumwire-aggregator@.service").read_text()
+    # The program is not installed here.
+    unit = tmp_path / "sumwire-aggregator@digits.service"
+    unit.write_text(text.replace("/opt/sumwire/bin/sumwire-aggregator", "/bin/true"))
+    verified = subprocess.run([analyze, "verify", str(unit)], check=False, capture_output=True, text=True)
+    assert verified.returncode == 0 and not verified.stderr, verified.stderr
+    told = run([analyze, "security", "--offline=true", str(unit)], tmp_path)
+    level = re.search(r"exposure level.*: ([\d.]+)", told)
+    assert level and float(level[1]) <= EXPOSURE_MOST, told
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("role", ["aggregator", "switch", "controller"])
+def test_the_images_steps_in_a_bare_debian(role: str, compiled: Path, bare: Path, tmp_path: Path) -> None:
+    """What the Containerfile runs, in a root that debootstrap has made: the role's command runs as its user."""
+    folder = tmp_path / "root"
+    run(["cp", "-a", str(bare), str(folder)], tmp_path, patience_s=5 * MINUTES)
+    shutil.copy(PACKAGING / "containers" / "install.sh", folder)
+    shutil.copy(compiled, folder)
+    within = ["chroot", str(folder)]
+    variables = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(("PIP_", "http", "HTTP"))]
+    run([*within, "env", *variables, "sh", "/install.sh", role, f"/{compiled.name}"], tmp_path, patience_s=20 * MINUTES)
+    as_user = [*within, "setpriv", "--reuid=sumwire", "--clear-groups"]
+    told = run([*as_user, f"/opt/sumwire/bin/{COMMANDS[role]}", "--version"], tmp_path)
+    assert told.startswith(COMMANDS[role])
+    if role != "switch":
+        # The compiled kernels are used: there is no compiler.
+        library = "import sumwire.wire.kernels as kernels; print(kernels._library() is not None)"
+        environment_ = ["env", "NATIVELIB_CACHE=/var/cache/sumwire"]
+        assert run([*as_user, *environment_, "/opt/sumwire/bin/python", "-c", library], tmp_path) == "True\n"
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bare Debian, with this machine's resolver, certificates and pip settings."""
+    if shutil.which("debootstrap") is None:
+        pytest.skip("debootstrap is not on PATH")
+    folder = tmp_path_factory.mktemp("debian") / "root"
+    try:
+        command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(folder)]
+        run(command, Path("/"), 20 * MINUTES)
+    except AssertionError as error:
+        pytest.skip(f"debootstrap could not make a root: {str(error)[-300:]}")
+    for name in ("etc/resolv.conf", "etc/ssl/certs/ca-certificates.crt", "etc/pip.conf"):
+        if Path("/", name).exists():
+            shutil.copy(Path("/", name), folder / name)
+    return folder

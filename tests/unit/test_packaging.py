@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: 2026 The Sumwire authors
+# SPDX-License-Identifier: Apache-2.0
+"""Files of packaging/ agree with each other and with the programs that they start, and prebuilt kernels are chosen."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers.paths import ROOT
+from nativelib import prebuilt
+from sumwire.aggregator import cli as aggregator
+from sumwire_controller import cli as controller
+from sumwire_protocol import constants as p4
+
+CONTAINERS = ROOT / "packaging" / "containers"
+V2 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3"
+V3 = f"{V2} abm avx avx2 bmi1 bmi2 f16c fma movbe"
+
+
+def test_images_and_services_have_the_same_roles() -> None:
+    text = (CONTAINERS / "Containerfile").read_text()
+    targets = set(re.findall(r"^FROM base AS (\w+)$", text, re.MULTILINE))
+    installed = set(re.findall(r"install\.sh (\w+) ", text))
+    known = set(re.findall(r"^  (\w+)\) extra=", (CONTAINERS / "install.sh").read_text(), re.MULTILINE))
+    services = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())["services"]
+    assert targets == installed == known == set(services)
+    for name, service in services.items():
+        assert service["build"]["target"] == name and (CONTAINERS / service["build"]["context"]).resolve() == ROOT
+        assert (ROOT / service["build"]["dockerfile"]).is_file()
+        assert service["cap_drop"] == ["ALL"] and service["read_only"]
+        assert name == "switch" or "cap_add" not in service
+
+
+def test_services_start_with_options_that_the_programs_have() -> None:
+    services = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())["services"]
+    parsed = aggregator._parser().parse_args(services["aggregator"]["command"])
+    assert (parsed.jobs, parsed.report) == (["/etc/sumwire/job.json"], 60.0)
+    assert controller._parser().parse_args(services["controller"]["command"]).command == "apply"
+
+
+def test_the_unit_starts_the_aggregator_at_its_port() -> None:
+    text = (ROOT / "packaging" / "systemd" / "sumwire-aggregator@.service").read_text()
+    [command] = re.findall(r"^ExecStart=\S+/sumwire-aggregator (.*)$", text, re.MULTILINE)
+    assert aggregator._parser().parse_args(command.split()).report == 60.0
+    assert f"SocketBindAllow=ipv4:udp:{p4.SUMWIRE_PORT}" in text
+
+
+@pytest.mark.parametrize(
+    ("machine", "features", "levels"),
+    [
+        ("x86_64", V2, ["x86-64-v2"]),
+        ("x86_64", V3, ["x86-64-v3", "x86-64-v2"]),
+        ("x86_64", V3.replace("movbe", ""), ["x86-64-v2"]),
+        ("x86_64", "fpu", []),
+        ("aarch64", "fp asimd", ["armv8-a"]),
+        ("riscv64", V3, []),
+    ],
+)
+def test_levels_that_a_processor_has(machine: str, features: str, levels: list[str]) -> None:
+    assert [*prebuilt._suitable(machine, frozenset(features.split()))] == levels
+
+
+def test_a_prebuilt_library_needs_its_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best level counts; one without its checksum, or with another one, is as if it were not there."""
+    monkeypatch.setattr(prebuilt, "FOLDER", tmp_path)
+    monkeypatch.setattr(prebuilt, "_levels", lambda: ("new", "old"))
+    for level in ("new", "old"):
+        (tmp_path / level).mkdir()
+        file = tmp_path / level / prebuilt.name_of("demo", "ab" * 32)
+        file.write_bytes(level.encode())
+        file.with_name(file.name + ".sha256").write_text(hashlib.sha256(level.encode()).hexdigest())
+    new, old = (tmp_path / level / f"demo-{'ab' * 16}.so" for level in ("new", "old"))
+    assert prebuilt.find("demo", "ab" * 32) == new
+    assert prebuilt.find("demo", "cd" * 32) is None
+    new.write_bytes(b"else")
+    assert prebuilt.find("demo", "ab" * 32) == old
