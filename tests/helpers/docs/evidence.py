@@ -100,6 +100,13 @@ EVIDENCE: Final[Mapping[Key, str | Shown]] = {
     ("host.md: The process group, where it is faster", ""): Shown(
         "needs four hosts; tests/integration/host/job/test_path_choice.py measures a table on ranks"
     ),
+    ("install.md: Wheels with compiled kernels", ""): Shown(
+        "compiles for minutes: tests/system/test_packages.py runs the program behind it, in make verify-ways"
+    ),
+    ("install.md: Containers", ""): Shown(
+        "needs a builder of images: tests/system/test_packages.py runs the steps in a bare Debian, in make verify-ways"
+    ),
+    ("install.md: Under systemd", ""): _SYSTEM,
     ("models.md: Models", "bash"): Shown(
         "installs, then minutes; tests/integration/lab/models/test_spin.py runs one model"
     ),

@@ -28,6 +28,7 @@ FOLDERS = (
     "tests",
     "docs",
     "examples",
+    "packaging",
     "scripts",
 )
 # Names that a reader is to replace, and files that a recipe makes as its example.
