@@ -12,13 +12,12 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from helpers.needs import missing
 from helpers.paths import ROOT
+from helpers.start.servers import servers
 from helpers.wheel.environment import build_wheel, environment_with, run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
@@ -68,31 +67,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-@contextmanager
-def servers() -> Iterator[list[str]]:
-    """Names of network namespaces with the addresses 10.0.0.1, 10.0.0.2 ... at one bridge."""
-    names = [f"sw{os.getpid()}-{number}" for number in range(SERVERS + 1)]
-    with ExitStack() as stack:
-        for name in names:
-            ip("netns", "add", name)
-            stack.callback(ip, "netns", "del", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        hub, *hosts = names
-        ip("-n", hub, "link", "add", "bridge", "type", "bridge")
-        ip("-n", hub, "link", "set", "bridge", "up")
-        for number, host in enumerate(hosts, 1):
-            port = f"port{number}"
-            ip("link", "add", "eth0", "netns", host, "type", "veth", "peer", "name", port, "netns", hub)
-            ip("-n", host, "address", "add", f"10.0.0.{number}/24", "dev", "eth0")
-            ip("-n", host, "link", "set", "eth0", "up")
-            ip("-n", hub, "link", "set", port, "master", "bridge", "up")
-        yield hosts
-
-
 class Console:
     """Starts commands on servers, and counts them."""
 
@@ -122,7 +96,7 @@ def test_eight_servers(wheel: Path, tmp_path: Path) -> None:
         console.commands["install"] += 1
         (home / "train.py").write_text(TRAINING)
     hosts = ",".join(f"10.0.0.{number}" for number in range(1, SERVERS + 1))
-    with servers() as names:
+    with servers(SERVERS) as names:
         up = console.start("up", names[0], homes[0], str(commands[0] / "sumwire"), "up", "--hosts", hosts)
         assert up.stdout is not None
         said = []

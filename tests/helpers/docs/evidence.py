@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from helpers.docs import pages
 from helpers.docs.python_blocks import SETTINGS
+from helpers.docs.tutorials import FOLDER
 
 Key = tuple[str, str]
 
@@ -43,7 +45,34 @@ _INSTALL: Final = Shown(
     "installs from the package index: tests/system/test_start.py does so from the wheel, in make verify-ways"
 )
 
+_TUTORIALS: Final = {
+    "first-run.md": "test_first_run",
+    "eight-servers.md": "test_eight_servers",
+    "bmv2.md": "test_a_session_with_the_switch",
+    "codec.md": "test_a_codec",
+    "op.md": "test_an_op",
+}
+_NOTEBOOK: Final = "tests/integration/docs/test_notebook.py::test_the_notebook_is_executed"
+_LINES: Final = "tests/integration/docs/test_outputs.py::test_code_of_explanations"
+
 EVIDENCE: Final[Mapping[Key, str | Shown]] = {
+    **{
+        (block.name, block.language): f"tests/system/test_tutorials.py::{test}"
+        for page, test in _TUTORIALS.items()
+        for block in pages.blocks_of(FOLDER / page)
+    },
+    ("first-run.md: 4. Change something", ""): Shown(
+        "minutes in Mininet; tests/system has short runs with these options"
+    ),
+    ("first-run.md: 4. Change something (2)", ""): Shown(
+        "minutes in Mininet; tests/system has short runs of Marsit in a tree"
+    ),
+    ("first-run.md: 4. Change something (3)", ""): Shown("minutes in Mininet; tests/system has short runs with loss"),
+    ("eight-servers.md: 1. Install", ""): _INSTALL,
+    ("notebook.md: A notebook: what the switch sees", ""): Shown("installs Jupyter from the package index"),
+    ("notebook.md: A notebook: what the switch sees (2)", ""): _NOTEBOOK,
+    ("why-bit-planes.md: Addition, one place at a time", "py"): _LINES,
+    ("why-bit-planes.md: Addition, one place at a time", ""): _LINES,
     **{(name, "python"): f"{_BLOCKS}::test_block_runs_on_ranks" for name in SETTINGS},
     ("controller.md: From Python", "python"): f"{_BLOCKS}::test_controller_block_runs",
     ("softswitch.md: Command line", "python"): f"{_BLOCKS}::test_soft_switch_block_runs",

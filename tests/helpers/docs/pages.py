@@ -36,7 +36,7 @@ def pages() -> list[Path]:
         ROOT / "CONTRIBUTING.md",
         ROOT / "examples" / "README.md",
         *sorted((ROOT / "docs").glob("*.md")),
-        *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
+        *sorted(path for folder in ("tutorials", "explanation") for path in (ROOT / "docs" / folder).glob("*.md")),
     ]
 
 

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,18 @@ def test_a_counterexample_by_hand() -> None:
     done = subprocess.run(["bash", "-c", block], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     steps = re.findall(r"@ arrive \d \d", done.stdout)
     assert steps.count("@ arrive 0 0") == 2 and "! " in done.stdout
+
+
+def test_code_of_explanations(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints what the block behind it says."""
+    found = 0
+    for page in sorted((ROOT / "docs" / "explanation").glob("*.md")):
+        for block, printed in pairwise(pages.blocks_of(page)):
+            if block.language == "py":
+                exec(compile(block.text, f"{page}:{block.line}", "exec"), {})
+                assert capsys.readouterr().out == printed.text
+                found += 1
+    assert found
 
 
 def test_the_headers_drawing_is_the_programs() -> None:

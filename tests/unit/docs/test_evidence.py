@@ -36,9 +36,8 @@ def looks_at(test: str, block: Block) -> bool:
         return False
     text = path.read_text()
     helpers = [ROOT / "tests" / "helpers" / "docs" / f"{one}.py" for one in ("python_blocks",) if one in text]
-    return any(
-        block.path.name in one or "pages.blocks(" in one for one in (text, *(one.read_text() for one in helpers))
-    )
+    named = (block.path.name, "pages.blocks(", "pages.blocks_of(")
+    return any(word in one for one in (text, *(one.read_text() for one in helpers)) for word in named)
 
 
 @pytest.mark.parametrize("key", RUN, ids=" ".join)

@@ -32,7 +32,7 @@ FOLDERS = (
     "scripts",
 )
 # Names that a reader is to replace, and files that a recipe makes as its example.
-PLACEHOLDERS = ("NAME", "control/paused.p4")
+PLACEHOLDERS = ("NAME", "control/paused.p4", "control/or32.p4", "examples/or32.py", "train.py")
 SENTENCE_WORDS_MAX = 40
 _FILE = re.compile(r"[\w./-]+\.(?:py|p4|c|h)")
 _DOTTED = re.compile(r"(?:sumwire|sumwire_\w+|softswitch|nativelib)(?:\.\w+)+")
