@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import Packet
+from helpers.packet.layers import encoded
 from helpers.packet.play import Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, FULL, HOSTS, NORMS, QUORUM, WIDE
 from scapy.layers.inet import IP, TCP, UDP, IPOption_NOP
@@ -35,7 +36,7 @@ def good(game: Game, **fields: int) -> Packet:
 
 def changed(layer: type[Frame], **fields: object) -> Callable[[Game], bytes]:
     def build(game: Game) -> bytes:
-        frame = frame_of(good(game).encode())
+        frame = frame_of(encoded(good(game)))
         for name, value in fields.items():
             setattr(frame[layer], name, value)
         return bytes(frame)
@@ -44,17 +45,17 @@ def changed(layer: type[Frame], **fields: object) -> Callable[[Game], bytes]:
 
 
 def header(**fields: int) -> Callable[[Game], bytes]:
-    return lambda game: bytes(frame_of(good(game, **fields).encode()))
+    return lambda game: bytes(frame_of(encoded(good(game, **fields))))
 
 
 def cut(length: int) -> Callable[[Game], bytes]:
     """A frame that lost its tail: the lengths in its headers say more."""
-    return lambda game: bytes(frame_of(good(game).encode()))[:length]
+    return lambda game: bytes(frame_of(encoded(good(game))))[:length]
 
 
 def payload_of(length: int) -> Callable[[Game], bytes]:
     """Headers that agree with each other, around a payload of another length."""
-    return lambda game: bytes(frame_of((good(game).encode() + bytes(600))[:length]))
+    return lambda game: bytes(frame_of((encoded(good(game)) + bytes(600))[:length]))
 
 
 CASES: list[tuple[str, str, Callable[[Game], bytes]]] = [
@@ -104,7 +105,7 @@ CASES: list[tuple[str, str, Callable[[Game], bytes]]] = [
     ("a byte too few", "LENGTH", payload_of(GOOD_BYTES - 1)),
     ("a byte too many", "LENGTH", payload_of(GOOD_BYTES + 1)),
     ("a word too many", "LENGTH", payload_of(GOOD_BYTES + 128)),
-    ("bytes after the packet", "LENGTH", lambda game: bytes(frame_of(good(game).encode())) + b"\0"),
+    ("bytes after the packet", "LENGTH", lambda game: bytes(frame_of(encoded(good(game)))) + b"\0"),
     ("UDP length 8 too long", "LENGTH", changed(UDP, len=GOOD_BYTES + 16)),
     ("UDP length 0", "LENGTH", changed(UDP, len=0)),
     ("IPv4 length too short", "LENGTH", changed(IP, len=100)),
@@ -126,14 +127,14 @@ def test_refused_and_counted(rig: Rig, what: str, reason: str, build: Callable[[
 
 def test_the_good_packet_the_cases_are_made_from_is_admitted(rig: Rig) -> None:
     game = Game(rig)
-    game.frame(HOSTS[0].port, bytes(frame_of(good(game).encode())))
+    game.frame(HOSTS[0].port, bytes(frame_of(encoded(good(game)))))
     assert game.golden.verdicts == {"FIRST": 1}
     game.check_counters()
 
 
 def test_right_packet_at_the_wrong_port(rig: Rig) -> None:
     game = Game(rig)
-    game.frame(HOSTS[1].port, bytes(frame_of(good(game).encode())))
+    game.frame(HOSTS[1].port, bytes(frame_of(encoded(good(game)))))
     assert game.golden.rejects == {"PORT": 1}
     game.check_counters()
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import Packet, udp_frame
+from helpers.packet.layers import encoded
 from helpers.packet.play import Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, EVERY, FULL, KEYED, KEYED_LEAF, KEYED_ROOT, LEAF
 
@@ -70,7 +71,7 @@ def test_cut_contributions_and_results_have_tags(rig: Rig) -> None:
 def test_every_flipped_bit_of_header_and_tag_is_noticed(rig: Rig) -> None:
     """Of version, kind, op, job, slot, worker and words other rules may be broken first: the model says which."""
     game = Game(rig)
-    packet = sent(game, model.MAX32).encode()
+    packet = encoded(sent(game, model.MAX32))
     places = [*range(model.HEADER * 8), *range(len(packet) * 8 - 64, len(packet) * 8)]
     for bit in places:
         flipped = bytearray(packet)
@@ -85,7 +86,7 @@ def test_every_flipped_bit_of_header_and_tag_is_noticed(rig: Rig) -> None:
 @OPS
 def test_flipped_bits_of_the_payload_are_noticed(rig: Rig, op: int) -> None:
     game = Game(rig)
-    packet = sent(game, op).encode()
+    packet = encoded(sent(game, op))
     bits = model.WORDS_UP[op] * model.WORD * 8
     for bit in {0, bits - 1, *game.rng.integers(0, bits, 12).tolist()}:
         flipped = bytearray(packet)
@@ -103,7 +104,7 @@ def test_without_the_right_tag_nothing_is_taken(rig: Rig, tag: bytes) -> None:
     packet = sent(game)._replace(tag=tag)
     ask = packet._replace(kind=model.PROBE, words=0, payload=b"", tag=tag)
     for one in (packet, ask, ask._replace(op=model.NO_OP)):
-        for _, frame in send_raw(game, one.encode()):
+        for _, frame in send_raw(game, encoded(one)):
             told = model.decode(frame[42:])
             assert (told.kind, told.count, told.tag) == (model.REFUSED, model.REASONS["TAG"], b"")
     assert game.golden.rejects == {"TAG": 3}
@@ -118,7 +119,7 @@ def test_a_tag_is_good_for_its_job_its_worker_and_its_switch_alone(rig: Rig) -> 
     other_key = packet._replace(tag=KEYED_LEAF.sealed(packet._replace(job=KEYED_LEAF.number), AGGREGATOR.ip).tag)
     other_words = packet._replace(words=2, payload=packet.payload[:256], flags=model.TRIMMED)
     for one in (other_switch, packet._replace(tag=other_worker.tag), other_key, other_words):
-        send_raw(game, one.encode())
+        send_raw(game, encoded(one))
     assert game.golden.rejects == {"TAG": 4}
     game.check_counters()
 
@@ -126,10 +127,10 @@ def test_a_tag_is_good_for_its_job_its_worker_and_its_switch_alone(rig: Rig) -> 
 def test_jobs_without_a_key_take_no_tags(rig: Rig) -> None:
     game = Game(rig)
     packet = contribution(FULL, 0, 0, 0, random_payload(game.rng, model.THC))
-    send_raw(game, packet.encode() + bytes(8))
-    send_raw(game, packet._replace(kind=model.PROBE, words=0, payload=b"").encode() + bytes(8))
+    send_raw(game, encoded(packet) + bytes(8))
+    send_raw(game, encoded(packet._replace(kind=model.PROBE, words=0, payload=b"")) + bytes(8))
     for length in (1, 7, 9, 16):
-        send_raw(game, packet.encode() + bytes(length))
+        send_raw(game, encoded(packet) + bytes(length))
     assert game.golden.rejects == {"TAG": 2, "LENGTH": 4}
     game.check_counters()
 
@@ -178,9 +179,9 @@ def test_what_comes_from_above_needs_a_right_tag_too(rig: Rig) -> None:
     wrong = [packet, KEYED_LEAF.sealed(packet, AGGREGATOR.ip), right._replace(payload=payload[:-1] + b"\x00")]
     stale = packet._replace(kind=model.STALE, words=0, payload=b"")
     for one in (*wrong, stale):
-        assert game.frame(above.port, udp_frame(above, AGGREGATOR, one.encode())) == []
+        assert game.frame(above.port, udp_frame(above, AGGREGATOR, encoded(one))) == []
     assert game.golden.rejects == {"TAG": 4}
-    assert len(game.frame(above.port, udp_frame(above, AGGREGATOR, right.encode()))) == 2
+    assert len(game.frame(above.port, udp_frame(above, AGGREGATOR, encoded(right)))) == 2
     game.check_counters()
 
 
@@ -215,7 +216,7 @@ def test_a_queue_drops_what_it_would_cut(rig: Rig) -> None:
     host, other = FULL.workers[0], FULL.workers[1]
     for job in (EVERY, KEYED):
         packet = job.sealed(contribution(job, 0, 0, 0, random_payload(game.rng, model.THC)), AGGREGATOR.ip)
-        game.frame(host.port, udp_frame(host, other, packet.encode(), dscp_ecn=0))
+        game.frame(host.port, udp_frame(host, other, encoded(packet), dscp_ecn=0))
     assert {key[3]: count for key, count in game.golden.decisions.items()} == {model.TRIM: 1, model.DROP: 1}
     game.check_counters()
 
@@ -223,7 +224,7 @@ def test_a_queue_drops_what_it_would_cut(rig: Rig) -> None:
 def test_a_random_forgery_is_not_taken(rig: Rig) -> None:
     game, rng = Game(rig), np.random.default_rng(5)
     for _ in range(50):
-        send_raw(game, sent(game)._replace(tag=rng.bytes(8)).encode())
+        send_raw(game, encoded(sent(game)._replace(tag=rng.bytes(8))))
     assert game.golden.rejects == {"TAG": 50}
     game.contribute(LEAF, 0)
     game.check_counters()

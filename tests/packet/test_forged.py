@@ -22,6 +22,7 @@ from golden.model import Host, Job, udp_frame
 from helpers.needs import missing
 from helpers.packet import rigs
 from helpers.packet.forger import FIELDS, KINDS, NEIGHBOUR, PLAIN_FIELDS, Forger, Target, is_of_the_aggregator, reaches
+from helpers.packet.layers import encoded
 from helpers.packet.play import Clock, Frames, contribution
 from helpers.packet.rigs import ProcessRig
 from helpers.packet.star import AGGREGATOR, FULL, QUORUM
@@ -71,7 +72,7 @@ def workers_frames(job: Job, seed: int) -> Iterator[tuple[int, Target, bytes]]:
             for worker, host in enumerate(job.workers):
                 payload = draw.randbytes(model.WORDS_UP[op] * model.WORD)
                 packet = contribution(job, worker, slot, round_, payload, op)
-                yield host.port, Target(job, worker, slot, round_, op), udp_frame(host, AGGREGATOR, packet.encode())
+                yield host.port, Target(job, worker, slot, round_, op), udp_frame(host, AGGREGATOR, encoded(packet))
         round_ += 1
 
 

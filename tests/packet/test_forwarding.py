@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from golden import model
 from golden.model import udp_frame
+from helpers.packet.layers import encoded
 from helpers.packet.play import Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, FULL, HOSTS
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
@@ -61,7 +62,7 @@ def test_sumwire_packets_between_hosts_are_ordinary_traffic(rig: Rig) -> None:
     game = Game(rig)
     packet = contribution(FULL, 0, 0, 0, random_payload(game.rng, model.THC))
     for version in (1, 3):
-        frame = udp_frame(H1, H2, packet._replace(version=version).encode())
+        frame = udp_frame(H1, H2, encoded(packet._replace(version=version)))
         assert game.frame(1, frame) == [(2, frame)]
     game.check_counters()
 
@@ -92,5 +93,5 @@ def test_results_keep_the_dscp_of_the_packet_that_closed_the_slot(rig: Rig) -> N
     for worker in range(3):
         game.contribute(FULL, worker)
     packet = contribution(FULL, 3, 0, 0, random_payload(game.rng, model.THC))
-    out = game.frame(4, udp_frame(HOSTS[3], AGGREGATOR, packet.encode(), dscp_ecn=0xA2))
+    out = game.frame(4, udp_frame(HOSTS[3], AGGREGATOR, encoded(packet), dscp_ecn=0xA2))
     assert {frame[15] for _, frame in out} == {0xA2}

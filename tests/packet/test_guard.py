@@ -9,6 +9,7 @@ import itertools
 import pytest
 from golden import model
 from golden.model import Host, udp_frame
+from helpers.packet.layers import encoded
 from helpers.packet.play import Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, FULL, HOSTS, LEAF, LOWER, PARENT, ROOT
 from scapy.layers.l2 import ARP, Ether
@@ -31,7 +32,7 @@ FORGED = {
 def _result(sender: Host) -> bytes:
     """A norm of 0 for slot 0, as the switch would send it to worker 1."""
     packet = contribution(FULL, 1, 0, 0, bytes(model.WORD), model.MAX32, count=4, contributors=0xF)
-    return udp_frame(sender, H2, packet._replace(kind=model.RESULT).encode())
+    return udp_frame(sender, H2, encoded(packet._replace(kind=model.RESULT)))
 
 
 @pytest.mark.parametrize("what", FORGED)

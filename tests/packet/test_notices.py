@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from golden import model
 from golden.model import Packet, udp_frame
+from helpers.packet.layers import encoded
 from helpers.packet.play import Frames, Game, Rig, contribution
 from helpers.packet.star import AGGREGATOR, EVERY, HOSTS, LEAF, LOWER, MIDDLE, PARENT, ROOT, SHARED
 
@@ -95,14 +96,14 @@ def test_only_of_the_switch_above(rig: Rig, kind: int) -> None:
     for worker in range(2):
         game.contribute(LEAF, worker)
     notice = contribution(LEAF, 3, 0, 1 if kind == model.STALE else 0, b"")._replace(kind=kind)
-    game.frame(1, udp_frame(PARENT, AGGREGATOR, notice.encode()))  # at a worker's port
-    game.frame(PARENT.port, udp_frame(HOSTS[3], AGGREGATOR, notice.encode()))  # from a worker's address
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, notice._replace(job=EVERY.number).encode()))  # of a root
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, notice._replace(slot=8).encode()))
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, notice._replace(op=0).encode()))
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, notice._replace(words=1, payload=bytes(128)).encode()))
+    game.frame(1, udp_frame(PARENT, AGGREGATOR, encoded(notice)))  # at a worker's port
+    game.frame(PARENT.port, udp_frame(HOSTS[3], AGGREGATOR, encoded(notice)))  # from a worker's address
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(notice._replace(job=EVERY.number))))  # of a root
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(notice._replace(slot=8))))
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(notice._replace(op=0))))
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(notice._replace(words=1, payload=bytes(128)))))
     assert game.golden.rejects == {"PARENT": 3, "SLOT": 1, "OP": 1, "WORDS": 1}
-    assert len(game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, notice.encode()))) == 2
+    assert len(game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(notice)))) == 2
     game.check_counters()
 
 
@@ -115,7 +116,7 @@ def test_of_the_right_one_of_two_above(rig: Rig, kind: int) -> None:
             game.contribute(SHARED, worker, slot)
         assert len(game.notice_from_above(kind, SHARED, slot, round_)) == 2
     wrong = contribution(SHARED, 3, 3, round_, b"")._replace(kind=kind)
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, wrong.encode()))
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(wrong)))
     assert game.golden.rejects == {"PARENT": 1}
     game.check_counters()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from golden import model
 from golden.model import Host, Packet, udp_frame
+from helpers.packet.layers import encoded
 from helpers.packet.play import Frames, Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, EVERY, FULL, HOSTS, LEAF, LOWER, MIDDLE, NORMS, PARENT, ROOT
 
@@ -43,7 +44,7 @@ def good(game: Game, **fields: int) -> Packet:
 
 def ask(game: Game, packet: Packet, sender: Host = HOSTS[0], tos: int = 0xB9, udp_port: int = 40_000) -> Frames:
     """As urgent as class 5, droppable and with ECN = 1."""
-    frame = udp_frame(Host(sender.port, sender.mac, sender.ip, udp_port), AGGREGATOR, packet.encode(), dscp_ecn=tos)
+    frame = udp_frame(Host(sender.port, sender.mac, sender.ip, udp_port), AGGREGATOR, encoded(packet), dscp_ecn=tos)
     return game.frame(sender.port, frame)
 
 
@@ -110,8 +111,8 @@ def test_the_switch_above_is_not_answered(rig: Rig) -> None:
     game = Game(rig)
     for kind in (model.RESULT, model.STALE, model.REFUSED, model.INFORM):
         packet = contribution(MIDDLE, 0, 99, 0, b"")._replace(kind=kind)
-        assert game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, packet.encode())) == []
-        assert game.frame(4, udp_frame(HOSTS[3], AGGREGATOR, packet.encode())) == []
+        assert game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(packet))) == []
+        assert game.frame(4, udp_frame(HOSTS[3], AGGREGATOR, encoded(packet))) == []
     game.check_counters()
 
 
@@ -122,7 +123,7 @@ def test_strangers_are_told_nothing(rig: Rig, port: int, ip: bytes) -> None:
     """Neither an address of nobody's, nor a worker's at another port than its own."""
     game = Game(rig)
     packet = good(game, job=99)
-    assert game.frame(port, udp_frame(Host(port, HOSTS[0].mac, ip), AGGREGATOR, packet.encode())) == []
+    assert game.frame(port, udp_frame(Host(port, HOSTS[0].mac, ip), AGGREGATOR, encoded(packet))) == []
     assert game.golden.rejects == {"JOB": 1}
     game.check_counters()
 
@@ -130,7 +131,7 @@ def test_strangers_are_told_nothing(rig: Rig, port: int, ip: bytes) -> None:
 def test_broken_frames_are_not_answered(rig: Rig) -> None:
     """Lengths that do not agree, no room for the header, a wrong IPv4 checksum, something else than Sumwire."""
     game = Game(rig)
-    whole = udp_frame(HOSTS[0], AGGREGATOR, good(game, job=99).encode())
+    whole = udp_frame(HOSTS[0], AGGREGATOR, encoded(good(game, job=99)))
     checksum = whole[:24] + bytes([whole[24] ^ 1]) + whole[25:]
     version = checksum[:42] + bytes([0x11]) + checksum[43:]
     other_port = whole[:36] + (21336).to_bytes(2) + whole[38:]
@@ -145,7 +146,7 @@ def test_broken_frames_are_not_answered(rig: Rig) -> None:
 def test_never_longer_than_the_question(rig: Rig, length: int) -> None:
     """Whatever follows the header, parsed or not, does not come back."""
     game = Game(rig)
-    body = good(game, words=0, kind=model.PROBE, version=9).encode()[:32] + game.rng.bytes(length - 32)
+    body = encoded(good(game, words=0, kind=model.PROBE, version=9))[:32] + game.rng.bytes(length - 32)
     frame = udp_frame(HOSTS[0], AGGREGATOR, body)
     ((_, answer),) = wait_for(game, lambda: game.frame(1, frame))
     assert len(answer) == HEADER <= len(frame)
@@ -153,7 +154,7 @@ def test_never_longer_than_the_question(rig: Rig, length: int) -> None:
 
 def test_a_refused_packet_between_hosts_is_ordinary_traffic(rig: Rig) -> None:
     game = Game(rig)
-    frame = udp_frame(HOSTS[0], HOSTS[1], good(game, job=99).encode() + game.rng.bytes(300))
+    frame = udp_frame(HOSTS[0], HOSTS[1], encoded(good(game, job=99)) + game.rng.bytes(300))
     assert game.frame(1, frame) == [(2, frame)]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from golden import model
+from helpers.packet.layers import encoded
 from helpers.packet.play import Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, SHARED, SPRAYED
 
@@ -58,7 +59,7 @@ def test_a_result_is_taken_from_the_switch_that_was_asked_alone(rig: Rig) -> Non
         payload = random_payload(game.rng, model.THC, 8)
         result = contribution(SPRAYED, other.worker, 0, round_, payload)
         result = result._replace(kind=model.RESULT, contributors=0xFF, count=4)
-        frame = model.udp_frame(other.switch, AGGREGATOR, result.encode())
+        frame = model.udp_frame(other.switch, AGGREGATOR, encoded(result))
         assert game.frame(other.switch.port, frame) == []
         assert len(game.result_from_above(SPRAYED, 0, round_)) == 2
     assert game.golden.rejects == {"PARENT": 4}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import udp_frame
+from helpers.packet.layers import encoded
 from helpers.packet.play import Game, Rig, contribution, random_partial, random_payload
 from helpers.packet.star import AGGREGATOR, EVERY, FIFTEEN, HOSTS, LEAF, LOWER, MIDDLE, PARENT, ROOT
 
@@ -139,11 +140,11 @@ def test_result_from_elsewhere_is_refused(rig: Rig) -> None:
         game.contribute(LEAF, worker)
     payload = random_payload(game.rng, model.THC, 8)
     result = contribution(LEAF, 3, 0, 0, payload)._replace(kind=model.RESULT, contributors=0xFF)
-    game.frame(1, udp_frame(PARENT, AGGREGATOR, result.encode()))  # at a worker's port
-    game.frame(PARENT.port, udp_frame(HOSTS[3], AGGREGATOR, result.encode()))  # from a worker's address
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, result._replace(job=EVERY.number).encode()))  # of a root
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, result._replace(slot=8).encode()))
-    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, result._replace(op=model.SUM32).encode()))
+    game.frame(1, udp_frame(PARENT, AGGREGATOR, encoded(result)))  # at a worker's port
+    game.frame(PARENT.port, udp_frame(HOSTS[3], AGGREGATOR, encoded(result)))  # from a worker's address
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(result._replace(job=EVERY.number))))  # of a root
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(result._replace(slot=8))))
+    game.frame(PARENT.port, udp_frame(PARENT, AGGREGATOR, encoded(result._replace(op=model.SUM32))))
     assert game.golden.rejects == {"PARENT": 3, "SLOT": 1, "CALL": 1}
     game.check_counters()
 

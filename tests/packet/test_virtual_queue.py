@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from golden import model
 from golden.model import Queue, udp_frame
+from helpers.packet.layers import encoded
 from helpers.packet.play import Game, Rig, contribution, random_payload
 from helpers.packet.star import AGGREGATOR, EVERY, HOSTS, LEAF, PARENT, SINGLE
 
@@ -109,7 +110,7 @@ def test_checksums_of_many_headers_stay_right(rig: Rig) -> None:
         frame = udp_frame(HOSTS[0], HOSTS[1], b"x", ident=ident, dscp_ecn=tos(2, 1 + ident % 2))
         ((_, out),) = game.frame(HOSTS[0].port, frame)
         packet = contribution(EVERY, 0, 0, 0, random_payload(game.rng, model.THC))
-        frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode(), ident=ident)
+        frame = udp_frame(HOSTS[0], HOSTS[1], encoded(packet), ident=ident)
         ((_, cut),) = game.frame(HOSTS[0].port, frame)
         assert model.ones_complement_sum(out[14:34]) == model.ones_complement_sum(cut[14:34]) == 0xFFFF
 
@@ -130,7 +131,7 @@ def test_contributions_are_cut_where_others_are_lost(rig: Rig, drop_class: int) 
     game = begin(rig, queue(drop=(50, 50, 50, 50), trims=True))
     fill(game, tos(0, 2), 1)
     packet = contribution(EVERY, 0, 3, 5, random_payload(game.rng, model.THC), flags=model.RESYNC)
-    frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode(), dscp_ecn=tos(drop_class), udp_checksum=0x1234)
+    frame = udp_frame(HOSTS[0], HOSTS[1], encoded(packet), dscp_ecn=tos(drop_class), udp_checksum=0x1234)
     ((_, out),) = game.frame(HOSTS[0].port, frame)
     got = model.decode(out[42:])
     assert got == packet._replace(words=2, flags=model.RESYNC | model.TRIMMED, payload=packet.payload[:256])
@@ -152,7 +153,7 @@ def test_only_whole_contributions_are_cut(rig: Rig, fields: dict[str, int]) -> N
     fill(game, tos(0, 2), 1)
     packet = contribution(EVERY, 0, 3, 5, b"")._replace(**{"words": 4, **fields})
     packet = packet._replace(payload=random_payload(game.rng, model.THC, packet.words))
-    assert game.frame(HOSTS[0].port, udp_frame(HOSTS[0], HOSTS[1], packet.encode())) == []
+    assert game.frame(HOSTS[0].port, udp_frame(HOSTS[0], HOSTS[1], encoded(packet))) == []
     game.check_counters()
 
 
@@ -160,7 +161,7 @@ def test_what_was_cut_takes_the_room_of_what_is_left(rig: Rig) -> None:
     game = begin(rig, queue(drop=(100, 2010, 2010, 2010), drop_all=2010, trims=True))
     fill(game, tos(0, 2), 1)
     packet = contribution(EVERY, 0, 3, 5, random_payload(game.rng, model.THC))
-    frame = udp_frame(HOSTS[0], HOSTS[1], packet.encode())
+    frame = udp_frame(HOSTS[0], HOSTS[1], encoded(packet))
     # 330 bytes each: four of them fit under 2010 after the first 1000, where whole ones would be too long by then.
     assert [len(game.frame(HOSTS[0].port, frame)) for _ in range(7)] == [1] * 4 + [0] * 3
     game.check_counters()

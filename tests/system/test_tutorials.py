@@ -37,7 +37,7 @@ def checkout(tmp_path: Path) -> Path:
     copy = tmp_path / "checkout"
     copy.mkdir()
     for name in COPIED:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     return copy
 

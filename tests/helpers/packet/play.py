@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from golden import model
 from golden.model import GoldenSwitch, Host, Job, Packet, udp_frame
+from helpers.packet.layers import encoded
 from helpers.packet.star import AGGREGATOR, WORKERS, golden_switch
 
 Frames = list[tuple[int, bytes]]
@@ -195,7 +196,7 @@ class Game:
         packet = packet if packet.tag else job.sealed(packet, AGGREGATOR.ip)
         # Values that no reply may have kept.
         kept = {"ttl": 63, "ident": 0x1234, "udp_checksum": 0x5678, "dscp_ecn": tos}
-        return self.frame(sender.port, udp_frame(sender, AGGREGATOR, packet.encode(), **kept))
+        return self.frame(sender.port, udp_frame(sender, AGGREGATOR, encoded(packet), **kept))
 
     def contribute(
         self, job: Job, worker: int, slot: int = 0, round_: int = 0, op: int = model.THC, tos: int = 0,
@@ -261,7 +262,7 @@ class Game:
         above = parent.switch
         packet = base._replace(kind=model.RESULT, worker=parent.worker, count=9, contributors=0xFF)._replace(**fields)
         packet = job.sealed(packet, above.ip)
-        return self.frame(above.port, udp_frame(above, AGGREGATOR, packet.encode(), ident=0x1234, ttl=63))
+        return self.frame(above.port, udp_frame(above, AGGREGATOR, encoded(packet), ident=0x1234, ttl=63))
 
     def notice_from_above(
         self, kind: int, job: Job, slot: int = 0, round_: int = 0, op: int = model.THC, **fields: int
@@ -272,7 +273,7 @@ class Game:
         assert parent is not None
         packet = base._replace(kind=kind, worker=parent.worker)._replace(**fields)
         packet = job.sealed(packet, parent.switch.ip)
-        return self.frame(parent.switch.port, udp_frame(parent.switch, AGGREGATOR, packet.encode(), ident=1, ttl=63))
+        return self.frame(parent.switch.port, udp_frame(parent.switch, AGGREGATOR, encoded(packet), ident=1, ttl=63))
 
     def check_counters(self) -> None:
         """The switch counted what the model counted since this game began."""

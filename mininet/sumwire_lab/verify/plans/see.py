@@ -20,9 +20,9 @@ from sumwire_lab.options.run_options import RunOptions, TrainOptions
 from sumwire_lab.options.see_options import SeeOptions
 from sumwire_lab.run import training_run
 from sumwire_lab.run.experiment import Say, interruptible, new_folder
-from sumwire_lab.verify.check import Check, absent
+from sumwire_lab.verify.check import Check, absent, holds
 from sumwire_lab.verify.plan import Plan
-from sumwire_lab.verify.processes import run_tests
+from sumwire_lab.verify.processes import run_module, run_tests
 from sumwire_lab.verify.rows import see as rows
 from sumwire_lab.verify.rows.shared import WHY_ABSENT
 from sumwire_lab.verify.rows.trust import tests
@@ -38,6 +38,9 @@ _BROWSER: Final = "tests/integration/lab/run/page/test_browser.py"
 BROWSER: Final = ("chromium", "chromedriver")
 STEPS: Final = 60
 """Of the run whose report is shown."""
+_TUTORIALS: Final = ("tests/system/test_tutorials.py", "tests/integration/docs/test_notebook.py")
+_DOCS: Final = ("tests/unit/docs", "tests/integration/docs")
+_SPELLED: Final = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs", "examples")
 _FOUND: Final = "fields equal to the golden model's; 0 malformed; lost and resent chunks found all"
 
 
@@ -49,6 +52,8 @@ def plan(results: Path, say: Say, options: SeeOptions) -> Plan:
         "scapy": partial(_scapy, options),
         "doctor": partial(_doctor, results, say, options),
         "report": partial(_report, results, say, options),
+        "tutorials": _tutorials,
+        "docs": partial(_docs, results),
     }
     return Plan("see", {row: made[row] for row in options.rows})
 
@@ -89,6 +94,22 @@ def _report(results: Path, say: Say, options: SeeOptions) -> list[Check]:
     _, folder = training_run.run(RunOptions(train=train), results, say)
     outcomes = run_tests(["--require-chromium", _BROWSER], {"SUMWIRE_RUN": str(folder.resolve())})
     return [tests(label, target, outcomes)]
+
+
+def _tutorials() -> list[Check]:
+    """Those that need what this machine lacks are skipped."""
+    return [tests("tutorials, gone through as they are printed", "end as printed", run_tests(list(_TUTORIALS)))]
+
+
+def _docs(results: Path) -> list[Check]:
+    built = run_module(["mkdocs", "build", "--strict", "--site-dir", str((results / "site").resolve())])
+    spelled = run_module(["codespell_lib", *_SPELLED])
+    label = "docs: links, sentences of at most 40 words, a test or a reason for each fenced block, examples as printed"
+    return [
+        holds("docs: mkdocs in strict mode", built.last_line, "no warning", built.status == 0),
+        holds("docs: codespell", spelled.last_line, "clean", spelled.status == 0),
+        tests(label, "clean", run_tests(list(_DOCS))),
+    ]
 
 
 def _doctor(results: Path, say: Say, options: SeeOptions) -> list[Check]:
