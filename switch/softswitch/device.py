@@ -73,8 +73,8 @@ class Device(Protocol):
 
     def sessions(self) -> dict[int, tuple[tuple[Replica, ...], int]]: ...
 
-    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
-        """Replace the members of a parser's value set: a number for each field of the select's key."""
+    def set_value_set(self, name: str, members: Sequence[tuple[int | KeyMatch, ...]]) -> None:
+        """Replace the members of a parser's value set: a number or a match for each field of the select's key."""
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         """Configure one meter of an array; None: all its packets are green."""

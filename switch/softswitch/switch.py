@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from nativelib import NativeError
 
-from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError, UnsupportedProgramError
+from softswitch.errors import InvalidEntryError, NotFoundError, UnsupportedProgramError
 from softswitch.native.engine import NativeEngine
 from softswitch.program import ir
 from softswitch.program.limits import SESSIONS
@@ -27,6 +27,7 @@ from softswitch.runtime.machine import CounterCell, CounterCells, Machine, Meter
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
 from softswitch.runtime.trains import DEFAULT_TRAINS, TrainSpec
+from softswitch.runtime.value_members import patterns_of
 
 _log = logging.getLogger("softswitch")
 
@@ -316,19 +317,13 @@ class SoftSwitch:
 
     # -- value sets, meters, digests -------------------------------------
 
-    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
-        """Replace the members of a parser value set: a number for each field of the select's key."""
+    def set_value_set(self, name: str, members: Sequence[tuple[int | KeyMatch, ...]]) -> None:
+        """Replace the members of a parser value set: a number or a match for each field of the select's key."""
         with self._lock:
             declared = self.loaded.program.value_sets.get(name)
             if declared is None:
                 raise NotFoundError(f"there is no value set {name}")
-            if len(members) > declared.size:
-                raise TableFullError(f"value set {name}: {len(members)} members, it takes {declared.size}")
-            for member in members:
-                fits = [0 <= value < 1 << width for value, width in zip(member, declared.widths, strict=False)]
-                if len(member) != len(declared.widths) or not all(fits):
-                    raise InvalidEntryError(f"value set {name}: {member} does not fit widths {declared.widths}")
-            self.loaded.set_value_set(name, list(dict.fromkeys(members)))
+            self.loaded.set_value_set(name, patterns_of(declared, members))
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         """Configure one meter of an array; None takes its configuration away, so that all its packets are green."""

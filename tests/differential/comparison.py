@@ -173,7 +173,7 @@ class ReferenceRunner:
                     pairs = tuple((replica.port, replica.instance) for replica in replicas)
                     reference.sessions[session] = pairs, group
             case events.SetValueSet(name, members):
-                reference.value_sets[name] = set(members)
+                reference.value_sets[name] = members
             case events.WriteCounter(counter, index, value):
                 reference.counters[counter][index][:] = value.packets, value.bytes
             case events.WriteDirectCounter(table, key, priority, value):

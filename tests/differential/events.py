@@ -66,7 +66,7 @@ class SetSession:
 @dataclass(frozen=True)
 class SetValueSet:
     name: str
-    members: tuple[tuple[int, ...], ...]
+    members: tuple[tuple[KeyMatch, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,13 @@ class EventMaker:
         draws = self._draws
         declared = draws.one(list(self._program.value_sets.values()))
         count = draws.count(0, declared.size)
-        members = {tuple(draws.number(width) for width in declared.widths) for _ in range(count)}
-        return SetValueSet(declared.name, tuple(sorted(members)))
+        kinds = [draws.one(["exact", "exact", "lpm", "ternary", "range"]) for _ in declared.widths]
+        keys = [
+            ir.Key("", ir.MatchKind(kind), ir.Const(0), width)
+            for kind, width in zip(kinds, declared.widths, strict=True)
+        ]
+        members = tuple(tuple(make_match(draws, key) for key in keys) for _ in range(count))
+        return SetValueSet(declared.name, members)
 
     def _session(self) -> Event:
         draws = self._draws

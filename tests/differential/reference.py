@@ -90,7 +90,7 @@ class Reference:
         }
         self.sessions: dict[int, tuple[tuple[tuple[int, int], ...], int]] = {}
         self.lost_passes = 0
-        self.value_sets: dict[str, set[tuple[int, ...]]] = {name: set() for name in program.value_sets}
+        self.value_sets: dict[str, tuple[tuple[KeyMatch, ...], ...]] = dict.fromkeys(program.value_sets, ())
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.tables = {name: self._table(table) for name, table in program.tables.items()}
         self.messages: list[str] = []
@@ -242,8 +242,11 @@ class Reference:
         key = [(self.value(part, packet, ()), part) for part in state.key]
         for case in state.cases:
             if case.value_set is not None:
-                bits = tuple(value % (1 << _width(part)) for value, part in key)
-                if bits in self.value_sets[case.value_set]:
+                bits = [(value % (1 << _width(part)), _width(part)) for value, part in key]
+                if any(
+                    all(_matches(match, *pair) for match, pair in zip(member, bits, strict=True))
+                    for member in self.value_sets[case.value_set]
+                ):
                     return case.next_state
                 continue
             # The key is compared as bits, signed or not.

@@ -99,7 +99,7 @@ struct ss_session {
   uint32_t set;  // 0: no such session
 };
 
-// Members of a parser value set: keys of `limbs` each, as those of a table.
+// Members of a parser value set: `limbs` of values, then as many of masks, each.
 struct ss_value_set {
   const uint64_t *keys;
   uint32_t count;
@@ -107,7 +107,10 @@ struct ss_value_set {
 
 static inline int ss_in_set(const struct ss_value_set *set, const uint64_t *key, uint32_t limbs) {
   for (uint32_t i = 0; i < set->count; i++) {
-    if (memcmp(set->keys + (size_t)i * limbs, key, limbs * sizeof *key) == 0) return 1;
+    const uint64_t *values = set->keys + (size_t)i * 2 * limbs;
+    uint64_t different = 0;
+    for (uint32_t j = 0; j < limbs; j++) different |= (key[j] & values[limbs + j]) ^ values[j];
+    if (different == 0) return 1;
   }
   return 0;
 }

@@ -22,6 +22,7 @@ from softswitch.runtime.machine import TIMESTAMP_MASK, MeterRates, Session
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
+from softswitch.runtime.value_members import Pattern
 
 COUNTER_LIMBS = 2  # packets, bytes
 
@@ -146,13 +147,16 @@ class NativeMachine:
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
         self._digest = callback
 
-    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
+    def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
         widths = self.program.value_sets[name].widths
         keys = b"".join(
-            to_limbs(value, width) for member in members for value, width in zip(member, widths, strict=True)
+            to_limbs(numbers[place], width)
+            for member in members
+            for place in (0, 1)
+            for numbers, width in zip(member, widths, strict=True)
         )
         number = list(self.program.value_sets).index(name)
-        count = sum(map(limbs, widths))
+        count = 2 * sum(map(limbs, widths))
         if not self._library.ss_machine_set_values(self.address, number, keys, count, len(members)):
             present(None)
 

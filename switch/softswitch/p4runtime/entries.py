@@ -34,10 +34,14 @@ def decode_key(table: Table, matches: Iterable[Any]) -> tuple[KeyMatch, ...]:
         if number in given:
             raise InvalidArgumentError(f"table {table.name!r}: match field id {number} is given twice")
         given[number] = match
-    return tuple([_decode_match(field, given.get(number), what) for number, (field, what) in known.items()])
+    return tuple([decode_match(field, given.get(number), what) for number, (field, what) in known.items()])
 
 
-def _decode_match(field: KeyField, match: Any | None, what: str) -> KeyMatch:
+def decode_match(field: KeyField, match: Any | None, what: str) -> KeyMatch:
+    """The device's match of one field, which errors call ``what``; None: it was left out.
+
+    Raises InvalidArgumentError.
+    """
     if match is None:
         if field.kind is MatchKind.EXACT:
             raise InvalidArgumentError(f"{what}: an exact match cannot be left out")

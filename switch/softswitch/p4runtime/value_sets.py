@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Sumwire authors
 # SPDX-License-Identifier: Apache-2.0
-"""Value sets of the parser (specification: "ValueSetEntry"). Members are exact values."""
+"""Value sets of the parser (specification: "ValueSetEntry")."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from p4.v1 import p4runtime_pb2
 
 from softswitch.device import Device
-from softswitch.p4runtime import values
-from softswitch.p4runtime.errors import InvalidArgumentError, ResourceExhaustedError, UnimplementedError
-from softswitch.p4runtime.p4info import KeyField, P4Info, ValueSet
+from softswitch.p4runtime.entries import decode_match
+from softswitch.p4runtime.errors import InvalidArgumentError, ResourceExhaustedError
+from softswitch.p4runtime.p4info import P4Info, ValueSet
+from softswitch.runtime.entries import KeyMatch
 
 #: Members as they were written, by value set.
 Members = dict[int, list[Any]]
@@ -37,18 +38,9 @@ def entities(info: P4Info, kept: Mapping[int, list[Any]], asked: Any) -> Iterato
         yield entity
 
 
-def _member(found: ValueSet, member: Any) -> tuple[int, ...]:
+def _member(found: ValueSet, member: Any) -> tuple[KeyMatch, ...]:
     what = f"value set {found.name!r}"
     given = {match.field_id: match for match in member.match}
-    if len(given) != len(member.match) or given.keys() != {field.id for field in found.fields}:
+    if len(given) != len(member.match) or not given.keys() <= {field.id for field in found.fields}:
         raise InvalidArgumentError(f"{what}: a member has each of its {len(found.fields)} match fields once")
-    return tuple(_value(f"{what}, field {field.name!r}", field, given[field.id]) for field in found.fields)
-
-
-def _value(what: str, field: KeyField, match: Any) -> int:
-    kind = match.WhichOneof("field_match_type")
-    if kind != field.kind.name.lower():
-        raise InvalidArgumentError(f"{what}: is matched {field.kind.name.lower()}, the request has {kind}")
-    if kind != "exact":
-        raise UnimplementedError(f"{what}: {kind} members are not offered")
-    return values.decode(match.exact.value, field.width, what)
+    return tuple(decode_match(field, given.get(field.id), f"{what}, field {field.name!r}") for field in found.fields)

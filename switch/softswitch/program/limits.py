@@ -40,6 +40,7 @@ STATE_BYTES = 1 << 30  # of all registers and counters
 TABLE_ENTRIES = 1 << 20
 ACTION_SET = 256  # actions of one entry, among which a selector chooses
 TABLE_CHOICES = 1 << 20  # actions of all such entries of a table
+SET_PATTERNS = 65536  # values with masks of a parser value set; a range is many of them
 TABLE_BYTES = 4 << 30  # of all entries that tables can hold
 CELL_BYTES = 48  # what a register's cell takes beside its bits, in the engine that takes more
 COUNTER_BYTES = 128  # what a counter's cell takes, in the engine that takes more

@@ -18,10 +18,12 @@ from softswitch.python.emit_specialised import is_specialised, specialised_sourc
 from softswitch.python.hashes import RUNTIME
 from softswitch.python.lookup import Cell, Compiled, PythonRow, PythonTable
 from softswitch.python.meters import Meters
+from softswitch.python.value_sets import ValueSet
 from softswitch.runtime.machine import TIMESTAMP_MASK, MeterRates, Session
 from softswitch.runtime.messages import log_message
 from softswitch.runtime.splitmix import SplitMix
 from softswitch.runtime.tables import RuntimeTable
+from softswitch.runtime.value_members import Pattern
 
 _numbers = count(1)
 
@@ -40,7 +42,7 @@ class PythonMachine:
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}
         self.sessions: dict[int, Session] = {}
         self._lost_passes = [0]
-        self._value_sets: dict[str, set[tuple[int, ...]]] = {name: set() for name in self.program.value_sets}
+        self._value_sets = {name: ValueSet(declared.widths) for name, declared in self.program.value_sets.items()}
         self._meters = {name: Meters(meter.counts_bytes) for name, meter in self.program.meters.items()}
         self._clock = clock
         self._digest: Callable[[str, tuple[int, ...]], None] | None = None
@@ -113,9 +115,8 @@ class PythonMachine:
     def on_digest(self, callback: Callable[[str, tuple[int, ...]], None] | None) -> None:
         self._digest = callback
 
-    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
-        self._value_sets[name].clear()
-        self._value_sets[name].update(members)
+    def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
+        self._value_sets[name].replace(members)
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         self._meters[name].set(index, rates, self._clock() & TIMESTAMP_MASK)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from softswitch.program import ir
 from softswitch.runtime.tables import RuntimeTable
+from softswitch.runtime.value_members import Pattern
 
 TIMESTAMP_MASK = (1 << 48) - 1  # P4's timestamps have 48 bits
 
@@ -96,8 +97,8 @@ class Machine(Protocol):
     def delete_group(self, group: int) -> None:
         """Raises KeyError if there is no such group."""
 
-    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
-        """Replace the members of a parser value set: a number for each field of the key."""
+    def set_value_set(self, name: str, members: Sequence[Pattern]) -> None:
+        """Replace the members of a parser value set: a value and a mask for each field of the key."""
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
         """Configure one meter, whose buckets are full then; None: all packets are green."""

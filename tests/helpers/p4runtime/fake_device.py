@@ -61,7 +61,7 @@ class FakeDevice:
         self._on_cpu_frame: Callable[[bytes], None] | None = None
         self.loads = 0
         self.learn: Callable[[str, tuple[int, ...]], None] | None = None
-        self.value_sets: dict[str, tuple[tuple[int, ...], ...]] = {}
+        self.value_sets: dict[str, tuple[tuple[int | KeyMatch, ...], ...]] = {}
         self.meters: dict[tuple[str, int], MeterRates | None] = {}
         self.injected: list[tuple[int, bytes]] = []
 
@@ -191,7 +191,7 @@ class FakeDevice:
         with self._lock:
             return dict(self._sessions)
 
-    def set_value_set(self, name: str, members: Sequence[tuple[int, ...]]) -> None:
+    def set_value_set(self, name: str, members: Sequence[tuple[int | KeyMatch, ...]]) -> None:
         self.value_sets[name] = tuple(members)
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:

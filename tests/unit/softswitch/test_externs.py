@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 from softswitch.errors import InvalidEntryError, NotFoundError, TableFullError
-from softswitch.runtime import tables
-from softswitch.runtime.entries import ActionCall, ActionSet, Entry, Exact
+from softswitch.runtime import tables, value_members
+from softswitch.runtime.entries import ActionCall, ActionSet, Entry, Exact, KeyMatch, Lpm, Range, Ternary
 from softswitch.runtime.machine import MeterRates
 from softswitch.switch import EngineChoice, SoftSwitch
 
@@ -60,10 +60,37 @@ def test_a_value_set(switch: SoftSwitch) -> None:
     assert ran(switch, 9, 9)[3] == 0
 
 
+@pytest.mark.parametrize(
+    ("match", "holds"),
+    [
+        (Lpm(0x40, 2), lambda value: 0x40 <= value < 0x80),
+        (Lpm(0, 0), lambda value: True),
+        (Ternary(0x05, 0x0F), lambda value: value % 16 == 5),
+        (Range(3, 200), lambda value: 3 <= value <= 200),
+        (Range(0, 255), lambda value: True),
+        (Range(77, 77), lambda value: value == 77),
+    ],
+)
+def test_members_with_masks(switch: SoftSwitch, match: KeyMatch, holds: Callable[[int], bool]) -> None:
+    switch.set_value_set(KNOWN, [(Exact(9), match)])
+    assert [ran(switch, 9, value)[3] for value in range(256)] == [int(holds(value)) for value in range(256)]
+    assert ran(switch, 8, 77)[3] == 0
+
+
+def test_a_range_takes_no_more_prefixes_than_it_needs(switch: SoftSwitch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 to 254 is 14 prefixes of 8 bits, the most that a range of them can take."""
+    monkeypatch.setattr(value_members, "SET_PATTERNS", 14 * 14)
+    switch.set_value_set(KNOWN, [(Range(1, 254), Range(1, 254))])
+    assert [ran(switch, *pair)[3] for pair in ((1, 254), (0, 1), (254, 255), (254, 1))] == [1, 0, 0, 1]
+    with pytest.raises(TableFullError, match="more than 196 values"):
+        switch.set_value_set(KNOWN, [(Range(1, 254), Range(1, 254)), (0, 0)])
+
+
 def test_what_no_value_set_takes(switch: SoftSwitch) -> None:
     with pytest.raises(NotFoundError):
         switch.set_value_set("unknown", [])
-    for member in ((256, 0), (1,), (1, 2, 3), (-1, 0)):
+    wrong = [Lpm(1, 7), Lpm(0, 9), Ternary(2, 1), Range(2, 1), Range(0, 256)]
+    for member in ((256, 0), (1,), (1, 2, 3), (-1, 0), *((each, 0) for each in wrong)):
         with pytest.raises(InvalidEntryError, match="does not fit"):
             switch.set_value_set(KNOWN, [member])
     with pytest.raises(TableFullError):

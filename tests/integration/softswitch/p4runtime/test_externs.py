@@ -180,6 +180,36 @@ def test_members_of_a_value_set_reach_the_parser(engine: EngineChoice) -> None:
         server.stop()
 
 
+@pytest.mark.parametrize("engine", ["python", pytest.param("native", marks=pytest.mark.cc)])
+def test_members_with_masks_reach_the_parser(engine: EngineChoice) -> None:
+    server = serve(switch := SoftSwitch(engine=engine), "127.0.0.1:0", DEVICE_ID)
+    controller = Controller(server.port)
+    config = EXTERNS.config()
+    first, second = config.p4info.value_sets[0].match
+    first.match_type, second.match_type = first.TERNARY, first.RANGE
+    entity = p4rt.Entity()
+    entity.value_set_entry.value_set_id = EXTERNS.id("value_sets", "known_pairs")
+    entry = entity.value_set_entry.members.add()
+    entry.match.append(field_match(first.id, ("ternary", b"\x08", b"\x0f")))
+    entry.match.append(field_match(second.id, ("range", b"\x03", b"\x05")))
+    try:
+        controller.become(1)
+        controller.set_pipeline(config)
+        controller.write(update(MODIFY, entity))
+        assert controller.read(entity) == [entity]
+        pairs = [(0x18, 3), (0xF8, 5), (0x18, 6), (0x19, 3)]
+        assert [switch.process(5, bytes([*pair, 0, 0]))[0][1][3] for pair in pairs] == [1, 1, 0, 0]
+        del entity.value_set_entry.members[0].match[0]
+        controller.write(update(MODIFY, entity))
+        assert [switch.process(5, bytes([*pair, 0, 0]))[0][1][3] for pair in pairs] == [1, 1, 0, 1]
+        entity.value_set_entry.members[0].match[0].range.low = b"\x06"
+        [error] = controller.refused(update(MODIFY, entity))
+        assert "low 0x6 is above high 0x5" in error.message
+    finally:
+        controller.close()
+        server.stop()
+
+
 def test_an_idle_entry_is_notified(running: Running) -> None:
     controller, program = running("idle")
     source = b"\x06\x07\x08\x09\x0a\x0b"  # of FRAME
