@@ -33,7 +33,9 @@ def answer(model: Model, request: Any, faults: Faults) -> Entities:
             _direct_meters(model, request.direct_meter_entry.table_entry, faults)
         case other:
             asked = getattr(request, other)
-            if other == "action_profile_member" and asked.member_id:
+            if (other == "action_profile_member" and asked.member_id) or (
+                other == "action_profile_group" and asked.group_id
+            ):
                 faults.add(ABSENT, "member not there")
             if getattr(asked, _IDS[other]):
                 faults.add(INVALID, f"{other} of nothing")

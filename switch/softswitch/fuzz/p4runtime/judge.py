@@ -65,7 +65,11 @@ def judge(model: Model, update: Any) -> Verdict:
             faults.add(INVALID, "no entity")
             change = _nothing
         case (
-            "meter_entry" | "digest_entry" | "value_set_entry" | "action_profile_member" as kind
+            "meter_entry"
+            | "digest_entry"
+            | "value_set_entry"
+            | "action_profile_member"
+            | "action_profile_group" as kind
         ):  # the program has none
             faults.add(INVALID, f"{kind} of nothing")
             change = _nothing
