@@ -33,6 +33,8 @@ Source = Callable[[], Iterable[Reading]]
 # Seconds for which a program that ends still waits for one more scrape, so that its last numbers are not lost.
 LAST_VARIABLE: Final = "SUMWIRE_METRICS_LAST_S"
 _CLIENT_S: Final = 5.0
+# Each open connection has a thread. More than so many at a time are closed at once.
+CLIENTS_MOST: Final = 16
 
 
 class Collector:
@@ -81,6 +83,24 @@ class _Scrapes:
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._places = threading.BoundedSemaphore(CLIENTS_MOST)
+        super().__init__(*args, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own, if there is room for one more."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The whole of one connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that goes away in the middle is not worth a traceback."""

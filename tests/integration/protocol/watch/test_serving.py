@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import socket
 import threading
 import urllib.error
@@ -16,7 +18,7 @@ from sumwire_protocol.watch import metrics
 from sumwire_protocol.watch.errors import MetricsPortError
 from sumwire_protocol.watch.metrics import Reading
 from sumwire_protocol.watch.place import Place
-from sumwire_protocol.watch.serving import Exposition
+from sumwire_protocol.watch.serving import CLIENTS_MOST, Exposition
 
 
 def two() -> Iterator[Reading]:
@@ -104,3 +106,18 @@ def test_other_methods_are_refused() -> None:
         request = urllib.request.Request(f"http://{exposition.place}/metrics", data=b"x", method="POST")
         with pytest.raises(urllib.error.HTTPError, match="501"):
             urllib.request.urlopen(request, timeout=10)
+
+
+def test_a_crowd_of_idle_clients_is_bounded() -> None:
+    with Exposition(Place()) as exposition, contextlib.ExitStack() as stack:
+        where = (exposition.place.address, exposition.place.port)
+        crowd = [stack.enter_context(socket.create_connection(where)) for _ in range(CLIENTS_MOST)]
+        with socket.create_connection(where, timeout=10) as further:
+            assert further.recv(1) == b"", "closed at once"
+        exposition.add(two)
+        for client in crowd:
+            client.close()
+        while True:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                assert "sumwire_job_probes_total" in scrape(str(exposition.place))
+                break
